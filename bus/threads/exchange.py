@@ -3,10 +3,10 @@
 The manager decides under ``_lock`` and returns actions; the exchange executes them
 after it has released the lock. Routing a message to a known name takes no ``_lock``.
 
-Lock order: a thread that serves holds ``ThreadManager.driving``, and on the fast path it
-holds ``Bypass.hold``; ``_lock`` and the locks of inboxes come after these, and none of
-them under another one. The sender looks up the route, then posts the message, and looks
-it up again if the task has moved in between.
+Lock order: a serving thread holds ``ThreadManager.driving``, and on the fast path also
+``Bypass.hold``; ``_lock`` and the locks of inboxes come after these, and none of them
+under another one. The sender looks up the route, then posts the message, and looks it
+up again if the task has moved in between.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls are counted as they are made, no more and no less."""
+"""Calls are counted exactly."""
 
 from __future__ import annotations
 

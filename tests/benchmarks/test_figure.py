@@ -1,4 +1,4 @@
-"""Medians, ratios by round, verdicts, and the shape of the JSON."""
+"""Medians, ratios by round, verdicts, and the structure of the JSON."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def _use(
     monkeypatch: pytest.MonkeyPatch, must: Mapping[str, float], *missing: str
 ) -> list[Effort]:
-    """Put a suite of one contest in the place of all: ours 6, the rival 3."""
+    """Replace all suites by one of a single contest: ours 6, the rival 3."""
     efforts: list[Effort] = []
 
     def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
@@ -180,7 +180,7 @@ def test_the_machine_is_described_and_not_named() -> None:
     assert socket.gethostname() not in line
 
 
-# Single sends between processes: a system call each, which C makes cheaper.
+# Single sends between processes: a system call each, which is cheaper from C.
 REPORTED_ONLY = {"W1"}
 
 

@@ -1,4 +1,4 @@
-"""Our own contestant plays by the same rules, and is weighed as it is."""
+"""Our own contestant follows the same rules, and is measured as it is."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_more_that_is_kept_weighs_more_and_what_is_weighed_is_one() -> None:
     few, many = memory.weigh_pairs(5), memory.weigh_pairs(50)
 
     assert 100 < few < 100_000
-    # The weight of one does not depend on how many there are.
+    # The memory of one does not depend on how many there are.
     assert 0.5 < few / many < 2
     assert 50 < memory.weigh_brokers(20) < 100_000
 

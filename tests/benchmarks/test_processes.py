@@ -25,7 +25,7 @@ def test_a_job_of_each_contestant_ends(name: str, job: str, figures: int) -> Non
 
 
 def test_a_contestant_who_fails_is_named(capfd: pytest.CaptureFixture[str]) -> None:
-    """Its own words come before."""
+    """The output of the contestant comes first."""
     with pytest.raises(RuntimeError, match=r"^nobody, sink .* exit code 1"):
         processes.run_job("nobody", "sink", 1, 64)
     assert "KeyError" in capfd.readouterr().err
@@ -81,7 +81,7 @@ def test_the_tail_is_compared_with_the_median_of_the_same_job(
 
 
 def test_what_is_held_by_a_crowd_is_counted() -> None:
-    """Threads and descriptors; each slave costs its master descriptors alone."""
+    """Threads and descriptors; each slave costs its master only descriptors."""
     few, more = map(scale._count, [2, 4])
 
     for whose in ("master", "slave"):

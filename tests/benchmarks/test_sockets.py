@@ -1,4 +1,4 @@
-"""Jobs between two processes: each contestant's ends, or is ended and named."""
+"""Jobs between two processes: each contestant's jobs end, or are ended and named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.wires import WIRES
 
 @pytest.mark.parametrize("name", WIRES)
 def test_a_job_of_each_contestant_ends(name: str) -> None:
-    """Both processes agree on the end; what it took is a time."""
+    """Both processes agree on the end; the figure is a time."""
     assert sockets.run_job(name, "tcp", "echo", 10, 64) > 0
 
 
@@ -25,7 +25,7 @@ def test_a_contestant_who_hangs_is_ended_and_named(
 
 
 def test_a_contestant_who_fails_is_named(capfd: pytest.CaptureFixture[str]) -> None:
-    """Its own words come before."""
+    """The output of the contestant comes first."""
     with pytest.raises(RuntimeError, match=r"^nobody over unix, .* exit code 1"):
         sockets.run_job("nobody", "unix", "sink", 1, 64)
     assert "KeyError" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""Every contestant does the whole work, whatever is being measured."""
+"""Every contestant does the whole work, in every measurement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DOORS, _ = rivals.load(["multiprocessing_connection"])
 
 @pytest.fixture(scope="module", autouse=True)
 def _native_threads_started() -> None:
-    """Let NNG open what it keeps for the life of the process before a test can."""
+    """Let NNG open its permanent threads before any test counts them."""
     for rival in _LINKS:
         with rival.link(1):
             pass
@@ -98,7 +98,7 @@ def test_no_message_is_left_out_when_many_share_an_end() -> None:
 
     contention(counting, size=8, capacity=4, workers=4)(10)
 
-    # Ten do not divide by four: each of the four does three.
+    # Ten is not divisible by four: each of the four does three.
     assert sent == received == [bytes(8)] * 12
 
 

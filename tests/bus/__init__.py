@@ -1,1 +1,1 @@
-"""Tests of the modules that stand right below `bus`."""
+"""Tests of the modules directly below `bus`."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
-    """Give a bus that only this test is on; by sockets if its distance says so."""
+    """Yield a bus for this test alone; over sockets if its distance requires it."""
     call = getattr(request.node, "callspec", None)
     by_sockets = call is not None and call.params.get("distance") == "by sockets"
     with socket_bus() if by_sockets else memory_bus() as bus:
@@ -25,6 +25,6 @@ def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
 
 @pytest.fixture
 def there(bus: Bus, distance: str) -> Iterator[There]:
-    """Give a place at the distance that the test has as a parameter."""
+    """Yield a place at the distance given by the test's parameter."""
     with There(bus, distance) as there:
         yield there

@@ -1,4 +1,4 @@
-"""What was recorded of a bus, in words, and what the small checker says of it."""
+"""The journal of a bus in words, and the verdict of the small checker on it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _SORTS: Final = {
 
 
 def names(folder: Path) -> dict[int, str]:
-    """Return what each registration is called in what follows.
+    """Return a name for each registration, used by all functions below.
 
-    The second and later ones of one name have a dash each; processes have none.
+    The second and later registrations of one name get a prime each; a process is
+    ``process`` or the upper-case name of its folder.
     """
     found: dict[int, str] = {}
     for journal in open_journals(folder):
@@ -57,9 +58,9 @@ def _of_messages(record: Record) -> bool:
 def told(folder: Path, process: str = "") -> list[str]:
     """Return the steps in the only journal below a folder, or that of one process.
 
-    What, from whom, for whom, and why: ``deliver a b 2`` is of the second message of
-    ``a``. With a star it is one of its notifications, with a mark an answer. ``+1`` is
-    the hop.
+    Kind, sender, addressee, number and reason: ``deliver a b 2`` concerns the second
+    message of ``a``. A star before the number marks a notification, an exclamation mark
+    an answer. ``+1`` is the hop.
     """
     called = names(folder)
     (journal,) = open_journals(folder / process)
@@ -71,7 +72,7 @@ def told(folder: Path, process: str = "") -> list[str]:
 
 
 def lines(text: str) -> list[str]:
-    """Return the steps that a text spells out, one to a line, as `told` gives them."""
+    """Return the steps of a text, one per line, in the form of `told`."""
     return [line.strip() for line in text.strip().splitlines()]
 
 
@@ -91,7 +92,7 @@ def _line(record: Record, called: dict[int, str]) -> str:
 
 
 def links(folder: Path) -> list[str]:
-    """Return what the only journal tells of links: what, with whom, and why."""
+    """Return the link records of the only journal: kind, peer, reason."""
     (journal,) = open_journals(folder)
     return [
         " ".join(
@@ -110,7 +111,7 @@ def links(folder: Path) -> list[str]:
 
 
 def holds(folder: Path, *, checked: Collection[str] = BUS_RULES) -> None:
-    """Assert that each rule of the bus holds, and that some had something to check."""
+    """Assert that each rule of the bus holds, and that the checked ones had cases."""
     result = check(open_journals(folder))
     assert result.problems == ()
     assert result.violations == (), result.violations
@@ -121,4 +122,4 @@ def holds(folder: Path, *, checked: Collection[str] = BUS_RULES) -> None:
 
 
 def nobody(_: object) -> None:
-    """Take what comes."""
+    """Ignore a message."""

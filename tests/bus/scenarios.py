@@ -1,8 +1,8 @@
-"""What happens in one process of a bus, and what is recorded of it.
+"""Events in one process of a bus, and the journal entries for them.
 
-A scenario is a name, an act, and what is to be recorded of it: the act is given a
-bench and does with its tasks what the name says, and then the steps stand in the
-journal of the process, in words as `tests.bus.recorded` has them.
+A scenario is a name, an act, and the expected journal entries. The act gets a bench and
+performs the named event with its tasks. The steps are then in the journal of the
+process, in the words of `tests.bus.recorded`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Bench:
         self.a = self.task("a")
 
     def task(self, name: str, **options: Any) -> Task:
-        """Register a task that answers with what it gets."""
+        """Register a task that replies with the payload it receives."""
         options.setdefault("on_command", lambda message: message.payload)
         return self.bus.register(name, thread=self.bus.here(), **options)
 
     def send(self, *payloads: object, to: str = "b") -> None:
-        """Send commands as ``a``; who refuses one is right."""
+        """Send commands as ``a``; a refusal is allowed."""
         for payload in payloads:
             with suppress(BusFullError):
                 self.a.command(to, payload)
@@ -48,7 +48,7 @@ class Bench:
         settle(self.bus)
 
 
-# What is done, by name, and what stands in the journal then.
+# The acts, by name, and the expected steps in the journal.
 
 
 def command(bench: Bench) -> None:
@@ -68,7 +68,7 @@ def call_another_thread(bench: Bench) -> None:
 
 
 def call_direct(bench: Bench) -> None:
-    """Who asks waits in a thread of its own, and is given the answer there."""
+    """The caller waits in a thread of its own, and gets the answer there."""
     caller = bench.bus.register("c")
     bench.bus.register("b", thread=bench.bus.thread("far"), on_command=lambda _: 1)
     caller.call("b", 1)
@@ -126,7 +126,7 @@ def cancelled(bench: Bench) -> None:
 
 
 def overflowing(overflow: Overflow) -> Callable[[Bench], None]:
-    """Return the act of sending more than there is room for."""
+    """Return an act that sends more commands than there is room for."""
 
     def overflow_(bench: Bench) -> None:
         bench.task("b", overflow=overflow, capacity=2)
@@ -153,7 +153,7 @@ def waits_for_a_name(bench: Bench) -> None:
 
 
 def waits_and_is_too_much(bench: Bench) -> None:
-    """Who takes the name has room for one; the second had its number already."""
+    """The next owner of the name has room for one; the second is already numbered."""
     bench.send(1, 2)
     bench.task("b", capacity=1)
     bench.settle()
@@ -232,7 +232,7 @@ KEPT = f"""
 
 
 def called(by: str) -> str:
-    """Return what is recorded of a call."""
+    """Return the journal entries of a call."""
     return f"""
     command {by} b 1
     extract {by} b 1

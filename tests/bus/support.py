@@ -1,7 +1,7 @@
-"""What tests of the bus share: a bus of their own, and serving until something is so.
+"""Shared helpers of the bus tests: buses, distances, and serving with a limit.
 
-Nothing here sleeps to put threads in order. A thread made by ``bus.here()`` runs when
-the test says so; what another thread brings about is waited for, with a limit.
+Nothing here sleeps to put threads in order. A thread made by ``bus.here()`` runs only
+when the test drives it; the effects of other threads are awaited, with a limit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ POLICIES: Final[tuple[Overflow, ...]] = (
     *("block", "drop-oldest", "drop-newest", "error", "disconnect"),
 )
 
-# How far apart two tasks can be (BUS-MSG-1): in one process, and in two.
+# Distances between two tasks (BUS-MSG-1): in one process, and in two.
 NEAR: Final = ("same thread", "other thread")
 DISTANCES: Final = (*NEAR, "other process", "other machine", "by sockets")
 
@@ -72,7 +72,7 @@ def socket_bus(
     name: str = "bus1",
     journal: Journal | None = None,
 ) -> Iterator[Bus]:
-    """Give a process of a bus that is reached by sockets, several times in this one."""
+    """Yield a process of a socket bus; one test process can hold several."""
     network = SocketNetwork(name, role, BusConfig() if config is None else config)
     with Bus(
         name,
@@ -120,7 +120,7 @@ class There:
 
     @contextmanager
     def beside(self, process: str, config: BusConfig) -> Iterator[Bus]:
-        """Give one more process on this machine."""
+        """Yield one more process on this machine."""
         near = self._here
         made = (
             socket_bus(process, config=config)
@@ -131,15 +131,15 @@ class There:
             yield bus
 
     def register(self, name: str, **options: Any) -> Task:
-        """Register a task there."""
+        """Register a task at this place."""
         return self.bus.register(name, thread=self.thread, **options)
 
     def at(self, name: str) -> str:
-        """Return by what a task there is reached from here."""
+        """Return the address of a task there, as used from here."""
         return _reached(name, self.bus, self._here)
 
     def back(self, name: str) -> str:
-        """Return by what a task here is reached from there."""
+        """Return the address of a task here, as used from there."""
         return _reached(name, self._here, self.bus)
 
 
@@ -157,10 +157,10 @@ def settle(bus: Bus) -> None:
 
 
 def serve(bus: Bus, condition: Callable[[], object], what: str) -> None:
-    """Serve the calling thread until something is so, here or in another thread.
+    """Serve the calling thread until `condition` holds, in this thread or another.
 
     Raises:
-        AssertionError: it never is; ``what`` says what was waited for.
+        AssertionError: it does not hold within the limit; ``what`` describes it.
     """
     deadline = monotonic() + LIMIT_S
     while not condition():
@@ -169,18 +169,18 @@ def serve(bus: Bus, condition: Callable[[], object], what: str) -> None:
 
 
 def info(bus: Bus, name: str) -> TaskInfo:
-    """Return what can be seen of one task."""
+    """Return the visible state of one task."""
     [found] = [each for each in bus.tasks() if each.address.module == name]
     return found
 
 
 def is_there(bus: Bus, name: str) -> bool:
-    """Whether somebody is registered by a name, private or not."""
+    """Return True if a task is registered by a name, private or not."""
     return any(each.address.module == name for each in bus.tasks())
 
 
 def books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Books]]:
-    """Yield all books, each with whose it is."""
+    """Yield all counters, each with the name of its owner."""
     for task in snapshot.tasks:
         yield task.address.module, task.commands
         for each in task.subscriptions:
@@ -188,7 +188,7 @@ def books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Books]]:
 
 
 def sent_books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, SentBooks]]:
-    """Yield all books of what was sent to other processes, each with whose it is."""
+    """Yield all counters of messages to other processes, each with its owner."""
     yield "all", snapshot.sent
     for peer in snapshot.peers:
         yield peer.process, peer.sent
@@ -198,7 +198,7 @@ def sent_books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, SentBooks]]:
 
 
 def unbalanced(snapshot: BusSnapshot) -> list[str]:
-    """Say which books do not balance (BUS-FLOW-7)."""
+    """Return the counters that do not balance (BUS-FLOW-7)."""
     sent = [
         f"{whose}: {books}"
         for whose, books in sent_books_of(snapshot)
@@ -225,12 +225,12 @@ def unbalanced(snapshot: BusSnapshot) -> list[str]:
 
 
 def unwanted(what: object) -> None:
-    """Fail the test: a callback for what must not come."""
+    """Fail the test: a callback for a message that must not arrive."""
     pytest.fail(f"nobody wants {what}")
 
 
 class Holder:
-    """A task in a thread of its own that can be held in its callback, and let go."""
+    """A task in a thread of its own whose callback blocks until `let_go`."""
 
     def __init__(self, bus: Bus, name: str = "holder", **options: Any) -> None:
         self._go = Event()
@@ -248,13 +248,13 @@ class Holder:
         return message.payload
 
     def let_go(self) -> None:
-        """Let all callbacks return, those to come as well."""
+        """Let all callbacks return, later ones as well."""
         self._go.set()
 
     @classmethod
     @contextmanager
     def holding(cls, bus: Bus, **options: Any) -> Iterator[Holder]:
-        """Give one that is in its callback; it is let go at the end."""
+        """Yield a holder that is in its callback; it is released at the end."""
         holder = cls(bus, **options)
         try:
             bus.command(holder.task.address, "hold")

@@ -1,4 +1,4 @@
-"""`bus.address`: what an address is, and that nothing else is one."""
+"""`bus.address`: the grammar of addresses; any other text is rejected."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bus.address import (
 )
 from specs.clauses import clause
 
-# As the clause writes them, once more.
+# The patterns of the clause, repeated here.
 LEGAL = {
     check_machine_name: r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}",
     check_module_name: r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}",
     check_bus_name: r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}",
 }
 
-# Names near the border between legal and not.
+# Names near the border between legal and illegal.
 ALMOST = st.text("aZ09_.-/ @:*~é\n\0", max_size=6) | st.builds(
     lambda first, rest, last: first + rest + last,
     st.sampled_from(["", "a", "."]),
@@ -34,7 +34,7 @@ ALMOST = st.text("aZ09_.-/ @:*~é\n\0", max_size=6) | st.builds(
 
 
 def is_legal(pattern: str, name: str) -> bool:
-    """Say so by the words of BUS-NAME-6."""
+    """Return True if a name is legal in the words of BUS-NAME-6."""
     return (
         re.fullmatch(pattern, name) is not None
         and ".." not in name
@@ -113,7 +113,7 @@ def test_what_is_written_reads_as_an_equal_address(
     ],
 )
 def test_nothing_else_is_an_address(text: str, what: str) -> None:
-    """The error names the whole text, and the part that is wrong."""
+    """The error names the whole text, and the invalid part."""
     with pytest.raises(ValueError, match=what) as caught:
         Address.parse(text)
 
@@ -156,7 +156,7 @@ def test_a_text_is_an_address_if_and_only_if_its_parts_are_legal(text: str) -> N
 
 @clause("BUS-NAME-6")
 def test_capitals_matter() -> None:
-    """Two addresses that differ in them are two."""
+    """Two addresses that differ in case only are two."""
     assert Address.parse("ism://M/a") != Address.parse("ism://m/a")
     assert Address.parse("A") != Address.parse("a")
 

@@ -1,4 +1,4 @@
-"""Wrong arguments: one clear error that names the argument, and nothing half done."""
+"""A wrong argument raises one clear error that names it, without side effects."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_wrong_argument_is_named_and_nothing_is_done(
         assert (got, dict(bus.inspect().parked)) == ([], {})
         public = [each for each in bus.tasks() if each.visibility.value == "public"]
         assert [each.address.module for each in public] == ["task"]
-        # The bus goes on.
+        # The bus still works.
         task.on_command(lambda message: message.payload)
         assert bus.call("task", 1) == 1
 

@@ -31,7 +31,7 @@ def is_long(items: list[int], count: int) -> bool:
 
 @pytest.fixture
 def deaf(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
-    """Give a process to which no other one confirms a subscription."""
+    """Yield a process whose subscriptions no other process confirms."""
     monkeypatch.setattr(Confirmations, "_review", lambda *_: None)
     with memory_bus(process="other", beside=bus):
         yield bus
@@ -199,7 +199,7 @@ def test_a_subscriber_in_the_same_process_counts(bus: Bus) -> None:
 def test_a_task_leaves_between_the_word_and_the_end_of_its_wait(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread roused the waiter a second time, and let the task leave halfway."""
+    """Its thread used to wake the waiter twice, and let the task leave halfway."""
     host = bus.thread()
     reader = bus.register("reader", thread=host)
     park, waits = _sync.park, get_ident()
@@ -219,7 +219,7 @@ def test_a_task_leaves_between_the_word_and_the_end_of_its_wait(
         until(lambda: subscription.then is not None, "it is to be roused")
         until(lambda: not subscription.then.__self__.parker.locked(), "it was roused")
         reader.deregister()
-        # Behind that in the same thread.
+        # This request is behind the departure, in the same thread.
         host.call_soon(left.set)
 
     with Threads() as threads:

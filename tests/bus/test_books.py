@@ -1,4 +1,4 @@
-"""BUS-FLOW-7: what became of each message is told, and the numbers agree."""
+"""BUS-FLOW-7: each message's outcome is reported, and the accounts balance."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STEPS = st.lists(
 
 
 class World:
-    """Three tasks of one thread, some of which never read, told what to do."""
+    """Three tasks of one thread, driven by commands; some of them never read."""
 
     def __init__(self, bus: Bus, policies: list[Overflow], capacity: int) -> None:
         self.bus = bus
@@ -185,7 +185,7 @@ def test_the_books_balance_between_threads_when_all_is_quiet(bus: Bus) -> None:
     sent = 100
 
     def sends(name: str) -> int:
-        """Send, and say how many were refused."""
+        """Send commands; return how many were refused."""
         refused = 0
         for _ in range(sent):
             try:

@@ -1,4 +1,4 @@
-"""BUS-MSG-11, 12, 13: what callbacks may do, and where, and what they raise."""
+"""BUS-MSG-11, 12, 13: the operations, threads and exceptions of callbacks."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_callbacks_of_a_task_run_one_at_a_time(bus: Bus) -> None:
         nonlocal inside
         inside += 1
         most.append(inside)
-        # All that might call back from within a call of the bus.
+        # Every call of the bus that might run a callback inside itself.
         doer.command("doer", on_response=asked, timeout=0)
         doer.on_command(asked if len(most) < 40 else lambda _: None)
         doer.notify(len(most))
@@ -207,7 +207,8 @@ def test_every_sort_of_callback_may_raise_and_the_task_goes_on(
     here.call_soon(raises)
     settle(bus)
 
-    # command, its response, notification, news, undelivered; call_soon is no task's
+    # # command, its response, notification, presence, undelivered; call_soon has no
+    # task
     assert info(bus, "task").failures == 5
     assert caplog.text.count("Traceback") == 6
     assert oldest.receive(0).payload is None
@@ -217,7 +218,7 @@ def test_every_sort_of_callback_may_raise_and_the_task_goes_on(
 def test_a_callback_that_raised_is_named_in_the_log_as_it_is_written(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where it is in memory tells nobody anything; what has no name is shown."""
+    """Not by its memory address; a callable without a name is shown by its repr."""
 
     class Worker:
         def ordered(self, _: object) -> None:
@@ -269,7 +270,7 @@ class TextlessError(Exception):
 
 
 class OwnText(str):
-    """Nothing that goes over a link by itself."""
+    """A subclass that no link carries as it is."""
 
     __slots__ = ()
 
@@ -278,7 +279,7 @@ TOO_LONG = "x" * (2 * ERROR_TEXT_BYTES_MAX)
 
 
 def answered(text: str) -> Callable[[Incoming], Any]:
-    """Return a callback that says by itself that it failed."""
+    """Return a callback that replies with an error."""
 
     def asked(message: Incoming) -> Any:
         message.respond(error=text)
@@ -321,8 +322,8 @@ FAILING: dict[str, tuple[Callable[[Incoming], Any], str]] = {
 def test_an_error_is_told_whatever_its_text_and_all_goes_on(
     bus: Bus, there: There, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What cannot be sent is escaped or cut; the process stays on the bus."""
-    # What it logs is no text that one process of pytest can tell another.
+    """A text that cannot be sent is escaped or cut; the process stays on the bus."""
+    # The logged text is not encodable, so pytest processes cannot exchange it.
     caplog.set_level(logging.CRITICAL, "bus")
     callback, text = FAILING[what]
     there.register("doer", on_command=callback)

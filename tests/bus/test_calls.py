@@ -1,4 +1,4 @@
-"""`Task.call` in another thread than that of the task, at the point of its timeout."""
+"""`Task.call` outside its task's thread, at the point of its timeout."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 def test_an_answer_that_comes_as_time_is_up_is_returned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The question is closed by it, and who asked is not told yet: it was told that
-    its task had gone.
+    """The answer closes the question just before the caller is woken.
+
+    The caller used to get the error that its task had left.
     """
     closed, looked = threading.Event(), threading.Event()
     park, resolve, cancel = _sync.park, Receiver._resolve, CommandHandle._cancel
@@ -36,7 +37,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
         lock: Any, ready: Callable[[], bool], deadline: float | None
     ) -> bool:
         if threading.get_ident() == asker and not closed.is_set():
-            return not closed.wait(LIMIT_S)  # as if its time were up just then
+            return not closed.wait(LIMIT_S)  # as if the timeout passed at this point
         return park(lock, ready, deadline)
 
     def resolve_later(self: Receiver, *told: Any) -> None:
@@ -64,7 +65,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
 def test_a_call_ends_in_time_though_who_answers_is_struck(
     monkeypatch: pytest.MonkeyPatch, *, told: bool
 ) -> None:
-    """The question is closed, and nobody rouses who waits: it waited for ever."""
+    """The question is closed, but the caller is not woken: it used to wait for ever."""
     struck, resolve = threading.Event(), Receiver._resolve
 
     def strike(self: Receiver, question: Any, answer: Any) -> None:
@@ -93,10 +94,10 @@ def test_a_call_ends_in_time_though_who_answers_is_struck(
 
 @clause("BUS-FLOW-5")
 def test_a_call_ends_though_time_is_up_before_its_task_is_opened() -> None:
-    """Another thread was to open it, and was slow: who asked is told after that."""
+    """A slow thread opens the task late; the caller gets its error after that."""
     with memory_bus() as bus:
         place, exchange = bus.here()._manager, bus._exchange
-        exchange._acting = True  # what is decided is another thread's to do
+        exchange._acting = True  # another thread acts on decisions
         task = bus.register("early", thread=bus.here())
         assert task._entry.box.held
 

@@ -1,4 +1,4 @@
-"""BUS-ENT, BUS-INIT, BUS-NAME: who takes part in a bus, and by which name."""
+"""BUS-ENT, BUS-INIT, BUS-NAME: the tasks of a bus, and their names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def transcript(bus: Bus, thread: BusThread) -> list[str]:
-    """Return what a client sees that does all a client can do; in its own thread."""
+    """Return the observations of a client that uses every operation, in its thread."""
     seen: list[str] = []
     done: list[object] = []
 
@@ -131,7 +131,7 @@ def test_tasks_run_in_the_order_in_which_they_became_ready(bus: Bus) -> None:
         bus.command(to, to)
     settle(bus)
 
-    # One message a turn: who has much to read keeps nobody waiting.
+    # One message per turn: a task with many unread messages does not delay others.
     assert ran == ["b", "a", "c", "b", "a", "b"]
 
 
@@ -274,7 +274,7 @@ def test_to_register_gives_what_every_later_call_needs(bus: Bus) -> None:
     with pytest.raises(UnknownTaskError, match="'task'"):
         task.command("task")
     assert bus.tasks() == ()
-    task.deregister()  # harmless
+    task.deregister()  # does nothing
 
 
 @clause("BUS-INIT-7")
@@ -387,9 +387,9 @@ def test_a_task_reaches_one_of_another_bus_that_its_process_has_joined() -> None
 @clause("BUS-NAME-5")
 @pytest.mark.parametrize("known", [True, False])
 def test_nobody_in_another_process_is_asked_over_two_buses(*, known: bool) -> None:
-    """What needs no answer arrives; who asks is told at once, and who answers.
+    """Messages without an answer arrive; asking fails at once, and so does answering.
 
-    known: whether its process has heard of who is asked before.
+    known: True if the asker's process already knows the addressee.
     """
     with (
         memory_bus("one") as one,
@@ -438,7 +438,7 @@ def test_a_bus_that_was_not_joined_cannot_be_addressed() -> None:
             with pytest.raises(NotJoinedError, match="'two'"):
                 act()
         settle(one)
-        # Not even the first of two was sent to.
+        # Not even to the first address was a command sent.
         assert info(one, "t").commands.accepted == 0
 
 

@@ -1,4 +1,4 @@
-"""BUS-DEREG-12: to close a bus ends all that is on it."""
+"""BUS-DEREG-12: closing a bus ends all its tasks and threads."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_to_close_a_bus_ends_all_that_is_on_it() -> None:
         tasks.append(bus.register("by default"[3:]))
         hears = tasks[0].subscribe("**", print)
 
-    bus.close()  # harmless
+    bus.close()  # does nothing
     assert not hears.active
     seen = bus.inspect()
     assert (seen.threads, seen.tasks, dict(seen.parked)) == ((), (), {})
@@ -60,7 +60,7 @@ def test_to_close_a_bus_ends_all_that_is_on_it() -> None:
     ):
         with pytest.raises(UnknownTaskError):
             act()
-    threads[1].run()  # there is nothing to serve
+    threads[1].run()  # returns at once
 
 
 @clause("BUS-DEREG-12")
@@ -151,13 +151,13 @@ def test_what_is_unread_in_a_thread_that_its_author_drives_is_served_too(
 
     bus.close(drain)
 
-    # What is under way when it is told to stop is not broken off.
+    # Work in progress when the stop arrives is not aborted.
     assert len(got) == 10 if drain else len(got) < 10
 
 
 @clause("BUS-DEREG-12")
 def test_a_callback_that_stops_a_thread_does_not_wait_for_its_end(bus: Bus) -> None:
-    """Two that stop each other would wait for ever."""
+    """Otherwise two threads that stop each other would wait for ever."""
     stopped = Event()
     waited: list[bool] = []
     one, two = bus.thread(), bus.thread()
@@ -179,7 +179,7 @@ def test_a_callback_that_stops_a_thread_does_not_wait_for_its_end(bus: Bus) -> N
 
 @clause("BUS-DEREG-12")
 def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> None:
-    """The registration fails just then: the name is taken."""
+    """The expected task never arrives: its registration fails, as the name is taken."""
     thread = bus.thread()
     manager = thread._manager
     client: Any = SimpleNamespace()
@@ -194,7 +194,7 @@ def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> No
         try:
             stopping.result()
         finally:
-            manager.ask(int)  # if it was not woken, the test fails and does not hang
+            manager.ask(int)  # if it is not woken, the test fails instead of hanging
 
     assert manager.ended
 
@@ -202,7 +202,7 @@ def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> No
 @clause("BUS-DEREG-12")
 @pytest.mark.parametrize("what", ["registers", "moves"])
 def test_an_interrupt_keeps_no_bus_from_closing(what: str) -> None:
-    """At every point: no thread waits for a task that does not come."""
+    """At every point: no thread waits for a task that never arrives."""
 
     def case(struck: Blow) -> None:
         with memory_bus() as bus:
@@ -220,7 +220,7 @@ def test_an_interrupt_keeps_no_bus_from_closing(what: str) -> None:
 def test_to_close_a_bus_again_leaves_its_successor_alone(
     own_run_directory: Path,
 ) -> None:
-    """The process is on the bus of that name again; it could join it a third time."""
+    """The process has joined that bus again, and must not be able to join it twice."""
     assert own_run_directory is not None
     first = open_bus()
     first.close()
@@ -247,14 +247,14 @@ def test_a_task_is_hosted_by_a_new_default_thread_once_that_is_stopped(
 def test_a_task_that_leaves_as_it_begins_to_hear_others_hears_nobody(
     bus: Bus, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its departure has ended all that it heard, but for what was not yet known."""
+    """Its departure ends all its subscriptions but the one not yet registered."""
     task = bus.register("task", thread=bus.thread())
     way = "tell" if what == "subscribe" else "decide"
     original = getattr(Exchange, way)
 
     def leaves_first(exchange: Exchange, event: Callable[[], Any]) -> None:
         monkeypatch.setattr(Exchange, way, original)
-        # In another thread: in this one it would be a call in the middle of another.
+        # In another thread: in this one it would be a call within a call.
         with Threads() as threads:
             threads.start(task.deregister)
         until(lambda: task._entry.place is None, "it has left")

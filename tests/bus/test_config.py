@@ -1,4 +1,4 @@
-"""`bus.config`: every limit explains itself and refuses what makes no sense."""
+"""`bus.config`: each limit explains itself and rejects invalid values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_line_of_the_table_says_all_and_the_unit_as_its_name_does() -> None:
 
 
 def test_the_defaults_are_those_that_were_settled() -> None:
-    """Where a mistyped digit would not be noticed by any other test."""
+    """A mistyped digit in a default would fail no other test."""
     assert {limit.name: limit.default for limit in limits_table()} == {
         "resolve_timeout_s": 5.0,
         "command_timeout_s": 10.0,
@@ -128,7 +128,7 @@ def test_a_time_is_a_float(name: str, wrong: float) -> None:
 
 
 def test_a_time_may_be_for_ever() -> None:
-    """As for queues: the waits are made in slices."""
+    """As for queues: long waits are made in slices."""
     for name in sorted(set(NAMES) - set(COUNTS)):
         if name.endswith("_s"):
             config = made(**{"lease_s": math.inf, name: math.inf})

@@ -1,4 +1,4 @@
-"""`bus.errors`: the tree, what each error carries, and what it says."""
+"""`bus.errors`: the hierarchy, the attributes and the text of each error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from bus.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Each error that carries data: as it is raised, what it carries, what it says.
+# Each error with attributes: an instance, its attributes, its text.
 ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         NameTakenError("a"),
@@ -194,7 +194,7 @@ def test_the_module_offers_its_errors_and_nothing_else() -> None:
 
 
 def test_the_tree_is_drawn_as_it_is() -> None:
-    """Each error once, right below the root, with the other base it has."""
+    """Each error once, directly below the root, with its other base."""
     assert errors.__doc__ is not None
     drawn = re.findall(r"[├└]── (\w+)(?: \((\w+)\))?", errors.__doc__)
 
@@ -242,7 +242,7 @@ def test_an_error_survives_pickling_and_copying(
 
 
 def test_a_command_that_timed_out_is_a_timeout() -> None:
-    """And no system error with a number, though Python makes timeouts of those."""
+    """It is no system error with a number, though Python makes timeouts of those."""
     error = CommandTimeoutError("z", 1)
 
     assert isinstance(error, TimeoutError)
@@ -250,6 +250,6 @@ def test_a_command_that_timed_out_is_a_timeout() -> None:
 
 
 def test_a_time_that_was_waited_is_told_in_milliseconds_at_most() -> None:
-    """What is left of a timeout when a message goes on is a little less."""
+    """The remaining timeout of a forwarded message is slightly less."""
     assert str(CommandTimeoutError("b", 1.99995)).endswith("waited for 2 s")
     assert str(CommandTimeoutError("b", 0.0125)).endswith("waited for 0.013 s")

@@ -31,7 +31,7 @@ def _fails(message: Any) -> None:
 def test_a_callback_that_raises_for_each_message_does_not_flood_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Each wrote a traceback: 3,000 failures were 24,000 lines."""
+    """Each used to log a traceback: 3,000 failures made 24,000 lines."""
     with memory_bus() as bus:
         here = bus.here()
         bus.register("one", thread=here, on_command=_fails)
@@ -54,7 +54,7 @@ def test_a_callback_that_raises_for_each_message_does_not_flood_the_log(
 def test_two_callbacks_of_one_name_are_two_callbacks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The first one's tracebacks used up those of the second."""
+    """The tracebacks of the first one used to consume the limit of the second."""
     with memory_bus() as bus:
         here = bus.here()
         bus.register("one", thread=here, on_command=lambda _: 1 / 0)
@@ -122,7 +122,7 @@ def test_the_record_of_failing_callbacks_is_bounded(
 def test_a_callback_that_keeps_a_thread_from_ending_is_named(
     act: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log said nothing for as long as it did not return."""
+    """The log used to stay silent while the callback did not return."""
     bus = Bus("bus1", config=BusConfig(stuck_callback_s=0.01))
     with Threads() as threads, Holder.holding(bus) as holder:
         ending = threads.start(bus.close if act == "close" else holder.thread.stop)
@@ -138,7 +138,7 @@ def test_a_callback_that_keeps_a_thread_from_ending_is_named(
         "bus 'bus1' waits for thread 'holder' to end: Holder._hold of task 'holder'"
         " has not returned for"
     )
-    # Its own line first, then that of the innermost call, the wait of an `Event`.
+    # First the callback's own line, then the innermost call, the wait of an `Event`.
     assert re.search(
         r"at \S+\.py:\d+ in Holder\._hold, in a call to \S+threading", said
     )

@@ -1,4 +1,4 @@
-"""BUS-FLOW: bounds, what happens at them, and books that balance."""
+"""BUS-FLOW: bounds, overflow, and accounts that balance."""
 
 from __future__ import annotations
 
@@ -123,13 +123,13 @@ def test_what_is_dropped_takes_no_room(bus: Bus, distance: str, reads: bool) -> 
             threads.start(sends)
     settle(bus)
 
-    # By what is held, not by what the books say.
+    # Counted by the items held, not by the accounts.
     kept = [task._entry.box.items, task._receiver._unclaimed]
     assert sum(len(each or ()) for each in kept) < 200
     assert info(bus, "task").commands.unread == (0 if reads else 1)
 
 
-# Full: refused, or waited for.
+# Full: refusal, or waiting.
 
 
 @clause("BUS-FLOW-2")
@@ -216,7 +216,7 @@ def test_a_thread_does_not_wait_for_itself(bus: Bus) -> None:
 
 @clause("BUS-FLOW-2")
 def test_who_waits_for_room_learns_that_the_addressee_left(bus: Bus) -> None:
-    """It looks again where the name is; there its message waits with the others."""
+    """It resolves the name again; its message is then parked with the others."""
     with Holder.holding(bus, capacity=1, overflow="block") as holder:
         sender = bus.register("sender", thread=bus.here())
         sender.command("holder", 1)
@@ -351,7 +351,7 @@ def test_each_policy_of_a_subscription_means_what_it_says(
 
 @clause("BUS-FLOW-6")
 def test_who_holds_back_its_notifier_holds_back_nobody_else() -> None:
-    """Two notifiers, one of them with a reader that blocks and does not read."""
+    """Two notifiers; a reader of one of them blocks and does not read."""
 
     def program(run: Run) -> None:
         with memory_bus(config=BusConfig(send_timeout_s=60)) as bus:

@@ -1,4 +1,4 @@
-"""What a child after a fork can do with the bus of its parent: nothing."""
+"""A forked child cannot use the bus of its parent."""
 
 from __future__ import annotations
 

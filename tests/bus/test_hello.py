@@ -1,4 +1,4 @@
-"""The first lines of whoever tries the bus: they work, and need nothing else."""
+"""The first lines of a new user: they work, and need nothing else."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_thread_is_given_the_same_thread_each_time(bus: Bus) -> None:
     with Threads() as threads:
         assert threads.start(bus.here).result() is not here
 
-    # In a callback, it is the one that hosts the task.
+    # In a callback, it is the thread that hosts the task.
     seen: list[BusThread] = []
     thread = bus.thread()
     bus.register("task", thread=thread, on_command=lambda _: seen.append(bus.here()))
@@ -142,7 +142,7 @@ def test_an_interrupted_call_leaves_nothing_to_wait_for(bus: Bus) -> None:
 
 @clause("BUS-FLOW-5")
 def test_a_call_that_is_struck_anywhere_leaves_nothing_to_wait_for(bus: Bus) -> None:
-    """Also before it knows the number of what it has asked."""
+    """Even before the call knows the number of its question."""
     bus.register("doer", on_command=lambda message: message.payload)
 
     def strikes() -> None:
@@ -156,7 +156,7 @@ def test_a_call_that_is_struck_anywhere_leaves_nothing_to_wait_for(bus: Bus) -> 
 
         everywhere(case, packages=(package,))
 
-    # Not in this thread, for the reason that `tests.sockets.test_interrupts` gives.
+    # Not in this thread, for the reason given in `tests.sockets.test_interrupts`.
     with Threads() as threads:
         threads.start(strikes).result(LIMIT_S)
 

@@ -1,4 +1,4 @@
-"""A task that nobody speaks with takes little memory, as S1 measures it."""
+"""A task without traffic uses little memory, measured as in S1."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ BYTES_MAX: Final = 2048
 def test_an_idle_task_takes_no_more_than_2_kib() -> None:
     with memory_bus() as bus:
         here = bus.here()
-        bus.register("first", thread=here, on_command=_pass)  # what all of them share
+        bus.register("first", thread=here, on_command=_pass)  # shared by all tasks
         here.poll()
         tracemalloc.start()
         try:
             before, _ = tracemalloc.get_traced_memory()
             for number in range(TASKS):
                 bus.register(f"task{number}", thread=here, on_command=_pass)
-            here.poll()  # each of them is open
+            here.poll()  # opens each of them
             after, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

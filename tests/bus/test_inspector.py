@@ -1,4 +1,4 @@
-"""What each process tells of itself, and that nobody meets it who does not ask."""
+"""The report of each process's inspector, invisible to everybody else."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def near() -> Iterator[Bus]:
-    """Give a bus of which this process is the master."""
+    """Yield a bus of which this process is the master."""
     with socket_bus("near", role=Role.MASTER) as bus:
         yield bus
 
 
 def told(bus: Bus, process: str) -> Any:
-    """Return what a process tells of itself."""
+    """Return the report of a process's inspector."""
     return bus.call(inspector_of(process), timeout=LIMIT_S)
 
 
@@ -153,7 +153,7 @@ def test_a_link_between_slaves_is_one_for_data() -> None:
     assert kinds == {"near": "signalling", "two": "data"}
 
 
-# Nobody meets it.
+# Invisibility.
 
 
 @clause("BUS-NAME-6")
@@ -212,7 +212,7 @@ def test_who_names_it_sees_it(near: Bus) -> None:
     assert seen[0] == ("_bus/near", True)
 
 
-# Its life.
+# Lifetime.
 
 
 def test_it_goes_with_its_bus() -> None:

@@ -20,12 +20,12 @@ from tests.support import Threads, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# A thread that waits for itself fails soon: no test here takes long.
+# A thread that waits for itself fails soon, so that no test here takes long.
 LIMIT_S = 10.0
 
 
 class Reader:
-    """An object that refers to itself, and holds an iterator: only collected."""
+    """An object in a reference cycle that holds an iterator: needs the collector."""
 
     def __init__(self, bus: Bus) -> None:
         self.itself = self
@@ -81,7 +81,7 @@ STRIKES: dict[str, tuple[type[Any], str, Callable[[Bus], None]]] = {
 @clause("BUS-DEREG-14")
 @pytest.mark.parametrize("name", STRIKES)
 def test_an_iterator_collected_under_a_lock_waits_for_nothing(name: str) -> None:
-    """The collector closed a generator here, and its clean-up took the same lock."""
+    """The collector used to close a generator here, which took the same lock."""
     owner, method, act = STRIKES[name]
 
     def strikes() -> None:
@@ -118,7 +118,7 @@ def test_the_next_call_deregisters_the_task_of_a_dropped_iterator(
 
     try:
         call(bus)
-    except Exception:  # noqa: BLE001 # it is what it does on the way that matters
+    except Exception:  # noqa: BLE001 # only the operations before it matter
         assert private.place is None
 
     assert private.place is None
@@ -191,7 +191,7 @@ def test_an_iteration_ends_with_the_bus_after_the_unread_ones(ends: str) -> None
 
 @clause("BUS-DEREG-12")
 def test_an_iteration_that_waits_ends_when_another_thread_closes_the_bus() -> None:
-    """It raised `UnknownTaskError` in the thread that listens."""
+    """It used to raise `UnknownTaskError` in the listening thread."""
     bus = Bus("bus1")
     waiting: list[object] = []
 
@@ -210,7 +210,7 @@ def test_an_iteration_that_waits_ends_when_another_thread_closes_the_bus() -> No
 
 @clause("BUS-DEREG-12")
 def test_an_iteration_serves_its_stopped_thread_itself() -> None:
-    """The thread that closes the bus waits for a callback elsewhere, so serves none."""
+    """The closing thread waits for a callback elsewhere, so it serves none."""
     bus = Bus("bus1")
     with Holder.holding(bus) as holder, Threads() as threads:
         news = bus.listen("holder")
@@ -227,7 +227,7 @@ def test_an_iteration_serves_its_stopped_thread_itself() -> None:
 
 @clause("BUS-MSG-11")
 def test_to_go_on_iterating_within_a_callback_is_refused(bus: Bus) -> None:
-    """It waited for itself; and the iterator goes on afterwards."""
+    """It used to wait for itself; the iterator goes on afterwards."""
     here = bus.here()
     news = bus.listen("news")
     errors: list[BaseException] = []
@@ -267,7 +267,7 @@ def test_a_closed_iterator_has_ended(bus: Bus) -> None:
     bus.here().poll()
 
     news.close()
-    news.close()  # harmless
+    news.close()  # does nothing
 
     assert list(news) == []
     assert iter(news) is news
@@ -277,7 +277,7 @@ def test_a_closed_iterator_has_ended(bus: Bus) -> None:
 def test_an_interrupt_as_a_dropped_iterator_is_seen_to_loses_no_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was taken off the list before its task was deregistered."""
+    """The task used to be taken off the list before it was deregistered."""
     deregister = Task.deregister
 
     def strike(_: Task, *, final: bool = False) -> None:
@@ -296,7 +296,7 @@ def test_an_interrupt_as_a_dropped_iterator_is_seen_to_loses_no_task(
 
 
 class _Emptied(deque[Any]):
-    """Another thread takes the last item right after this one has seen it."""
+    """Another thread takes the last item right after this one has checked."""
 
     def __bool__(self) -> bool:
         seen = len(self) > 0

@@ -1,4 +1,4 @@
-"""BUS-MSG: commands and their answers, at each distance that a process has."""
+"""BUS-MSG: commands and their answers, at each distance."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_kind_of_message_gets_there(bus: Bus, there: There) -> None:
     asker.command(
         there.at("doer"), "do", on_response=lambda one: answers.append(one.payload)
     )
-    # By then it is known here that it wants to hear: that was said before the answer.
+    # By then the subscription is known here: it was sent before the answer.
     serve(bus, lambda: answers, "the command is answered")
     asker.notify(
         "news", on_response=lambda one: answers.append(one.payload), timeout=60
@@ -316,7 +316,7 @@ def test_what_one_sends_another_arrives_in_that_order(bus: Bus, there: There) ->
     name = there.at("doer")
     sender = bus.register("sender", thread=bus.here())
     for number in range(3):
-        sender.command(name, number)  # parked: nobody has that name
+        sender.command(name, number)  # parked: the name has no owner
     doer = there.register("doer")
     sender.command(name, 3)
     doer.on_command(lambda message: got.append(message.payload))
@@ -331,7 +331,7 @@ def test_what_one_sends_another_arrives_in_that_order(bus: Bus, there: There) ->
 def test_who_sends_in_two_threads_keeps_its_order_in_the_thread_that_reads(
     bus: Bus,
 ) -> None:
-    """What the thread itself sends waits behind what came from outside before."""
+    """A command of the thread itself waits behind earlier ones from outside."""
     here = bus.here()
     got: list[object] = []
     sender = bus.register("sender", thread=here)
@@ -408,7 +408,7 @@ def test_each_receiver_sees_a_payload_as_it_was_when_it_was_sent(
 
 @clause("BUS-MSG-17")
 def test_the_only_receiver_gets_what_was_copied_when_it_was_sent(bus: Bus) -> None:
-    """The bus makes no needless copy, nor one of an answer."""
+    """The bus copies a payload only if needed, and never an answer."""
     bus.register("doer", thread=bus.here(), on_command=lambda m: m.payload)
 
     with patch.object(task, "own_copy", unwanted):

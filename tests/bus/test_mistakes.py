@@ -1,4 +1,4 @@
-"""What is told to whoever makes a mistake: at once, and nothing is lost."""
+"""The errors for mistakes of a caller: raised at once, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 async def _coroutine(_: object) -> None:
-    """Be what nobody would ever run."""
+    """Be a callback that would never run."""
 
 
 class _Awaited:
-    """What is called as a coroutine function is."""
+    """A callable object that is called like a coroutine function."""
 
     async def __call__(self, _: object) -> None:
         """Never run."""
@@ -64,7 +64,7 @@ def test_who_waits_while_the_bus_is_closed_is_told_that() -> None:
 @clause("BUS-INIT-7")
 @pytest.mark.parametrize("callback", [_coroutine, _Awaited()])
 def test_what_would_never_run_is_refused(callback: Any) -> None:
-    """And nothing has changed: the name is free."""
+    """And nothing changes: the name stays free."""
     with memory_bus() as bus:
         other = bus.register("other", thread=bus.here())
         acts: list[Callable[[], object]] = [
@@ -104,7 +104,7 @@ def test_a_journal_that_is_closed_records_no_bus(tmp_path: Path) -> None:
 def test_a_name_of_another_machine_is_refused_since_a_bus_has_no_network(
     bus: Bus,
 ) -> None:
-    """When the time of the call is up, and when that of the name is up."""
+    """At the timeout of the call, and at that of the name's resolution."""
     lost: list[Undelivered] = []
     sender = bus.register("sender", thread=bus.here(), on_undelivered=lost.append)
     with pytest.raises(UnresolvedError, match="one machine only: it has no network"):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def refuse(patch: pytest.MonkeyPatch, name: str) -> None:
-    """Make the start of threads of a name fail."""
+    """Make each start of a thread of a given name fail."""
     start = _sync.Thread.start
 
     def refused(thread: _sync.Thread) -> None:

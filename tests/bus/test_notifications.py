@@ -1,4 +1,4 @@
-"""BUS-MSG-4, 5, 9: notifications, who hears them, and who answers."""
+"""BUS-MSG-4, 5, 9: notifications, their subscribers, and answers to them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_notification_says_who_sent_it_and_what_it_answers_to(bus: Bus) -> Non
     notifier.notify([1])
     settle(bus)
 
-    [message] = got  # one copy, to the first of them
+    [message] = got  # one copy, to the first subscription
     assert (message.kind, message.payload, message.gap) == (Kind.NOTIFICATION, (1,), 0)
     assert message.sender == notifier.address
     assert message.reference is mark
@@ -116,11 +116,11 @@ def test_a_cancelled_subscription_hears_nothing_not_even_what_is_unread(
     only.cancel()
 
     hears.cancel()
-    hears.cancel()  # harmless
+    hears.cancel()  # does nothing
     notifier.notify(2)
     settle(bus)
 
-    # What was meant for both goes to the one that is left.
+    # The notification for both goes to the remaining subscription.
     assert others == [1, 2]
     assert not hears.active
     assert (books.accepted, books.delivered, books.returned) == (1, 0, 1)
@@ -174,7 +174,7 @@ def test_a_listener_that_never_began_leaves_nothing(bus: Bus) -> None:
 @clause("BUS-MSG-9")
 @pytest.mark.parametrize("distance", NEAR)
 def test_those_who_answer_are_told_one_by_one_then_how_many(distance: str) -> None:
-    """By a clock that passes only when everybody waits."""
+    """On a clock that advances only when all threads wait."""
 
     def program(_run: Run) -> None:
         with memory_bus() as bus:

@@ -1,4 +1,4 @@
-"""BUS-FLOW-5: each command ends in one way, for each addressee."""
+"""BUS-FLOW-5: each command has one outcome per addressee."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_late_answer_is_dropped_and_counted(bus: Bus) -> None:
 
 @clause("BUS-FLOW-5")
 def test_how_long_an_answer_is_waited_for_is_configured() -> None:
-    """By each way to ask; None given says for ever, not the default."""
+    """For each way to ask; an explicit None means for ever, not the default."""
     told: list[Response] = []
     with memory_bus(config=BusConfig(command_timeout_s=0.02)) as bus:
         bus.register("silent", thread=bus.thread(), on_command=lambda _: NOREPLY)
@@ -95,7 +95,7 @@ def test_an_answer_that_is_here_comes_before_the_end_of_time(bus: Bus) -> None:
     until(lambda: bool(bus.here()._manager.inbox.items), "the answer is posted")
     deadline = asker._receiver.questions.next_deadline()
     assert deadline is not None
-    with Threads() as threads:  # time passes, and nobody serves this thread
+    with Threads() as threads:  # time passes, and this thread is not served
         threads.start(_wait_until, deadline)
     settle(bus)
 
@@ -189,7 +189,7 @@ def test_at_each_policy_each_command_has_one_outcome(
             return all(bool(told) != (n in refused) for n, told in outcomes.items())
 
         if policy == "disconnect":
-            # What came after waits for the next of that name.
+            # Later commands are parked for the next task of that name.
             bus.register("task", thread=bus.here(), on_command=lambda _: None)
         serve(bus, settled, "each has an outcome")
         settle(bus)
@@ -244,7 +244,7 @@ def test_an_answer_that_was_unread_when_its_task_left_is_counted(bus: Bus) -> No
 
 @clause("BUS-FLOW-5", "BUS-MOVE-2")
 def test_a_question_times_out_in_the_thread_its_task_moved_to(bus: Bus) -> None:
-    """The thread that asked it no longer serves."""
+    """The thread in which it was asked no longer serves."""
     bus.register("silent", thread=bus.thread(), on_command=lambda _: NOREPLY)
     task = bus.register("asker", thread=bus.here())
     outcomes: list[Response] = []
@@ -260,7 +260,7 @@ def test_a_question_times_out_in_the_thread_its_task_moved_to(bus: Bus) -> None:
 def test_a_caller_learns_that_its_task_left_with_the_answer_unread(
     bus: Bus,
 ) -> None:
-    """The answer was unread in the thread of the task, and was dropped with it."""
+    """The unread answer is dropped with its task."""
     bus.register("echo", thread=bus.thread(), on_command=lambda _: 1)
     with Threads() as threads, Holder.holding(bus) as holder:
         task = bus.register("asker", thread=holder.thread)
@@ -278,7 +278,7 @@ def test_a_caller_learns_that_its_task_left_with_the_answer_unread(
 def test_a_task_that_may_read_just_as_it_is_to_wait_for_that_is_opened(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its registration ends between the two looks of another thread."""
+    """Its registration ends between the two checks of another thread."""
     receiver = bus.register("task", thread=bus.here())._receiver
     looks = iter([False, True])
     monkeypatch.setattr(Receiver, "reads", lambda _: next(looks))

@@ -1,4 +1,4 @@
-"""`bus.payload`: what can be sent, what is received, and what a peer may not say."""
+"""`bus.payload`: valid payloads, their received form, and invalid ones of a peer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ INTEGERS = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(
         if border + offset >= -(2**63)
     ]
 )
-# Lengths at which MessagePack changes the head.
+# Lengths at which the MessagePack head changes.
 LENGTHS = st.sampled_from([0, 1, 15, 16, 31, 32, 255, 256, 65_535, 65_536])
 SCALARS = (
     st.none()
@@ -69,7 +69,7 @@ class Text(str):
 
 
 class Whole(int):
-    """Says something else of itself than its value is."""
+    """An int whose `__index__` differs from its value."""
 
     def __index__(self) -> int:
         return 0
@@ -88,11 +88,11 @@ class Colour(enum.IntEnum):
     RED = 7
 
 
-Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024  # the plainest kind of it
+Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024  # the plainest kind
 
 
 def nested(depth: int, innermost: object = 1) -> object:
-    """Lists and maps by turns, ``depth`` of them in one another."""
+    """Return lists and maps nested in turn, ``depth`` levels deep."""
     value = innermost
     for level in range(depth):
         value = [value] if level % 2 else {"k": value}
@@ -100,7 +100,7 @@ def nested(depth: int, innermost: object = 1) -> object:
 
 
 def kinds(payload: Payload) -> Any:
-    """The types of all there is in a payload, in its own shape."""
+    """Return the types of all parts of a payload, in its own shape."""
     if type(payload) is dict:
         return {(type(key), key): kinds(item) for key, item in payload.items()}
     if isinstance(payload, tuple):
@@ -108,7 +108,7 @@ def kinds(payload: Payload) -> Any:
     return type(payload)
 
 
-# What is sent and what is received.
+# Sent and received values.
 
 
 @clause("BUS-MSG-16")
@@ -126,7 +126,7 @@ def test_what_is_received_is_equal_and_of_the_same_types_at_any_distance(
 
 
 def _shown(one: object) -> str:
-    """Name a value, the same in each run: a view shows what it sees, not where."""
+    """Return an ID of a value that is the same in each run: a view by its bytes."""
     return f"view of {bytes(one)!r}" if isinstance(one, memoryview) else repr(one)
 
 
@@ -205,7 +205,7 @@ def test_a_received_map_can_be_completed_and_written_as_json() -> None:
 def test_a_copy_for_one_more_receiver_shares_nothing_that_can_change(
     payload: Payload,
 ) -> None:
-    """Equal, of the same types, and no dict of the one is in the other."""
+    """Equal, of the same types, and without a common dict."""
     frozen = freeze(payload)
     copy = own_copy(frozen)
 
@@ -228,7 +228,7 @@ def dicts(payload: Any) -> Iterator[dict[str, Any]]:
 @clause("BUS-MSG-16")
 @pytest.mark.parametrize("same", [b"x" * 100, "text", (1, b"x", ("é",))], ids=repr)
 def test_what_is_frozen_already_is_not_copied(same: Payload) -> None:
-    """Bytes travel untouched, and so does a tuple that holds nothing else."""
+    """Bytes are passed as they are, and so is a tuple of immutable parts."""
     assert freeze(same) is same
     (inside,) = freeze([same])  # type: ignore[misc]  # a tuple of one
     assert inside is same
@@ -251,7 +251,7 @@ def test_a_map_that_is_read_only_is_copied_since_its_owner_may_write() -> None:
     assert frozen == {"a": 1}
 
 
-# What cannot be sent.
+# Values that cannot be sent.
 
 ARRAY = "its type cannot be sent: numpy.ndarray"
 CONVERT = "; convert it, or give an encoder for its type: BusConfig(encoders=...)"
@@ -299,7 +299,7 @@ STRIDED = "; send its bytes, value.tobytes(), together with shape and item type"
 def test_anything_else_is_refused_and_the_error_says_where_and_what(
     payload: object, text: str
 ) -> None:
-    """A path into the payload, then the fact."""
+    """A path into the payload, then the reason."""
     with pytest.raises(PayloadError) as caught:
         freeze(payload)
 
@@ -309,7 +309,7 @@ def test_anything_else_is_refused_and_the_error_says_where_and_what(
 
 @clause("BUS-MSG-16")
 def test_32_deep_is_sent_and_33_is_not() -> None:
-    """The same at the sender and when a peer says it."""
+    """The same for a sender and for a payload from a peer."""
     deepest, deeper = nested(DEPTH_MAX), nested(DEPTH_MAX + 1)
 
     assert DEPTH_MAX == 32
@@ -322,7 +322,7 @@ def test_32_deep_is_sent_and_33_is_not() -> None:
 
 @clause("BUS-MSG-16")
 def test_a_list_within_itself_is_too_deep() -> None:
-    """However often it holds itself."""
+    """However often the list contains itself."""
     own: list[object] = []
     own += [own, own, {"k": own}]
 
@@ -339,7 +339,7 @@ def test_a_view_that_was_released_is_refused() -> None:
 
 
 class Homonym(str):
-    """Equal to nothing, so that two of one text may be keys of one map."""
+    """A str equal only to itself, so that one text can be two keys of a map."""
 
     __slots__ = ()
     __hash__ = str.__hash__
@@ -353,12 +353,12 @@ def test_two_keys_of_one_text_are_refused() -> None:
         freeze({Homonym("a"): 1, Homonym("a"): 2})
 
 
-# The user's own types.
+# User types.
 
 
 @clause("BUS-MSG-16")
 def test_a_type_of_the_users_travels_by_its_encoder() -> None:
-    """Wherever it lies; what an encoder makes is frozen, encoded again if need be."""
+    """At any depth; the result of an encoder is frozen, or encoded again."""
     encoders: dict[type, Callable[[Any], Any]] = {
         Decimal: str,
         complex: lambda value: [Decimal(value.real), value.imag],
@@ -384,7 +384,7 @@ def test_an_encoder_is_for_exactly_its_type() -> None:
 
 @clause("BUS-MSG-16")
 def test_what_an_encoder_makes_is_held_to_the_same() -> None:
-    """Type, range and depth, and the error says where."""
+    """The same limits of type, range and depth, with a path in the error."""
     with pytest.raises(PayloadError, match=r"payload\[0\]: its type .*: set"):
         freeze([1j], {complex: lambda _: {1}})
     with pytest.raises(PayloadError, match=r"payload\['a'\]\[1\]: int is outside"):
@@ -416,7 +416,7 @@ def test_an_encoder_may_raise_what_has_no_text() -> None:
 
 
 def test_what_changes_while_it_is_frozen_is_sent_as_it_was() -> None:
-    """By an encoder, as another thread might."""
+    """An encoder makes the change, as another thread might."""
     items: list[object] = [1j]
     table: dict[str, object] = {"a": 1j}
 
@@ -432,7 +432,7 @@ def test_what_changes_while_it_is_frozen_is_sent_as_it_was() -> None:
 
 
 def test_encoders_that_never_end_are_refused() -> None:
-    """By themselves, and by one another."""
+    """Encoders that return their own type, or one another's."""
     with pytest.raises(PayloadError, match="its encoders never end: at last complex"):
         freeze(1j, {complex: lambda value: value})
     with pytest.raises(PayloadError, match="its encoders never end"):
@@ -448,7 +448,7 @@ def test_encoders_that_never_end_are_refused() -> None:
 @example(payload=[1] * 65_536)
 @example(payload={str(number): 0 for number in range(65_536)})
 def test_the_size_is_that_of_the_encoding(payload: Payload) -> None:
-    """Reckoned without encoding."""
+    """It is computed without encoding."""
     frozen = freeze(payload)
 
     assert size_of(frozen) == len(encode(frozen))
@@ -477,7 +477,7 @@ def test_the_limit_is_inclusive_and_counts_the_encoding() -> None:
     assert (caught.value.got, caught.value.limit) == (13, 12)
 
 
-# What a peer says.
+# Payloads from a peer.
 
 
 @clause("BUS-MSG-16")
@@ -486,8 +486,8 @@ def test_the_limit_is_inclusive_and_counts_the_encoding() -> None:
     [
         b"",
         b"\xc1",
-        b"\x01\x02",  # two
-        b"\x92\x01",  # one of two
+        b"\x01\x02",  # two payloads
+        b"\x92\x01",  # one of two items
         b"\xdd\xff\xff\xff\xff",
         b"\xdf\xff\xff\xff\xff",
         b"\xc6\xff\xff\xff\xffabc",
@@ -497,7 +497,7 @@ def test_the_limit_is_inclusive_and_counts_the_encoding() -> None:
         b"\x81\x81\xa1a\x01\x01",  # {{"a": 1}: 1}
         b"\xd4\x05a",  # an extension
         b"\x91\xd6\xff\x00\x00\x00\x01",  # a time
-        b"\xc7\x0c\xff" + b"\xff" * 12,  # a time that is none
+        b"\xc7\x0c\xff" + b"\xff" * 12,  # an invalid time
         b"\xa1\xff",
         b"\xa3\xed\xa0\x80",  # a lone surrogate
         b"\x81\xa3\xed\xa0\x80\x01",
@@ -509,7 +509,7 @@ def test_the_limit_is_inclusive_and_counts_the_encoding() -> None:
     ids=lambda data: data[:12].hex(),
 )
 def test_what_no_correct_peer_says_is_one_kind_of_error(data: bytes) -> None:
-    """Not two payloads, none of the other types, no bad text, not too deep."""
+    """Two payloads, unsupported types, invalid text, too much nesting."""
     with pytest.raises(WireError, match=r"^payload "):
         decode(data)
 
@@ -524,7 +524,7 @@ def spoilt(draw: st.DrawFn) -> bytes:
 
 @contextlib.contextmanager
 def recursion_limit(limit: int) -> Iterator[None]:
-    """Run as a program does that has set this limit for needs of its own."""
+    """Set the recursion limit, as a program may do for its own needs."""
     earlier = sys.getrecursionlimit()
     sys.setrecursionlimit(limit)
     try:
@@ -540,7 +540,7 @@ def what_is_made_of(data: bytes) -> Payload | type[WireError]:
         return WireError
 
 
-# Types of MessagePack that payloads have not, along with some that they have.
+# Types of MessagePack that payloads lack, along with some that they have.
 ODD = st.lists(
     st.sampled_from([0x00, 0x61, 0x81, 0x82, 0x91, 0xA1, 0xC7, 0xD4, 0xD6, 0xFF])
 )
@@ -549,7 +549,7 @@ ODD = st.lists(
 @clause("BUS-MSG-16")
 @given(data=st.binary() | ODD.map(bytes) | spoilt())
 def test_whatever_a_peer_says_is_a_payload_or_that_error(data: bytes) -> None:
-    """And what is a payload could have been sent."""
+    """A decoded payload is one that could have been sent."""
     made = what_is_made_of(data)
     if not isinstance(made, type):
         assert repr(freeze(made)) == repr(made)  # not ==: a NaN is equal to nothing
@@ -567,7 +567,7 @@ def test_whatever_a_peer_says_is_a_payload_or_that_error(data: bytes) -> None:
         b"\x81\xa1a",
         b"\xde\x00\x01\xa1a",
         b"\xdf\x00\x00\x00\x01\xa1a",
-        # Beside each thing that could be taken for longer or shorter than it is.
+        # Next to each item whose length could be misjudged.
         *(
             b"\x92" + bytes([head]) + bytes(length)
             for head, length in [
@@ -586,7 +586,7 @@ def test_whatever_a_peer_says_is_a_payload_or_that_error(data: bytes) -> None:
     ids=bytes.hex,
 )  # fmt: skip
 def test_no_peer_exhausts_the_stack(level: bytes) -> None:
-    """Though the interpreter would let the decoder recurse as deep as it likes."""
+    """Even if the interpreter sets no limit to the decoder's recursion."""
     with (
         recursion_limit(2**30),
         pytest.raises(WireError, match="more than 32 deep"),

@@ -1,6 +1,6 @@
-"""What tasks of several processes see of one another: the same as at home.
+"""Tasks of several processes behave towards one another as in one process.
 
-Links are in-process queues here (BUS-CHAN-1); all else is what runs in real processes.
+Links are in-process queues here (BUS-CHAN-1); all else is the code of real processes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FAR = DISTANCES[len(NEAR) :]
 far_apart = pytest.mark.parametrize("distance", FAR)
 
-# Little may be under way; of what lies unread there is room for much, or for little.
+# Narrow windows, with much room for unread messages, or with little.
 NARROW = BusConfig(window=4, stream_window=16, resolve_timeout_s=60.0)
 SMALL = evolve(NARROW, task_fifo_messages=8)
 
@@ -61,7 +61,7 @@ def echo(message: Incoming) -> Any:
 
 @pytest.fixture
 def small() -> Iterator[tuple[Bus, Bus]]:
-    """Two processes with room for little."""
+    """Yield two processes with room for little."""
     with (
         memory_bus(config=SMALL) as one,
         memory_bus(process="two", beside=one, config=SMALL) as two,
@@ -119,7 +119,7 @@ def test_machines_have_names_of_their_own(bus: Bus) -> None:
 def test_who_registers_hears_the_verdict_of_the_master(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a name that this process knows nothing of; then it is as if nothing was."""
+    """The name is unknown in this process; a rejected registration leaves no trace."""
     bus.register("doer", on_command=lambda _: "ours")
     with joined(bus) as there:
         with pytest.raises(NameTakenError, match="'doer'"):
@@ -148,7 +148,7 @@ def test_nobody_waits_for_a_verdict_within_a_callback(
 def test_what_was_sent_before_is_read_after_the_verdict(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A callback mostly uses what it is registered as: that is known by then."""
+    """A callback usually uses its own task, which is returned by then."""
     seen: list[Any] = []
     waits = Verdict.wait
 
@@ -203,7 +203,7 @@ def test_who_was_too_late_with_a_name_is_told_by_whoever_uses_it(
 
 @contextmanager
 def joined(bus: Bus) -> Iterator[There]:
-    """Give another process that has found its master."""
+    """Yield another process that has found its master."""
     with There(bus, "other process") as there:
         until(lambda: comm_of(there.bus).remote.stands, "it has joined")
         yield there
@@ -211,7 +211,7 @@ def joined(bus: Bus) -> Iterator[There]:
 
 @contextmanager
 def held_comm_thread(bus: Bus) -> Iterator[None]:
-    """Let a process neither say nor hear anything."""
+    """Block a process's comm thread, so that it neither sends nor receives."""
     held, go = Event(), Event()
     assert bus._comm is not None
 
@@ -241,7 +241,7 @@ def test_a_private_task_is_answered_and_cannot_be_addressed(
         there.bus.call(there.back("asker"), timeout=0.05)
 
 
-# What becomes of commands.
+# Outcomes of commands.
 
 
 @clause("BUS-ROUTE-19")
@@ -307,8 +307,8 @@ def test_what_follows_a_task_that_moves_follows_in_order(seed: int) -> None:
             except BusFullError:
                 buses[1].here().poll(0.001)
             if random.random() < 0.1:
-                # Who takes a name that is not known to be free may have to leave: also
-                # for one who has left, and was not known of before.
+                # A task that takes a name not known to be free may be evicted, even in
+                # favour of one that has left and was not known before.
                 until(lambda: is_known("mover", buses), "the master knows it")
                 mover.deregister()
                 until(lambda: is_free("mover", buses), "the name is free")
@@ -321,7 +321,7 @@ def test_what_follows_a_task_that_moves_follows_in_order(seed: int) -> None:
 
 
 def is_known(name: str, buses: list[Bus]) -> bool:
-    """Whether the master, the first of some processes, knows who has a name."""
+    """Return True if the master, the first of the processes, knows the name's owner."""
     master = buses[0]._comm
     assert master is not None
     users = master.remote.directory.users
@@ -330,14 +330,14 @@ def is_known(name: str, buses: list[Bus]) -> bool:
 
 
 def is_free(name: str, buses: list[Bus]) -> bool:
-    """Whether no process knows of anybody with a name."""
+    """Return True if no process knows an owner of the name."""
     found = [each._exchange.find(name) for each in buses]
     return not is_known(name, buses) and found == [None] * len(buses)
 
 
 @clause("BUS-FLOW-2", "BUS-RELAY-11")
 def test_who_does_not_read_holds_back_who_sends(small: tuple[Bus, Bus]) -> None:
-    """Refused is what finds all full: the task, the window, the relay."""
+    """A command is refused once the task, the window and the relay are full."""
     one, two = small
     with Holder.holding(two, name="doer") as holder:
         sender = one.register("sender", thread=one.here())
@@ -370,7 +370,7 @@ def test_so_many_bytes_are_under_way_to_who_does_not_read() -> None:
         for number in range(10):
             sender.command("doer", bytes([number]) * 60)
         until(lambda: info(two, "doer").commands.unread == 2, "two are there")
-        # Behind all that is under way to that process.
+        # This call is behind all messages under way to that process.
         assert sender.call("other", 1) == 1
         assert info(two, "doer").commands.unread == 2
 
@@ -441,7 +441,7 @@ def test_a_pattern_hears_tasks_of_other_processes_once_each(
         )
     bell = there.register("bells/one", on_command=echo)
     other = there.register("bells/two")
-    # Who answers has been told before of all that was asked before.
+    # This answer comes after all subscriptions, which were sent before the question.
     hearer.call(there.at("bells/one"), 0)
 
     bell.notify("one")
@@ -458,7 +458,7 @@ def test_who_hears_can_answer(bus: Bus, there: There) -> None:
     bell = bus.register("bell", thread=bus.here(), on_command=echo)
     hearer = there.register("hearer", on_command=echo)
     hearer.subscribe(there.back("bell"), lambda one: one.respond("heard"))
-    assert bell.call(there.at("hearer"), 1) == 1  # by then it is known that it hears
+    assert bell.call(there.at("hearer"), 1) == 1  # by then the subscription is known
 
     bell.notify("ring", on_response=answers.append, timeout=0.2)
 
@@ -469,7 +469,7 @@ def test_who_hears_can_answer(bus: Bus, there: There) -> None:
     ]
 
 
-# Who is there.
+# Presence.
 
 
 @clause("BUS-DEREG-2", "BUS-INIT-8")
@@ -570,7 +570,7 @@ def test_the_next_process_is_master_when_the_first_leaves() -> None:
 @clause("BUS-DEREG-9", "BUS-FLOW-5")
 @pytest.mark.parametrize("seed", range(4))
 def test_each_command_has_one_outcome_whatever_tasks_do(seed: int) -> None:
-    """Two machines, five processes: tasks come, go and answer, as the seed says."""
+    """Two machines, five processes: tasks come, go and answer, by the seed."""
     random = Random(seed)
     config = BusConfig(
         window=8, stream_window=64, task_fifo_messages=8, resolve_timeout_s=0.2
@@ -644,7 +644,7 @@ def test_each_command_has_one_outcome_whatever_tasks_do(seed: int) -> None:
 
 @clause("BUS-CHAN-1")
 def test_a_call_is_answered_by_another_process_in_every_schedule() -> None:
-    # Deadlines that pass early are preemptions; none of these shall.
+    # A deadline that passes early counts as a preemption; with these, none does.
     config = BusConfig(
         resolve_timeout_s=1e6, connect_timeout_s=1e6, relink_timeout_s=1e6
     )
@@ -662,7 +662,7 @@ def test_a_call_is_answered_by_another_process_in_every_schedule() -> None:
 
 @clause("BUS-CHAN-1", "BUS-FLOW-5")
 def test_a_call_has_one_outcome_in_every_schedule() -> None:
-    """Also if time passes at any moment, and the one who is asked leaves."""
+    """Even if time passes at any moment, and the addressee leaves."""
 
     def program(run: Run) -> None:
         with memory_bus() as one, memory_bus(process="two", beside=one) as two:
@@ -677,7 +677,7 @@ def test_a_call_has_one_outcome_in_every_schedule() -> None:
 
 @clause("BUS-RELAY-8", "BUS-FLOW-3", "BUS-ENT-13")
 def test_a_reader_misses_nothing_when_the_master_closes() -> None:
-    """The master passed the subscription on; the two others have their own link."""
+    """The master forwarded the subscription; the two others have their own link."""
     count = 300
     with (
         memory_bus(process="m") as master,
@@ -710,7 +710,7 @@ def test_a_reader_misses_nothing_when_the_master_closes() -> None:
             if number == 100:
                 master.close()
             news.notify(number)
-            if number % 20 == 0:  # no more waits for a link than may
+            if number % 20 == 0:  # keep the queue of the link below its bound
                 until(partial(is_heard, number), "it hears")
         until(lambda: is_heard(count - 1), "it hears the last one")
         assert got == [*range(count)]

@@ -59,7 +59,7 @@ ENDS = {
 
 @pytest.fixture
 def near(own_run_directory: Path) -> Iterator[Bus]:
-    """Give the master of a bus in this process."""
+    """Yield the master of a bus in this process."""
     assert own_run_directory is not None
     with socket_bus("near", role=Role.MASTER) as bus:
         yield bus
@@ -77,7 +77,7 @@ def _received(bus: Bus) -> tuple[list[Any], list[bool]]:
 @clause("OPEN-21")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_program_with_a_bus_thread_ends_with_its_code(near: Bus, end: str) -> None:
-    """The end of the program waited for the thread, and the thread for the end."""
+    """The program used to wait for the thread, and the thread for the program."""
     got, seen = _received(near)
     statement, expected = ENDS[end]
 
@@ -175,7 +175,7 @@ def test_a_forked_child_ends_in_order_too(near: Bus, way: str) -> None:
 def test_a_journal_is_closed_after_the_bus_that_it_records(
     near: Bus, tmp_path: Path
 ) -> None:
-    """Else it lacks the messages served at the end, and its rules are UNKNOWN."""
+    """Else it would lack the messages served at the end; its rules would be UNKNOWN."""
     got, _ = _received(near)
     opens = _OPENS.replace(
         "import open_bus", "import open_bus\nfrom bus.journal.writer import Journal"

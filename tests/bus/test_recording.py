@@ -1,4 +1,4 @@
-"""A bus in one process and its journal: step by step what `BusRecorder` promises."""
+"""A bus in one process and its journal: each guarantee of `BusRecorder`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def recorded(folder: Path, config: BusConfig | None = None) -> Iterator[Bus]:
-    """Give a bus with its journal in a folder, which is read quickly: it is small."""
+    """Yield a bus with its journal in a folder; it is small, to be read quickly."""
     with (
         Journal(folder, segment_bytes=SMALL) as journal,
         memory_bus(journal=journal, config=config) as bus,
@@ -55,7 +55,7 @@ def test_what_is_done_is_recorded_step_by_step(name: str, tmp_path: Path) -> Non
 def test_two_threads_that_send_as_one_task_are_seen_in_one_order(
     tmp_path: Path,
 ) -> None:
-    """The numbers rise in the order in which the messages lie in the FIFO."""
+    """The numbers rise in the order in which the messages are in the FIFO."""
     each = 200
     with (
         Journal(tmp_path) as journal,
@@ -84,7 +84,7 @@ def test_two_threads_that_send_as_one_task_are_seen_in_one_order(
 
 @clause("B5")
 def test_a_message_that_is_refused_takes_no_number(tmp_path: Path) -> None:
-    """Else one thread could be given the number, and another one the room."""
+    """Else one thread could get the number, and another one the room."""
     with recorded(tmp_path) as bus:
         bench = Bench(bus)
         bench.task("b", capacity=1)
@@ -150,7 +150,7 @@ def test_tasks_and_the_process_are_registered_and_leave(tmp_path: Path) -> None:
 
 
 def registrations(folder: Path) -> list[str]:
-    """Return who came, moved and left."""
+    """Return the records of registrations, moves and departures."""
     (journal,) = open_journals(folder)
     called = names(folder)
     return [
@@ -175,6 +175,6 @@ def test_what_is_not_recorded_has_no_trace() -> None:
 def test_a_journal_is_one() -> None:
     with (
         pytest.raises(TypeError, match="journal must be a"),
-        memory_bus(journal="here"),  # type: ignore[arg-type] # that is the point
+        memory_bus(journal="here"),  # type: ignore[arg-type] # on purpose
     ):
         pass

@@ -1,4 +1,4 @@
-"""Versions of the needed packages: read from the metadata, and reported."""
+"""Versions of the required packages: read from the metadata, and reported."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def test_without_metadata_every_version_passes(
 def test_an_import_that_an_old_package_breaks_names_it(
     installed: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The report: with msgspec 0.17 a traceback from the codec."""
+    """Bug report: with msgspec 0.17 a traceback came from the codec."""
     installed["msgspec"] = "0.17.0"
     said = (
-        'msgspec 0.17.0 found, >=0.18 needed: pip install "msgspec>=0.18"'  # in a line
+        'msgspec 0.17.0 found, >=0.18 needed: pip install "msgspec>=0.18"'  # one line
     )
 
     def broken(_: str) -> None:
@@ -99,7 +99,7 @@ def test_an_import_that_an_old_package_breaks_names_it(
 
 
 def test_an_import_that_fails_for_another_reason_says_so() -> None:
-    explain(TypeError("ours"))  # every version fits
+    explain(TypeError("ours"))  # all versions are sufficient
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_an_import_that_fails_for_another_reason_says_so() -> None:
 def test_the_doctor_shows_the_version_found_and_needed(
     installed: dict[str, str], name: str, version: str
 ) -> None:
-    """The report: `bus doctor` said ok of pyspark 3.5 and pandas 3."""
+    """Bug report: `bus doctor` printed ok for pyspark 3.5 and pandas 3."""
     installed[name] = version
     (needed,) = (each.needed for each in unfit("pipeline"))
 

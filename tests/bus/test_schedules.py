@@ -1,4 +1,4 @@
-"""What two threads do to one bus at the same time, in every order that matters."""
+"""Two threads that use one bus at the same time, in every relevant order."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from bus import Incoming
     from queuebroker.testing import Run
 
-# A deadline that passes early counts as a preemption; so no program here has one that
-# changes what comes of it.
+# A deadline that passes early counts as a preemption, so no program here has one that
+# affects its result.
 NEVER = None
 
 
@@ -40,7 +40,7 @@ def echo(message: Incoming) -> Any:
 
 
 def apart() -> Bus:
-    """Return a bus that the program closes by itself."""
+    """Return a bus that the program closes itself."""
     return Bus("bus1", process="process", machine="machine")
 
 
@@ -176,7 +176,7 @@ def test_a_thread_that_stops_takes_its_tasks_along() -> None:
 @clause("BUS-DEREG-12")
 @pytest.mark.parametrize("drives", ["run", "receive", "call"])
 def test_to_close_while_others_join_in(drives: str) -> None:
-    """Whoever is on it ends, or is told; nobody waits for ever, nothing is left."""
+    """Each participant ends or gets an error; none waits for ever, nothing is left."""
 
     def program(run: Run) -> None:
         bus = apart()
@@ -260,7 +260,7 @@ def test_a_script_cancels_while_it_is_notified() -> None:
 
 @clause("BUS-MSG-15")
 def test_what_was_told_before_an_answer_is_dealt_with_before_a_call_returns() -> None:
-    """Who waits elsewhere is roused at once only if nothing is on its way there."""
+    """A caller waiting elsewhere is woken at once only if its mailbox is empty."""
 
     def program(run: Run) -> None:
         with memory_bus() as bus:

@@ -1,4 +1,4 @@
-"""What was sent to other processes, and what became of it: links are queues here."""
+"""Messages to other processes and their outcomes; links are queues here."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from bus import Bus, Incoming, Overflow
 
-# So little that a notifier which does not wait is never kept up with.
+# So low that the other process never keeps up with a notifier that does not wait.
 TINY = BusConfig(task_fifo_messages=4, window=2, stream_window=8)
 
 
 @pytest.fixture(params=[BusConfig(), TINY], ids=["usual", "tiny"])
 def two(request: pytest.FixtureRequest) -> Iterator[tuple[Bus, Bus]]:
-    """Two processes of one bus."""
+    """Yield two processes of one bus."""
     config: BusConfig = request.param
     with (
         memory_bus(config=config) as one,
@@ -34,12 +34,12 @@ def two(request: pytest.FixtureRequest) -> Iterator[tuple[Bus, Bus]]:
 
 
 def sent_books(bus: Bus) -> dict[str, SentBooks]:
-    """Return the books of what a process has sent."""
+    """Return the counters of a process's sent messages."""
     return dict(sent_books_of(bus.inspect()))
 
 
 def quiet(bus: Bus) -> bool:
-    """Whether all that a process has sent has come to an end."""
+    """Return True if all sent messages of a process have an outcome."""
     seen = bus.inspect()
     assert unbalanced(seen) == []
     assert seen.notifying is not None
@@ -85,7 +85,7 @@ def test_each_kind_of_message_is_in_the_books_of_its_relay_and_of_its_link(
 def test_a_reader_elsewhere_is_told_of_all_that_it_has_missed(
     two: tuple[Bus, Bus], policy: Overflow
 ) -> None:
-    """By the next that it gets, wherever it was dropped; and the books have it."""
+    """By the next one it receives, wherever others were dropped; the accounts agree."""
     one, other = two
     notifier = one.register("notifier", thread=one.here())
     slow: list[Incoming] = []

@@ -1,6 +1,6 @@
-"""BUS-ENT-18: a signal handler that calls a bus does so, or is refused; it never hangs.
+"""BUS-ENT-18: a signal handler that calls a bus succeeds or is refused; it never hangs.
 
-The handler runs at every point of a call that its own thread is at work on
+The handler runs at every point of a call that its own thread is executing
 (`tests.handlers`).
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PACKAGES = (library, queuebroker)
 
-# What is interrupted: each sends at most one command, "call", to "sink".
+# The interrupted calls: each sends at most one command, "call", to "sink".
 CALLS: dict[str, Act] = {
     "command": lambda _, task: task.command("sink", "call"),
     "bytes": lambda _, task: task.command("sink", b"call"),
@@ -38,7 +38,7 @@ CALLS: dict[str, Act] = {
     "poll": lambda bus, _: bus.here().poll(0),
 }
 
-# What the handler does: each sends at most one command, "handler", to "sink".
+# The acts of the handler: each sends at most one command, "handler", to "sink".
 HANDLERS: dict[str, Act] = {
     "command": lambda _, task: task.command("sink", "handler"),
     "bytes": lambda _, task: task.command("sink", b"handler"),
@@ -51,13 +51,13 @@ HANDLERS: dict[str, Act] = {
 
 
 def strike_when(ready: Callable[[], bool], ident: int) -> None:
-    """Send a thread a signal once something is so."""
+    """Send a signal to a thread once `ready` holds."""
     until(ready, "the main thread waits")
     signal.pthread_kill(ident, signal.SIGUSR1)
 
 
 def text_of(payload: Any) -> str:
-    """What was sent, as text or as bytes."""
+    """Return the sent text, from str or from bytes."""
     return payload.decode() if isinstance(payload, bytes) else str(payload)
 
 
@@ -77,7 +77,7 @@ def text_of(payload: Any) -> str:
 def test_a_handler_takes_effect_or_is_refused_at_every_point(
     distance: str, call: str, handler: str
 ) -> None:
-    """It hung within `Inbox.offer`, whose lock the interrupted command held."""
+    """It used to hang within `Inbox.offer`, whose lock the interrupted command held."""
     refused: list[RuntimeError] = []
     got: list[str] = []
 
@@ -101,7 +101,7 @@ def test_a_handler_takes_effect_or_is_refused_at_every_point(
 
             struck(lambda: CALLS[call](bus, task), handle)
 
-            # What was sent before has been read when this is answered.
+            # Earlier commands have been read when this call is answered.
             task.call("sink", "last")
             settle(bus)
             expected = ["last"]
@@ -154,7 +154,7 @@ def test_a_handler_that_interrupts_a_callback_uses_the_bus_as_that_does() -> Non
 
 
 class _Told(logging.Handler):
-    """A handler of the log that tells a bus."""
+    """A log handler that sends each message as a command."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()
@@ -165,12 +165,12 @@ class _Told(logging.Handler):
 
 
 class _Own:
-    """A type that only its encoder can send."""
+    """A type that only its encoder makes sendable."""
 
 
 @clause("BUS-ENT-18")
 def test_code_that_the_bus_calls_is_no_handler() -> None:
-    """An encoder and a handler of the log may use the bus in the main thread."""
+    """An encoder and a log handler may use the bus in the main thread."""
     got: list[Any] = []
 
     def encode(_: _Own) -> str:

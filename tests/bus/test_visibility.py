@@ -1,4 +1,4 @@
-"""BUS-INIT-8, BUS-INIT-9: who can be addressed, and who can only ask."""
+"""BUS-INIT-8, BUS-INIT-9: public tasks can be addressed, private ones can only ask."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _there(bus: Bus) -> bool:
 
 @clause("BUS-INIT-9")
 def test_what_was_asked_of_a_private_task_finds_a_public_one_later(bus: Bus) -> None:
-    """A message that waits is not given to who cannot be addressed."""
+    """A parked message is never delivered to a private task."""
     got: list[Any] = []
     bus.command("p", "first")
     private = bus.register(
@@ -121,7 +121,7 @@ def test_what_was_asked_of_a_private_task_finds_a_public_one_later(bus: Bus) -> 
 
 @clause("BUS-INIT-8", "BUS-DEREG-2")
 def test_that_somebody_is_gone_does_not_overtake_that_it_came(bus: Bus) -> None:
-    """The watcher's own thread says the second, and has not taken in the first."""
+    """The watcher's own thread reports the departure before it reads the arrival."""
     seen: list[bool] = []
     held, go = Event(), Event()
 

@@ -1,4 +1,4 @@
-"""``bus bench``: a partner comes, is measured, and goes; and how shells complete."""
+"""``bus bench``: a partner joins, is measured, and leaves; and shell completion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BRIEF = ("--seconds", "0.05")
 WORDS = "from bus.cli import main; main(prog_name='bus')"
 OWNER = 4321
 
-# A master of another user, who lets in whoever runs the test.
+# A master of another user, which admits the user of the test.
 _HOST = f"""
     import os, sys, tempfile
     from bus import AccessList, BusConfig, Role, open_bus
@@ -154,7 +154,7 @@ def test_the_partner_trusts_whom_the_verb_trusts(own_run_directory: Path) -> Non
 def test_whoever_is_told_to_end_leaves_nothing_behind(
     own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its place is short enough there."""
+    """The path of the partner's socket is short enough there."""
     own_run_directory.mkdir(0o700)
     monkeypatch.setenv("TMPDIR", str(own_run_directory))
 
@@ -183,7 +183,7 @@ def test_what_cannot_be_measured_is_a_mistake_in_usage(wrong: tuple[str, str]) -
     assert verb("bench", *wrong).exit_code == 2
 
 
-# How shells complete.
+# Shell completion.
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_shell_is_told_of_verbs_and_of_options(
 
 
 def test_the_options_say_what_they_are_numbers_of() -> None:
-    """Not of which type they are."""
+    """The help names the quantity, not the type."""
     words = verb("bench", "--help").stdout
 
     assert "  --seconds SECONDS " in words

@@ -30,7 +30,7 @@ def invoke(*arguments: str | Path) -> Ran:
 
 
 def faulty(folder: Path, *faults: str) -> list[str]:
-    """Store traffic with faults; what the lines on them must say."""
+    """Store traffic with faults; return the required content of their lines."""
     history = clean(11, steps=300)
     keys = [plant(history, fault, Random(1)) for fault in faults]
     store(history, folder)

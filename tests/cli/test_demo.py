@@ -1,4 +1,4 @@
-"""``bus demo`` as a person meets it, with the small checker: words and exit codes."""
+"""``bus demo`` on the command line, with the small checker: output and exit codes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine without Java."""
+    """Simulate a machine without Java."""
     monkeypatch.setattr(judge, "missing", lambda: "no Java found: install it")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Some files."""
+    """Create some files."""
     root = tmp_path / "files"
     root.mkdir()
     for number in range(12):
@@ -52,7 +52,7 @@ def test_all_is_well_and_says_so(folder: Path, tmp_path: Path) -> None:
     assert "found 12 files, 30 bytes, 6 duplicates in 6 groups" in ran.output
     assert "the pass is equal" in ran.output
     assert "its receipts, and all that goes over the bus" in ran.output
-    # Twelve files are given and answered, and told of.
+    # Twelve files are assigned and answered, and reported by notifications.
     [b1] = [line.split() for line in ran.output.splitlines() if line[:3] == "B1 "]
     assert int(b1[-3]) > 24
     assert "no report: no Java found: install it" in ran.output
@@ -162,7 +162,7 @@ def test_two_at_a_time_are_one_line_that_says_what_to_do(
 
 
 def _files(out: Path) -> dict[str, bytes]:
-    """Each file below a folder, with its content."""
+    """Return each file below a folder, with its content."""
     return {
         str(path.relative_to(out)): path.read_bytes()
         for path in out.rglob("*")
@@ -205,7 +205,7 @@ def test_a_run_that_is_refused_leaves_nothing_in_a_new_folder(
 def test_a_folder_in_which_another_is_at_work_is_refused(
     folder: Path, tmp_path: Path
 ) -> None:
-    """Whatever run directory that one has: here it is on no bus."""
+    """Regardless of the run directory of the other run: this one is on no bus."""
     out = tmp_path / "out"
     _demo(folder, "--out", out)
     before = _files(out)
@@ -290,7 +290,7 @@ def test_where_no_run_directory_can_be_made_the_setting_is_named(
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
 ) -> None:
-    place = own_run_directory / "no"  # nor is what it would be in
+    place = own_run_directory / "no"  # its parent is missing, too
     monkeypatch.setenv("BUS_RUN_DIR", str(place))
 
     ran = _demo(folder, "--out", tmp_path / "out", *arguments)

@@ -1,4 +1,4 @@
-"""``bus doctor``: what a bus lacks on this machine."""
+"""``bus doctor``: the requirements of a bus that this machine lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def findings() -> dict[str, dict[str, str]]:
-    """Return what the doctor finds, by what it is about; nothing has failed."""
+    """Return the findings by subject; none is an error of the check itself."""
     return {each["what"]: each for each in read("doctor")}
 
 
@@ -28,7 +28,7 @@ def test_a_machine_that_is_well_is_told_so(own_run_directory: Path) -> None:
     for what in ("run directory", "sockets", "shared memory"):
         assert (found[what]["state"], found[what]["do"]) == ("ok", "")
     assert found["bus bus1"]["fact"] == "nobody is on it"
-    # It leaves nothing in the folder it had to make.
+    # The check leaves no file in the new folder.
     assert [each.name for each in own_run_directory.iterdir()] == ["bus1"]
     assert list((own_run_directory / "bus1").iterdir()) == []
 
@@ -53,7 +53,7 @@ def test_a_bus_that_is_there_is_not_disturbed(own_run_directory: Path) -> None:
 
 @pytest.fixture
 def open_to_all() -> Iterator[Path]:
-    """Give a folder in which anybody may write, with a short path."""
+    """Give a folder that is writable by anybody, with a short path."""
     place = Path("/tmp") / f"qbd-{os.getpid()}"
     place.mkdir()
     place.chmod(0o777)
@@ -121,7 +121,7 @@ def test_few_descriptors_are_told(
 def test_a_report_that_cannot_be_drawn_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Though `bus pipeline check` has all it needs."""
+    """`bus pipeline check` has everything it needs."""
 
     def missing(*, drawing: bool = True) -> str | None:
         return "matplotlib not installed: pip install it" if drawing else None

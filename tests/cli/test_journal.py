@@ -1,4 +1,4 @@
-"""``bus journal``: what was recorded, as it was found."""
+"""``bus journal``: recorded operations, as found."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_file_that_went_away_is_one_line(
 
 
 def unreadable(folder: Path) -> Path:
-    """Put something in the place of a journal's only segment."""
+    """Replace a journal's only segment by an unreadable one."""
     segment = folder / "seg-00000.qbj"
     segment.unlink()
     segment.mkdir()
@@ -240,7 +240,7 @@ def test_records_are_chosen_by_their_number_and_what_lies_around_it(
     assert shown("--around", "20") == everything[15:26]
     assert shown("--around", "2") == everything[:8]
     assert shown("--around", str(everything[-1])) == everything[-6:]
-    # Those before and after are of the chosen ones, whether it is itself or not.
+    # The context consists of selected records, even if the given one is not selected.
     assert shown("--kind", "send", "--around", str(sends[9])) == sends[4:15]
     assert shown("--kind", "send", "--around", "0") == sends[:5]
     assert shown("--kind", "open", "--around", "20") == [0]

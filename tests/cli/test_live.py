@@ -1,4 +1,4 @@
-"""How verbs come to a live bus, and what they say when they cannot."""
+"""How verbs join a live bus, and their errors if they cannot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LIVE = [
     ("send", "echo", "1"),
     ("listen", "echo"),
 ]
-# All that look for a run directory.
+# All verbs that look for a run directory.
 PLACED = [*LIVE, ("wait-for", "echo"), ("bench",)]
 
 
@@ -132,7 +132,7 @@ def test_the_path_of_a_run_directory_may_be_too_long(
 def test_a_path_that_is_too_long_is_told_whether_anything_is_there_or_not(
     there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not made to see that."""
+    """The check does not create it."""
     place = tmp_path / ("x" * 90)
     if there:
         (place / "bus1").mkdir(parents=True)
@@ -149,7 +149,7 @@ def test_a_path_that_is_too_long_is_told_whether_anything_is_there_or_not(
 def test_a_run_directory_that_is_open_to_others_is_told_by_all_in_one_line(
     arguments: tuple[str, ...], own_run_directory: Path
 ) -> None:
-    """Nobody can be on a bus there, so that is not what is said."""
+    """No process can be on a bus there, so the error does not say that none is."""
     own_run_directory.mkdir()
     own_run_directory.chmod(0o755)
 
@@ -167,7 +167,7 @@ def test_a_run_directory_that_is_open_to_others_is_told_by_all_in_one_line(
 def test_the_folder_of_the_bus_that_is_open_is_the_one_that_is_named(
     own_run_directory: Path,
 ) -> None:
-    """Not the folder of all buses, which is as it has to be."""
+    """Not the folder of all buses, whose mode is correct."""
     own_run_directory.mkdir(0o700)
     (own_run_directory / "bus1").mkdir()
     (own_run_directory / "bus1").chmod(0o755)
@@ -181,7 +181,7 @@ def test_the_folder_of_the_bus_that_is_open_is_the_one_that_is_named(
 def test_a_bus_that_is_not_in_a_good_folder_is_not_made_there(
     own_run_directory: Path,
 ) -> None:
-    """Somebody may have mistyped its name."""
+    """The user may have mistyped its name."""
     own_run_directory.mkdir(0o700)
 
     result = verb("tree")
@@ -205,7 +205,7 @@ OWN = "set BUS_RUN_DIR to a folder of your own with mode 0700"
 def test_a_run_directory_that_can_be_none_is_told(
     below: str, words: str, own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file, what is below one, and what is below nothing."""
+    """A file, a path below a file, and a path below a missing folder."""
     own_run_directory.mkdir()
     place = own_run_directory / "file"
     place.touch()
@@ -236,7 +236,7 @@ def test_a_name_that_another_process_has_is_told_in_one_line(
     monkeypatch.setattr(live, "fresh_name", lambda _: name)
     with Far(name) as twin:
         twin.started()
-        # Of two lives the later one has the name.
+        # Of two lives the later one holds the name.
         monkeypatch.setattr(SocketNetwork, "new_incarnation", lambda _: 1)
 
         result = verb("list")
@@ -272,7 +272,7 @@ def test_who_does_not_tell_is_named_and_the_others_are_shown(beta: Far) -> None:
     assert result.exit_code == 124
     seen = json.loads(result.stdout)["processes"]
     assert [each["process"] for each in seen] == ["alpha"]
-    # Or what was left of that when beta was known to have the name.
+    # Or the time left when beta was found to hold the name.
     words = r"bus: beta does not tell: no answer from 'beta': waited for (2|1\.\d+) s\n"
     assert re.fullmatch(words, result.stderr)
 
@@ -297,7 +297,7 @@ def test_no_time_at_all_is_not_less_than_that() -> None:
     assert str(late) == "no answer from 'beta': waited for 0 s"
 
 
-# One master after the other.
+# Successive masters.
 
 
 TOLD = {"processes": ["beta"], "users": {}}
@@ -305,7 +305,7 @@ TOLD = {"processes": ["beta"], "users": {}}
 
 @pytest.fixture
 def masters(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """Give who is master at each look but the last, which stays; None for nobody."""
+    """Give the master at each look, the last one for good; None for no master."""
     looks: list[str | None] = []
     monkeypatch.setattr(
         live, "_known_master", lambda _: looks.pop(0) if len(looks) > 1 else looks[0]
@@ -315,7 +315,7 @@ def masters(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
 
 def others_if(monkeypatch: pytest.MonkeyPatch, *errors: BusError) -> list[str]:
-    """Look for processes where questions fail, one after the other, and then none."""
+    """Make the questions to processes fail with these errors, then succeed."""
     left = list(errors)
 
     def ask(_: object, __: object, processes: Iterable[str]) -> Answers:

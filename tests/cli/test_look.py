@@ -1,4 +1,4 @@
-"""``bus tree``, ``bus list``, ``bus route``: who is on a live bus, and with what."""
+"""``bus tree``, ``bus list``, ``bus route``: the processes and tasks of a live bus."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_list_has_public_names_only() -> None:
 
 
 def ways(name: str, *arguments: str) -> dict[str, tuple[str, str | None]]:
-    """Return by which way, and kind of link, each process reaches a name."""
+    """Return the path, and kind of link, from each process to a name."""
     found: dict[str, Any] = read("route", name, *arguments)
     return {each["process"]: (each["way"], each["link"]) for each in found["ways"]}
 
@@ -217,7 +217,7 @@ def test_a_route_of_nobody_is_one_line(arguments: tuple[str, ...], line: str) ->
 
 
 def test_a_route_from_who_hangs_is_a_timeout(beta: Far) -> None:
-    """It is there."""
+    """Its process is alive, but stopped."""
     beta.signal(signal.SIGSTOP)
     result = verb("route", "echo", "--from", "beta", "--timeout", "0.5")
     beta.signal(signal.SIGCONT)
@@ -230,7 +230,7 @@ def test_a_route_from_who_hangs_is_a_timeout(beta: Far) -> None:
 def test_who_has_just_left_is_not_asked_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The master knows it a little longer than its names."""
+    """The master keeps the process a little longer than its names."""
     asked: list[list[str]] = []
     told = {
         "processes": ["alpha", "beta", "gone", "me"],

@@ -1,4 +1,4 @@
-"""The command ``bus``: a table of verbs, and one line for whatever goes wrong."""
+"""The command ``bus``: a table of verbs, and one line for any error."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_unknown_verb_is_a_mistake_in_usage() -> None:
 
 
 def test_a_mistyped_verb_is_guessed() -> None:
-    """As click does for groups that have their commands loaded."""
+    """Click does so for groups whose commands are loaded."""
     result = CliRunner().invoke(main, ["tre"])
 
     assert (result.exit_code, result.stdout) == (2, "")
@@ -74,7 +74,7 @@ def test_a_mistyped_verb_is_guessed() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["doctor"]])
 def test_what_cannot_be_written_is_one_line(arguments: list[str]) -> None:
-    """The help, too, which no verb writes; and nothing more at the end."""
+    """Even for the help, which no verb writes; nothing more is printed at exit."""
     code = """
         import sys
         sys.stdout = open("/dev/full", "w")
@@ -89,7 +89,7 @@ def test_what_cannot_be_written_is_one_line(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("arguments", ["--help", "doctor"])
 def test_an_output_that_is_closed_takes_what_is_written(arguments: str) -> None:
-    """Nobody wants it; what the verb says by its exit code is as ever."""
+    """The output is discarded; the exit code does not change."""
     command = f"exec {sys.executable} -m bus {arguments} >&-"
 
     done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False)
@@ -170,7 +170,7 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
         complaints = process.stderr.read()
 
     assert complaints == ""
-    assert process.returncode in (0, 4)  # all may have fitted into the pipe
+    assert process.returncode in (0, 4)  # the pipe may have held all of it
 
 
 def test_help_loads_no_verb() -> None:

@@ -1,4 +1,4 @@
-"""``bus monitor``: what goes over the links of a live bus."""
+"""``bus monitor``: the frames on the links of a live bus."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TAPPED = "(bus._comm.tap is not None)"
 def monitoring(
     *processes: Far, options: tuple[str, ...] = ()
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run the verb as a program, once it listens to some processes."""
+    """Run the verb as a program, once it monitors some processes."""
     with program("monitor", *options) as running:
         try:
             for each in processes:
@@ -48,7 +48,7 @@ def monitoring(
 
 
 def interrupted(running: subprocess.Popen[str]) -> tuple[str, str]:
-    """Interrupt a program; return what it has printed since, and its complaints."""
+    """Interrupt a program; return the rest of its output and of its errors."""
     running.send_signal(signal.SIGINT)
     return running.communicate(timeout=LIMIT_S)
 
@@ -62,7 +62,7 @@ def test_a_message_is_a_line_of_who_sends_it_and_one_of_who_reads_it(
         lines, complaints = running.communicate(timeout=LIMIT_S)
 
     assert (running.returncode, complaints) == (0, "")
-    # Two processes are asked one after the other; the time comes first in a line.
+    # The two processes are polled in turn; each line begins with its time.
     words = [line.partition(" ")[2] for line in sorted(lines.splitlines())]
     asked = "command _script1 -> echo, 4 bytes, hop 0, wants an answer"
     answered = "command response echo -> _script1, 4 bytes, hop 0"
@@ -166,7 +166,7 @@ def test_who_does_not_answer_is_named_once(
 
     assert result.exit_code == 0
     [line] = result.stderr.splitlines()
-    # Or what was left of that when beta was known to have the name.
+    # Or the time left when beta was found to hold the name.
     words = r"bus: beta does not tell: no answer from 'beta': waited for 0\.[12]\d* s"
     assert re.fullmatch(words, line)
 

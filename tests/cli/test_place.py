@@ -1,4 +1,4 @@
-"""BUS-SEC-1, BUS-SEC-3: what a verb takes the run directory of others for."""
+"""BUS-SEC-1, BUS-SEC-3: how a verb judges the run directory of another user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def target(owner: int | None = None) -> Target:
 @clause("BUS-SEC-1", "BUS-SEC-3")
 @as_root
 def test_the_owner_of_a_bus_for_others_looks_at_it_as_at_any(
-    own_run_directory: Path,  # nothing else is there
+    own_run_directory: Path,  # no other bus is there
 ) -> None:
     config = BusConfig(access=GUESTS)
     with socket_bus("host", role=Role.MASTER, config=config) as host:
@@ -122,7 +122,7 @@ def test_where_no_run_directory_can_be_made_the_setting_is_named(
 def test_what_to_do_is_what_the_one_who_is_told_can_do(
     own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who may not change the mode is not told to."""
+    """A user who may not change the mode is not advised to."""
     own_run_directory.mkdir()
     os.chown(own_run_directory, 4321, -1)
     denied = AccessDeniedError("join bus 'bus1'", f"{own_run_directory} is wrong")
@@ -146,7 +146,7 @@ def test_what_to_do_is_what_the_one_who_is_told_can_do(
 def test_a_folder_of_others_that_has_no_such_bus_is_told_to_have_none(
     own_run_directory: Path,
 ) -> None:
-    """It is open to their group, as it has to be."""
+    """Its mode admits their group, as it must."""
     RunDirectory("bus2", GUESTS)
 
     assert not is_served(target())

@@ -1,4 +1,4 @@
-"""What moves while a verb works, where nobody looks, and what is kept of it."""
+"""The progress of a verb: transient text, hidden without a terminal, and kept lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = FileList(Path(), "files", ("a", "b\n"))
 
 
 class Told(Progress):
-    """Keeps what it is to show."""
+    """Stores its output."""
 
     def __init__(self) -> None:
         super().__init__()

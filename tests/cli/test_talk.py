@@ -1,4 +1,4 @@
-"""``bus call``, ``send``, ``listen``, ``wait-for``: to be a task for once."""
+"""``bus call``, ``send``, ``listen``, ``wait-for``: a verb acts as a task."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_call_prints_the_answer_as_json(name: str) -> None:
 
 @pytest.mark.usefixtures("alpha")
 def test_text_is_printed_as_it_is_where_the_output_can_carry_it() -> None:
-    """What a terminal would obey is escaped all the same."""
+    """Characters that a terminal would obey are still escaped."""
     assert verb("call", "echo", '"ü€\U0001f600"').stdout == '"ü€\U0001f600"\n'
     assert verb("call", "echo", '"ü\\u009b\\u202e"').stdout == '"ü\\u009b\\u202e"\n'
 
@@ -42,7 +42,7 @@ def test_text_is_printed_as_it_is_where_the_output_can_carry_it() -> None:
 def test_text_is_escaped_where_the_output_cannot_carry_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is JSON all the same."""
+    """The output is still JSON."""
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
 
     with program("call", "echo", '"ü\U0001f600"') as calling:
@@ -165,7 +165,7 @@ def test_what_is_notified_is_a_line_each(beta: Far) -> None:
 
 
 def test_listening_ends_quietly_when_its_reader_has_gone(beta: Far) -> None:
-    """As the verbs that print once do."""
+    """As the verbs do that print once."""
     beta("made.update(clock=bus.register('clock'))")
 
     with program("listen", "clock") as listening:
@@ -177,7 +177,7 @@ def test_listening_ends_quietly_when_its_reader_has_gone(beta: Far) -> None:
 
 
 def test_listening_that_cannot_write_is_one_line(beta: Far) -> None:
-    """What a callback raised would end nothing."""
+    """An error raised in a callback would not end the verb."""
     beta("made.update(clock=bus.register('clock'))")
 
     def over() -> bool:
@@ -206,7 +206,7 @@ def test_listening_ends_at_an_interrupt_and_that_is_well(alpha: Far) -> None:
     with program("listen", "clock") as listening:
         assert listening.stdout is not None
         assert listening.stderr is not None
-        # It hears as soon as the master knows of its subscription.
+        # It receives once the master has its subscription.
         hears = "len(bus._comm.remote.listening.hearers(made['clock']._entry))"
         until(lambda: alpha(hears) == 1, "it listens")
         alpha("made['clock'].notify(1)")
@@ -257,7 +257,7 @@ def test_a_name_is_waited_for_though_there_is_no_bus_yet(
 def test_a_name_is_not_waited_for_longer_than_said(
     there: bool, request: pytest.FixtureRequest, own_run_directory: Path
 ) -> None:
-    """Who has mistyped the name of the bus is told that nobody is on that."""
+    """If the name of the bus is mistyped, the error says that no process is on it."""
     nobody = f"nobody is on bus 'bus1': looked in {own_run_directory}/bus1"
     told = f"bus: {nobody}; waiting\nbus: {nobody}: waited for 0.2 s\n"
     if there:

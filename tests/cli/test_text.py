@@ -44,7 +44,7 @@ def test_a_table_without_rows_is_its_head(capsys: pytest.CaptureFixture[str]) ->
 def test_a_table_on_a_terminal_has_colours_and_no_markup_from_cells(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    yes: Callable[[], bool] = lambda: True  # noqa: E731 # a stand-in for a method
+    yes: Callable[[], bool] = lambda: True  # noqa: E731 # stands for a method
     monkeypatch.setattr("sys.stdout.isatty", yes)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")

@@ -1,4 +1,4 @@
-"""``bus top``: what each process of a live bus does."""
+"""``bus top``: the activity of each process of a live bus."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEAD = [each.name for each in attrs.fields(looking._Row)]
 
 
 def screen_of(columns: int, *arguments: str) -> tuple[int, bytes]:
-    """Run it on a terminal of so many columns; return its exit code, and its output."""
+    """Run it on a terminal of this width; return its exit code, and its output."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "bus", "top", "--interval", "0.1", *arguments]
     with subprocess.Popen(
@@ -47,7 +47,7 @@ def screen_of(columns: int, *arguments: str) -> tuple[int, bytes]:
             while part := os.read(ours, 4096):
                 screen += part
         except OSError:
-            pass  # that is how the end of a terminal is told
+            pass  # reading at the end of a terminal raises it
         finally:
             os.close(ours)
         return top.wait(LIMIT_S), screen
@@ -98,7 +98,7 @@ def test_from_the_second_look_on_it_knows_how_many_a_second(alpha: Far) -> None:
 def test_it_shows_notifications_where_they_are_sent_and_where_they_are_heard(
     alpha: Far, beta: Far
 ) -> None:
-    """Reported of a notifier of 1 kHz with `messages 0, per_s 0`."""
+    """Was reported: a notifier of 1 kHz had `messages 0, per_s 0`."""
     alpha("made.update(clock=bus.register('clock')) or None")
     beta("counter('reader')")
     beta("made['reader'].task.subscribe('clock', made['reader']._got) and None")
@@ -145,7 +145,7 @@ def test_on_a_terminal_one_look_takes_the_place_of_the_last() -> None:
     assert code == 0
     assert screen.count(b"process") >= 3
     assert b"\x1b[1A" in screen  # the cursor goes up
-    assert b"\x1b[3" not in screen  # and nothing is coloured
+    assert b"\x1b[3" not in screen  # and there are no colours
 
 
 @pytest.mark.usefixtures("alpha")
@@ -176,7 +176,7 @@ def test_a_table_that_is_too_wide_is_several() -> None:
             assert [line.split()[0] for line in part] == ["process", "alpha", "beta"]
 
 
-# Who does not tell.
+# Processes that do not answer.
 
 
 def test_who_does_not_tell_is_named_at_each_look(beta: Far) -> None:

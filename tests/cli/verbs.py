@@ -1,4 +1,4 @@
-"""The command ``bus`` on a live bus of real processes, as tests give it."""
+"""The command ``bus`` on a live bus of real processes, for tests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MACHINE", "ended_by_notifying", "program", "read", "verb"]
 
-# What the processes of `Far` call their machine.
+# The machine name of the `Far` processes.
 MACHINE = ("--machine", "machine")
 
-# Whoever runs tests in the background ignores interrupts, and children would, too.
+# Background jobs of a shell ignore interrupts, and their children would, too.
 _CODE = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,7 +41,7 @@ def verb(*arguments: object) -> Result:
 
 
 def read(*arguments: object) -> Any:
-    """Run a verb that answers with one JSON document; return that."""
+    """Run a verb that answers with one JSON document; return the document."""
     result = verb(*arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     [line] = result.stdout.splitlines()
@@ -55,9 +55,9 @@ def program(name: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def ended_by_notifying(listening: subprocess.Popen[str], far: Far, task: str) -> str:
-    """Let a task notify until a program that listens ends by itself.
+    """Let a task notify until a listening program ends by itself.
 
-    Returns what that has printed.
+    Returns the program's output.
     """
 
     def over() -> bool:

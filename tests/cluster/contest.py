@@ -71,12 +71,12 @@ def record(folder: Path) -> None:
 def run(folder: Path, out: str, master: str, *more: str) -> Run:
     """Judge the journals of a folder, with paths relative to it.
 
-    out: name of the folder of results.
+    out: name of the results folder.
     more: further arguments of the command.
     """
     command = [sys.executable, "-m", "bus", "pipeline", "check"]
     command += ["--journals", JOURNALS, "--out", out, "--master", master, *more]
-    # Settings of an earlier session of this process are not configuration.
+    # Exclude the settings of an earlier Spark session of this process.
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_PYTHON"}
     ended = subprocess.run(
         command,

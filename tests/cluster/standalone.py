@@ -92,7 +92,7 @@ class _Daemon:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_NO_DAEMONIZE": "1",
         }
-        # A worker hands its environment on to its executors: the driver's variables
+        # A worker passes its environment on to its executors: the driver's variables
         # must not reach them.
         inherited = {
             name: value
@@ -125,7 +125,7 @@ class _Daemon:
 
     @property
     def text(self) -> str:
-        """Everything it has logged."""
+        """The log so far."""
         return self.log.read_text(errors="replace")
 
     def end(self) -> None:

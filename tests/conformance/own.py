@@ -8,7 +8,7 @@ __all__ = ["World", "factory"]
 
 
 class World:
-    """A manager of its own, and what `queuebroker` calls its errors."""
+    """A new manager, and the library's errors under the suite's names."""
 
     offers = frozenset(
         {"NAME", "RDV", "SEND", "RECV", "FIFO", "BUF", "CHAN", "DISC"}
@@ -29,13 +29,13 @@ class World:
     def broker(
         self, name: str, *, max_message_size: int | None = None
     ) -> queuebroker.QueueBroker:
-        """A broker of messages."""
+        """Return a broker of messages."""
         return queuebroker.QueueBroker(
             name, manager=self._manager, max_message_size=max_message_size
         )
 
     def channels(self, name: str, *, capacity: int = 4096) -> queuebroker.Broker:
-        """A broker of bytes."""
+        """Return a broker of bytes."""
         return queuebroker.Broker(name, manager=self._manager, capacity=capacity)
 
     def close(self) -> None:
@@ -44,5 +44,5 @@ class World:
 
 
 def factory() -> World:
-    """A world of its own."""
+    """Return a new world."""
     return World()

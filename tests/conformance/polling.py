@@ -1,4 +1,4 @@
-"""The reference with waits that look again now and then, and are never woken."""
+"""The reference with waits that poll, and are never woken."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LOOK_S = 0.03
 
 
 class Polling(threading.Condition):
-    """A condition that nobody notifies."""
+    """A condition that is never notified."""
 
     def wait_for(
         self, predicate: Callable[[], Any], timeout: float | None = None
     ) -> Any:
-        """Look until it is so or the time is over."""
+        """Poll until the predicate holds or the time is over."""
         end = None if timeout is None else time.monotonic() + timeout
         while not (result := predicate()):
             left = LOOK_S if end is None else min(LOOK_S, end - time.monotonic())
@@ -36,7 +36,7 @@ class Polling(threading.Condition):
         return result
 
     def notify_all(self) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
 
 _IMPORT = "from tests.conformance.polling import Polling\n"

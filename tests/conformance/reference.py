@@ -1,9 +1,9 @@
 """A correct implementation of the contract in plain threading: the suite's control.
 
-One condition for all rendez-vous of a world and one for each connection, always woken
-with ``notify_all``: slow, and small enough to be believed. Here is how two callers
-meet; the ends they get are in `reference_ends`. `faults` are planted in the text of
-both files; a line that they name must stay as it is there.
+It has one condition for all calls of a world and one for each connection, always woken
+with ``notify_all``: slow, and small enough to trust. This module has the rendezvous;
+the ends are in `reference_ends`. `faults` are planted in the text of both files; a line
+that they name must stay as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PortInUseError(Exception):
 
 
 class World:
-    """What the suite's factory returns."""
+    """The object that the suite's factory returns."""
 
     offers = frozenset(
         {"NAME", "RDV", "SEND", "RECV", "FIFO", "BUF", "CHAN", "DISC"}
@@ -44,11 +44,11 @@ class World:
         self.waiting: dict[tuple[Broker, str, int, str], list[Ticket]] = {}
 
     def broker(self, name: str, max_message_size: int | None = None) -> Broker:
-        """A broker of messages."""
+        """Return a broker of messages."""
         return Broker(self, name, "message", max_message_size)
 
     def channels(self, name: str, capacity: int = 64) -> Broker:
-        """A broker of bytes."""
+        """Return a broker of bytes."""
         return Broker(self, name, "channel", None, capacity)
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class World:
 
 @attrs.define(eq=False)
 class Ticket:
-    """One caller that waits for its opposite."""
+    """A caller that waits for its opposite."""
 
     caller: Broker
     exclusive: bool = False
@@ -69,7 +69,7 @@ class Ticket:
 
 
 class Broker:
-    """A name at which ends can be had."""
+    """A name at which callers get ends."""
 
     def __init__(
         self, world: World, name: str, kind: str, limit: int | None, capacity: int = 4
@@ -94,7 +94,7 @@ class Broker:
         capacity: int | None = None,
         exclusive: bool = False,
     ) -> Any:
-        """The acceptor's end of the next connection."""
+        """Return the acceptor's end of the next connection."""
         ticket = Ticket(self, exclusive, capacity or self.capacity)
         return self._meet(self, port, "accept", "connect", ticket, timeout)
 
@@ -106,7 +106,7 @@ class Broker:
         timeout: float | None = None,
         required: bool = False,
     ) -> Any:
-        """The connector's end, None if nobody has that name."""
+        """Return the connector's end, or None if no broker has that name."""
         _check_port(port)
         with self.world.changed:
             if self.closed:
@@ -119,7 +119,7 @@ class Broker:
         return self._meet(target, port, "connect", "accept", Ticket(self), timeout)
 
     def close(self) -> None:
-        """Free the name; nobody goes on waiting for or from this broker."""
+        """Free the name; release every caller that waits for or from this broker."""
         with self.world.changed:
             self.closed = True
             if self.world.names.get(self.name) is self:
@@ -131,7 +131,7 @@ class Broker:
             self.world.changed.notify_all()
 
     def accept_iter(self, port: int) -> Iterator[Any]:
-        """End after end until the broker is closed."""
+        """Yield end after end until the broker is closed."""
         while True:
             try:
                 yield self.accept(port)
@@ -139,11 +139,11 @@ class Broker:
                 return
 
     def waiting_accepts(self) -> list[Ticket]:
-        """The accepts that wait."""
+        """Return the accepts that wait."""
         return self._waiting("accept")
 
     def waiting_connects(self) -> list[Ticket]:
-        """The connects that wait."""
+        """Return the connects that wait."""
         return self._waiting("connect")
 
     def _waiting(self, role: str) -> list[Ticket]:
@@ -201,5 +201,5 @@ def _check_port(port: int) -> None:
 
 
 def factory() -> World:
-    """A world of its own."""
+    """Return a new world."""
     return World()

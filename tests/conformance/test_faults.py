@@ -1,4 +1,4 @@
-"""The suite has teeth: each planted fault is found by the scenarios named for it."""
+"""The suite is effective: each planted fault is found by the scenarios named for it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
-# What needs crowds of real threads, or seconds of real time, to go wrong. Correct
-# implementations show that they pass; no fault is left for them alone.
+# Scenarios that fail only with crowds of real threads, or after seconds of real time.
+# Correct implementations show that they pass; no fault is only for them.
 WITHOUT_A_FAULT = {
     scenario.name for scenario in SCENARIOS if scenario.style is Style.CROWD
 }
@@ -27,7 +27,7 @@ WITHOUT_A_FAULT = {
 
 @pytest.fixture(scope="module")
 def reference() -> Subject:
-    """What the reference offers, each fault offers as well."""
+    """Return the reference; each fault offers the same groups."""
     return load("tests.conformance.reference:factory", SCENARIOS)
 
 
@@ -49,7 +49,7 @@ def test_fault_is_found(reference: Subject, fault: Fault) -> None:
 def test_every_scenario_can_fail() -> None:
     """For each program there is a fault that it finds."""
     caught = {name for fault in FAULTS for name in fault.caught_by}
-    # Over channels the programs of queues run once more: one fault for both will do.
+    # The programs of queues also run over channels: one fault for both suffices.
     for name in BY_NAME:
         queues = name.partition(".")[2]
         if {f"disconnect.{queues}", f"goodbyes.{queues}"} & caught:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# By the mistake that the source makes; the page on testing one's own broker tells.
+# By the mistake in the source; the page on testing one's own broker explains them.
 WRONG = {
     "names are looked up with []": {"QB-RDV-13"},
     "any number is a port": {"QB-RDV-17"},
@@ -36,7 +36,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def told() -> tuple[int, str]:
-    """What ``bus conformance`` ends with and says about it."""
+    """Return the exit code and the output of ``bus conformance``."""
     ran = subprocess.run(
         [
             *(sys.executable, "-c", "from bus.cli import main; main()"),
@@ -53,7 +53,7 @@ def told() -> tuple[int, str]:
 
 
 def test_naive_broker_fails_exactly_these(told: tuple[int, str]) -> None:
-    """Each failed clause goes back to a mistake, and each mistake is found."""
+    """Each failed clause follows from a mistake, and each mistake is found."""
     code, text = told
     failed = text[text.index("\nfailed: ") : text.index("\nnot offered: ")]
 
@@ -70,13 +70,13 @@ def test_naive_broker_is_driven_by_the_explorer(told: tuple[int, str]) -> None:
 
 
 def _but_for_gaps(shown: str) -> str:
-    """A pattern for what is printed; "..." on a line of its own leaves lines out."""
+    """Return a pattern for shown output; a line "..." stands for omitted lines."""
     pieces = re.split(r"^ *\.\.\.\n", shown, flags=re.MULTILINE)
     return r"(?m:^)" + r"(?:.*\n)+?".join(map(re.escape, pieces))
 
 
 def test_the_page_shows_this_very_verdict(told: tuple[int, str]) -> None:
-    """What the page on testing one's own broker prints is what is printed."""
+    """The output on the page about testing one's own broker is the real output."""
     page = (ROOT / "docs" / "how-to" / "test-your-own-broker.md").read_text()
     verdict, story = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
@@ -87,7 +87,7 @@ def test_the_page_shows_this_very_verdict(told: tuple[int, str]) -> None:
 
 
 def test_the_story_of_a_failure_is_told(told: tuple[int, str]) -> None:
-    """A reader sees the clause, what was expected, and the steps that led there."""
+    """It shows the clause, the expected result, and the steps to the failure."""
     assert (
         "QB-RDV-6: Of several connects on one port the one that came first" in told[1]
     )

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def own() -> Subject:
-    """The library as the suite sees it."""
+    """Return the library as the suite sees it."""
     return load("tests.conformance.own:factory", SCENARIOS)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_own(own: Subject, scenario: Scenario) -> None:
-    """The scenario is offered, and nothing goes against its clauses."""
+    """The scenario is offered, and its clauses hold."""
     assert own.lacks(scenario) is None
 
     outcome = perform(own, scenario, run_level())
@@ -32,5 +32,5 @@ def test_own(own: Subject, scenario: Scenario) -> None:
 
 
 def test_own_is_driven_by_the_explorer(own: Subject) -> None:
-    """Real threads would see only the schedules that luck brings."""
+    """Real threads would sample only random schedules."""
     assert own.trial.explored

@@ -1,4 +1,4 @@
-"""The driver of real threads: what counts as waiting, and what becomes of a hang."""
+"""The driver of real threads: detecting waits, and handling hangs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ LEVEL = Level("test", 0, 0, limit=1, rounds=3, seconds=60.0, volume=1)
 
 
 class World:
-    """Has a gate that lets nobody through until it is opened."""
+    """A world with a gate that blocks callers until it is opened."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
 
     def wait_at_the_gate(self) -> None:
-        """Wait."""
+        """Wait until the gate is opened."""
         self.gate.wait()
 
 
 def start(driver: Driver, function: object, *args: object) -> Call:
-    """Begin a call."""
+    """Start a call."""
     assert callable(function)
     call = Call(function, args, {})
     driver.start(call)
@@ -36,7 +36,7 @@ def start(driver: Driver, function: object, *args: object) -> Call:
 
 
 def test_settle_waits_for_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that goes on is not waiting, though it takes its time."""
+    """A thread that makes progress does not count as waiting, however slow it is."""
     monkeypatch.setattr(real, "SETTLE_S_MAX", 60.0)
     driver = RealDriver()
     pause = threading.Event()
@@ -48,7 +48,7 @@ def test_settle_waits_for_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_settle_leaves_who_waits() -> None:
-    """A thread that stands still for 50 ms is waiting."""
+    """A thread that makes no progress for 50 ms counts as waiting."""
     driver, world = RealDriver(), World()
     call = start(driver, world.wait_at_the_gate)
 
@@ -62,7 +62,7 @@ def test_settle_leaves_who_waits() -> None:
 
 
 def test_settle_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who polls moves for ever and counts as waiting after a while."""
+    """A polling thread never stands still, and counts as waiting after a while."""
     monkeypatch.setattr(real, "SETTLE_S_MAX", 0.2)
     driver, world = RealDriver(), World()
 
@@ -94,12 +94,12 @@ def test_join_tells_where_a_call_hangs() -> None:
 
 
 def test_a_program_that_hangs_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where it waits by itself and no call of its does."""
+    """This includes a program that waits itself, outside of any call."""
     monkeypatch.setattr(real, "HANG_S", 0.1)
     worlds: list[World] = []
 
     def program(stage: Stage) -> None:
-        """Wait for nobody."""
+        """Block forever."""
         worlds.append(stage.world)
         stage.world.wait_at_the_gate()
 
@@ -112,7 +112,7 @@ def test_a_program_that_hangs_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_race_is_run_again_and_again() -> None:
-    """On real threads only luck picks the schedule; other programs run once."""
+    """On real threads the schedule is random; other programs run once."""
     runs: list[Style] = []
     for style in Style:
 
@@ -130,7 +130,7 @@ def test_a_race_is_run_again_and_again() -> None:
 
 
 def test_what_a_program_raises_comes_out() -> None:
-    """Whatever the implementation raised is the outcome."""
+    """Any exception of the implementation is the outcome."""
 
     def program(stage: Stage) -> None:
         """Raise."""
@@ -143,7 +143,7 @@ def test_what_a_program_raises_comes_out() -> None:
 
 
 def test_an_interrupt_is_for_the_explorer_only() -> None:
-    """Nobody can raise in a thread that waits in C."""
+    """A thread that waits in C cannot be interrupted."""
     driver = RealDriver()
     call = start(driver, int)
 

@@ -14,20 +14,20 @@ from specs.conformance.subject import Subject, load
 if TYPE_CHECKING:
     from specs.conformance.scenario import Scenario
 
-# The reference has one lock a connection and wakes everybody: what it gets wrong
-# shows in few schedules.
+# The reference has one lock a connection and wakes every waiter, so an error shows in
+# few schedules.
 CONTROL = Level("control", 1, 10, limit=40, rounds=3, seconds=0.5, volume=1)
 
 
 @pytest.fixture(scope="module")
 def reference() -> Subject:
-    """The reference as the suite sees it."""
+    """Return the reference as the suite sees it."""
     return load("tests.conformance.reference:factory", SCENARIOS)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_reference(reference: Subject, scenario: Scenario) -> None:
-    """The scenario is offered, and nothing goes against its clauses."""
+    """The scenario is offered, and its clauses hold."""
     assert reference.lacks(scenario) is None
 
     outcome = perform(reference, scenario, CONTROL)

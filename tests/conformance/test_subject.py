@@ -1,4 +1,4 @@
-"""Which implementation, what it offers, what it lacks."""
+"""The implementation under test: its members, and the groups it offers or lacks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def empty():
 
 
 def scenario(*needs: str, clause: str = "QB-RDV-1") -> Scenario:
-    """A scenario that is never run."""
+    """Return a scenario that is never run."""
 
     def program(stage: Stage) -> None:
         raise AssertionError
@@ -48,7 +48,7 @@ def scenario(*needs: str, clause: str = "QB-RDV-1") -> Scenario:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with adapters, which is the current one; imports are undone."""
+    """Change to a folder with adapters; undo imports afterwards."""
     (tmp_path / "adapter_of_a_test.py").write_text(ADAPTER)
     (tmp_path / "broken.py").write_text("def factory(:\n")
     monkeypatch.chdir(tmp_path)
@@ -78,7 +78,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_cannot_be_tested_is_told_in_a_line(
     folder: Path, source: str, told: str
 ) -> None:
-    """What was given, and what is wrong with it."""
+    """The line has the argument and the error."""
     with pytest.raises(SubjectError) as caught:
         load(source, SCENARIOS)
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_tested_is_told_in_a_line(
 
 
 def test_a_naive_broker_offers_what_it_can() -> None:
-    """By default the five groups; the capacity is found by filling the buffer."""
+    """By default the five groups; filling the buffer determines the capacity."""
     subject = load("examples/naive_broker.py:factory", SCENARIOS)
 
     assert subject.offers == {"RDV", "SEND", "RECV", "FIFO", "DISC"}
@@ -110,7 +110,7 @@ def test_what_is_lacking_is_named() -> None:
 
 
 def test_what_cannot_be_controlled_is_known_by_trying() -> None:
-    """A queue made in C makes the explorer refuse."""
+    """A queue implemented in C makes the explorer raise."""
     subject = load("tests.conformance.uncontrolled:factory", SCENARIOS)
 
     assert not subject.trial.explored
@@ -119,7 +119,7 @@ def test_what_cannot_be_controlled_is_known_by_trying() -> None:
 
 
 class Thing:
-    """Has members of many kinds."""
+    """An object with members of many kinds."""
 
     fixed = 1
     absent = None
@@ -129,7 +129,7 @@ class Thing:
 
     @property
     def raising(self) -> int:
-        """Cannot be read now."""
+        """Raise when read."""
         raise RuntimeError
 
     def call(self, one: int, *, two: int = 0) -> None:
@@ -163,7 +163,7 @@ def test_members_are_looked_up(need: str, met: bool) -> None:
 
 
 def test_a_need_must_be_spelled_right() -> None:
-    """A typing error would make a scenario vanish."""
+    """A misspelled need would silently drop a scenario."""
     with pytest.raises(ValueError, match=r"need must be owner\.member"):
         has({}, "pending")
 

@@ -1,4 +1,4 @@
-"""The reference with something in it that the explorer cannot control."""
+"""The reference with an object in it that the explorer cannot control."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["factory"]
 
 
 class World(reference.World):
-    """Keeps its names in order of arrival in a queue made in C."""
+    """Keeps its names in order of arrival in a queue implemented in C."""
 
     offers = frozenset({"RDV", "SEND"})
 
@@ -21,12 +21,12 @@ class World(reference.World):
     def broker(
         self, name: str, max_message_size: int | None = None
     ) -> reference.Broker:
-        """A broker of messages."""
+        """Return a broker of messages."""
         made = super().broker(name, max_message_size)
         self.arrivals.put(name)
         return made
 
 
 def factory() -> World:
-    """A world of its own."""
+    """Return a new world."""
     return World()

@@ -1,9 +1,9 @@
-"""What the model of searches and relays says, to be asserted on a simulated bus.
+"""The invariants of the model of searches and relays, for a simulated bus.
 
-The names are those of ``specs/promela/search.pml``. Whoever simulates a bus fills in a
-`Snapshot`, after any step, and calls each of `SAFETY`; and each of `AT_REST` as well
-once nothing is under way and every deadline has passed. Nothing here knows the code of
-the bus: numbers of registrations and of searches can be whatever tells them apart.
+The names are those of ``specs/promela/search.pml``. After any step, a simulator fills
+in a `Snapshot` and calls each of `SAFETY`. Once nothing is under way and every deadline
+has passed, it calls each of `AT_REST` as well. This module does not depend on the code
+of the bus: registrations and searches may be identified by any distinct values.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LinkId: TypeAlias = Hashable
 class Hosted:
     """A task that a process hosts, as long as it can be found there.
 
-    machine: of the name; one name may be on several.
+    machine: of the name; several machines may use the same name.
     """
 
     id: RegistrationId
@@ -58,13 +58,13 @@ class Hosted:
 
 @attrs.frozen
 class Relay:
-    """What stands in a process for a task of another.
+    """The relay of a task of another process.
 
-    id: the registration of that task. link: what it sends by, None for none yet.
-    made_for: registrations of its process that need it; all of them, where that is not
-      kept.
-    lingers: whether a deadline runs after which it is released, since its link is not
-      made or since nothing needs it.
+    id: the registration of that task. link: the link it sends on; None for none yet.
+    made_for: registrations of its process that need it; if that is not tracked, all of
+      them.
+    lingers: True if it is released at a deadline, because its link is not made or no
+      task needs it.
     """
 
     id: RegistrationId
@@ -75,7 +75,7 @@ class Relay:
 
 @attrs.frozen
 class LedgerEntry:
-    """A search that a process keeps. asked: processes to which it was passed on."""
+    """A search that a process keeps. asked: the processes it was forwarded to."""
 
     id: SearchId
     asked: frozenset[str] = frozenset()
@@ -83,9 +83,9 @@ class LedgerEntry:
 
 @attrs.define(eq=False)
 class Process:
-    """One process. searches: its own, that are open; ledger: those of others.
+    """One process. searches: its own open searches; ledger: those of others.
 
-    registrations: what is hosted here.
+    registrations: the ids of the tasks hosted here.
     """
 
     hosted: tuple[Hosted, ...] = ()
@@ -101,9 +101,9 @@ class Process:
 
 @attrs.frozen
 class News:
-    """Something under way to a process: what is over.
+    """An end that is under way to a process.
 
-    That is an ELIMINATE or UNRELAY of a registration, a CANCEL of a search, or the loss
+    It is an ELIMINATE or UNRELAY of a registration, a CANCEL of a search, or the loss
     of a link or of a process, for each registration and search that it ends.
     """
 
@@ -113,9 +113,9 @@ class News:
 
 @attrs.frozen
 class Answer:
-    """An ADD_RELAY that reached who searched.
+    """An ADD_RELAY that reached the searching process.
 
-    hosted: whether its sender hosted that registration, as public, when it sent it.
+    hosted: True if its sender hosted that registration, as public, when it sent it.
     """
 
     search: SearchId
@@ -124,24 +124,24 @@ class Answer:
 
 @attrs.frozen
 class Release:
-    """A relay that was released because a registration was said to be gone."""
+    """A relay that was released because a registration was reported as departed."""
 
     relay: RegistrationId
     said: RegistrationId
 
 
-# Not frozen: one is made for each step of each simulated machine, which takes less so.
+# Not frozen, for speed: one is made for each step of each simulated machine.
 @attrs.define(eq=False)
 class Snapshot:
     """A bus, between two steps.
 
-    news: what is under way. expired: searches whose time is up, of which everybody who
-    keeps them knows by himself.
-    sought: since the beginning, each search with the process that it came to, and those
-      of a process itself with that one; who joins again is another process.
+    news: the ends under way. expired: searches past their deadline, which every process
+      that keeps them notices by itself.
+    sought: since the beginning, each search with each process that it reached,
+      including its origin; a process that rejoins counts as another one.
     answers, releases: since the beginning.
-    living: the registrations that are anywhere.
-    dead: the relays of those that are nowhere, and where these relays are.
+    living: the registrations that exist in any process.
+    dead: the relays of other registrations, with the processes that hold these relays.
     """
 
     processes: dict[str, Process]
@@ -170,11 +170,11 @@ class Snapshot:
         ]
 
     def is_open(self, search: SearchId) -> bool:
-        """Whether somebody still waits for the answer to a search."""
+        """True if a process still waits for the answer to a search."""
         return any(search in each.searches for each in self.processes.values())
 
     def will_hear(self, process: str, over: Hashable) -> bool:
-        """Whether news of an end are under way to a process."""
+        """True if news of an end are under way to a process."""
         return News(process, over) in self.news
 
 
@@ -182,7 +182,7 @@ class Snapshot:
 
 
 def no_search_goes_in_a_circle(snapshot: Snapshot) -> None:
-    """OPEN-9, BUS-ROUTE-17: nobody is sent its own search, nor any search twice."""
+    """OPEN-9, BUS-ROUTE-17: no process gets its own search, nor any search twice."""
     sought = snapshot.sought
     if len(set(sought)) < len(sought):
         raise AssertionError([each for each, n in Counter(sought).items() if n > 1])
@@ -201,17 +201,17 @@ def a_search_is_answered_once(snapshot: Snapshot) -> None:
 
 
 def only_the_holder_answers(snapshot: Snapshot) -> None:
-    """BUS-ROUTE-10: never by a relay, nor for a private task."""
+    """BUS-ROUTE-10: never a relay, nor the host of a private task."""
     assert all(each.hosted for each in snapshot.answers)
 
 
 def an_elimination_spares_the_newer(snapshot: Snapshot) -> None:
-    """BUS-DEREG-7: it is about one registration, whatever its name."""
+    """BUS-DEREG-7: it concerns one registration, whatever its name."""
     assert all(each.relay == each.said for each in snapshot.releases)
 
 
 def no_relay_survives_both_ends(snapshot: Snapshot) -> None:
-    """BUS-DEREG-3, BUS-DEREG-10: its task, and those that it was made for."""
+    """BUS-DEREG-3, BUS-DEREG-10: its task, and all tasks that it was made for."""
     for name, process, relay in snapshot.dead:
         if not _needed(process, relay):
             assert relay.lingers or snapshot.will_hear(name, relay.id), name
@@ -224,9 +224,9 @@ def a_relay_of_who_is_gone_will_end(snapshot: Snapshot) -> None:
 
 
 def no_ledger_keeps_a_ghost(snapshot: Snapshot) -> None:
-    """BUS-ROUTE-19, BUS-DEREG-11: of a search that is over, news are under way.
+    """BUS-ROUTE-19, BUS-DEREG-11: news are under way for each search that has ended.
 
-    They may have to pass through other processes, which have yet to hear.
+    They may have to pass through other processes, which have not received them yet.
     """
     entries = _entries(snapshot)
     if not entries:
@@ -246,7 +246,7 @@ def no_ledger_keeps_a_ghost(snapshot: Snapshot) -> None:
         assert any(snapshot.will_hear(each, entry.id) for each in passers), name
 
 
-# What must come in the end: when nothing is under way and no deadline is left.
+# Liveness: when nothing is under way and no deadline is left.
 
 
 def garbage_relays_vanish(snapshot: Snapshot) -> None:

@@ -1,7 +1,7 @@
-"""What the model of a stream says, asserted on the code: the names are the same.
+"""The properties of the stream model, under the same names, as assertions on the code.
 
-The scene is that of ``specs/promela/stream.pml``: one sender, one receiver, a link that
-loses, doubles and reorders, and either of the two starting anew.
+The scene is that of ``specs/promela/stream.pml``: one sender, one receiver, and a link
+that loses, duplicates and reorders. Either side may restart.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SENDER: Final = "s"
 
 @attrs.frozen
 class Frame:
-    """One message under way: which it is, and what stands on it."""
+    """One message under way: its number and its header fields."""
 
     epoch: int
     incarnation: int
@@ -43,7 +43,7 @@ class Frame:
 
     @property
     def message(self) -> tuple[int, int]:
-        """Which message it is: the same number in two epochs is two."""
+        """The identity of the message: equal numbers in two epochs differ."""
         return self.epoch, self.number
 
 
@@ -57,12 +57,12 @@ class Scene:
         self.receiver: IncomingStreams[Frame] = self._receiver()
         self.link: list[Frame] = []
         self.heard_floor: int = 0
-        # By life of the receiver and epoch: what it has handed over.
+        # By incarnation of the receiver and epoch: the messages handed over.
         self.handed: dict[tuple[int, int], list[Frame]] = {}
         self._opened: bool = False
 
     def step(self) -> None:
-        """Do one thing that can happen."""
+        """Execute one random step."""
         act = self._random.choices(
             [self.send, self.arrive, self.expire, self.sender_anew, self.receiver_anew],
             [30, 60, 6, 1, 1],
@@ -70,7 +70,7 @@ class Scene:
         act[0]()
 
     def send(self) -> None:
-        """Send something new, or again what is outstanding."""
+        """Send a new message, or resend an outstanding one."""
         self._open()
         if self.sender.room and self._random.random() < 0.6:
             number = self.sender.next
@@ -85,7 +85,7 @@ class Scene:
             )
 
     def arrive(self) -> None:
-        """Let one frame arrive, any; or lose it, or leave a double behind."""
+        """Deliver a random frame, drop it, or leave a duplicate on the link."""
         if not self.link:
             return
         frame = self.link.pop(self._random.randrange(len(self.link)))
@@ -105,7 +105,7 @@ class Scene:
             self.sender.acknowledge(self.receiver.acknowledgement(SENDER))
 
     def expire(self) -> None:
-        """Give up the oldest message that is outstanding."""
+        """Abandon the oldest outstanding message."""
         self.sender.expire(self.sender.floor)
 
     def sender_anew(self) -> None:
@@ -114,7 +114,7 @@ class Scene:
         self._opened = False
 
     def receiver_anew(self) -> None:
-        """Begin a new life, which knows nothing; what is outstanding is in doubt."""
+        """Restart the receiver without state; outstanding messages are in doubt."""
         self.incarnation += 1
         self.receiver = self._receiver()
         self.sender.abandon()
@@ -143,14 +143,14 @@ def nothing_is_accepted_twice(scene: Scene) -> None:
 
 
 def handed_over_in_order(scene: Scene) -> None:
-    """Numbers rise, in each life and epoch."""
+    """Numbers rise within each incarnation and epoch."""
     for handed in scene.handed.values():
         numbers = [frame.number for frame in handed]
         assert numbers == sorted(numbers)
 
 
 def each_number_is_one_of_three(scene: Scene) -> None:
-    """Accepted, missing or given up."""
+    """Each number is accepted, missing or abandoned."""
     stream = _stream(scene)
     if stream is not None:
         missing = stream._missing.count
@@ -160,19 +160,19 @@ def each_number_is_one_of_three(scene: Scene) -> None:
 
 
 def no_more_is_outstanding_than_the_window(scene: Scene) -> None:
-    """From the floor to the next number."""
+    """At most a window of numbers lies between the floor and the next number."""
     assert scene.sender.next - scene.sender.floor <= WINDOW
 
 
 def nothing_is_missing_below_the_floor(scene: Scene) -> None:
-    """Of those floors that the receiver was told."""
+    """Applies to the floors that the receiver has received."""
     stream = _stream(scene)
     if stream is not None and stream._missing.lowest is not None:
         assert stream._missing.lowest >= scene.heard_floor
 
 
 def nothing_is_held_without_a_gap(scene: Scene) -> None:
-    """What was accepted waits only for what is missing."""
+    """An accepted message is held back only while an earlier one is missing."""
     stream = _stream(scene)
     if stream is not None:
         assert not stream.held or stream._missing

@@ -1,4 +1,4 @@
-"""Commands that came together are taken out once each, in their order."""
+"""Commands that arrived together are extracted once each, in their order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def whole() -> CommandRun:
 def test_however_it_is_taken_apart_each_comes_once_and_in_order(
     counts: list[int],
 ) -> None:
-    """Some as runs of their own, which are in nobody's account yet, and the rest."""
+    """Some as separate runs, which are not accounted for yet, and the rest."""
     run, out = whole(), list[Incoming]()
     for wanted in counts:
         left, count = len(run), min(wanted, len(run))
@@ -55,7 +55,7 @@ def test_however_it_is_taken_apart_each_comes_once_and_in_order(
 
 @clause("BUS-RELAY-9")
 def test_what_goes_elsewhere_does_not_count_as_read() -> None:
-    """Else its sender would be told that it was taken."""
+    """Otherwise its sender would take it for extracted."""
     run = whole()
     read = [next(run.read("reference")) for _ in range(3)]
 

@@ -1,7 +1,7 @@
-"""What becomes of the runs of a batch, of whatever a process may say in one.
+"""The handling of the runs of a batch, for any content that a peer may send.
 
-Of a batch that follows what came before, all is recorded in one step; of another one
-each message is asked for by itself. To tasks it makes no difference.
+A batch that follows the previous one is recorded in one step; otherwise each message is
+checked by itself. To tasks it makes no difference.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from bus.core.peer import Peer
     from tests.simulate.process import SimTask
 
-GONE = 99  # a relay number that nobody has
+GONE = 99  # a relay number of no task
 
 
 class Scene:
     """A process ``s3`` that hosts "f" and "g", and a peer ``s2`` that hosts "d".
 
-    The test speaks for ``s2``.
+    The test sends frames on behalf of ``s2``.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Scene:
             if relay.entry.name == "d"
         )
         self.next = there.remote.neighbours.peers[self.here.key].session.outgoing.next
-        self.floor = self.next  # nothing is given up
+        self.floor = self.next  # no message is abandoned
 
     @property
     def strays(self) -> int:
@@ -78,11 +78,11 @@ class Scene:
         return Run(to, by, kind, flags, 0, left, 0, bodies)
 
     def number(self, task: SimTask) -> int:
-        """Return by which number the peer knows a task of this process."""
+        """Return the number by which the peer addresses a task of this process."""
         return task.entry.relay
 
     def come(self, *runs: Run, first: int | None = None) -> list[Action]:
-        """Let a batch come that follows what came, or another one."""
+        """Receive a batch that follows the previous one, or starts at ``first``."""
         first = self.next if first is None else first
         epoch = self.peer.session.their_epoch
         assert epoch is not None
@@ -94,7 +94,7 @@ class Scene:
 
 
 def posts(actions: list[Action]) -> list[tuple[str, list[Any]]]:
-    """Return what is posted to whom: lists for what came together."""
+    """Return the posts by task name; a list stands for a run."""
     return [
         (
             each.entry.name,
@@ -109,7 +109,7 @@ def posts(actions: list[Action]) -> list[tuple[str, list[Any]]]:
 
 
 def items(actions: list[Action]) -> list[Incoming | CommandRun]:
-    """Return all that is posted to anybody, in order."""
+    """Return all posted messages and runs, in order."""
     return [
         item for each in actions if isinstance(each, Post) for item in each.messages
     ]
@@ -117,7 +117,7 @@ def items(actions: list[Action]) -> list[Incoming | CommandRun]:
 
 @clause("BUS-RELAY-2", "BUS-CHAN-6", "BUS-MSG-15")
 def test_what_came_together_for_a_task_is_posted_together() -> None:
-    """Runs of bytes as they came, all else one by one; in order, for each task."""
+    """Runs of bytes stay whole, other messages are single; in order per task."""
     scene = Scene()
     f, g = scene.number(scene.f), scene.number(scene.g)
     first = scene.next
@@ -150,7 +150,7 @@ def test_what_came_together_for_a_task_is_posted_together() -> None:
 
 @clause("BUS-MSG-7", "BUS-RELAY-9")
 def test_commands_that_want_an_answer_are_each_by_itself() -> None:
-    """Even if a peer says them as one run."""
+    """Even if the peer sends them as one run."""
     scene = Scene()
     f = scene.number(scene.f)
 
@@ -186,7 +186,7 @@ def test_notifications_of_a_run_are_each_heard() -> None:
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("gap", [False, True])
 def test_what_was_read_of_a_run_is_said_and_no_more(*, gap: bool) -> None:
-    """Whether it came as one, or with something missing in front of it."""
+    """For a run that follows the previous batch, and for one after a gap."""
     scene = Scene()
     f = scene.number(scene.f)
     first = scene.next
@@ -217,7 +217,7 @@ def test_what_was_read_of_a_run_is_said_and_no_more(*, gap: bool) -> None:
 
 @clause("BUS-RELAY-10", "AMO-3", "AMO-8")
 def test_what_comes_again_in_a_run_is_delivered_once() -> None:
-    """What of it is new goes on, and it is acknowledged again (AMO-24)."""
+    """Its new messages are delivered, and it is acknowledged again (AMO-24)."""
     scene = Scene()
     f = scene.number(scene.f)
     first = scene.next
@@ -237,7 +237,7 @@ def test_what_comes_again_in_a_run_is_delivered_once() -> None:
 def test_each_message_of_a_run_for_nobody_is_a_stray(
     kind: Kind, *, follows: bool
 ) -> None:
-    """Or of nobody; what is for others in the same batch is delivered."""
+    """Messages for other tasks in the same batch are delivered."""
     scene = Scene()
     f = scene.number(scene.f)
     bodies = (b"1", b"2", b"3")
@@ -276,7 +276,7 @@ def test_each_message_of_a_run_for_nobody_is_a_stray(
 def test_an_answer_that_cannot_be_packed_is_told_as_an_error(
     payload: Any, error: str | None, text: str
 ) -> None:
-    """Though what is in front of this lets no such answer pass."""
+    """Though the checks in front of it let no such answer pass."""
     scene = Scene()
     f = scene.number(scene.f)
     (question,) = items(scene.come(scene.run(f, b"1", flags=RAW | WANTS_REPLY)))

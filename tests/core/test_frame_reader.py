@@ -1,4 +1,4 @@
-"""Long messages: the body is a frame of its own, and nothing else passes for it."""
+"""Long messages: the body is a frame of its own, and no other frame replaces it."""
 
 from __future__ import annotations
 

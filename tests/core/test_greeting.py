@@ -1,4 +1,4 @@
-"""Who is turned away, and why."""
+"""The handshake: which peers are refused, and why."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def neighbours(process: str, **about: Any) -> Neighbours:
 def test_a_master_welcomes_who_belongs_to_it(
     about: dict[str, Any], kind: LinkKind, reason: Reason | None
 ) -> None:
-    """Its slaves, other masters, and whoever has messages on this bus."""
+    """Its slaves, other masters, and processes of this bus with messages for it."""
     master = neighbours("p1", role=Role.MASTER)
 
     assert refusal(master, greeting(neighbours("p2", **about), kind)) is reason

@@ -1,4 +1,4 @@
-"""`IncomingStream` against `specs.models.stream`, which keeps every number in a set."""
+"""`IncomingStream`, compared with `specs.models.stream`, which stores every number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANGES = 3
 
 
 class IncomingStreamMachine(RuleBasedStateMachine):
-    """Runs come in any order, again and again, from a sender that may be wrong."""
+    """Runs arrive in any order and repeatedly, from a sender that may be faulty."""
 
     @initialize(first=st.integers(1, 4), ordered=st.booleans())
     def open(self, first: int, ordered: bool) -> None:
@@ -99,7 +99,7 @@ def test_a_run_that_follows_is_accepted_at_once_as_it_would_be_one_by_one(
     ordered: bool,
     strict: bool,
 ) -> None:
-    """Whatever came before; and what does not follow changes nothing that way."""
+    """After any history; a run that does not follow leaves the stream unchanged."""
     quick, slow = (
         IncomingStream[int](
             first, window=WINDOW, ranges_max=RANGES, ordered=ordered, strict=strict
@@ -107,7 +107,7 @@ def test_a_run_that_follows_is_accepted_at_once_as_it_would_be_one_by_one(
         for _ in range(2)
     )
     for ahead, count, lag in runs:
-        # Mostly right behind what came, and mostly with a floor that is right.
+        # Mostly the next number, and mostly a correct floor.
         start = max(1, slow.next + (ahead if ahead % 3 else 0))
         floor = start - lag % 9 + 2
         messages = range(start, start + count)
@@ -129,11 +129,11 @@ def test_a_run_that_follows_is_accepted_at_once_as_it_would_be_one_by_one(
 
 @clause("AMO-5", "AMO-10")
 def test_what_follows_without_a_gap_is_accepted_at_once() -> None:
-    """With a gap below it, or a floor that gives something up, it is looked at."""
+    """If there is a gap below it, or the floor abandons a message, it is checked."""
     stream: IncomingStream[int] = IncomingStream(window=WINDOW, ranges_max=RANGES)
     assert stream.accept_next(1, 4, 1)
     assert stream.accept_next(5, 3, 5)
-    assert not stream.accept_next(7, 3, 5)  # it was there before
+    assert not stream.accept_next(7, 3, 5)  # already accepted
     assert not stream.accept_next(9, 3, 5)
     assert not stream.accept_next(8, 3, 9)
     assert (stream.next, stream.accepted, stream.given_up) == (8, 7, 0)
@@ -147,7 +147,7 @@ def test_what_follows_without_a_gap_is_accepted_at_once() -> None:
 @clause("AMO-14", "AMO-11")
 @pytest.mark.parametrize("ordered", [False, True])
 def test_only_every_second_number_comes(ordered: bool) -> None:
-    """Nothing is accepted twice, gaps are bounded, what was forgotten is counted."""
+    """Nothing is accepted twice, gaps are bounded, abandoned numbers are counted."""
     window, ranges_max = 64, 16
     stream: IncomingStream[int] = IncomingStream(
         window=window, ranges_max=ranges_max, ordered=ordered
@@ -167,7 +167,7 @@ def test_only_every_second_number_comes(ordered: bool) -> None:
 
 @clause("AMO-14")
 def test_a_strict_stream_refuses_a_jump_and_stays_as_it_is() -> None:
-    """As far as twice the window is a jump that forgets nothing."""
+    """A jump of up to twice the window abandons nothing."""
     stream: IncomingStream[int] = IncomingStream(
         window=WINDOW, ranges_max=RANGES, strict=True
     )
@@ -182,7 +182,7 @@ def test_a_strict_stream_refuses_a_jump_and_stays_as_it_is() -> None:
 
 @clause("AMO-15")
 def test_numbers_end_below_two_to_the_64th() -> None:
-    """The last is accepted; a run that goes on beyond it is an error, wholly."""
+    """The last is accepted; a run beyond it is an error as a whole."""
     last = NUMBERS - 1
     stream: IncomingStream[str] = IncomingStream(
         last - 1, window=WINDOW, ranges_max=RANGES

@@ -22,7 +22,7 @@ def streams() -> IncomingStreams[str]:
 
 @clause("AMO-1")
 def test_two_senders_have_their_own_numbers(streams: IncomingStreams[str]) -> None:
-    """What is a duplicate of the one is news of the other."""
+    """The same number is a duplicate from one sender and new from the other."""
     for sender in "ab":
         streams.open(sender, 1)
     assert streams.accept("a", 1, ME, 1, ["a1"], 1) == ["a1"]
@@ -33,7 +33,7 @@ def test_two_senders_have_their_own_numbers(streams: IncomingStreams[str]) -> No
 
 @clause("AMO-6")
 def test_what_was_sent_first_may_arrive_last(streams: IncomingStreams[str]) -> None:
-    """The stream begins where its opening says, not with what comes first."""
+    """The stream begins at the number in its opening, not at the first arrival."""
     streams.open("a", 1, first=3)
 
     assert streams.accept("a", 1, ME, 5, ["5"], 1) == []
@@ -46,7 +46,7 @@ def test_what_was_sent_first_may_arrive_last(streams: IncomingStreams[str]) -> N
 def test_of_the_same_message_over_two_links_one_is_accepted(
     streams: IncomingStreams[str],
 ) -> None:
-    """A batch that was sent again in other pieces; each is answered the same way."""
+    """A batch may be resent in other pieces; every time it is acknowledged alike."""
     streams.open("a", 1)
 
     assert streams.accept("a", 1, ME, 1, ["1", "2"], 1) == ["1", "2"]
@@ -60,7 +60,7 @@ def test_of_the_same_message_over_two_links_one_is_accepted(
 def test_what_fails_in_its_handler_is_not_handed_over_again(
     streams: IncomingStreams[str],
 ) -> None:
-    """The sender, who heard nothing, sends it again."""
+    """Even if the sender, without an acknowledgement, sends it again."""
     streams.open("a", 1)
     calls: list[str] = []
 
@@ -80,7 +80,7 @@ def test_what_fails_in_its_handler_is_not_handed_over_again(
 
 @clause("AMO-16")
 def test_an_older_epoch_is_refused_wholly(streams: IncomingStreams[str]) -> None:
-    """What is still on its way, and an opening by a clock that was set back."""
+    """Messages still under way, and an opening after a clock was set back."""
     streams.open("a", 3)
     streams.accept("a", 3, ME, 1, ["old 1"], 1)
 
@@ -96,7 +96,7 @@ def test_an_older_epoch_is_refused_wholly(streams: IncomingStreams[str]) -> None
 def test_what_was_meant_for_an_earlier_life_is_refused(
     streams: IncomingStreams[str],
 ) -> None:
-    """It may have been handed over there."""
+    """It may have been handed over in that life."""
     streams.open("a", 1)
 
     assert streams.accept("a", 1, ME - 1, 1, ["m"], 1) is Refusal.OLD_INCARNATION
@@ -108,7 +108,7 @@ def test_what_was_meant_for_an_earlier_life_is_refused(
 def test_a_stream_that_is_not_open_accepts_nothing(
     streams: IncomingStreams[str],
 ) -> None:
-    """Of a stranger, of an epoch to come, after the close; and no state is made."""
+    """From a stranger, of a later epoch, or after the close; no state is created."""
     assert streams.accept("a", 1, ME, 1, ["m"], 1) is Refusal.NOT_OPEN
     with pytest.raises(KeyError):
         streams.acknowledgement("a")
@@ -127,7 +127,7 @@ def test_a_stream_that_is_not_open_accepts_nothing(
 def test_it_is_remembered_for_a_while_that_a_stream_has_ended(
     streams: IncomingStreams[str],
 ) -> None:
-    """In which epoch, and up to which number; then nothing of it can come any more."""
+    """With its epoch and its last number; then no message of it can arrive any more."""
     streams.open("a", 7)
     streams.accept("a", 7, ME, 1, ["1", "2"], 1)
     streams.accept("a", 7, ME, 4, ["4"], 1)
@@ -152,7 +152,7 @@ def test_it_is_remembered_for_a_while_that_a_stream_has_ended(
 def test_of_streams_that_ended_no_more_are_remembered_than_a_bound(
     streams: IncomingStreams[str],
 ) -> None:
-    """Those that ended last; what is open does not count."""
+    """The most recently ended ones; open streams do not count."""
     for name in "abcdefg":
         streams.open(name, 7)
     for name in "abcde":
@@ -169,7 +169,7 @@ def test_of_streams_that_ended_no_more_are_remembered_than_a_bound(
 def test_a_stream_goes_on_where_a_lost_link_left_it(
     streams: IncomingStreams[str],
 ) -> None:
-    """The sender learns what has come, and sends only the rest; also after a close."""
+    """The sender learns how much has arrived and sends the rest, even after a close."""
     sender: OutgoingStream[str] = OutgoingStream(1, window=8)
     for message in "abcd":
         sender.send(message)
@@ -197,7 +197,7 @@ def test_a_stream_goes_on_where_a_lost_link_left_it(
 def test_over_a_link_that_loses_a_third_each_way_each_message_has_one_fate(
     seed: int,
 ) -> None:
-    """Handed over once, in order; or told to its sender, who gave it up."""
+    """Handed over once and in order, or abandoned and reported to its sender."""
     rng = random.Random(seed)
     streams: IncomingStreams[int] = IncomingStreams(
         ME, window=16, ranges_max=16, life_s=LIFE_S, ended_max=3

@@ -19,7 +19,7 @@ NEAR = st.integers(0, 60)
 
 
 class MissingTableMachine(RuleBasedStateMachine):
-    """Numbers are passed over at the upper end, and arrive or are dropped anywhere."""
+    """Numbers are skipped at the upper end, and arrive or are dropped anywhere."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def test_it_holds_what_a_set_would_hold() -> None:
 
 @clause("AMO-11")
 def test_a_gap_costs_the_same_however_wide_it_is() -> None:
-    """A jump of 2**40 is one entry, and a number is found in it and taken out."""
+    """A jump of 2**40 is one entry; any number in it is found and removed."""
     table = MissingTable()
 
     table.append(1, 2**40)

@@ -1,4 +1,4 @@
-"""`OutgoingStream`: what is kept, until when, and how the floor follows."""
+"""`OutgoingStream`: which messages it keeps, how long, and how the floor follows."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ FOR_EVER = float("inf")
 
 
 class OutgoingStreamMachine(RuleBasedStateMachine):
-    """A sender and its receiver, between whom anything may be lost or come late."""
+    """A sender and its receiver, with a link that loses and delays anything."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sender: OutgoingStream[int] = OutgoingStream(7, window=WINDOW)
         self.receiver: IncomingStream[int] = IncomingStream(window=WINDOW, ranges_max=9)
-        self.kept: dict[int, float] = {}  # what the sender must still keep: deadlines
+        self.kept: dict[int, float] = {}  # deadlines of messages to keep
         self.sent_as: dict[int, int] = {}
         self.now = 0.0
         self.handed: list[int] = []
-        self.told: set[int] = set()  # of which the sender learnt something
+        self.told: set[int] = set()  # messages whose fate the sender has learned
         self.acknowledgements = [Acknowledgement(1)]
 
     @rule(patience=st.sampled_from([1.0, 3.0, FOR_EVER]), count=st.integers(1, 3))
     def send(self, patience: float, count: int) -> None:
-        """Send a message, or some that are sent as one: by the first number of all."""
+        """Send one message, or several as one run; keep their deadline."""
         if self.sender.room < count:
             with pytest.raises(ValueError, match=r"^cannot send: "):
                 self.sender.send(0, count=count)
@@ -95,7 +95,7 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
         assert sender.next - sender.floor <= WINDOW
         assert sender.room == WINDOW - (sender.next - sender.floor)
         assert self.told | set(self.kept) == set(range(1, sender.next))
-        # At most once, in order, whatever was lost.
+        # At most once and in order, despite losses.
         assert self.handed == sorted(set(self.handed))
 
 
@@ -106,7 +106,7 @@ def test_each_message_is_kept_until_its_fate_is_known() -> None:
 
 @clause("AMO-13")
 def test_without_room_nothing_gets_a_number() -> None:
-    """The window counts from the floor: the oldest alone decides."""
+    """The window counts from the floor, so only the oldest message matters."""
     stream: OutgoingStream[str] = OutgoingStream(1, window=2)
     stream.send("a")
     stream.send("b")
@@ -136,7 +136,7 @@ def test_at_the_last_number_the_stream_is_spent() -> None:
 
 @clause("AMO-23")
 def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
-    """And changes nothing."""
+    """It changes nothing."""
     stream: OutgoingStream[str] = OutgoingStream(1, window=9)
     stream.send("a")
 
@@ -148,7 +148,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
 
 @clause("AMO-19")
 def test_what_a_receiver_that_is_gone_has_not_acknowledged_is_given_up() -> None:
-    """All of it, in order, once; nothing is left to be sent again."""
+    """All of them, in order, once; nothing is left to resend."""
     stream: OutgoingStream[str] = OutgoingStream(1, window=9)
     for message in "abc":
         stream.send(message)

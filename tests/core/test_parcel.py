@@ -1,4 +1,4 @@
-"""Messages that share a parcel come out of it one by one, or in parts."""
+"""Messages that share a run are removed from it one by one, or in parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_part_has_its_own_bodies_and_size_and_else_all_of_the_whole(
 
 @clause("BUS-MSG-15", "BUS-MSG-17")
 def test_commands_come_out_in_order_and_as_they_were_given() -> None:
-    """The very same bytes; of each what is the same of all."""
+    """With the same bytes object each, and the fields that all of them share."""
     commands = parcel(BODIES).part(1).commands()
 
     assert len(commands) == 2
@@ -64,7 +64,7 @@ def test_a_command_that_was_posted_by_itself_comes_out_as_it_is() -> None:
 
 
 def test_what_is_no_command_fails_nowhere() -> None:
-    """Neither an answer nor a notification goes elsewhere."""
+    """An answer or a notification is never sent elsewhere."""
     for kind in Kind:
         one = Parcel(kind, SOURCE, 3, 0, RAW, 1, None, (b"",), 0)
         assert one.commands() == []

@@ -1,4 +1,4 @@
-"""What a process decides: names, departures, parked messages, who hears whom."""
+"""The decisions of a process: names, departures, parked messages, subscriptions."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def given_up(of: ProcessManager, now: float) -> list[object]:
 
 @clause("BUS-ENT-3", "BUS-ENT-4")
 def test_a_name_is_found_from_its_registration_to_its_departure() -> None:
-    """And not before, nor after; a private one never."""
+    """Neither before nor after; a private task is never found."""
     one = manager()
     assert one.table.find("c") is None
 
@@ -91,7 +91,7 @@ def test_a_name_is_found_from_its_registration_to_its_departure() -> None:
 @pytest.mark.parametrize("private", [False, True])
 @pytest.mark.parametrize("second_private", [False, True])
 def test_a_name_is_taken_once_in_a_process(private: bool, second_private: bool) -> None:
-    """Whoever may be addressed by it; the first one is left as it was."""
+    """Whether the tasks are public or private; the first task is not affected."""
     one = manager()
     first, _ = register(one, "c", private=private)
 
@@ -104,7 +104,7 @@ def test_a_name_is_taken_once_in_a_process(private: bool, second_private: bool) 
 
 @clause("BUS-DEREG-1")
 def test_a_name_is_free_as_soon_as_its_task_leaves() -> None:
-    """Each registration has an id of its own; the older one's end touches no other."""
+    """Each registration has its own id; the end of an older one touches no other."""
     one = manager()
     first, _ = register(one, "c")
     one.leave(first)
@@ -120,7 +120,7 @@ def test_a_name_is_free_as_soon_as_its_task_leaves() -> None:
 
 @clause("BUS-DEREG-1")
 def test_nothing_is_kept_of_tasks_that_left() -> None:
-    """Tables are as empty as before, whatever the tasks had asked for."""
+    """All tables are empty again, whatever the tasks had requested."""
     one = manager()
     for _ in range(3):
         entry, _ = register(one, "c")
@@ -139,7 +139,7 @@ def test_nothing_is_kept_of_tasks_that_left() -> None:
 
 @clause("BUS-ROUTE-20", "BUS-MOVE-5")
 def test_who_registers_is_opened_with_what_was_parked() -> None:
-    """In order, and nothing else; what is private opens with nothing."""
+    """In order, and with nothing else; a private task is opened with no messages."""
     one = manager()
     for payload in (1, 2):
         assert one.park("c", command("c", payload), NOW) is None
@@ -154,7 +154,7 @@ def test_who_registers_is_opened_with_what_was_parked() -> None:
 
 
 def test_who_parks_learns_of_a_route_that_came_meanwhile() -> None:
-    """The message does not stay behind in the parked list then."""
+    """The message does not stay behind in the parked list."""
     one = manager()
     entry, _ = register(one, "c")
 
@@ -164,7 +164,7 @@ def test_who_parks_learns_of_a_route_that_came_meanwhile() -> None:
 
 @clause("BUS-DEREG-8", "BUS-MSG-15")
 def test_what_was_not_read_stands_before_what_was_sent_since() -> None:
-    """Of several who had the name, in the order in which they had it."""
+    """With several former holders of the name: in the order of their registrations."""
     one = manager()
     first, _ = register(one, "c")
     one.leave(first)
@@ -187,7 +187,7 @@ def test_what_was_not_read_stands_before_what_was_sent_since() -> None:
 def test_who_leaves_before_it_was_opened_gets_what_waits_in_front_of_what_it_has() -> (
     None
 ):
-    """Else that would come back before what was sent earlier."""
+    """Otherwise the unread messages would come back before older ones."""
     one = manager()
     first, _ = register(one, "c")
     one.leave(first)
@@ -205,7 +205,7 @@ def test_who_leaves_before_it_was_opened_gets_what_waits_in_front_of_what_it_has
 
 @clause("BUS-DEREG-8")
 def test_what_was_not_read_waits_where_nobody_has_the_name() -> None:
-    """Before what was parked since, and as long as anything else."""
+    """In front of the messages parked since, for the full resolve timeout."""
     one = manager()
     first, _ = register(one, "c")
     one.leave(first)
@@ -219,7 +219,7 @@ def test_what_was_not_read_waits_where_nobody_has_the_name() -> None:
 @clause("BUS-DEREG-8")
 @pytest.mark.parametrize("private", [False, True])
 def test_what_was_not_read_by_who_leaves_for_good_fails(private: bool) -> None:
-    """Commands only: nobody is told of a notification that was not read."""
+    """Only commands: no error is reported for an unread notification."""
     one = manager()
     entry, _ = register(one, "c", private=private)
     one.leave(entry)
@@ -241,7 +241,7 @@ def test_what_was_not_read_by_who_leaves_for_good_fails(private: bool) -> None:
 def test_a_parked_message_is_given_up_at_its_deadline(
     own: float | None, until: float
 ) -> None:
-    """Its own or that of the bus, whichever comes first; once, and not before."""
+    """At its own deadline or the bus's, whichever is first; once, and not earlier."""
     one = manager()
     message = command("c", 1, None if own is None else NOW + own)
     one.park("c", message, NOW)
@@ -263,7 +263,7 @@ def test_a_parked_message_is_given_up_at_its_deadline(
     ("names", "what"), [("cc", "the parked list of 'c'"), ("cd", "the parked list")]
 )
 def test_the_parked_list_is_bounded(names: str, what: str) -> None:
-    """For each name, and in all; what is refused is not parked."""
+    """Per name and in total; a refused message is not parked."""
     one = manager(per_name=1 if names == "cc" else 5, in_all=5 if names == "cc" else 1)
     one.park(names[0], command(names[0], 1), NOW)
 
@@ -276,7 +276,7 @@ def test_the_parked_list_is_bounded(names: str, what: str) -> None:
 
 @clause("BUS-MSG-5")
 def test_who_subscribes_hears_those_who_come_later_and_come_again() -> None:
-    """Each task once, in the order in which they subscribed (AMO-28)."""
+    """Each subscriber once, in the order in which the tasks subscribed (AMO-28)."""
     one = manager()
     a, _ = register(one, "a")
     b, _ = register(one, "b")
@@ -296,7 +296,7 @@ def test_who_subscribes_hears_those_who_come_later_and_come_again() -> None:
 
 @clause("BUS-MSG-5", "BUS-DEREG-10")
 def test_who_cancels_or_leaves_hears_no_more() -> None:
-    """Of those that are here already; what is for another machine matches nobody."""
+    """Even from present notifiers; a pattern for another machine never matches."""
     one = manager()
     a, _ = register(one, "a")
     b, _ = register(one, "b")
@@ -317,7 +317,7 @@ def test_who_cancels_or_leaves_hears_no_more() -> None:
 
 @clause("BUS-DEREG-10")
 def test_who_watches_is_told_who_is_here_who_comes_and_who_goes() -> None:
-    """Of public tasks only, until it cancels or leaves."""
+    """Only public tasks, until the watcher cancels or deregisters."""
     one = manager()
     here, _ = register(one, "x/1")
     watcher, _ = register(one, "w")
@@ -344,7 +344,7 @@ def test_who_watches_is_told_who_is_here_who_comes_and_who_goes() -> None:
 def test_what_two_who_left_give_back_is_in_the_order_in_which_they_left(
     order: tuple[int, int],
 ) -> None:
-    """Whoever of them is emptied first; before all that was sent to nobody."""
+    """Whichever is emptied first; in front of the messages parked since."""
     lists = manager()
     first, _ = register(lists, "t")
     lists.leave(first)  # emptied later

@@ -1,4 +1,4 @@
-"""What was taken is said as one number, and never says too much."""
+"""One number states how far messages were extracted, and never too much."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specs.clauses import clause
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("seed", range(20))
 def test_all_up_to_the_number_said_was_taken(seed: int) -> None:
-    """In whatever order; and no more is left out than what lies above a gap."""
+    """In any order; only messages above a gap are left out."""
     random = Random(seed)
     numbers = sorted(random.sample(range(1, 100), 20))
     receipts = Receipts()
@@ -44,7 +44,7 @@ def test_all_up_to_the_number_said_was_taken(seed: int) -> None:
 def test_many_at_once_are_as_one_after_the_other(
     came: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """That came, and that were taken: in parts of what came together, in any order."""
+    """For arrivals and extractions: in parts of an arrival, in any order."""
     together, singly = Receipts(), Receipts()
     parts: list[tuple[int, int]] = []
     number = 1

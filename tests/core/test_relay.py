@@ -1,7 +1,7 @@
-"""A relay whose parcels hold several messages, against lists of single ones.
+"""A relay whose runs hold several messages, against lists of single messages.
 
-To whoever looks on, it makes no difference which messages share a parcel: what goes,
-what stays, and what is counted is the same as if each had one of its own.
+The grouping into runs must not matter. Sent, remaining and counted messages are the
+same as if each message had a run of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ sizes = st.integers(4, 30)
 
 @attrs.frozen
 class Letter:
-    """One message, as the model has it."""
+    """One message, as the model represents it."""
 
     sender: int
     turn: int
@@ -57,7 +57,7 @@ class Letter:
 
 
 def opened(peer: Peer) -> None:
-    """Let a peer have a link on which both sides know what has come: nothing."""
+    """Attach a link on which both sides know that nothing has arrived."""
     peer.session.attach(1)
     frame = OpenStream(
         epoch=7, nonce=1, incarnation=1, first=1, window=8, known=0, last=0, heard=0
@@ -66,9 +66,9 @@ def opened(peer: Peer) -> None:
 
 
 def parcel_of(letters: list[Letter], *, alone: bool = False) -> Parcel:
-    """Pack messages that differ in nothing but their bodies.
+    """Make a run of messages that differ only in their bodies.
 
-    alone: as a command is packed that was posted by itself.
+    alone: True for a single command, posted by itself.
     """
     first = letters[0]
     source: Any = SENDERS[first.sender]
@@ -93,13 +93,13 @@ def parcel_of(letters: list[Letter], *, alone: bool = False) -> Parcel:
 
 
 def notification(sender: int, turn: int) -> Parcel:
-    """Pack something that goes by way of the audience."""
+    """Make a run for the audience."""
     source: Any = SENDERS[sender]
     return Parcel(Kind.NOTIFICATION, source, sender, 0, RAW, turn, None, (b"n",), 1)
 
 
 class RelayMachine(RuleBasedStateMachine):
-    """Parcels come, go in parts, are taken in parts, and are taken back."""
+    """Runs are posted, sent in parts, extracted in parts, and withdrawn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class RelayMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.made = 0
         self.turns = 0
-        # What is where, one by one.
+        # The model: single messages by place.
         self.queued: list[Letter] = []
         self.under_way: list[tuple[int, Letter]] = []
         self.withdrawn: list[Letter] = []
@@ -119,7 +119,7 @@ class RelayMachine(RuleBasedStateMachine):
         self.unflushed: list[tuple[int, bytes]] = []
         self.next = self.floor = 1
 
-    # What happens.
+    # Steps.
 
     @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=9))
     def several_are_posted(self, sender: int, lengths: list[int]) -> None:
@@ -188,7 +188,7 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def some_are_taken(self, data: st.DataObject) -> None:
-        """Also in the middle of a parcel, and of what was said before once more."""
+        """Also in the middle of a run; an old number may be repeated."""
         number = data.draw(st.integers(0, self.next - 1))
         taken = [each for each in self.under_way if each[0] <= number]
         self.under_way = self.under_way[len(taken) :]
@@ -232,7 +232,7 @@ class RelayMachine(RuleBasedStateMachine):
         self.under_way = []
         self._are(self.relay.take_unacked(), doubtful)
 
-    # What has to be so.
+    # Invariants.
 
     @invariant()
     def all_is_where_it_would_be_one_by_one(self) -> None:
@@ -269,7 +269,7 @@ class RelayMachine(RuleBasedStateMachine):
         assert self.relay.under_way <= WINDOW
         assert sum(under_way[:-1]) < WINDOW_BYTES
 
-    # How the model does it.
+    # The model's rules.
 
     def _letters(
         self, sender: int, lengths: list[int], deadline: float | None
@@ -299,7 +299,7 @@ class RelayMachine(RuleBasedStateMachine):
 
     @staticmethod
     def _are(messages: list[Incoming], letters: list[Letter]) -> None:
-        """Look whether these are commands of the same senders, in the same order."""
+        """Compare commands with the model: the same senders, in the same order."""
         assert [
             (each._source, each.payload, each._deadline, each.kind, each.wants_reply)
             for each in messages
@@ -316,7 +316,7 @@ def test_which_messages_share_a_parcel_makes_no_difference() -> None:
 
 @clause("BUS-RELAY-11")
 def test_a_window_is_filled_by_as_much_of_a_parcel_as_fits() -> None:
-    """In messages, and in bytes; the last one may reach beyond."""
+    """In messages and in bytes; only the last message may exceed the bytes."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4] * 9)
     machine.what_may_goes()
@@ -332,7 +332,7 @@ def test_a_window_is_filled_by_as_much_of_a_parcel_as_fits() -> None:
 
 @clause("BUS-RELAY-9")
 def test_what_was_taken_of_a_parcel_is_kept_no_longer() -> None:
-    """And what was not is, with its number."""
+    """The other messages keep their numbers."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4, 5, 6, 7])
     machine.what_may_goes()
@@ -347,7 +347,7 @@ def test_what_was_taken_of_a_parcel_is_kept_no_longer() -> None:
 
 @clause("BUS-FLOW-6")
 def test_one_message_of_a_parcel_makes_room_for_another() -> None:
-    """The oldest; the others of its parcel stay where they are."""
+    """The oldest one; the others of its run keep their places."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4, 5, 6])
 
@@ -360,7 +360,7 @@ def test_one_message_of_a_parcel_makes_room_for_another() -> None:
 
 @clause("BUS-FLOW-1", "BUS-FLOW-3")
 def test_notifications_that_wait_are_bounded_in_messages_and_in_bytes() -> None:
-    """And one always has room where nothing waits."""
+    """One notification is accepted in any case if none waits."""
     machine = RelayMachine()
     machine.peer.session.detach()
     limits = attrs.evolve(LIMITS, relay_queue=5, relay_bytes=100)

@@ -1,4 +1,4 @@
-"""Each invariant of searches and relays tells a bus that breaks it from a sound one."""
+"""Each invariant of searches and relays tells a broken bus from a sound one."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.core.search_invariants import (
 
 (MODEL,) = (model for model in MODELS if model.name == "search")
 
-# As in the model: D at slave 1 has found F1 at slave 3; E at slave 2 still searches for
-# somebody else, whom slave 1 knows nothing of.
+# As in the model: D at slave 1 has found F1 at slave 3; E at slave 2 still searches
+# for another task, which slave 1 does not know.
 D, E, F1, F2 = "D", "E", "F1", "F2"
 OLD, OPEN, LINK = "first search", "second search", "data link"
 
@@ -55,7 +55,7 @@ SOUND: Final = Snapshot(
 
 
 def of(**processes: Process) -> Snapshot:
-    """A sound bus but for some of its processes, p0 to p3."""
+    """Return a sound bus with some of its processes, p0 to p3, replaced."""
     others = {name.removeprefix("p"): each for name, each in processes.items()}
     return attrs.evolve(SOUND, processes=SOUND.processes | others)
 
@@ -63,7 +63,7 @@ def of(**processes: Process) -> Snapshot:
 # Without F1, and without D and E as well.
 F1_GONE: Final = of(p3=attrs.evolve(THIRD, hosted=(), relays=()))
 BOTH_GONE: Final = of(p1=attrs.evolve(FIRST, hosted=()), p3=Process())
-# E has given up; the master and the others know nothing of that.
+# E has abandoned its search; the master and the others do not know it yet.
 CLOSED: Final = of(p2=attrs.evolve(SECOND, searches=frozenset()))
 
 BROKEN: Final[dict[str, list[Snapshot]]] = {
@@ -90,7 +90,7 @@ BROKEN: Final[dict[str, list[Snapshot]]] = {
     ],
     "no_ledger_keeps_a_ghost": [
         CLOSED,
-        # Nobody will pass it on to slave 1.
+        # No process will forward it to slave 1.
         attrs.evolve(
             CLOSED,
             processes=CLOSED.processes
@@ -108,7 +108,7 @@ BROKEN: Final[dict[str, list[Snapshot]]] = {
     ],
 }
 
-# What is no breach, though it looks like one.
+# States that look like a breach, but are none.
 ALLOWED: Final[dict[str, list[Snapshot]]] = {
     "no_search_goes_in_a_circle": [
         attrs.evolve(SOUND, sought=(*SOUND.sought, (OLD, "3 again"))),
@@ -148,7 +148,7 @@ ALLOWED: Final[dict[str, list[Snapshot]]] = {
 
 
 def cases(table: dict[str, list[Snapshot]]) -> list[tuple[str, Snapshot]]:
-    """Every snapshot of a table, with the name of its invariant."""
+    """Return every snapshot of a table, with the name of its invariant."""
     return [(name, each) for name, snapshots in table.items() for each in snapshots]
 
 
@@ -178,7 +178,7 @@ def test_each_lets_pass_what_only_looks_like_it(name: str, snapshot: Snapshot) -
 
 
 def test_news_may_pass_through_several_processes() -> None:
-    """Between machines a search crosses two masters; so does its cancellation."""
+    """Between machines a search passes two masters; so does its cancellation."""
     chain = {
         "master": Process(ledger=(LedgerEntry(OPEN, frozenset({"other master"})),)),
         "other master": Process(ledger=(LedgerEntry(OPEN, frozenset({"slave"})),)),

@@ -1,4 +1,4 @@
-"""What goes to another process, over one link after another."""
+"""The traffic to another process, over one link after another."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def opening(*, known: int = 0, last: int = 0, heard: int = 0) -> OpenStream:
 
 
 def linked(one: Session, link: int = 1, **of: int) -> OpenStream:
-    """Let a session have a link, on which the other side says where it is."""
+    """Attach a link; the peer states how much has arrived there."""
     frame = one.attach(link)
     one.open(opening(**of), Acknowledgement(1))
     return frame
 
 
 def said(frames: list[Frame]) -> list[object]:
-    """Return relay numbers of what was told, and bodies of what was sent, in order."""
+    """Return relay numbers of control frames and bodies of messages, in order."""
     words: list[object] = []
     for frame in frames:
         if isinstance(frame, Unrelay):
@@ -81,7 +81,7 @@ def said(frames: list[Frame]) -> list[object]:
 
 @clause("BUS-RELAY-10")
 def test_nothing_is_said_before_both_know_what_has_come() -> None:
-    """What was told meanwhile is said then; messages have to wait where they are."""
+    """Control frames are held back until then; messages stay in their queues."""
     one = session()
     one.tell(gone(1))
     assert (one.room, one.flush(NOW)) == (0, [])
@@ -96,7 +96,7 @@ def test_nothing_is_said_before_both_know_what_has_come() -> None:
 
 @clause("BUS-RELAY-10")
 def test_what_waits_together_is_one_frame() -> None:
-    """Unless something else was said in between; that keeps its place."""
+    """A control frame in between splits them, and keeps its place."""
     one = session()
     linked(one)
 
@@ -140,7 +140,7 @@ def test_a_new_link_says_what_did_not_come_in_its_order(
 
 @clause("BUS-MOVE-8", "AMO-19")
 def test_another_life_is_told_nothing_of_what_the_last_one_was() -> None:
-    """Numbers go on, so that none means two messages."""
+    """Numbers continue, so that no number means two messages."""
     one = session()
     linked(one)
     one.tell(gone(1))
@@ -188,13 +188,13 @@ def test_what_was_taken_is_acknowledged_soon_or_at_half_the_window() -> None:
 
 @clause("BUS-RELAY-9", "BUS-RELAY-11")
 def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None:
-    """Else who sends long messages would wait for each windowful of them."""
+    """Otherwise the sender of long messages would wait for each windowful."""
     one = session()
     linked(one)
     half = LIMITS.window_bytes // 2
     one.took(4, 1, NOW, half - 1)
     assert one.flush(NOW) == []
-    one.took(5, 1, NOW, half - 1)  # of another task's window
+    one.took(5, 1, NOW, half - 1)  # counts for another task's window
     assert one.flush(NOW) == []
     one.took(4, 1, NOW, 1)
     assert [type(each) for each in one.flush(NOW)] == [Ack]
@@ -277,7 +277,7 @@ def test_nothing_is_acknowledged_by_a_message_while_something_is_missing() -> No
 
 @clause("BUS-ENT-17")
 def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
-    """Which says what it took, also on the next link, and is known until heard."""
+    """UNRELAY reports its last extraction, on the next link too, until acknowledged."""
     one = session()
     linked(one)
     for relay in range(1, 101):
@@ -306,7 +306,7 @@ def test_what_was_never_said_cannot_have_been_heard() -> None:
 
 
 def test_time_that_is_left_is_said_as_it_is_when_sent() -> None:
-    """Not as it was when the message was given; and never less than none."""
+    """Computed when the frame is sent, not when queued; never negative."""
     one = session()
     linked(one)
     for deadline in (NOW + 2.5, NOW - 1.0):

@@ -1,7 +1,7 @@
-"""What goes to another process when messages share parcels: frame by frame, and again.
+"""The traffic to another process when messages share runs: frame by frame, and again.
 
-After a link was lost each message goes once more that is not known to have come, with
-the number it had, and what was said in between keeps its place.
+After the loss of a link, each message not known to have arrived is sent again with its
+old number, and control frames in between keep their places.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SOURCE: Any = "d"
 
 
 def linked(one: Session, link: int = 1, *, last: int = 0) -> None:
-    """Let a session have a link, on which the other side says what has come."""
+    """Attach a link; the peer states how much has arrived there."""
     one.attach(link)
     frame = OpenStream(
         epoch=7,
@@ -87,7 +87,7 @@ def bodies_of(count: int, start: int = 0) -> list[bytes]:
 
 @attrs.frozen
 class Said:
-    """One message or one control frame of a link: which, by whom and for whom."""
+    """One message or control frame of a link, with its sender and its addressee."""
 
     number: int  # of a message; 0 for a control frame
     what: bytes | int
@@ -95,7 +95,7 @@ class Said:
 
 
 def said(frames: list[Frame]) -> list[Said]:
-    """Take frames apart, as they come out at the other end."""
+    """Decode frames as the peer would, and split them."""
     words = []
     for each in frames:
         frame = decode(encode(each))
@@ -112,7 +112,7 @@ def said(frames: list[Frame]) -> list[Said]:
 
 plans = st.lists(
     st.one_of(
-        # Several for relay 3 or 4, of sender 1 or 2; or a control frame.
+        # Several messages of sender 1 or 2 for relay 3 or 4; or a control frame.
         st.tuples(st.integers(1, 2), st.integers(3, 4), st.integers(1, 6)),
         st.none(),
     ),
@@ -125,7 +125,7 @@ plans = st.lists(
 def test_a_new_link_carries_again_the_messages_that_did_not_come(
     plan: list[tuple[int, int, int] | None], data: st.DataObject
 ) -> None:
-    """No others of their parcels; and twice, if that link is lost as well."""
+    """No other messages of their runs; twice, if that link is lost as well."""
     one, expected = opened(), list[Said]()
     for at, step in enumerate(plan, 1):
         if step is None:
@@ -171,7 +171,7 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
 
 @clause("BUS-CHAN-6")
 def test_parcels_that_wait_together_are_one_frame_of_a_run_each() -> None:
-    """Their numbers follow one another; a control frame in between ends the frame."""
+    """Their numbers are consecutive; a control frame in between ends the frame."""
     one = opened()
     numbers = one.send(3, [parcel(bodies_of(2)), parcel(bodies_of(3), relay=2)])
     numbers += one.send(4, [parcel(bodies_of(1))])
@@ -208,7 +208,7 @@ def test_parcels_that_wait_together_are_one_frame_of_a_run_each() -> None:
 def test_a_frame_holds_so_much_and_no_more(
     count: int, length: int, frames_max: int
 ) -> None:
-    """In messages, and in bytes but for the last one's; all of it comes, in order."""
+    """In messages, and in bytes except for the last; all arrive, in order."""
     one = opened()
     bodies = [number.to_bytes(4).ljust(length) for number in range(count)]
     one.send(3, [parcel(bodies)])
@@ -240,7 +240,7 @@ def test_parcels_that_are_too_much_together_are_several_frames() -> None:
 
 
 def test_time_that_is_left_is_the_same_for_all_of_a_parcel() -> None:
-    """As it is when it is sent, on a new link too."""
+    """Computed when the frame is sent, and again on a new link."""
     one = opened()
     one.send(3, [parcel(bodies_of(3), deadline=NOW + 2), parcel(bodies_of(1))])
     one.flush(NOW)

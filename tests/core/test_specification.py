@@ -1,4 +1,4 @@
-"""`Specification`: what a pattern of names means, against the plainest definition."""
+"""`Specification`: the meaning of a pattern, against the plainest definition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATTERNS = st.lists(
 
 
 def means(pattern: list[str], name: list[str]) -> bool:
-    """Say whether a pattern means a name, by its definition and without any thrift."""
+    """Whether a pattern matches a name, by the definition, without optimization."""
     if not pattern:
         return not name
     first, rest = pattern[0], pattern[1:]
@@ -62,7 +62,7 @@ def test_it_means_what_the_definition_says(pattern: str, name: str) -> None:
 
 
 def test_many_stars_in_a_row_cost_no_more_than_their_product() -> None:
-    """The definition, followed to the letter, would try more than 10**15 ways."""
+    """The literal definition would try more than 10**15 ways."""
     specification = Specification("**/a/" * 20 + "b")
 
     assert not specification.matches("/".join("a" * 60))
@@ -112,7 +112,7 @@ def test_it_is_plain_if_it_means_one_name_only(pattern: str) -> None:
     ],
 )
 def test_what_is_no_specification_is_refused(text: str, what: str) -> None:
-    """The error names the whole text, and the part that is wrong."""
+    """The error names the whole text, and the faulty part."""
     with pytest.raises(ValueError, match=what) as caught:
         Specification.parse(text)
 

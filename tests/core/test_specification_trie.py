@@ -1,4 +1,4 @@
-"""`SpecificationTrie` against asking every specification that is held."""
+"""`SpecificationTrie`, compared with a scan of all specifications."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SPECIFICATIONS = st.builds(
 NAMES = st.lists(st.sampled_from(SEGMENTS), min_size=1, max_size=5).map("/".join)
 VALUES = st.integers(0, 2)
 
-# What a trie holds, in the order it was added.
+# The content of a trie, in the order of insertion.
 Held = list[tuple[Specification, int]]
 
 
 class TrieMachine(RuleBasedStateMachine):
-    """Values come and go; whatever name is asked for, a scan finds the same."""
+    """Values are added and removed; a scan finds the same for any name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class TrieMachine(RuleBasedStateMachine):
         assert set(self.trie.specifications()) == {one for one, _ in self.held}
 
     def teardown(self) -> None:
-        """Nothing is left of what is gone, nodes included."""
+        """Check that removed values leave nothing behind, not even nodes."""
         for specification, value in self.held:
             self.trie.discard(specification, value)
         assert self.trie.specifications() == []
@@ -80,7 +80,7 @@ def test_it_finds_what_asking_every_specification_finds() -> None:
 
 
 def test_values_come_in_the_order_they_were_added() -> None:
-    """Whichever specifications they hang on, and whatever can be compared."""
+    """For any specifications, and whether or not the values can be compared."""
     trie: SpecificationTrie[object] = SpecificationTrie()
     values = [object() for _ in range(6)]
     patterns = ["a/b", "**", "a/*", "a/b", "**/b", "**"]
@@ -141,7 +141,7 @@ def test_a_name_is_found_among_many_as_among_few() -> None:
         trie.add(Specification(f"**/c/{number}"), number)
 
     assert trie.matching("a/b/c") == [-1, -2]
-    # Python does not count each call of its own each time.
+    # Python does not count each of its own calls every time.
     assert steps_to_find(trie, "a/b/c") < 2 * alone
 
 
@@ -157,7 +157,7 @@ def test_memory_is_flat_while_specifications_come_and_go() -> None:
             trie.discard(specification, number)
             trie.discard(specification, number + 1)
 
-    churn(100)  # tables reach their size
+    churn(100)  # tables reach their final size
     tracemalloc.start()
     try:
         before = tracemalloc.take_snapshot()
@@ -170,5 +170,5 @@ def test_memory_is_flat_while_specifications_come_and_go() -> None:
     finally:
         tracemalloc.stop()
 
-    assert grown < 10_000  # less than a byte for each that came and went
+    assert grown < 10_000  # less than a byte for each added and removed value
     assert trie.specifications() == [Specification("kept/*")]

@@ -1,4 +1,4 @@
-"""The properties of the model of a stream, on the code, step by step."""
+"""The properties of the stream model, asserted on the code step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = 400
 @clause("AMO-9", "AMO-10", "AMO-12", "AMO-13", "AMO-16", "AMO-19")
 @pytest.mark.parametrize("seed", range(40))
 def test_every_safety_property_of_the_model_holds_at_every_step(seed: int) -> None:
-    """Over a bad link, with either side starting anew now and then."""
+    """Over an unreliable link, with restarts of either side."""
     scene = Scene(seed)
     asserted = [getattr(stream_invariants, name) for name in MODEL.safety()]
 

@@ -1,4 +1,4 @@
-"""`Trace`: what a journal is told of one message, step by step."""
+"""`Trace`: the records that a journal receives of one message, step by step."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 ORIGIN, SIZE, HERE, THERE, MID = 5, 64, 7, 8, 3
 
-# What is told of a step: operation, mid, destination, hop, reason.
+# The record of one step: operation, mid, destination, hop, reason.
 Told = tuple[Op, int, int, int, int]
 
 
 class Notes:
-    """A witness that writes down what it is told of messages."""
+    """A trace sink that keeps the records of messages."""
 
     def __init__(self) -> None:
         self.told: list[Told] = []
-        self.common: set[tuple[int, int, Kind]] = set()  # what no step changes
+        self.common: set[tuple[int, int, Kind]] = set()  # fields equal in all steps
 
     def __call__(
         self,
@@ -72,13 +72,13 @@ class Notes:
 
 @pytest.fixture
 def notes() -> Notes:
-    """Give a witness to whom nothing was told."""
+    """Return an empty trace sink."""
     return Notes()
 
 
 @pytest.fixture
 def tracer(notes: Notes) -> Tracer:
-    """Give what makes the traces of a task whose next message is number `MID`."""
+    """Return the tracer of a task whose next message has number `MID`."""
     return Tracer(notes, ORIGIN, itertools.count(MID))
 
 
@@ -164,7 +164,7 @@ def test_each_step_is_told(name: str, notes: Notes, tracer: Tracer) -> None:
     assert notes.common <= {(ORIGIN, SIZE, Kind.COMMAND)}
 
 
-# Each error with what stands for it, and whether it is told where nobody learns of it.
+# Each error with its operations, if the sender is informed and if not, and its reason.
 FAILURES: dict[str, tuple[BusError, Op, Op, Why]] = {
     type(error).__name__: (error, told, untold, why)
     for error, told, untold, why in (
@@ -213,7 +213,7 @@ def test_a_failure_is_told_with_a_reason_that_says_more(
 def test_of_a_peer_that_is_lost_nothing_is_told(
     told: bool, notes: Notes, tracer: Tracer
 ) -> None:
-    """It had taken the message; that its answer is lost is no step of that one."""
+    """The peer had taken the message; the loss of the answer is no step of it."""
     trace = tracer.command(SIZE)
     trace.accepted(HERE)
 
@@ -285,7 +285,7 @@ def test_a_notification_on_its_way_abroad_is_told_for_each_process_alone(
     notes: Notes, tracer: Tracer
 ) -> None:
     abroad = tracer.notification_abroad(SIZE)
-    abroad.accepted(1)  # the audience, which is nobody
+    abroad.accepted(1)  # the destination is the audience, which is no task
 
     copies = [abroad.for_hearer(), abroad.for_hearer()]
     for copy, process in zip(copies, (HERE, THERE), strict=True):
@@ -303,7 +303,7 @@ def test_a_notification_on_its_way_abroad_is_told_for_each_process_alone(
 
 @clause("B2")
 def test_what_came_by_a_link_is_told_with_its_hop(notes: Notes) -> None:
-    """Its origin has told that it was accepted."""
+    """Its origin has recorded its acceptance."""
     trace = Trace(notes, Kind.COMMAND, ORIGIN, SIZE, mid=MID, destination=HERE, hop=2)
 
     trace.arrived()

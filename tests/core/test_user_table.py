@@ -1,4 +1,4 @@
-"""Who has which name on a machine."""
+"""The user routing table: which process holds which name on a machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_registration_that_is_gone_takes_no_other_along() -> None:
 
 @clause("BUS-FLOW-1")
 def test_the_tasks_of_each_process_are_counted() -> None:
-    """Whoever has a name, and however it came by it."""
+    """For every holder of a name, however it acquired the name."""
     table = UserTable()
     first, earlier = user("p1", 1, 10), user("p2", 1, 5)
     for each in (first, first, user("p1", 2, 10, "g"), earlier, first):

@@ -1,4 +1,4 @@
-"""The wire: runs of messages in a batch, their bodies, and what is no batch."""
+"""The wire: runs of messages in a batch, their bodies, and malformed batches."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_payload_of_bytes_keeps_no_frame_alive(
 def test_runs_are_what_they_were_however_many(
     count: int, each: int, whole: Callable[[bytes], bytes | memoryview]
 ) -> None:
-    """Of some bodies the frame keeps parts, of others it does not."""
+    """The frame keeps parts of some bodies, and none of others."""
     bodies = [str(number).encode() for number in range(count)]
     runs = [
         _run(flags=wire.RAW * (at % 2), bodies=bodies[at : at + each])
@@ -94,7 +94,7 @@ def test_runs_are_what_they_were_however_many(
 def test_payloads_of_one_length_are_what_they_were(
     count: int, length: int, last: int, whole: Callable[[bytes], bytes | memoryview]
 ) -> None:
-    """However many: some are taken out together; and if one is longer than others."""
+    """Any number of them: some are extracted together; also if one is longer."""
     bodies = [bytes([number]) * length for number in range(count)]
     bodies[-1] += b"x" * last
     runs = [_run(flags=wire.RAW, bodies=bodies)] * 2

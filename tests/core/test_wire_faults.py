@@ -1,4 +1,4 @@
-"""The wire: every small fault in a golden frame, and what a peer can do to memory."""
+"""The wire: every small fault in a golden frame, and attacks on memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNT_AT = 23  # in a head
 
 
 def outcome(data: bytes) -> wire.Frame | WireError | None:
-    """Decode; a frame must be one that can be sent again."""
+    """Decode; a decoded frame must survive another round trip."""
     try:
         frame = decode(data)
     except WireError as error:
@@ -83,10 +83,10 @@ def edges(right: int) -> list[int]:
 
 
 def lengths(data: bytes, at: int = 0) -> Iterator[tuple[int, int, int, int]]:
-    """Yield where MessagePack lengths are, in the short form that golden frames have.
+    """Yield the positions of MessagePack lengths in the short form of golden frames.
 
-    Of each: where its head begins and where that ends, the head that has a length of
-    four bytes in its place, and the length.
+    For each: start and end of its head, the head of the form with a length of four
+    bytes, and the length.
     """
     while at < len(data):
         head = data[at]
@@ -120,7 +120,7 @@ def test_every_length_in_a_control_frame_is_at_its_edges(name: str) -> None:
         assert decode(frames.pop(right)) == FRAMES[name]
         for length, wrong in frames.items():
             found = outcome(wrong)
-            # A key that is longer by one is not known: what had it is left out.
+            # A key longer by one is unknown, so its field is skipped.
             assert isinstance(found, WireError) or found != FRAMES[name]
             assert isinstance(found, WireError) or length <= right + 1
     assert seen
@@ -151,7 +151,7 @@ def test_every_length_in_a_batch_is_at_its_edges(name: str) -> None:
                 decode(bytes(changed))
 
 
-# What is wrong is named.
+# Errors name the fault.
 
 
 def msg(
@@ -163,7 +163,7 @@ def msg(
     lengths: Sequence[int] = (),
     bodies: bytes = b"",
 ) -> bytes:
-    """Pack a batch; it counts what it is given, unless told what to say."""
+    """Pack a batch; its counts are correct unless overridden."""
     runs = len(heads) if runs is None else runs
     count = len(lengths) if count is None else count
     header = struct.pack("!BQQIQQQHH", 14, 1, 2, floor, first, 3, 4, runs, count)
@@ -358,7 +358,7 @@ def test_every_field_is_bounded(
 
 
 def names_in(data: bytes) -> Iterator[int]:
-    """Yield where the names are that have to be legal."""
+    """Yield the positions of the names that must be legal."""
     for key in ("bus", "machine", "machine_id", "process", "name", "specification"):
         head = msgspec.msgpack.encode(key)
         at = data.find(head)
@@ -372,7 +372,7 @@ def names_in(data: bytes) -> Iterator[int]:
     ("name", "at"), [(name, at) for name in CONTROL for at in names_in(VECTORS[name])]
 )
 def test_no_name_in_a_frame_is_an_illegal_one(name: str, at: int) -> None:
-    """What becomes part of a path must not lead out of a folder."""
+    """A name that becomes part of a path must not lead out of a folder."""
     data = VECTORS[name]
     right = data[at] & 31
 
@@ -389,7 +389,7 @@ def test_a_body_may_be_as_long_as_was_agreed_and_no_longer() -> None:
         decode(data, message_bytes_max=9)
 
 
-# What is not known.
+# Unknown types and fields.
 
 
 @clause("BUS-WIRE-1")
@@ -421,7 +421,7 @@ def test_a_type_that_is_not_known_is_skipped_only_if_it_says_so(rest: bytes) -> 
 
 
 def hostile() -> dict[str, bytes]:
-    text = "a" * 8000 + "\N{GRINNING FACE}"  # four times as long once it is decoded
+    text = "a" * 8000 + "\N{GRINNING FACE}"  # four times as long once decoded
     gaps = [[2 * n + 1000, 2 * n + 1001] for n in range(128)]
     return {
         "empty messages": msg(head(count=4096), lengths=[0] * 4096),
@@ -467,7 +467,7 @@ HOSTILE = hostile()
     "data", [*HOSTILE.values(), *VECTORS.values()], ids=[*HOSTILE, *VECTORS]
 )
 def test_memory_is_bounded_by_the_frame(data: bytes) -> None:
-    outcome(data)  # what is made once and kept is not the frame's
+    outcome(data)  # fills caches, which do not belong to the frame
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -486,7 +486,7 @@ def test_memory_is_bounded_by_the_frame(data: bytes) -> None:
 
 @clause("BUS-WIRE-1")
 def test_depth_is_no_danger_whatever_the_limit_of_recursion() -> None:
-    """In a thread, whose stack is the smaller one."""
+    """Tested in a thread, whose stack is smaller."""
     found: list[object] = []
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(1_000_000)

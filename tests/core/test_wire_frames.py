@@ -226,7 +226,7 @@ def test_a_frame_comes_back_as_it_was(kind: type) -> None:
 
 
 ANY_BYTES = st.binary(max_size=300)
-# Bytes that come further than to their type.
+# Bytes that are valid beyond their type.
 LIKELY = st.one_of(
     ANY_BYTES,
     st.builds(lambda kind, rest: bytes((kind,)) + rest, st.integers(0, 23), ANY_BYTES),

@@ -1,4 +1,4 @@
-"""The wire: its bytes are those that were written down, type by type."""
+"""The wire: its bytes equal the recorded ones, for each type."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def u64(number: int) -> bytes:
 
 @clause("BUS-WIRE-1")
 def test_a_batch_is_packed_so() -> None:
-    """Written by hand from the clause, and so independent of what packs it."""
+    """Written by hand from the clause, and so independent of the encoder."""
     header = b"\x0e" + u64(17) + u64(2**63 + 5) + u32(2) + u64(2**40)
     header += u64(0) + u64(0) + u16(2) + u16(4)
     tells = u32(0) + u32(3) + b"\x03\x00" + u64(9) + u32(2**32 - 1) + b"\x01" + u16(3)

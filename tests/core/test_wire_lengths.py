@@ -1,4 +1,4 @@
-"""`Lengths`: the same whether all are alike or not, as a list of numbers would say."""
+"""`Lengths`: behaves like a list of numbers, whether they are equal or not."""
 
 from __future__ import annotations
 

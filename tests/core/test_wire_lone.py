@@ -1,4 +1,4 @@
-"""The wire: a message that is alone is the same bytes, and read as they are."""
+"""The wire: a lone message has the same bytes, and is read as any batch is."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lone_batches(draw: st.DrawFn) -> Batch:
 
 
 def _plain(batch: Batch) -> Batch:
-    """Return a batch whose bodies are bytes, and stand in lists."""
+    """Return a batch whose bodies are bytes, in lists."""
     runs = [
         Run(
             run.to,
@@ -110,7 +110,7 @@ def test_a_lone_message_is_read_as_any_batch(batch: Batch) -> None:
 def test_nothing_is_read_that_is_to_be_refused(
     batch: Batch, data: st.DataObject
 ) -> None:
-    """Whatever byte is another one, and wherever the frame ends."""
+    """For any changed byte, and for any truncation of the frame."""
     frame = bytearray(encode(batch))
     at = data.draw(st.integers(0, len(frame) - 1))
     frame[at] = data.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""`negotiate`: the highest version that both speak, whoever asks."""
+"""`negotiate`: the highest version that both support, whichever side asks."""
 
 from __future__ import annotations
 

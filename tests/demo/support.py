@@ -1,4 +1,4 @@
-"""What tests of the demo's tasks share: their bus, and both ends of a queue."""
+"""Shared by the tests of the demo's tasks: their bus, and both ends of a queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["demo_bus", "pair"]
 
 
 def demo_bus() -> AbstractContextManager[Bus]:
-    """Give a bus that carries what the tasks say."""
+    """Give a bus that carries the tasks' messages."""
     return memory_bus(config=BusConfig(encoders=ENCODERS))
 
 
@@ -30,7 +30,7 @@ def demo_bus() -> AbstractContextManager[Bus]:
 def pair(
     accepting: str, connecting: str
 ) -> Iterator[tuple[MessageQueue, MessageQueue]]:
-    """Give the end of who accepts and the end of who connects; hang up at the end."""
+    """Give the accepting end and the connecting end; hang up at the end."""
     with BrokerManager() as manager, Threads() as threads:
         server = QueueBroker(accepting, manager=manager)
         client = QueueBroker(connecting, manager=manager)

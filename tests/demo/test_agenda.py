@@ -1,4 +1,4 @@
-"""The agenda: nothing is handed out twice, nothing is left."""
+"""The agenda: nothing is assigned twice, nothing is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The collector: it keeps what is whole, asks again for what is not, tells of both."""
+"""The collector: it keeps whole files, asks again for others, and reports both."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MISSED = Unread(1, 1, "No such file")
 
 @attrs.frozen
 class Scene:
-    """A collector that serves one worker, and what it told."""
+    """A collector that serves one worker, and its reports."""
 
     collector: Collector
     queue: MessageQueue  # the worker's end
@@ -59,7 +59,7 @@ class Scene:
 
 @contextmanager
 def serving(files: int) -> Iterator[Scene]:
-    """Give one; at the end the worker hangs up, and all news are in."""
+    """Give a scene; at the end the worker hangs up, and all reports are in."""
     told: list[News] = []
     paused: list[str] = []
     with demo_bus() as bus, pair("collector", "worker/1") as (far, near):

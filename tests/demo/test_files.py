@@ -1,4 +1,4 @@
-"""The list of files: what counts as one, and what is said where there is none."""
+"""The list of files: which entries count as files, and the error if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker process is told: it gets it whole, or not at all."""
+"""The job of a worker process: it arrives whole, or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bus.demo.crew import Part
 from bus.demo.files import FileList
 from bus.demo.job import Job
 
-ODD = os.fsdecode(b"caf\xe9")  # no UTF-8
+ODD = os.fsdecode(b"caf\xe9")  # not UTF-8
 
 
 def _told() -> bytes:

@@ -1,4 +1,4 @@
-"""The lister: each file is done once, whoever comes, leaves or breaks down."""
+"""The lister: each file is done once, whichever workers join, leave or break down."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Hand:
-    """A worker that notes what it is told; then it does it, or something else."""
+    """A worker that notes its orders, and executes them or misbehaves."""
 
     def __init__(self, bus: Bus, name: str, thread: BusThread, does: str) -> None:
         self._does = does
@@ -97,7 +97,7 @@ def test_who_breaks_down_is_given_nothing_more_and_its_file_goes_to_another(
 
 
 def test_what_one_had_in_hand_who_left_is_given_to_who_is_there() -> None:
-    """And not to the one who had nothing to do and left before."""
+    """Not to the idle worker that left before."""
     with demo_bus() as bus:
         here = bus.here()
         agenda = Agenda(1, lambda: False)
@@ -148,7 +148,7 @@ def test_what_was_taken_back_is_done_in_the_old_order() -> None:
 
 
 def test_nobody_is_given_anything_before_all_are_there_who_are_awaited() -> None:
-    """And then it goes by their names, not by who came first."""
+    """The assignment then follows their names, not the order of arrival."""
     with demo_bus() as bus:
         here = bus.here()
         agenda = Agenda(2, lambda: False)

@@ -1,4 +1,4 @@
-"""The whole run in processes, of which one is killed in the middle of a file."""
+"""The whole run in processes, one of which is killed in the middle of a file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Twenty files: some alike, one empty, some of several pieces."""
+    """Create twenty files: some alike, one empty, some of several pieces."""
     root = tmp_path / "files"
     root.mkdir()
     for number in range(20):
@@ -81,12 +81,12 @@ def test_all_is_done_and_kept_though_one_leaves_and_one_is_killed(
     assert result.verdict is Verdict.PASS, result.violations
     checked = {each.rule: each.checked for each in result.verdicts}
     assert (checked["J1"], checked["Q1"]) == (4, 3)
-    # What goes over the bus is on record, too: each file is given and answered.
+    # The traffic of the bus is recorded, too: each file is assigned and answered.
     assert checked["B1"] >= 40
     assert all(checked[rule] > 0 for rule in ("B2", "B3", "B5"))
     open_ended = [each for each in result.facts if not each.closed]
-    assert len(open_ended) == 1  # that of the one who was killed
-    # The lock file stays, and is locked by nobody.
+    assert len(open_ended) == 1  # the journal of the killed process
+    # The lock file stays, unlocked.
     assert _left_behind() == ["lock"]
 
 
@@ -134,7 +134,7 @@ def test_in_many_passes_one_is_killed_once(folder: Path, tmp_path: Path) -> None
     assert outcome.equal
     assert result.verdict is Verdict.PASS, result.violations
     rescued = [news for news in told if isinstance(news, Rescued)]
-    assert 1 <= len(rescued) <= 2  # as many as it had in hand
+    assert 1 <= len(rescued) <= 2  # the files assigned to it at the time
     assert len([each for each in result.facts if not each.closed]) == 1
 
 
@@ -175,7 +175,7 @@ def test_whoever_interrupts_it_gets_all_threads_and_processes_back(
     with pytest.raises(error):
         _run(list_files(folder), tmp_path, 4, news=interrupt)
 
-    # That no thread, no process and no descriptor is left is seen to after every test.
+    # A check after every test finds leaked threads, processes and descriptors.
     assert caplog.records == []
     assert capfd.readouterr().err == ""
     assert _left_behind() == ["lock"]
@@ -204,7 +204,7 @@ def test_a_process_that_does_not_start_is_named(
 def test_a_process_that_comes_to_nothing_is_named(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told everything, and then ends without a word."""
+    """It receives its whole job, and then ends without a report."""
     command = (sys.executable, "-c", "import sys; sys.stdin.buffer.read(64)")
     monkeypatch.setattr(processes, "_COMMAND", command)
 

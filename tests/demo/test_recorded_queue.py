@@ -1,4 +1,4 @@
-"""A queue between processes on record: both ends are one channel, numbers are true."""
+"""A recorded queue between processes: both ends are one channel, numbers are true."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def recorded(
     journals: Path,
 ) -> Iterator[tuple[RecordedQueue, RecordedQueue]]:
-    """Give the end of who accepted and that of who connected."""
+    """Give the accepting end and the connecting end."""
     address = f"ipc://{journals.parent}/s"
     with (
         Journal(journals) as here,
@@ -102,7 +102,7 @@ def test_two_journals_are_read_as_one_channel(tmp_path: Path) -> None:
 def test_what_is_lost_on_the_way_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The receiver records the number that the sender gave, not one of its own."""
+    """The receiver records the sender's number, not one of its own."""
     with recorded(tmp_path / "journals") as (near, far):
         far.send(b"arrives")
         with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The whole run over a small folder: equal to the serial one, and every fault named."""
+"""The whole run over a small folder: equal to the serial one, every fault reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Thirty files: some alike, one empty, some of several chunks."""
+    """Create thirty files: some alike, one empty, some of several chunks."""
     root = tmp_path / "files"
     root.mkdir()
     for number in range(30):
@@ -51,7 +51,7 @@ def test_a_run_is_equal_to_the_serial_one_and_keeps_every_promise(
     assert not any(isinstance(each, Took) for each in told[told.index(PassDone(1)) :])
     result = check(open_journals(tmp_path / "journal"))
     assert result.verdict is Verdict.PASS
-    # Those on the bus have nothing to check: what goes over it is not recorded.
+    # The rules of the bus have nothing to check: its traffic is not recorded.
     assert all(each.checked for each in result.verdicts if each.rule[0] != "B")
 
 
@@ -63,7 +63,7 @@ def test_the_worker_that_hangs_up_is_told_of_and_its_file_done_by_another(
     read = FileList.read
 
     def read_later(files: FileList, index: int) -> bytes:
-        # Else the others may have done all files before it has its second one.
+        # Otherwise the others may finish all files before it has its second one.
         if threading.current_thread().name.endswith(("worker/2", "worker/3")):
             assert gone.wait(LIMIT_S)
         return read(files, index)
@@ -169,7 +169,7 @@ def test_whoever_interrupts_it_gets_all_threads_back(
     with pytest.raises(error):
         take_stock(list_files(folder), tmp_path / "journal", news=interrupt)
 
-    # That no thread is left is seen to after every test.
+    # A check after every test finds leaked threads.
     assert caplog.records == []
 
 

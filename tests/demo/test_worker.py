@@ -1,4 +1,4 @@
-"""The worker: what it sends, when it sends it again, and when it leaves."""
+"""The worker: what it sends, when it resends, and when it leaves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CONTENTS = {
 
 @pytest.fixture
 def files(tmp_path: Path) -> FileList:
-    """Three files, and one that has vanished."""
+    """Create three files, and list one that has vanished."""
     for name, content in CONTENTS.items():
         (tmp_path / name).write_bytes(content)
     return FileList(tmp_path, "files", (*CONTENTS, "gone"))
@@ -55,7 +55,7 @@ def at_work(
     leave_at: int | None = None,
     pause_after_s: float | None = None,
 ) -> Iterator[tuple[Bus, MessageQueue]]:
-    """Give a bus on which a worker is registered, and the collector's end."""
+    """Give a bus with a registered worker, and the collector's end."""
     with demo_bus() as bus, BrokerManager() as manager:
         broker = QueueBroker("worker/1", manager=manager)
         worker = Worker(broker, files, leave_at, pause_after_s)
@@ -67,7 +67,7 @@ def at_work(
 
 
 def give(bus: Bus, index: int) -> Callable[[], Response]:
-    """Command a file; return how to wait for what comes of it."""
+    """Command a file; return a function that waits for the result."""
     heard: list[Response] = []
     lister = bus.register(f"lister{index}", thread=bus.here())
     lister.command("worker/1", Give(1, index), on_response=heard.append)
@@ -80,7 +80,7 @@ def give(bus: Bus, index: int) -> Callable[[], Response]:
 
 
 def receive(queue: MessageQueue, receipt: Receipt) -> list[Content]:
-    """Receive until a receipt is due, and send that."""
+    """Receive until a receipt is due, and send it."""
     got: list[Content] = []
     while not got or not (isinstance(got[-1], Unread) or _is_last(got[-1])):
         got.append(decode_content(queue.receive()))
@@ -159,7 +159,7 @@ def test_leaves_the_bus_when_the_collector_hangs_up(files: FileList) -> None:
 
 def test_hangs_up_in_the_middle_of_the_file_it_is_to(files: FileList) -> None:
     with at_work(files, leave_at=1) as (bus, queue):
-        outcome = give(bus, 0)  # has no middle
+        outcome = give(bus, 0)  # its file has no middle
         receive(queue, Stored())
         outcome()
 
@@ -184,7 +184,7 @@ def test_who_is_to_pause_does_so_in_the_middle_of_any_file(
 
         assert all(isinstance(each, Piece) and not each.last for each in got[:-1])
         assert got[-1] == Paused()
-        queue.disconnect()  # it would wait for ever
+        queue.disconnect()  # otherwise it would wait forever
         serve(bus, lambda: not is_there(bus, "worker/1"), "it leaves")
 
 

@@ -1,4 +1,4 @@
-"""Each example runs in a fresh interpreter and prints what it should, no warning."""
+"""Each example runs in a fresh interpreter and prints the expected text, no warning."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _PRINTS = {
     ],
 }
 
-# Held to the contract by tests/conformance instead: it prints nothing of its own.
+# tests/conformance tests it against the contract instead: it prints nothing itself.
 _ELSEWHERE = {"naive_broker.py"}
 
 
@@ -80,7 +80,7 @@ def test_example_prints_what_it_should(name: str) -> None:
         check=False,
     )
 
-    # On a busy machine asyncio's debug mode tells of what took long; that is no fault.
+    # On a busy machine asyncio's debug mode logs slow callbacks; that is not a fault.
     slow = [line for line in ran.stderr.splitlines() if "Executing <" in line]
     assert ran.stderr.splitlines() == slow
     expected = [line.format(size=path.stat().st_size) for line in _PRINTS[name]]

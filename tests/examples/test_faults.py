@@ -1,4 +1,4 @@
-"""Each fault is found at once, and the chapter about them prints what is printed."""
+"""Each fault is found at once, and the chapter about them shows the real output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHAPTER = _ROOT / "docs" / "how-to" / "find-races.md"
 
 _LINES_MAX = 20
 
-# File, how its story begins, and the schedules within which it must be found.
+# File, begin of its story, and the schedules within which it must be found.
 _FAULTS = {
     "lost_wakeup.py": ("lost wake-up: reader sleeps, main notified it too early", 20),
     "deadlock_by_lock_order.py": ("deadlock: nobody can go on: Plato, Zeno", 10),
@@ -32,7 +32,7 @@ _TOLD = re.compile(
 
 @pytest.fixture(autouse=True)
 def in_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the reader of the chapter is, so that places are short."""
+    """Change to the folder of the chapter's reader, so that places are short."""
     monkeypatch.chdir(_FOLDER)
 
 
@@ -90,7 +90,7 @@ def test_the_command_at_the_end_of_a_story_repeats_it(
     assert capsys.readouterr().out == told[name]
 
 
-# What the chapter says about each: text, and what to write instead.
+# The corrections in the chapter: text, and its replacement.
 _CURES = {
     "lost_wakeup.py": (
         "    if empty:\n        with box:\n            box.wait()\n",

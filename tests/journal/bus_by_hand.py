@@ -1,7 +1,7 @@
-"""Traffic of a bus written by hand: task A of journal 0 and tasks B, C of journal 1.
+"""Hand-written traffic of a bus: task A of journal 0, and tasks B, C of journal 1.
 
-`BUS_CLEAN` keeps every promise; each history of `BUS_BROKEN` breaks one, and the table
-says which, in which case, with which message.
+`BUS_CLEAN` keeps every promise. Each history of `BUS_BROKEN` breaks one; the table
+gives the rule, the case and the message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTE, _ANSWER = int(Flag.MULTICAST), int(Flag.ANSWER)
 
 
 def bus(*entries: Entry) -> History:
-    """All are registered, and then."""
+    """Register all tasks, then append the steps."""
     registers = [
         Entry(
             Kind.REGISTER,
@@ -42,7 +42,7 @@ def bus(*entries: Entry) -> History:
 
 
 def sent(mid: int, *, to: int = B, flags: int = 0, hop: int = 1) -> list[Entry]:
-    """A sends something to another process."""
+    """A sends a message to another process."""
     kind = Kind.NOTIFY if flags & _NOTE else Kind.COMMAND
     return [
         step(kind, A, mid, to, flags=flags),
@@ -51,7 +51,7 @@ def sent(mid: int, *, to: int = B, flags: int = 0, hop: int = 1) -> list[Entry]:
 
 
 def arrives(mid: int, *, to: int = B, flags: int = 0) -> list[Entry]:
-    """It is read from the link and delivered."""
+    """The message is read from the link and delivered."""
     return [
         step(kind, A, mid, to, journal=1, hop=1, flags=flags)
         for kind in (Kind.RELAY_IN, Kind.EXTRACT, Kind.DELIVER)
@@ -59,7 +59,7 @@ def arrives(mid: int, *, to: int = B, flags: int = 0) -> list[Entry]:
 
 
 def gone(kind: Kind, mid: int, reason: BusReason, *, journal: int = 0) -> Entry:
-    """It will not be delivered, and why."""
+    """The message will not be delivered, for a reason."""
     return step(kind, A, mid, B, journal=journal, hop=1, reason=reason)
 
 
@@ -70,12 +70,12 @@ def leaves(registration: int = B) -> Entry:
 
 
 def inside(*mids: int) -> list[Entry]:
-    """C sends B commands: within their process."""
+    """C sends commands to B, within their process."""
     return [step(Kind.COMMAND, C, mid, B, journal=1) for mid in mids]
 
 
 def taken(*mids: int) -> list[Entry]:
-    """B takes them."""
+    """B takes the commands."""
     return [
         step(kind, C, mid, B, journal=1)
         for mid in mids
@@ -92,7 +92,7 @@ def answered(mid: int) -> list[Entry]:
 
 
 def heard() -> list[Entry]:
-    """A notifies; in the other process B and C hear it."""
+    """A notifies; B and C in the other process receive it."""
     there = process(1)
     arrival = [
         step(kind, A, 1, there, journal=1, hop=1, flags=_NOTE)

@@ -1,6 +1,6 @@
-"""Faults for recorded traffic of a bus, each in a place that is known.
+"""Faults for recorded traffic of a bus, each at a known place.
 
-As `tests.journal.faults`: `plant_on_bus` says which violation a checker has to find.
+As `tests.journal.faults`: `plant_on_bus` returns the violation for a checker to find.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _choose(history: History, rng: Random, *kinds: Kind) -> Entry | None:
 
 
 def _followed(history: History, rng: Random, kind: Kind) -> Entry | None:
-    """A record after which there is one like it of a later message of its line."""
+    """Return a record followed by a like one of a later message in its line."""
     found = history.of_kind(kind)
     followed = [
         entry
@@ -102,7 +102,7 @@ def _lost(history: History, rng: Random) -> _Told | None:
 
 
 def _reorder(history: History, rng: Random) -> _Told | None:
-    """A delivery is told right after the next one of its line."""
+    """A delivery is recorded right after the next one of its line."""
     entry = _followed(history, rng, Kind.DELIVER)
     if entry is None:
         return None
@@ -128,11 +128,11 @@ BUS_FAULTS: Final[Mapping[str, Callable[[History, Random], _Told | None]]] = {
 
 
 def plant_on_bus(history: History, fault: str, rng: Random) -> Key | None:
-    """Plant a fault, if there is a place for it; return the violation it makes."""
+    """Plant a fault, if there is a place for it; return the violation it causes."""
     try:
         told = BUS_FAULTS[fault](history, rng)
     except ValueError:
-        told = None  # an earlier fault took away what this one needs
+        told = None  # an earlier fault removed the records that this one needs
     history.number()
     if told is None:
         return None

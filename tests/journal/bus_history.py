@@ -1,8 +1,8 @@
-"""Traffic of a bus made up from a seed: what its recorders would have been told.
+"""Generated traffic of a bus, drawn from a seed, as its recorders would record it.
 
 `clean_bus` lets tasks in some processes, one journal each, send one another commands,
-notifications and answers, as `bus.journal.bus_recorder` says, at random and without a
-fault. Nothing here uses the bus, the recorder or a checker.
+notifications and answers, as `bus.journal.bus_recorder` defines them, at random and
+without a fault. This module uses neither the bus, the recorder nor a checker.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["TASKS", "clean_bus", "kill_on_bus", "process", "step", "task"]
 
-TASKS: Final = 3  # in each process
+TASKS: Final = 3  # per process
 
 
 def process(journal: int) -> int:
-    """The number of a journal's process on the bus."""
+    """Return the number of a journal's process on the bus."""
     return 100 * (1 + journal)
 
 
 def task(journal: int, place: int = 0) -> int:
-    """The registration of one of its tasks."""
+    """Return the registration of one of its tasks."""
     return process(journal) + 1 + place
 
 
@@ -63,7 +63,7 @@ def step(
 
 @attrs.define
 class _Message:
-    """One message on its way."""
+    """One message in transit."""
 
     origin: int
     flags: int
@@ -78,7 +78,7 @@ class _Message:
 
 
 class _Bus:
-    """Mailboxes, links between all processes, and what was recorded."""
+    """Mailboxes, links between all processes, and the records."""
 
     def __init__(self, history: History, rng: Random) -> None:
         self.history, self.rng = history, rng
@@ -228,12 +228,12 @@ class _Bus:
 
 
 def home(registration: int) -> int:
-    """The journal of a registration's process."""
+    """Return the journal of a registration's process."""
     return registration // 100 - 1
 
 
 def clean_bus(seed: int, *, journals: int = 2, steps: int = 200) -> History:
-    """A history of a bus that keeps every promise; some messages are under way."""
+    """Return a bus history without violations; some messages are under way."""
     rng = Random(seed)
     history = History(journals=journals)
     bus = _Bus(history, rng)
@@ -248,10 +248,10 @@ def kill_on_bus(
 ) -> dict[int, Condition]:
     """Kill the process of journal ``dead`` of two after ``at`` records of messages.
 
-    What it would have done does not happen, nor what would have come of that; the other
-    one records the death. Returns the conditions in which the journals are found.
+    Its later steps, and their consequences, do not happen; the other process records
+    the death. Returns the conditions in which the journals are found.
 
-    unrecorded: whether the last thing it did is not on record.
+    unrecorded: True if its last step is not on record.
     """
     first = sum(entry.kind is Kind.REGISTER for entry in history.entries) + at
     before, after = history.entries[:first], history.entries[first:]

@@ -1,6 +1,6 @@
 """The predicates of B1 to B5, word for word, over whole lists of records.
 
-As `tests.journal.predicates`, of which this is the part about the bus.
+The part of `tests.journal.predicates` that covers the bus.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Part = tuple[str, str, Seen, int | None]
 
 
 def of_the_bus(seen: list[Seen], facts: Facts) -> set[tuple[Key, Verdict]]:
-    """What any checker has to find."""
+    """Return the violations that any checker must find."""
     homes: dict[int, set[int]] = {}
     for s in seen:
         if s.record.kind == Kind.REGISTER:

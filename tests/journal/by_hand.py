@@ -1,7 +1,7 @@
-"""Traffic written by hand: one channel between "a", who accepted, and "b".
+"""Hand-written traffic: one channel between "a", which accepted, and "b".
 
-`CLEAN` keeps every promise; each history of `BROKEN` breaks one, and the table says
-which, in which case, with which message, and what the explanation must say.
+`CLEAN` keeps every promise. Each history of `BROKEN` breaks one; the table gives the
+rule, the case, the message, and the required content of the explanation.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ __all__ = [
 
 
 def at_a(kind: Kind, **fields: object) -> Entry:
-    """Something that a does, or that happens in the flow to it."""
+    """An operation of a, or an event in the flow to it."""
     return Entry(kind, 1, 0, port=5, task="a", peer="b", **fields)  # type: ignore[arg-type] # as Entry says
 
 
 def at_b(kind: Kind, **fields: object) -> Entry:
-    """Something that b does, or that happens in the flow to it."""
+    """An operation of b, or an event in the flow to it."""
     return Entry(kind, 1, 1, port=5, task="b", peer="a", **fields)  # type: ignore[arg-type] # as Entry says
 
 
 def met(*entries: Entry) -> History:
-    """They meet, and then."""
+    """The two connect, then the entries follow."""
     meeting = [
         attrs.evolve(at_a(Kind.ACCEPT_BEGIN, seq=1), channel=0),
         at_a(Kind.ACCEPT_END, seq=1),
@@ -67,7 +67,7 @@ def received(*seqs: int, size: int = 8) -> list[Entry]:
 
 
 def dropped(*seqs: int) -> list[Entry]:
-    """By a, who hangs up."""
+    """By a, which hangs up."""
     return [at_a(Kind.DROP, seq=seq, reason=Reason.DISCARDED) for seq in seqs]
 
 
@@ -105,7 +105,7 @@ CLEAN: Mapping[str, History] = {
 
 FLOW = at_a(Kind.SEND).flow
 
-# rule, case, history, seq, what happened before it in the explanation
+# rule, case, history, seq, the preceding step named in the explanation
 BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
     "nobody connected": (
         "Q1",
@@ -225,7 +225,7 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
 
 
 def apart(*entries: Entry) -> History:
-    """They meet, a in journal 0, whose process died, b in journal 1, which knows."""
+    """Connect a in journal 0, whose process died, and b in journal 1, which knows."""
     history = met(*map(attrs.evolve, entries))
     history.journals = 2
     for entry in history.entries:
@@ -237,7 +237,7 @@ def apart(*entries: Entry) -> History:
 
 
 def killed_with(*entries: Entry) -> History:
-    """A channel within the process of journal 0; the entries are as they are."""
+    """A channel within the process of journal 0; the entries are unchanged."""
     history = met(*sent(1, 2), *received(1, 2))
     history.entries += entries
     history.journals = 2
@@ -246,23 +246,23 @@ def killed_with(*entries: Entry) -> History:
 
 
 def from_a(*seqs: int) -> list[Entry]:
-    """Sent by a, who dies."""
+    """Sent by a, whose process dies."""
     return [at_b(Kind.SEND, seq=seq, size=8) for seq in seqs]
 
 
 def by_b(*seqs: int) -> list[Entry]:
-    """Received by b, who lives."""
+    """Received by b, whose process lives."""
     return [at_b(Kind.RECEIVE, seq=seq, size=8) for seq in seqs]
 
 
 def without(kind: Kind, history: History) -> History:
-    """The same but for the records of a kind."""
+    """Return a history without its records of a kind."""
     history.entries = [entry for entry in history.entries if entry.kind is not kind]
     history.number()
     return history
 
 
-# history, what is found: rule, case, seq
+# history, violations found: rule, case, seq
 DEATHS: Mapping[str, tuple[History, list[tuple[str, str, int | None]]]] = {
     "all within the dead one": (killed_with(death(0, 1)), []),
     "nothing was under way": (apart(*from_a(1), *by_b(1), *sent(1), *received(1)), []),

@@ -1,4 +1,4 @@
-"""What tests of the checker share: its result over a history, and what is in it."""
+"""Shared by the tests of the checker: its result over a history, and its content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["checked", "found", "held", "verdicts"]
 
 
 def checked(history: History, **condition: object) -> CheckResult:
-    """The result over a history whose journals are all in one condition."""
+    """Check a history whose journals are all in one condition."""
     given = Condition(**condition)  # type: ignore[arg-type] # as the class says
     with tempfile.TemporaryDirectory() as folder:
         conditions = dict.fromkeys(range(history.journals), given)
@@ -27,7 +27,7 @@ def verdicts(result: CheckResult) -> dict[str, Verdict]:
 
 
 def held(result: CheckResult) -> dict[str, Verdict]:
-    """The verdicts of traffic that breaks no rule, by the items of each rule."""
+    """Return the verdicts of correct traffic, given the items of each rule."""
     return {
         each.rule: Verdict.PASS if each.checked else Verdict.NOTHING
         for each in result.verdicts

@@ -1,12 +1,12 @@
 """Whole journals damaged at random: ``python -m tests.journal.damage --count N``.
 
-`damage` spoils one file of a journal as a disk, a power cut or a hand with an editor
-does: bytes flipped, cut off, zeroed or put in between, numbers of the side file and of
-records replaced by extreme ones, headers rewritten with a checksum that fits, files
-removed, emptied or exchanged for folders. `attempt` does so to two journals and gives
-them to every verb that reads journals without Spark. A verb ends with one of its exit
-codes and reports the unreadable parts; a traceback is a failure, and so is a
-`bus check --json` that cannot be parsed.
+`damage` damages one file of a journal as a disk, a power cut or an editor may: bytes
+are flipped, cut off, zeroed or inserted; numbers of the side file and of records become
+extreme; headers are rewritten with a valid checksum; files are removed, emptied or
+replaced by folders. `attempt` does so to two journals and gives them to every verb that
+reads journals without Spark. A verb ends with one of its exit codes and reports the
+unreadable parts; a traceback is a failure, and so is a `bus check --json` that cannot
+be parsed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _WIDTHS: Final = {"u1": "B", "<u2": "<H", "<u4": "<I", "<u8": "<Q", "<i8": "<Q"}
 
 
 def damage(folder: Path, rng: Random) -> str:
-    """Damage one file of a journal's folder; return what was done, for people."""
+    """Damage one file of a journal's folder; return a description for people."""
     path = rng.choice(sorted(each for each in folder.iterdir() if each.is_file()))
     in_lines = path.suffix == ".jsonl"
     how = rng.choice(_ANYWHERE + (_IN_LINES * 2 if in_lines else _IN_SEGMENTS))
@@ -122,7 +122,7 @@ def _rename(path: Path, rng: Random) -> None:
 
 
 def _edit_number(path: Path, rng: Random) -> None:
-    """Exchange a number in a line, or a text if it has none, for an extreme one."""
+    """Replace a number in a line, or a text if it has none, by an extreme one."""
     text = path.read_text("latin-1")
     found = list(re.finditer(r'": *(-?\d+|"[^"]*")', text))
     if found:
@@ -161,7 +161,7 @@ def _edit_record(path: Path, rng: Random) -> None:
         return
     for _ in range(rng.choice([1, 3, 30])):
         slot = HEADER_BYTES + rng.randrange(slots) * RECORD_BYTES
-        number = rng.randrange(len(FIELDS) - 1)  # not the mark: it would be a hole
+        number = rng.randrange(len(FIELDS) - 1)  # not the mark: that makes a hole
         code = _WIDTHS[FIELDS[number][1]]
         at = slot + sum(struct.calcsize(_WIDTHS[kind]) for _, kind in FIELDS[:number])
         extreme = rng.choice(_EXTREMES) % 2 ** (8 * struct.calcsize(code))
@@ -171,7 +171,7 @@ def _edit_record(path: Path, rng: Random) -> None:
 
 
 def _edit_header(path: Path, rng: Random) -> None:
-    """Put an extreme number into the header, its marks and checksums made to fit."""
+    """Put an extreme number into the header, with matching marks and checksums."""
     data = bytearray(path.read_bytes())
     if len(data) < HEADER_BYTES:
         return
@@ -203,7 +203,7 @@ _IN_SEGMENTS: Final[_How] = (_edit_record, _edit_record, _edit_header, _rename)
 
 
 def history(rng: Random) -> History:
-    """Some traffic over two journals, of channels or of a bus."""
+    """Return some traffic over two journals, of channels or of a bus."""
     seed = rng.randrange(10**6)
     if rng.random() < 0.5:
         return clean(seed, steps=60, journals=2)
@@ -214,7 +214,7 @@ def attempt(folder: Path, seed: int) -> None:
     """Damage two journals below a folder and give them to every verb.
 
     Raises:
-        AssertionError: a verb failed; the text says how they were damaged.
+        AssertionError: a verb failed; the text describes the damage.
     """
     rng = random.Random(seed)
     conditions = {index: rng.choice(CONDITIONS) for index in range(2)}

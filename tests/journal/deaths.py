@@ -1,8 +1,8 @@
-"""Processes that are killed in the midst of recorded traffic.
+"""Processes that are killed during recorded traffic.
 
-`split` gives each side of the channels to a process of its own; `kill` ends one of two
-journals where it stands at some moment, lets the other one go on with what can still
-happen, and has it record the death. What results keeps every promise.
+`split` gives each side of the channels a process of its own. `kill` ends one of two
+journals at some moment, lets the other one continue as far as possible, and records the
+death there. The result keeps every promise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LATE: Final = 10**9  # later than all records of a history
 
 
 def death(dead: int, witness: int, *, late: int = _LATE) -> Entry:
-    """The record of a journal's process's death in another journal."""
+    """Return the record in another journal of the death of a journal's process."""
     return Entry(
         Kind.LINK_DOWN,
         port=process_id(dead),
@@ -38,7 +38,7 @@ def death(dead: int, witness: int, *, late: int = _LATE) -> Entry:
 
 
 def split(history: History) -> None:
-    """Let side 0 of each channel be of journal 0 and side 1 of journal 1."""
+    """Assign side 0 of each channel to journal 0 and side 1 to journal 1."""
     history.journals = 2
     for entry in history.entries:
         sends = entry.kind is Kind.SEND or (entry.kind is Kind.DROP and not entry.seq)
@@ -51,11 +51,11 @@ def kill(
 ) -> dict[int, Condition]:
     """Kill the process of journal ``dead`` of two after ``at`` entries of the history.
 
-    All channels must be connected by then. What it would have done does not happen, and
-    the other one receives only what had been sent. Returns the conditions in which the
+    All channels must be connected by then. Its later steps do not happen, and the other
+    process receives only messages sent before. Returns the conditions in which the
     journals are found.
 
-    unrecorded: whether the last thing it did is not on record.
+    unrecorded: True if its last step is not on record.
     """
     before, after = history.entries[:at], history.entries[at:]
     after = [entry for entry in after if entry.journal != dead]

@@ -1,6 +1,6 @@
-"""Journals on the disk from made-up traffic, in any state one can be found in.
+"""Generated traffic stored as journals on the disk, in any condition.
 
-The bytes are put together here from the format alone, not by the writer under test.
+The bytes are built here from the format alone, not by the writer under test.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ _MONO: Final = 10**12
 
 
 def journal_id(index: int) -> int:
-    """The number of a history's journal."""
+    """Return the number of a history's journal."""
     return 0x5EED_0000_0000 + index
 
 
 def process_id(index: int) -> int:
-    """The process that wrote a history's journal."""
+    """Return the process that wrote a history's journal."""
     return 1 + index
 
 
 @attrs.frozen
 class Condition:
-    """In which state a journal is found.
+    """The condition in which a journal is found.
 
-    closed: with a CLOSE record. sealed: its last segment, too. lost: records its
-    writer counted as lost. holes: record numbers whose slots are empty. beginning:
-    how many segments at its beginning were deleted. damaged: a byte was changed after
-    the seal. seal_damaged: a byte of the last seal was. late: operations were reported
-    after the close. begun: else its process was killed before its first record.
+    closed: with a CLOSE record. sealed: its last segment, too. lost: records that its
+    writer counted as lost. holes: record numbers whose slots are empty. beginning: how
+    many segments at its beginning were deleted. damaged: a byte was changed after the
+    seal.
+    seal_damaged: a byte of the last seal was. late: operations were reported after the
+    close. begun: False if its process was killed before its first record.
     """
 
     closed: bool = True
@@ -67,7 +68,7 @@ def store(
     slots: int = 64,
     conditions: Mapping[int, Condition] | None = None,
 ) -> list[Path]:
-    """Write a history's journals below a folder, as found in the given conditions."""
+    """Store a history's journals below a folder, in the given conditions."""
     stored = []
     for index in range(history.journals):
         condition = (conditions or {}).get(index, Condition())
@@ -85,7 +86,7 @@ def store(
 def _records(
     index: int, entries: list[Entry], path: Path, condition: Condition
 ) -> list[bytes]:
-    """The packed records; the side file with their names."""
+    """Return the packed records, and the side file with their names."""
     names = {"": 0}
     for entry in entries:
         for name in (entry.task, entry.peer):
@@ -160,6 +161,6 @@ def _write_segments(
 
 
 def _flipped(body: bytes) -> bytes:
-    """With the `mono` of its first record changed: valid still, yet not what it was."""
+    """Change the `mono` of the first record: still valid, but not as written."""
     (mono,) = struct.unpack_from("<q", body, 16)
     return body[:16] + struct.pack("<q", mono ^ 1) + body[24:]

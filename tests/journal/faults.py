@@ -1,7 +1,7 @@
-"""Faults for recorded traffic, each in a place that is known.
+"""Faults for recorded traffic, each at a known place.
 
-`plant` changes a history so that it breaks one promise, and says which violation a
-checker has to find: that one and no other, if the history was clean.
+`plant` changes a history so that it breaks one promise, and returns the violation: a
+checker must find that one and no other, if the history was clean.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["FAULTS", "Key", "plant"]
 
-# What a violation's `key` is.
+# The type of a violation's `key`.
 Key = tuple[str | int | None, ...]
 
-# Faults. Each changes the history and tells the violation, as a rule, the entry whose
-# flow it is, and which of `seq` and `n` identify it; None where there is no place.
+# Faults. Each changes the history and returns the violation: a rule, the entry that
+# gives its flow, and True for `seq` and `n` if they identify it. None: no place.
 
 _Told = tuple[str, Entry, bool, bool]
 
 
 def _received_twice_over(history: History, rng: Random) -> list[Entry]:
-    """Two receives of one flow, one right after the other in that flow."""
+    """Return two successive receives of one flow."""
     pairs = []
     for flow in {entry.flow for entry in history.of_kind(Kind.RECEIVE)}:
         receives = history.of_kind(Kind.RECEIVE, flow)
@@ -66,7 +66,7 @@ def _reorder(history: History, rng: Random) -> _Told | None:
 
 
 def _half(history: History, rng: Random) -> _Told | None:
-    """A side that hung up receives what it had not read."""
+    """A side that hung up receives a message that it had not read."""
     dropped = [e for e in history.of_kind(Kind.DROP) if e.reason is Reason.DISCARDED]
     firsts = {entry.flow: entry for entry in reversed(dropped)}
     if not firsts:
@@ -80,7 +80,7 @@ def _half(history: History, rng: Random) -> _Told | None:
 
 
 def _unaccounted(history: History, rng: Random) -> _Told | None:
-    """A side hangs up and forgets something unread without a record of it."""
+    """A side hangs up with an unread message and leaves no record of it."""
     dropped = [e for e in history.of_kind(Kind.DROP) if e.reason is Reason.DISCARDED]
     if not dropped:
         return None
@@ -109,7 +109,7 @@ def _size(history: History, rng: Random) -> _Told | None:
 
 
 def _one_sided_close(history: History, rng: Random) -> Entry | None:
-    """A close of a side whose peer never hung up."""
+    """Return the close of a side whose peer never hung up."""
     closes = [
         close
         for close in history.of_kind(Kind.CLOSE_LOCAL)
@@ -119,7 +119,7 @@ def _one_sided_close(history: History, rng: Random) -> Entry | None:
 
 
 def _sent_late(history: History, rng: Random) -> _Told | None:
-    """A side that hung up sends on; its peer receives it."""
+    """A side that hung up sends again; its peer receives it."""
     close = _one_sided_close(history, rng)
     if close is None:
         return None
@@ -130,7 +130,7 @@ def _sent_late(history: History, rng: Random) -> _Told | None:
 
 
 def _accepted_late(history: History, rng: Random) -> _Told | None:
-    """What is sent to a side that hung up is taken for sent, and then dropped."""
+    """A message to a side that hung up is accepted as sent, then dropped."""
     close = _one_sided_close(history, rng)
     if close is None:
         return None
@@ -143,14 +143,14 @@ def _accepted_late(history: History, rng: Random) -> _Told | None:
 
 
 def _alone(history: History, rng: Random) -> _Told | None:
-    """An accept that met nobody."""
+    """An accept without a connect."""
     entry = rng.choice(history.of_kind(Kind.CONNECT_END))
     history.entries.remove(entry)
     return _of_channel(entry)
 
 
 def _twice(history: History, rng: Random) -> _Told | None:
-    """Two accepts that were given one connection."""
+    """Two accepts of one connection."""
     entry = rng.choice(history.of_kind(Kind.ACCEPT_END))
     history.after(entry, attrs.evolve(entry))
     return _of_channel(entry)
@@ -169,7 +169,7 @@ def _names(history: History, rng: Random) -> _Told | None:
 
 
 def _interval(history: History, rng: Random) -> _Told | None:
-    """Somebody began to wait after the other side had been matched."""
+    """One side began to wait after the other side had been matched."""
     begins = history.of_kind(Kind.ACCEPT_BEGIN) + history.of_kind(Kind.CONNECT_BEGIN)
     begin = rng.choice(begins)
     accept = begin.kind is Kind.ACCEPT_BEGIN
@@ -209,9 +209,10 @@ FAULTS: Final[Mapping[str, Callable[[History, Random], _Told | None]]] = {
 
 
 def plant(history: History, fault: str, rng: Random) -> Key | None:
-    """Plant a fault, if there is a place for it; return the violation it makes.
+    """Plant a fault, if there is a place for it; return the violation it causes.
 
-    Numbers change with it: a key with an `n` holds until the next fault is planted.
+    Record numbers change with it: a key with an `n` is valid until the next fault is
+    planted.
     """
     told = FAULTS[fault](history, rng)
     if told is None:

@@ -1,7 +1,7 @@
-"""Made-up traffic for every checker: clean or with planted faults, on the disk.
+"""Generated traffic for every checker: clean or with planted faults, on the disk.
 
-General layout: `history` runs the model, `faults` breaks a promise and tells which,
-`deaths` kills a process in the midst of it, `disk` writes journals in a given
+General layout: `history` runs the model, `faults` breaks a promise and reports which,
+`deaths` kills a process during the traffic, `disk` writes journals in a given
 condition::
 
     history = clean(seed, channels=3, steps=200)

@@ -1,7 +1,7 @@
-"""Recorded traffic made up from a seed: what an observer would have been told.
+"""Generated traffic, drawn from a seed, as an observer would record it.
 
-`clean` runs the sequential model of the channels at random, so that what it gives
-keeps every promise. Nothing here uses the library's channels, the writer or a checker.
+`clean` runs the sequential model of the channels at random, so its history keeps every
+promise. This module uses neither the library's channels, the writer nor a checker.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _CAPACITY: Final = 4
 
 @attrs.define(eq=False)
 class Entry:
-    """One record; `n` is given by `History.number`.
+    """One record; `History.number` sets `n`.
 
-    late: nanoseconds by which its time is later than its place tells.
+    late: delay of its time after the time of its position, in nanoseconds.
     origin, destination, hop, flags: of a message of the bus, whose number is `port`.
     """
 
@@ -50,7 +50,7 @@ class Entry:
 
     @property
     def flow(self) -> int:
-        """As it stands in the record."""
+        """The flow number, as stored in the record."""
         if self.kind >= Kind.REGISTER:
             return self.destination
         return (_BASE + self.channel) << 1 | self.side if self.channel else self.side
@@ -58,20 +58,20 @@ class Entry:
 
 @attrs.define
 class History:
-    """Entries in the order in which they happened, over some journals."""
+    """Entries in the order of their events, over some journals."""
 
     entries: list[Entry] = attrs.field(factory=list)
     journals: int = 1
 
     def number(self) -> None:
-        """Give every entry its place; record 0 of a journal is its OPEN."""
+        """Number the entries of each journal; record 0 is its OPEN."""
         following = [1] * self.journals
         for entry in self.entries:
             entry.n = following[entry.journal]
             following[entry.journal] += 1
 
     def of_kind(self, kind: Kind, flow: int | None = None) -> list[Entry]:
-        """The entries of a kind, of one flow or of all."""
+        """Return the entries of a kind, of one flow or of all."""
         return [
             entry
             for entry in self.entries
@@ -79,11 +79,11 @@ class History:
         ]
 
     def before(self, entry: Entry, new: Entry) -> None:
-        """Let something happen right before an entry."""
+        """Insert an entry right before another."""
         self.entries.insert(self.entries.index(entry), new)
 
     def after(self, entry: Entry, new: Entry) -> None:
-        """Let something happen right after an entry."""
+        """Insert an entry right after another."""
         self.entries.insert(self.entries.index(entry) + 1, new)
 
 
@@ -183,7 +183,7 @@ class _Channel:
 def clean(
     seed: int, *, channels: int = 3, steps: int = 200, journals: int = 1
 ) -> History:
-    """A history that keeps every promise; some channels are left open."""
+    """Return a history that keeps every promise; some channels are left open."""
     rng = Random(seed)
     history = History(journals=journals)
     ends = [_Channel(history, number, rng) for number in range(1, channels + 1)]

@@ -1,8 +1,8 @@
 """The predicates of `bus.journal.rules`, word for word, over whole lists of records.
 
-Quadratic and without a thought for memory: so plain that a reader can hold it against
-the text. It is what the small checker is compared with on traffic that breaks several
-promises at once.
+They take quadratic time and unbounded memory, but are so plain that a reader can
+compare them with the text. They are the reference for the small checker on traffic that
+breaks several promises at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHANNEL_KINDS: Final = range(16, 39)
 
 
 def would_be_violations(journals: list[StoredJournal]) -> set[tuple[Key, Verdict]]:
-    """What any checker has to find."""
+    """Return the violations that any checker must find."""
     seen = [
         Seen(journal.id, r, journal.name(r.task), journal.name(r.peer))
         for journal in journals
@@ -68,7 +68,7 @@ Facts = dict[int, JournalFacts]
 
 
 def _with_death(one: JournalFacts, seen: list[Seen], facts: Facts) -> JournalFacts:
-    """Its facts, with `died`."""
+    """Return its facts, with `died`."""
     own = [s.record.mono for s in seen if s.journal == one.journal]
     died = [
         s

@@ -1,4 +1,4 @@
-"""What tests of the reader share: a journal on the disk, to be spoiled and read."""
+"""Shared by the tests of the reader: a journal on the disk, to damage and read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entries(count: int, journal: int = 0) -> list[Entry]:
 
 
 def stored(folder: Path, count: int = 98, **condition: object) -> Path:
-    """A journal of ``count`` + 2 records in segments of 40; its folder."""
+    """Store a journal of ``count`` + 2 records in segments of 40; return its folder."""
     given = Condition(**condition)  # type: ignore[arg-type] # as the class says
     (path,) = store(History(entries(count)), folder, slots=40, conditions={0: given})
     return path

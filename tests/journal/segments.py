@@ -1,4 +1,4 @@
-"""What tests of segments share: a first header, and filling a slot by hand."""
+"""Shared by the tests of segments: a first header, and filling a slot by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["first_header", "write"]
 
 
 def first_header(slots: int) -> SegmentHeader:
-    """The header of the first segment of journal 1."""
+    """Return the header of the first segment of journal 1."""
     return SegmentHeader(
         journal=1,
         segment=0,
@@ -27,7 +27,7 @@ def first_header(slots: int) -> SegmentHeader:
 
 
 def write(slot: Slot) -> None:
-    """Write a record of kind 77 into a slot that was drawn."""
+    """Write a record of kind 77 into a drawn slot."""
     n, offset, shown, target = slot
     assert shown == mark(n)
     RECORD.pack_into(target, offset, 77, 0, 0, 0, n, *[0] * 11, 1, shown)

@@ -1,4 +1,4 @@
-"""What tests of the writer share: telling a journal, and reading what it made of it."""
+"""Shared by the tests of the writer: reporting operations, and reading the records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPARES: Final = 8  # of small segments, kept ready
 
 
 def tell(journal: Journal, **fields: Any) -> None:
-    """Tell a journal of one operation, of a send unless said otherwise."""
+    """Report one operation to a journal, a send unless specified otherwise."""
     told: dict[str, Any] = {
         "operation": Operation.SEND,
         "channel": 7,
@@ -44,15 +44,15 @@ def only(folder: Path) -> StoredJournal:
 
 
 def told(journal: StoredJournal) -> list[Record]:
-    """Its records, without the journal's own."""
+    """Return the records of operations, without the journal's own."""
     return [record for record in journal.records() if record.kind >= 16]
 
 
 def spares_ready(journal: Journal, records: int, spares: int = SPARES) -> bool:
-    """Whether a journal of small segments with so many records is all prepared.
+    """Whether all segments of a journal of small segments are prepared.
 
-    The file of a spare has its name before writers find the spare in the line: who
-    asked only for the names could fill the current segment in between, and lose.
+    The file of a spare has its name before writers can draw the spare from the line. A
+    caller that checks only names might fill the current segment in between, and lose.
     """
     incarnation = journal._incarnation
     assert incarnation is not None

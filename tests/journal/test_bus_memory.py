@@ -1,4 +1,4 @@
-"""How much the small checker keeps of a message of the bus until all is read."""
+"""Memory that the small checker keeps per bus message until all is read."""
 
 from __future__ import annotations
 

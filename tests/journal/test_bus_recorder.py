@@ -1,4 +1,4 @@
-"""What the bus tells, as it stands in the journal; and that telling cannot fail it."""
+"""The records of the bus in the journal; a failing recorder never fails the bus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def told(
     folder: Path, tell: Callable[[BusRecorder], None]
 ) -> tuple[StoredJournal, list[Record]]:
-    """What stands in the journal between its first record and its last."""
+    """Return the records between the journal's first record and its last."""
     with Journal(folder, machine="here") as journal:
         tell(BusRecorder(journal))
     (stored,) = open_journals(folder)
@@ -106,7 +106,7 @@ def test_a_recorder_that_fails_is_switched_off_with_one_line_in_the_log(
             Broken.calls += 1
             raise RuntimeError("broken")
 
-    recorder = BusRecorder(Broken())  # type: ignore[arg-type] # that is the point
+    recorder = BusRecorder(Broken())  # type: ignore[arg-type] # fails on purpose
     with caplog.at_level(logging.ERROR, "bus.journal"):
         for _ in range(3):
             call(recorder)

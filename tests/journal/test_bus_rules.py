@@ -43,7 +43,7 @@ def judged(history: History, conditions: Mapping[int, Condition]) -> CheckResult
 @clause("B1", "B2", "B3", "B5")
 @pytest.mark.parametrize("history", BUS_CLEAN.values(), ids=BUS_CLEAN)
 def test_what_keeps_every_promise_passes(history: History) -> None:
-    """On a bus of two processes, also with nothing to check."""
+    """On a bus of two processes, also without any traffic."""
     result = judged(history, {})
 
     assert result.violations == ()
@@ -85,7 +85,7 @@ def test_a_violation_tells_where_and_beside_which_record() -> None:
 
 @clause("B2", "B3")
 def test_what_is_under_way_where_a_journal_has_no_end_is_unknown() -> None:
-    """It may be that its process lives, and will tell."""
+    """Its process may live, and record more."""
     result = judged(bus(*sent(1)), {1: KILLED})
 
     assert {(one.rule, one.case) for one in result.violations} == {
@@ -99,7 +99,7 @@ def test_what_is_under_way_where_a_journal_has_no_end_is_unknown() -> None:
 @clause("B2", "B3")
 @pytest.mark.parametrize("name", ["lost when its receiver left", "read from a link on"])
 def test_what_is_missing_is_unknown_if_the_journal_of_a_process_is(name: str) -> None:
-    """Nobody gave the checker what its receiver, or its sender, recorded."""
+    """The checker was not given the journal of its receiver, or of its sender."""
     (name,) = [each for each in BUS_BROKEN if each.startswith(name)]
     rule, _, history, message = BUS_BROKEN[name]
     unknown = message[0]
@@ -144,7 +144,7 @@ def test_a_process_that_only_took_a_message_out_has_a_record_of_it() -> None:
 
 @clause("B1")
 def test_a_death_explains_no_second_delivery() -> None:
-    """What is on record was done."""
+    """A recorded step was done."""
     history = bus(*sent(1), *arrives(1), arrives(1)[-1], death(1, 0))
 
     result = judged(history, {1: KILLED})
@@ -174,7 +174,7 @@ def test_what_a_bus_does_passes(seed: int, journals: int) -> None:
 def test_what_a_bus_does_passes_whoever_is_killed(
     seed: int, dead: int, at: int, unrecorded: bool
 ) -> None:
-    """Whatever was under way, also if the last thing it did is not on record."""
+    """Any messages may be under way, even if its last step is not on record."""
     history = clean_bus(seed, steps=80)
 
     result = judged(history, kill_on_bus(history, dead, at, unrecorded=unrecorded))
@@ -187,7 +187,7 @@ def test_what_a_bus_does_passes_whoever_is_killed(
 @settings(max_examples=60)
 @given(fault=st.sampled_from(sorted(BUS_FAULTS)), seed=st.integers(0, 10**6))
 def test_a_planted_fault_is_found_and_nothing_else(fault: str, seed: int) -> None:
-    """Somewhere in traffic of a bus, whatever else goes on."""
+    """Anywhere in traffic of a bus, whatever its other messages are."""
     history = clean_bus(seed)
     key = plant_on_bus(history, fault, Random(seed))
 
@@ -232,12 +232,12 @@ def test_traffic_that_breaks_much_at_once_is_judged_word_for_word(
         history.entries.append(death(0, 1))
     history.number()
 
-    judged(history, dict(enumerate(conditions)))  # it compares
+    judged(history, dict(enumerate(conditions)))  # compares the checkers
 
 
 @clause("B1")
 def test_what_a_recorder_was_told_is_held_to_the_rules(tmp_path: Path) -> None:
-    """From the call to the verdict."""
+    """From the call of the recorder to the verdict."""
     with Journal(tmp_path) as journal:
         recorder = BusRecorder(journal)
         recorder.registered(A, "a")

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @clause("J1", "Q1", "Q2", "Q3", "Q4", "Q5", "Q7", "Q8")
 @pytest.mark.parametrize("history", CLEAN.values(), ids=CLEAN)
 def test_what_keeps_every_promise_passes(history: History) -> None:
-    """Traffic that keeps the rules is PASS on each that it says anything of."""
+    """Traffic that keeps the rules is PASS on each rule that applies to it."""
     result = checked(history)
 
     assert result.violations == ()
@@ -202,7 +202,7 @@ def test_traffic_that_breaks_much_at_once_is_judged_word_for_word(
         try:
             plant(history, fault, rng)
         except (IndexError, ValueError):
-            continue  # an earlier fault took away what this one needs
+            continue  # an earlier fault removed the records that this one needs
     if crossing:
         for entry in history.entries:
             entry.journal = rng.randrange(2)

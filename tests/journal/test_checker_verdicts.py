@@ -1,4 +1,4 @@
-"""From finding to verdict: what journals that are not whole leave unknown."""
+"""From finding to verdict: the rules that an incomplete journal leaves unknown."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_an_incomplete_journal_is_told_and_why(
     (first, *rest) = result.verdicts
     assert first.why == ("" if damaged else one.explanation)
     lossy = case != "open"
-    # Whatever was lost may have broken a rule; a mere lack of an end has not.
+    # A lost record may have broken a rule; a missing end has not.
     if lossy:
         assert {each.verdict for each in rest} == {Verdict.UNKNOWN}
 
 
 @clause("J1")
 def test_a_journal_without_its_beginning_is_incomplete(tmp_path: Path) -> None:
-    """Records that are numbered from elsewhere than 0 are not all there were."""
+    """If the first record number is not 0, earlier records are missing."""
     store(clean(3), tmp_path, slots=16, conditions={0: Condition(beginning=1)})
 
     (one, *_) = check(open_journals(tmp_path)).violations
@@ -115,7 +115,7 @@ def test_a_message_under_way_when_its_process_died_is_unknown() -> None:
 
 
 def test_a_rule_that_checked_nothing_is_not_pass() -> None:
-    """Only J1 applies to a journal without operations, only Q1 to a mere meeting."""
+    """A journal without operations has only J1, one with connections only Q1."""
     empty, meeting = checked(History()), checked(met())
 
     assert verdicts(empty) == {

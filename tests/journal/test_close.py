@@ -62,7 +62,7 @@ def test_the_end_of_the_program_finishes_a_close_that_was_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     at_end: list[Callable[[], None]] = []
-    # The journal's own only: others, such as temporary folders, register there, too.
+    # The journal's own only: other libraries register exit handlers, too.
     stand_in = SimpleNamespace(register=at_end.append, unregister=at_end.remove)
     monkeypatch.setattr("bus.at_exit.atexit", stand_in)
 
@@ -81,7 +81,7 @@ def test_the_end_of_the_program_finishes_a_close_that_was_interrupted(
 def test_an_interrupted_close_that_lives_on_in_a_traceback_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its frames hold views of the mapped file, which can then not be unmapped."""
+    """Its frames hold views of the mapped file, which then cannot be unmapped."""
 
     def interrupted(slots: memoryview, *_: object) -> list[int]:
         view = slots[:80]
@@ -102,7 +102,7 @@ def test_an_interrupted_close_that_lives_on_in_a_traceback_is_finished(
 
 
 def supply_of_three(folder: Path) -> Supply:
-    """One sealed, one full and not sealed, and a current one with one record."""
+    """Return one sealed segment, one full but not sealed, and one with one record."""
     supply = Supply(folder, FIRST, max_segments=None)
     for _ in range(2):
         supply.tend()
@@ -132,7 +132,7 @@ def test_all_segments_are_sealed_once_though_that_is_interrupted() -> None:
 def test_a_change_of_segments_that_is_interrupted_leaves_each_in_one_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At most the record that was struck is missing; nothing is sealed twice."""
+    """At most the record that was interrupted is missing; nothing is sealed twice."""
     monkeypatch.setattr("bus.journal.supply.STRAGGLER_S", 0.0)
 
     def case(struck: Blow) -> None:

@@ -1,4 +1,4 @@
-"""A process that is killed: what its journal still proves, and what it explains."""
+"""A killed process: what its journal still proves, and what its death explains."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def judged(history: History, conditions: Mapping[int, Condition]) -> CheckResult
 @clause("J1", "Q1", "Q4", "Q5")
 @pytest.mark.parametrize("name", DEATHS)
 def test_a_death_explains_what_was_under_way_and_nothing_else(name: str) -> None:
-    """Of two journals, that of a process that died on record, and a whole one."""
+    """Of two journals, that of a process whose death is on record, and a whole one."""
     history, expected = DEATHS[name]
 
     result = judged(history, {0: KILLED})
@@ -99,7 +99,7 @@ def test_what_is_not_its_death_ends_no_journal(
 def test_a_journal_that_lacks_records_is_not_made_whole_by_a_death(
     condition: Condition, case: str
 ) -> None:
-    """A thread that was killed between its place and its record left a hole."""
+    """A thread that was killed between drawing a slot and writing it left a hole."""
     result = judged(killed_with(death(0, 1)), {0: condition})
 
     assert (result.violations[0].rule, result.violations[0].case) == ("J1", case)
@@ -147,7 +147,7 @@ def test_faults_beside_a_death_are_judged_word_for_word(
     at = int(lived * len(history.entries))
     conditions = kill(history, 0, at)
 
-    judged(history, {0: attrs.evolve(conditions[0], holes=holes)})  # it compares
+    judged(history, {0: attrs.evolve(conditions[0], holes=holes)})  # compares checkers
 
 
 PROGRAM = """
@@ -177,9 +177,9 @@ while True:
 def test_a_process_that_was_killed_and_waited_for_leaves_a_whole_journal(
     tmp_path: Path,
 ) -> None:
-    """Its parent says that it died: nothing is UNKNOWN by that."""
-    # More than it can record before it waits for who reads what it prints: in small
-    # segments some are lost where nobody has the time to make the next ones.
+    """Its parent records the death: nothing is UNKNOWN because of that."""
+    # More than it can record before it waits for the reader of its output: in small
+    # segments some are lost if the housekeeper has no time to make the next ones.
     roomy = 1 << 24
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
         program = [sys.executable, "-c", PROGRAM, str(tmp_path), str(roomy)]

@@ -1,4 +1,4 @@
-"""Real channels, recorded as they are used, held to their promises afterwards."""
+"""Real channels, recorded during use, held to their promises afterwards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def held(result: CheckResult) -> bool:
 
 
 def pair(manager: BrokerManager) -> tuple[MessageQueue, MessageQueue]:
-    """An accepted end and a connected one."""
+    """Return an accepted end and a connected one."""
     server = QueueBroker("server", manager=manager)
     client = QueueBroker("client", manager=manager)
     with Threads() as threads:
@@ -54,7 +54,7 @@ def echo(queue: MessageQueue) -> None:
             for message in queue:
                 queue.send(message)
         except DisconnectedQueueError:
-            pass  # the client left before it had its answers
+            pass  # the client left before its last answers
 
 
 def serve(server: QueueBroker) -> None:
@@ -64,7 +64,7 @@ def serve(server: QueueBroker) -> None:
 
 
 def ask(manager: BrokerManager, number: int) -> None:
-    """Have messages echoed, some of them not waiting for the answer."""
+    """Send messages to be echoed; do not wait for the last answers."""
     with (
         QueueBroker(f"client {number}", manager=manager) as broker,
         broker.connect("server", PORT, required=True) as queue,
@@ -157,7 +157,7 @@ def test_a_byte_channel_is_recorded_and_breaks_no_promise(tmp_path: Path) -> Non
 
 @clause("QB-BOOK-4")
 def test_a_send_that_is_interrupted_anywhere_breaks_no_rule() -> None:
-    """What can be received was told as sent, or the journal says what it lacks."""
+    """A receivable message is recorded as sent, or the journal reports a gap."""
     outcomes: set[tuple[bool, bool]] = set()
 
     def case(struck: Blow) -> None:
@@ -181,7 +181,7 @@ def test_a_send_that_is_interrupted_anywhere_breaks_no_rule() -> None:
         outcomes.add((b"struck" in received, result.verdict is Verdict.PASS))
 
     everywhere(case, packages=[queuebroker, bus])
-    # It was struck before the message could be received, and after.
+    # Interrupts before and after the message could be received.
     assert {(False, True), (True, True)} <= outcomes
 
 
@@ -198,7 +198,7 @@ FINDS = {
 def test_a_fault_inside_a_real_queue_shows_in_its_records(
     tmp_path: Path, fault: str
 ) -> None:
-    """`seq` travels with the message: the records prove what order there was."""
+    """`seq` travels with the message, so the records prove the order."""
     with (
         Journal(tmp_path) as journal,
         BrokerManager(observer=journal.observe) as manager,

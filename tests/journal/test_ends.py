@@ -1,4 +1,4 @@
-"""The end of a process, its doubling, and what its journal is then."""
+"""The end of a process, its fork, and the state of its journal afterwards."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_killed_writer_has_lost_nothing_it_had_written(tmp_path: Path) -> None
         by_flow.setdefault(record.flow, []).append(record)
     for written, (_, records) in zip(done(), sorted(by_flow.items()), strict=True):
         seqs = [record.seq for record in records]
-        # The last record may have been written, its count not yet.
+        # The last record may be written, but not yet counted.
         assert seqs in ([*range(1, written + 1)], [*range(1, written + 2)])
         assert all(record.size == record.seq % 1000 for record in records)
         assert {stored.name(record.task) for record in records} == {"near"}
@@ -84,7 +84,7 @@ def test_a_program_that_forgets_to_close_closes_at_its_end(tmp_path: Path) -> No
 
 
 def test_a_thread_that_outlives_main_is_recorded_to_its_end(tmp_path: Path) -> None:
-    """The journal closes after the threads that Python joins."""
+    """The journal closes after Python has joined the threads."""
     code = """
         import sys, threading
         from bus.journal.writer import Journal
@@ -107,7 +107,7 @@ def test_a_thread_that_outlives_main_is_recorded_to_its_end(tmp_path: Path) -> N
 def test_a_thread_that_never_ends_does_not_keep_the_journal_open(
     tmp_path: Path,
 ) -> None:
-    """A daemon thread: its last records may come after the close, as the log says."""
+    """A daemon thread: its last records may come after the close, which is logged."""
     code = """
         import sys, threading
         from bus.journal.writer import Journal

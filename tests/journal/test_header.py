@@ -1,4 +1,4 @@
-"""The head of a segment: what is written is read, what is damaged is noticed."""
+"""The header of a segment: it is read as written, and damage is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding journals, reading what is there, knowing what is not."""
+"""Finding journals, reading their records, detecting missing ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_journal_can_be_read_while_it_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 4, 79])
 def test_a_torn_last_record_is_not_a_record(tmp_path: Path, cut: int) -> None:
-    """What a killed process had packed halfway, or a power cut left of it."""
+    """A killed process had packed it halfway, or a power cut truncated it."""
     path = stored(tmp_path, closed=False, sealed=False) / "seg-00002.open.qbj"
     patch(path, HEADER_BYTES + 19 * RECORD_BYTES - cut, bytes(cut))
 
@@ -150,7 +150,7 @@ def test_what_is_no_folder_is_an_error(tmp_path: Path, name: str, reason: str) -
 def test_a_folder_that_may_not_be_listed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may list everything, so the refusal is made up."""
+    """Root may list everything, so the refusal is simulated."""
     stored(tmp_path)
     scandir = os.scandir
 
@@ -187,7 +187,7 @@ def test_the_wall_clock_follows_the_anchor_before(tmp_path: Path) -> None:
     assert journal.wall_ns(mono + 5) == wall + 5
 
     later = mono + 1000
-    journal._anchor(later, wall + 3_600_000_000_000)  # somebody set the clock
+    journal._anchor(later, wall + 3_600_000_000_000)  # the wall clock was set
 
     assert journal.wall_ns(later - 1) == wall + 999
     assert journal.wall_ns(later + 1) == wall + 3_600_000_000_001

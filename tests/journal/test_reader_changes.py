@@ -1,4 +1,4 @@
-"""What changes or goes away while it is read, and what cannot be read."""
+"""Files that change or vanish while they are read, and files that cannot be read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_operations_after_a_close_are_seen_by_who_began_to_read_before(
 def test_whether_a_journal_is_late_is_read_after_the_records_of_all(
     tmp_path: Path, first: int
 ) -> None:
-    """What came after the close of one may be in the records of the other."""
+    """The other journal may hold messages recorded after the close of the first."""
     one = Journal(tmp_path, segment_bytes=SMALL)
     other = Journal(tmp_path, segment_bytes=SMALL)
     for journal in (one, other):
@@ -97,7 +97,7 @@ def test_a_loss_between_the_reading_of_header_and_records_is_seen(
     assert facts.lost == 1
 
 
-# What goes away, and what cannot be read.
+# Vanished and unreadable files.
 
 
 def test_a_file_that_goes_away_is_told_and_the_rest_is_read(tmp_path: Path) -> None:

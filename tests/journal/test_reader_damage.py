@@ -1,4 +1,4 @@
-"""What was changed after it was written is noticed, and told where."""
+"""Later changes to a journal are detected and located."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def damaged(folder: Path, problem: str) -> None:
-    """One problem is told, of one segment, and the rest is read."""
+    """Check that one problem of one segment is reported, and the rest is read."""
     journal = only(folder)
     assert journal.facts().damaged == 1
     (line,) = journal.problems
@@ -135,7 +135,7 @@ def test_damage_to_seal_and_record_is_told_of_both(tmp_path: Path) -> None:
 
 
 def test_an_impossible_count_of_lost_records_is_damage(tmp_path: Path) -> None:
-    """No checksum guards it, since it changes while the segment lives."""
+    """No checksum covers it, since it changes while the segment is in use."""
     path = stored(tmp_path, closed=False, sealed=False) / "seg-00002.open.qbj"
     patch(path, LOST_OFFSET, b"\xff" * 8)
 
@@ -149,7 +149,7 @@ def test_an_impossible_count_of_lost_records_is_damage(tmp_path: Path) -> None:
 def test_a_record_of_an_open_segment_under_a_wrong_number_is_none(
     tmp_path: Path,
 ) -> None:
-    """It has its mark, and no seal guards it: the place counts as a hole."""
+    """It has its mark, and no seal covers it: its slot counts as a hole."""
     path = stored(tmp_path, closed=False, sealed=False) / "seg-00002.open.qbj"
     patch(path, HEADER_BYTES + 2 * RECORD_BYTES + 8, struct.pack("<Q", 2**63 + 82))
 
@@ -162,7 +162,7 @@ def test_a_record_of_an_open_segment_under_a_wrong_number_is_none(
 
 
 def test_a_segment_under_the_name_of_another_is_damaged(tmp_path: Path) -> None:
-    """Read in the order of the names its records would overtake one another."""
+    """If it were read in the order of names, its records would overtake one another."""
     path = stored(tmp_path) / "seg-00001.qbj"
     path.rename(path.with_name("seg-00007.qbj"))
 

@@ -1,4 +1,4 @@
-"""What is summed up of a check, and what is written for programs."""
+"""The summary of a check, and its output for programs."""
 
 from __future__ import annotations
 

@@ -82,8 +82,8 @@ def test_a_violation_is_known_by_what_identifies_it(
 
 def test_nothing_in_the_table_can_be_changed() -> None:
     with pytest.raises(TypeError):
-        RULES["Q9"] = RULES["Q8"]  # type: ignore[index] # that is the point
+        RULES["Q9"] = RULES["Q8"]  # type: ignore[index] # fails on purpose
     with pytest.raises(TypeError):
-        RULES["Q8"].cases["new"] = ""  # type: ignore[index] # that is the point
+        RULES["Q8"].cases["new"] = ""  # type: ignore[index] # fails on purpose
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        RULES["Q8"].title = ""  # type: ignore[misc] # that is the point
+        RULES["Q8"].title = ""  # type: ignore[misc] # fails on purpose

@@ -33,7 +33,7 @@ def work(journal: Journal, channel: int) -> None:
 
 
 def sound(folder: Path) -> tuple[JournalFacts, int]:
-    """The facts of a closed journal, and how many operations are in it."""
+    """Return the facts of a closed journal, and the number of its operations."""
     stored = only(folder)
     facts = stored.facts()
     assert (facts.gaps, facts.damaged, facts.first) == (0, 0, 0)

@@ -1,4 +1,4 @@
-"""The races of a segment: late writers, sealed segments, threads that were struck."""
+"""The races of a segment: late writers, sealed segments, interrupted threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FIRST = first_header(10)
 
-RELEASED = (ValueError, TypeError)  # which of them depends on the version of Python
+RELEASED = (ValueError, TypeError)  # depending on the version of Python
 
 
 def test_slots_are_drawn_once_each_and_then_no_more(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_segment_is_whole_when_every_drawn_slot_is_written(tmp_path: Path) -> 
 def test_a_segment_is_cut_after_the_last_record(tmp_path: Path) -> None:
     segment = Segment(tmp_path, FIRST)
     write(segment.take())
-    segment.take()  # drawn by somebody who came after the end
+    segment.take()  # drawn by a writer after the last slot
 
     seal = segment.seal(3)
 
@@ -90,7 +90,7 @@ def test_a_discarded_segment_leaves_nothing(tmp_path: Path) -> None:
 def test_without_a_global_lock_slots_are_drawn_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stands in for a build without a global lock: the draw shows any overlap."""
+    """Simulates a build without a global lock: the draw detects any overlap."""
     inside, most = 0, 0
     gate = threading.Event()
 
@@ -153,7 +153,7 @@ def test_a_writer_who_never_comes_does_not_hold_segments_for_ever(
     assert read_segment(tmp_path / "seg-00000.qbj").invalid == (0,)
     with pytest.raises(RELEASED):
         write(struck[0])
-    write(struck[-1])  # is still waited for
+    write(struck[-1])  # its writer is still waited for
     supply.finish(supply.current.header.first_n)
     assert read_segment(tmp_path / f"seg-{RETIRED_MAX + 1:05d}.qbj").invalid == ()
 
@@ -214,7 +214,7 @@ def test_a_thread_struck_between_drawing_and_writing_leaves_a_hole(
 def test_a_finalizer_that_records_while_a_segment_changes_does_not_wait_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It loses its record, which is counted."""
+    """Its record is lost, and counted."""
     advance = Supply.advance
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
 

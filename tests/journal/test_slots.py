@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from bus.journal.format import MARK_OFFSET, RECORD, RECORD_BYTES, Record, mark
 from bus.journal.slots import impossible_slots, invalid_slots, marks
 
-# The record whose mark is the last before the marks begin again.
+# The record with the last mark before the marks start over.
 LAST_BEFORE_WRAP = next(
     n for n in itertools.count(2**32 - 2 - 0x51424A31) if mark(n) == 2**32 - 1
 )
 
 
 def slots(first_n: int, count: int, wrong: set[int] = frozenset()) -> memoryview:  # type: ignore[assignment] # read only
-    """Slots with nothing but marks; ``wrong`` ones have their neighbour's."""
+    """Return slots with marks only; ``wrong`` ones have their neighbour's."""
     data = bytearray(count * RECORD_BYTES)
     for slot in range(count):
         shown = mark(first_n + slot + (slot in wrong))
@@ -58,7 +58,7 @@ def test_an_empty_slot_is_not_valid() -> None:
 
 
 def records(count: int, **numbers: int) -> memoryview:
-    """Records from 5 on; the fourth, and the last, with other numbers."""
+    """Return records from 5 on; the fourth and the last have wrong numbers."""
     fields = dict.fromkeys(Record._fields, 0)
     whole = [Record(**fields | {"n": 5 + slot}) for slot in range(count)]
     for slot in (3, count - 1):

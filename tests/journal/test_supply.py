@@ -1,4 +1,4 @@
-"""Segments one after another: under many threads, without end, on a full disk."""
+"""Successive segments: under many threads, without end, on a full disk."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hasty() -> Iterator[None]:
-    """Let threads be suspended nearly anywhere."""
+    """Make the interpreter switch threads nearly anywhere."""
     with switch_interval(1e-5):
         yield
 
 
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
-    """How many bytes the disk takes of a line of the side file; None for all."""
+    """Limit the bytes that the disk takes of a side-file line; None for all."""
     room: list[int | None] = [None]
 
     class Cramped(FileIO):
@@ -81,7 +81,7 @@ def test_sixteen_threads_fill_every_slot(tmp_path: Path) -> None:
 def test_sixteen_threads_change_segments_without_losing_a_record(
     tmp_path: Path,
 ) -> None:
-    rounds, each = 12, 50  # less than the spare segments hold, so nobody is in a hurry
+    rounds, each = 12, 50  # fewer than the spare segments hold
 
     def work(journal: Journal, number: int, start: int) -> None:
         for seq in range(start, start + each):
@@ -108,7 +108,7 @@ def test_sixteen_threads_change_segments_without_losing_a_record(
 def test_what_outruns_the_spare_segments_is_counted_and_told(tmp_path: Path) -> None:
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
         until(lambda: spares_ready(journal, 1), "spares lie ready")
-        # The housekeeper cannot keep up with a thread that never lets go of it.
+        # The housekeeper cannot keep up with a thread that never releases the GIL.
         with switch_interval(10.0):
             for seq in range(1, 3000):
                 tell(journal, seq=seq)
@@ -128,7 +128,7 @@ def test_what_outruns_the_spare_segments_is_counted_and_told(tmp_path: Path) -> 
 def test_a_spare_is_ready_once_a_writer_can_draw_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the other tests wait for: a named file is not yet a spare in the line."""
+    """Other tests wait for this: a file with a name is not yet a spare in the line."""
     named, go_on = threading.Event(), threading.Event()
     rename = pathlib.Path.rename
 
@@ -171,7 +171,7 @@ def test_only_so_many_segments_are_kept(tmp_path: Path) -> None:
 def test_a_full_disk_holds_nothing_up_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was lost is counted, in the header and by a record once there is room."""
+    """The losses are counted in the header, and in a record once there is room."""
     full = False
     allocate = os.posix_fallocate
 
@@ -290,7 +290,7 @@ def test_a_kernel_limit_on_file_size_is_an_error_at_opening(tmp_path: Path) -> N
 def test_a_process_without_descriptors_is_told_to_open_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It said to choose another folder, which mends nothing."""
+    """The message used to advise another folder, which does not help."""
 
     def none_left(_file: int, _offset: int, _length: int) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -322,7 +322,7 @@ def test_an_impossible_folder_is_named_with_the_setting(tmp_path: Path) -> None:
 def test_without_a_thread_there_is_no_journal_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partial journal would be UNKNOWN for ever; a later call makes a whole one."""
+    """A partial journal would be UNKNOWN forever; a later call makes a whole one."""
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -342,7 +342,7 @@ def test_without_a_thread_there_is_no_journal_and_nothing_is_left(
 def test_a_file_that_a_full_disk_took_in_part_is_no_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where files cannot be preallocated: mapped, it would end the process later."""
+    """On systems without preallocation: mapped, it would crash the process later."""
 
     def unable(_file: int, _offset: int, _length: int) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))

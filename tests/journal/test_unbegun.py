@@ -1,4 +1,4 @@
-"""A process that is killed while its journal is made has recorded nothing yet."""
+"""A process that is killed while it creates its journal has recorded nothing yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.processes import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The steps, in order; the test replaces each by the end of the process.
+# The steps, in order; the test makes the process end at each.
 STEPS = ["Meta", "Meta._write", "_write"]
 
 KILLED = """
@@ -37,7 +37,7 @@ Journal(sys.argv[1], segment_bytes=16384)
 
 
 def killed_at(step: str, folder: Path) -> Path:
-    """A journal below a folder whose process ended before a step of its making."""
+    """Return a journal whose process ended before a step of its creation."""
     assert run(KILLED, folder, step) == (9, "", "")
     (segment,) = folder.rglob("*.qbj")
     return segment.parent
@@ -48,7 +48,7 @@ def killed_at(step: str, folder: Path) -> Path:
 def test_a_process_killed_before_its_first_record_leaves_only_j1_unknown(
     tmp_path: Path, step: str
 ) -> None:
-    """No message can be missing from a process that had not begun."""
+    """A process that had not begun cannot have recorded any message."""
     killed_at(step, tmp_path)
     store(met(*sent(1, 2), *received(1, 2)), tmp_path)
 
@@ -76,7 +76,7 @@ def test_a_loss_proven_elsewhere_is_no_less_proven(tmp_path: Path) -> None:
 
 
 def test_a_process_killed_in_its_first_record_had_not_begun(tmp_path: Path) -> None:
-    """The fields are there, the mark, which is written last, is not."""
+    """The fields are written, but not the mark, which is written last."""
     path = killed_at("_write", tmp_path)
     patch(next(path.glob("*.qbj")), HEADER_BYTES, b"\1\0\0\0")
 
@@ -91,7 +91,7 @@ def test_a_process_killed_in_its_first_record_had_not_begun(tmp_path: Path) -> N
 def test_a_journal_that_shows_any_sign_of_life_has_begun(
     tmp_path: Path, sign: str
 ) -> None:
-    """Then its records are gone, and any rule may have been broken by them."""
+    """Its records are missing, and may have broken any rule."""
     path = killed_at("_write", tmp_path)
     segment = path / "seg-00000.open.qbj"
     match sign:

@@ -1,4 +1,4 @@
-"""The conditions for a whole journal, one half of each at a time (J1).
+"""The conditions for a whole journal, one at a time, each with its opposite (J1).
 
 Writers that have drawn a slot, losses that only an older segment records, deaths in the
 journal of another boot or of the dead process itself.
@@ -43,7 +43,7 @@ def incarnation(journal: Journal) -> Incarnation:
 def test_the_loss_of_a_killed_process_is_the_largest_of_any_segment(
     tmp_path: Path, segment: int
 ) -> None:
-    """It lost records, then went on to a segment that was made without a loss."""
+    """The process lost records, then moved on to a segment created without a loss."""
     path = stored(tmp_path, closed=False, sealed=False)
     name = f"seg-{segment:05d}{'.open' if segment == 2 else ''}.qbj"
     patch(path / name, LOST_OFFSET, struct.pack("<Q", 3))
@@ -60,7 +60,7 @@ def test_the_loss_of_a_killed_process_is_the_largest_of_any_segment(
 def test_a_close_waits_for_a_writer_that_has_drawn_a_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, retired: bool
 ) -> None:
-    """Of the segment it closes, and of one that was full before; it comes meanwhile."""
+    """In the segment it closes, or a full earlier one; the record arrives meanwhile."""
     journal = Journal(tmp_path, segment_bytes=SMALL)
     until(partial(spares_ready, journal, 1), "spares lie ready")
     slot = incarnation(journal).draw()
@@ -99,7 +99,7 @@ def test_a_retired_segment_is_not_sealed_before_its_late_writer_came(
 
 
 def spares_ready_behind(journal: Journal) -> bool:
-    """Whether the housekeeper has made the next spare, after looking at segment 0."""
+    """Whether the housekeeper has made the next spare, after checking segment 0."""
     supply = incarnation(journal)._supply
     return len(supply._line) == 9 and bool(supply._retired)
 
@@ -128,7 +128,7 @@ def test_a_death_counts_if_another_journal_of_its_boot_records_it(
 
 
 def reboot(path: Path) -> None:
-    """Let a segment be of another boot of its machine."""
+    """Assign a segment to another boot of its machine."""
     segment = read_segment(path)
     header = attrs.evolve(segment.header, boot_id=b"\1" * 16)
     patch(path, 0, header.pack())
@@ -142,7 +142,7 @@ def reboot(path: Path) -> None:
 def test_a_journal_is_conclusive_if_it_has_an_end_and_nothing_came_after_it(
     tmp_path: Path, *, late: bool, closed: bool, conclusive: bool
 ) -> None:
-    """Both, each alone proves no absence."""
+    """Both conditions are needed: each alone proves no absence."""
     store(History(), tmp_path, conditions={0: Condition(closed=closed, late=late)})
 
     assert facts(tmp_path).conclusive is conclusive

@@ -1,4 +1,4 @@
-"""How numbers, foreign names and reasons are said."""
+"""The wording of numbers, foreign names and reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Journal`: what it is told is on the disk, whatever happens around it."""
+"""`Journal`: reported operations are on the disk, whatever happens around it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Processes of a real bus that are killed and stopped under load.
 
 ``python -m tests.kills --count 200 --seed 1``: `campaign` starts the processes
-(`member`), has one struck after the other, and asks the `ledger` what became of each
-message. A process of the bus is `worker`: it sends and receives (`load`), writes down
-what it does (`notes`), and strikes itself where it was told to (`strike`).
+(`member`), has them killed or stopped one after another, and lets the `ledger` judge
+the outcome of each message. A process of the bus is a `worker`: it sends and receives
+(`load`), keeps notes of that (`notes`), and kills or stops itself on order (`strike`).
 """

@@ -1,7 +1,7 @@
 """``python -m tests.kills --count 200 --seed S``: kill -9 and stops on a real bus.
 
-A line for each blow, with the state that it hit, then how many hit which. Exit 0 if
-all went well; 1 with the story, and the seed, if not.
+Prints a line for each kill or stop, with the state that it hit, then the totals by
+state. Exit 0 if all invariants held; 1, with the story and the seed, if not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Strike as often as was asked for; return the exit code."""
+    """Strike the given number of times; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.kills")
     parser.add_argument("--count", type=int, default=200, help="how many are struck")
     parser.add_argument(

@@ -1,7 +1,7 @@
-"""`Blow`: whom to strike, with what, in which state; how it comes to be in that state.
+"""`Blow`: one kill or stop: its victim, its state, and the steps to reach that state.
 
-All is drawn from the seed and the number of the blow, but who is master: that is as it
-came by then.
+All is drawn from the seed and the number of the blow, except the choice of the master,
+which depends on the events so far.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 __all__ = ["STATES", "Blow", "drawn", "renewed"]
 
-_STOPS: Final = 0.3  # of all blows
+_STOPS: Final = 0.3  # fraction of all blows
 ROLES: Final = ("master", "slave", "client")
 _LEAVING: Final = ("left before", "left after", "between")
 _COMING: Final = ("registered before", "registered after")
-# Calls of sockets that a process makes at least until it has joined.
+# Minimum number of socket calls that a process makes before it has joined.
 _CALLS: Final = 12
 
 
 @attrs.define
 class Blow:
-    """One blow.
+    """One kill or stop of a process.
 
     role: of the victim, when it is struck. place: see `Strike.arm`.
-    answers: whether it answers something if it goes on. joins: whether that is that
-      it has joined. newcomer: who joins meanwhile.
+    answers: True if a stopped victim owes an answer once it runs again. joins: True if
+      that answer reports that it has joined. newcomer: a process that joins meanwhile.
     """
 
     number: int
@@ -52,11 +52,11 @@ class Blow:
     newcomer: Member | None = None
 
     def bring_about(self, crew: Crew) -> None:
-        """Let the victim be struck; it is, or is going to be."""
+        """Bring the victim into its state; it is struck at once or soon."""
         STATES[self.state](self, crew)
 
     def __str__(self) -> str:
-        """Return what is known of it, as the line of its outcome begins."""
+        """Return the facts that begin the line of its outcome."""
         return (
             f"{self.number:>4} {self.role:<6} {self.by.name:<7} {self.state:<11} "
             f"{self.place:<17}"
@@ -64,17 +64,17 @@ class Blow:
 
     @property
     def leaves(self) -> bool:
-        """Whether a task leaves the victim."""
+        """True if a task leaves the victim."""
         return self.place in _LEAVING
 
     @property
     def kills(self) -> bool:
-        """Whether the victim does not live on."""
+        """True if the victim dies."""
         return self.by is signal.SIGKILL
 
 
 def drawn(number: int, chance: random.Random, crew: Crew) -> Blow:
-    """Draw a blow, whose victim is on the bus and knows nothing of it."""
+    """Draw a blow; its victim is on the bus and is not informed yet."""
     state = list(STATES)[number % len(STATES)]
     by = signal.SIGSTOP if chance.random() < _STOPS else signal.SIGKILL
     role = chance.choice(ROLES[:2] if state == MOVING else ROLES)
@@ -86,17 +86,17 @@ def drawn(number: int, chance: random.Random, crew: Crew) -> Blow:
     return Blow(number, state, by, chance, victim, role)
 
 
-# What brings a victim to where it is struck.
+# How to bring a victim into each state.
 
 
 def _in_handshake(blow: Blow, crew: Crew) -> None:
-    """It is joining, or is the master that another process joins."""
+    """The victim joins, or is the master that another process joins."""
     if blow.role == "master":
         blow.place = blow.chance.choice(("greeted before", "greeted after"))
         others = [each for each in crew.members() if each is not blow.victim]
         blow.newcomer = renewed(blow.chance.choice(others), crew)
         blow.victim.do("arm", blow.place, 0, blow.by)
-        blow.victim.do("is_master")  # so it is armed
+        blow.victim.do("is_master")  # its reply proves that it is armed
         blow.newcomer.tell("join")
         return
     number = blow.chance.randrange(_CALLS)
@@ -107,7 +107,7 @@ def _in_handshake(blow: Blow, crew: Crew) -> None:
 
 
 def renewed(member: Member, crew: Crew) -> Member:
-    """Let a process leave in order; return its next life."""
+    """Let a process shut down in order; return its next life."""
     crew.quiet([member])
     member.leave()
     crew.gone(member)
@@ -115,7 +115,7 @@ def renewed(member: Member, crew: Crew) -> Member:
 
 
 def _in_search(blow: Blow, _: Crew) -> None:
-    """It has asked others for a name, or they it, and there is no answer yet."""
+    """The victim has sent or received a search that has no answer yet."""
     places = ["open", "_spread before", "_spread after", "answered before"]
     if blow.role == "master":
         places += ["asked before", "asked after"]
@@ -126,13 +126,13 @@ def _in_search(blow: Blow, _: Crew) -> None:
 
 
 def _in_frame(blow: Blow, _: Crew) -> None:
-    """It has written a part of a frame."""
+    """The victim has written a part of a frame."""
     blow.place = blow.chance.choice(("frame", "long frame"))
     blow.victim.do("arm", blow.place, blow.chance.randrange(1 << 20), blow.by)
 
 
 def _in_callback(blow: Blow, _: Crew) -> None:
-    """It has got a command, or an answer, and may have noted that or not."""
+    """The victim runs a callback for a command or an answer, noted or not."""
     places = ["response before", "response after"]
     if not blow.victim.client:
         places += ["callback before", "callback after"]
@@ -141,7 +141,7 @@ def _in_callback(blow: Blow, _: Crew) -> None:
 
 
 def _moving(blow: Blow, crew: Crew) -> None:
-    """A task is leaving it for another process, has just left, or comes to it."""
+    """A task leaves the victim for another process, has just left, or arrives."""
     blow.place = blow.chance.choice(_LEAVING + _COMING)
     verb = "deregister" if blow.leaves else "register"
     if blow.leaves:
@@ -157,12 +157,12 @@ def _moving(blow: Blow, crew: Crew) -> None:
 
 
 def _idle(blow: Blow, crew: Crew) -> None:
-    """It sends nothing, and waits for nothing; it may still be written to."""
+    """The victim sends nothing and waits for nothing, but may receive."""
     crew.quiet([blow.victim])
     blow.victim.signal(blow.by)
 
 
-# By state: what brings a victim there.
+# By state: the function that brings a victim there.
 STATES: Final[dict[str, Callable[[Blow, Crew], None]]] = {
     HANDSHAKE: _in_handshake,
     SEARCH: _in_search,

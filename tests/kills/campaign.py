@@ -1,8 +1,9 @@
-"""`Campaign`: one blow after the other to the processes of one bus, and what must hold.
+"""`Campaign`: one blow after another to the processes of one bus, and the invariants.
 
-After each: the others go on, there is a master within `MASTER_S`, each message has its
-outcome by the `Ledger`, books balance, and no table speaks of the dead. Who was killed
-comes back under its name; who was stopped goes on, and nothing may be lost by that.
+After each blow the others continue, there is a master within `MASTER_S`, each message
+has its outcome by the `Ledger`, the accounts balance, and no table lists dead
+processes. A killed process comes back under its name; a stopped one continues, and no
+message may be lost by the stop.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MASTER_S", "Campaign", "Story"]
 
-MASTER_S: Final = 2.0  # from a death to the next master
-# Told and not noted: what each thread of the dead may just have taken.
+MASTER_S: Final = 2.0  # from the death of the master to the next master
+# TOLD messages lost without a note: each thread of the dead may have just taken one.
 _SILENT_MAX: Final = 2
-# For one that is stopped, before it goes on.
+# Messages that must wait for a stopped process before it continues.
 _WAITING: Final = 3
 _NOTED_S: Final = 5.0
-# Of a process that has links with the living only: what stays of the dead adds up.
+# Of a process with links to living processes only: leaks of dead ones add up.
 _THREADS_MAX: Final = 10
 _DESCRIPTORS_MAX: Final = 18
 _FAULTS_MAX: Final = 10  # of one blow, in the story
@@ -50,7 +51,7 @@ _FAULTS_MAX: Final = 10  # of one blow, in the story
 
 @attrs.frozen
 class Story:
-    """What one blow hit, and what became of all messages around it."""
+    """The result of one blow, and the fates of all messages around it."""
 
     blow: Blow
     in_flight: int
@@ -65,11 +66,11 @@ class Story:
 
 
 class Campaign:
-    """A context manager: the bus begins with the block, and ends with it.
+    """A context manager: the bus starts with the block, and ends with it.
 
     Args:
-        folder: for what it writes; short, since paths of sockets are.
-        seed: what all is drawn from.
+        folder: for its files; short, since socket paths are limited.
+        seed: the source of all draws.
 
     crew: the processes.
     """
@@ -93,15 +94,15 @@ class Campaign:
     def __exit__(self, *error: object) -> None:
         self.crew.__exit__(None, None, None)
         if error == (None, None, None):
-            shutil.rmtree(self._folder)  # else the notes are part of the story
+            shutil.rmtree(self._folder)  # after an error the notes are kept
 
     # One blow.
 
     def strike(self, number: int) -> Story:
-        """Strike once, and see that all is as it must be.
+        """Draw a blow, strike, and check all invariants.
 
         Raises:
-            AssertionError: it is not; the text is the story.
+            AssertionError: an invariant is violated; the text describes it.
         """
         began = monotonic()
         chance = random.Random(f"{self._seed}/{number}")
@@ -113,9 +114,9 @@ class Campaign:
         return self.struck(blow, began)
 
     def struck(self, blow: Blow, began: float | None = None) -> Story:
-        """Strike a blow that is drawn, and see that all is as it must be.
+        """Execute a drawn blow, and check all invariants.
 
-        began: when that was, on the monotonic clock in seconds; None for now.
+        began: its start on the monotonic clock, in seconds; None for now.
 
         Raises:
             AssertionError: as `strike`.
@@ -127,8 +128,8 @@ class Campaign:
 
     def _struck(self, blow: Blow, began: float) -> Story:
         crew, chance = self.crew, blow.chance
-        # Before the blow: the socket of a victim may still be listened at, while its
-        # process is taken apart, though its lock is free already.
+        # Before the blow: while the kernel tears a victim down, its socket may still
+        # listen although its lock is free already.
         stale = self._sockets_left()
         blow.bring_about(crew)
         victim = blow.victim
@@ -154,31 +155,31 @@ class Campaign:
         return Story(blow, in_flight, verdict.fates, monotonic() - began)
 
     def _check_state(self, blow: Blow) -> None:
-        """See in which state the victim was, as it has noted itself."""
+        """Check the state of the victim, as noted by itself."""
         hit = self._ledger.struck.pop(blow.victim.life, IDLE)
         assert hit == blow.state, f"it was struck in the state {hit}"
 
     def _go_on(self, blow: Blow, stale: set[Path]) -> None:
-        """Let all members but the victim go on.
+        """Check that all members except the victim continue.
 
-        stale: the sockets that nobody listened at before the blow.
+        stale: the sockets without a listener before the blow.
         """
         crew = self.crew
         if blow.kills and blow.newcomer is not None:
-            crew.joined(blow.newcomer)  # perhaps as master
+            crew.joined(blow.newcomer)  # possibly as master
         if blow.kills and blow.role == "master":
             crew.master(MASTER_S)
             left = {each.name for each in stale if each.exists()}
             assert not left, f"the new master left {left}"
         for asker in crew.members():
             others = [each for each in crew.hosts() if each is not asker]
-            if others:  # else the only one to ask is joining, or dead
+            if others:  # otherwise the only other host is joining, or dead
                 name = f"fast/{blow.chance.choice(others).name}"
                 came = asker.do("call", name)
                 assert came == "ok", f"{asker.life} asks {name}: {came}"
 
     def _continue(self, blow: Blow) -> None:
-        """Let it go on that was stopped, once others have noticed nothing."""
+        """Resume a stopped victim, once messages wait for it."""
         crew, victim = self.crew, blow.victim
         if victim.hosted and not blow.joins:
             until(
@@ -202,10 +203,10 @@ class Campaign:
         self._read()
         return self._ledger.sent_to(victim.hosted)
 
-    # What must hold.
+    # Invariants.
 
     def _sockets_left(self) -> set[Path]:
-        """Return the sockets that nobody listens at, which a new master removes."""
+        """Return the sockets without a listener, which a new master removes."""
         with _net.folder_locked(self._run_directory):
             sockets = set(self._run_directory.glob("Slave*"))
             return {each for each in sockets if not _net.is_listened_at(each)}
@@ -215,7 +216,7 @@ class Campaign:
             self._ledger.take(life, words)
 
     def _judge(self, orphaned: set[str]) -> Verdict:
-        """Wait until nothing is under way; say what became of all."""
+        """Wait until nothing is under way; return the verdict on all messages."""
         self.crew.quiet(self.crew.members())
         with suppress(AssertionError):
             until(lambda: self._all_noted(orphaned), "all is noted", limit_s=_NOTED_S)
@@ -237,7 +238,7 @@ class Campaign:
             self._check_member(member)
 
     def _check_member(self, member: Member) -> None:
-        """Its books balance, and its tables are about the living."""
+        """Check that its accounts balance, and its tables list no dead process."""
         living = {each.name: each.incarnation for each in self.crew.members()}
         found: list[str] = []
 
@@ -261,17 +262,17 @@ class Campaign:
     # The end.
 
     def end(self) -> None:
-        """Let all leave in order.
+        """Let all members shut down in order.
 
         Raises:
-            AssertionError: something is left behind.
+            AssertionError: files are left behind.
         """
         crew = self.crew
         crew.quiet(crew.members())
         for each in crew.members():
             each.leave()
             crew.gone(each)
-        # Who was killed since there is a master has left a socket, until the next one.
+        # The sockets of slaves killed under the present master stay until the next one.
         crew.join(last := crew.begin(NAMES[0]))
         last.do("hold")
         last.leave()

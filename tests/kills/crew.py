@@ -1,7 +1,7 @@
-"""`Crew`: the processes of one bus, those that live and those that are to come.
+"""`Crew`: the processes of one bus, both living and prepared ones.
 
-Of each there is one life at a time, and one that waits to be the next: a process
-begins long before it joins, so that no kill waits for an interpreter.
+Each name has one life at a time, and one prepared next life. A process starts long
+before it joins, so that no kill waits for an interpreter to start.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMIT_S", "NAMES", "TASKS", "Crew"]
 
-# What a step may take; nobody hangs for so long that is not stuck.
+# Time limit of a step; a process that exceeds it hangs.
 LIMIT_S: Final = 15.0
 
-# The first to join is the first master; those that begin with x are clients.
+# The first to join is the first master; names that begin with x are clients.
 NAMES: Final = ("a", "b", "c", "x", "xx")
-# All that messages are sent to.
+# All addressees.
 TASKS: Final = (
     MOVER,
     *(f"{task}/{name}" for task in PUBLIC for name in NAMES if not is_client(name)),
@@ -34,14 +34,14 @@ TASKS: Final = (
 
 
 class Crew:
-    """A context manager that ends what is left of its processes.
+    """A context manager that ends its remaining processes.
 
     Args:
-        folder: where their notebooks are, and the run directory.
-        seed: what they draw from.
+        folder: for their notebooks, and the run directory.
+        seed: the source of their draws.
 
     Attributes:
-        living: by name, who is on the bus.
+        living: the members on the bus, by name.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -82,39 +82,39 @@ class Crew:
         self._next[name] = made
 
     def begin(self, name: str) -> Member:
-        """Return the next life of a process, which is to join, and prepare another."""
+        """Return the prepared life of a process, which is to join; prepare another."""
         member = self._next[name]
         self._prepare(name)
         return member
 
     def join(self, member: Member) -> None:
-        """Let a process join, and wait for that."""
+        """Let a process join, and wait until it has."""
         member.tell("join")
         self.joined(member)
 
     def joined(self, member: Member) -> None:
-        """Wait until a process has joined that was told to; let it send."""
+        """Wait until a process has joined that was told to; then let it send."""
         member.incarnation = member.answer()
         self.living[member.name] = member
         member.do("go", TASKS)
 
     def gone(self, member: Member) -> None:
-        """Note that it is on the bus no more."""
+        """Record that a process has left the bus."""
         self.living.pop(member.name, None)
         self._made.remove(member)
 
-    # Who is who.
+    # Roles.
 
     def members(self) -> list[Member]:
-        """Return who is on the bus, in the order of names."""
+        """Return the members on the bus, in the order of names."""
         return [self.living[name] for name in NAMES if name in self.living]
 
     def hosts(self) -> list[Member]:
-        """Return those who may have a task that moves."""
+        """Return the members that may host the task that moves."""
         return [each for each in self.members() if not each.client]
 
     def master(self, limit_s: float) -> Member:
-        """Return the master, waiting for it.
+        """Return the master; wait until there is one.
 
         Raises:
             AssertionError: there is none in time.
@@ -130,12 +130,12 @@ class Crew:
         return found[0]
 
     def host(self) -> Member | None:
-        """Return who has the task that moves."""
+        """Return the host of the task that moves; None if there is none."""
         hosts = (each for each in self.hosts() if MOVER in each.hosted)
         return next(hosts, None)
 
     def settle(self, to: Member) -> None:
-        """Let the task that moves be at a process, wherever it was."""
+        """Move the task that moves to a process, wherever it was."""
         host = self.host()
         if host is to:
             return
@@ -147,10 +147,10 @@ class Crew:
         to.hosted.add(MOVER)
 
     def quiet(self, members: Iterable[Member]) -> None:
-        """Let some send no more, and wait until they know what became of all.
+        """Stop some members from sending; wait until they know all outcomes.
 
         Raises:
-            AssertionError: they never do.
+            AssertionError: they do not within the limit.
         """
         waiting = list(members)
         for each in waiting:

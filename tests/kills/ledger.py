@@ -1,9 +1,9 @@
-"""`Ledger`: what became of each message, by the notes of all processes; the judge.
+"""`Ledger`: the fate of each message, judged by the notes of all processes.
 
-It knows nothing of processes but who has died; it believes what is noted. Each message
-that a living process sent has one outcome, and is noted by those who received it as
-often as `RULES` allow; none is noted twice, ever. What the dead have sent has no
-outcome, and was received once at most.
+It knows only which processes have died, and trusts the notes. Each message that a
+living process sent has one outcome, and its receivers note it as often as `RULES`
+allow. No message is noted twice, ever. A message of a dead sender has no outcome, and
+is received at most once.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ __all__ = ["OF_DEATH", "RULES", "Fate", "Ledger", "Verdict", "Wish"]
 
 
 class Wish(enum.StrEnum):
-    """What its sender wants to know of a message."""
+    """The sender's wish for a message."""
 
     ASKED = "ask"  # an answer
     BRIEF = "brief"  # an answer, and soon
-    TOLD = "tell"  # only if nobody gets it
+    TOLD = "tell"  # an error, if it is not delivered
 
 
 class Fate(enum.StrEnum):
-    """What became of a message."""
+    """The fate of a message."""
 
     DELIVERED = "delivered"
     REFUSED = "refused"
     EXPIRED = "expired"
     DOUBT = "in doubt"
     LOST = "lost"  # with the process that had taken it
-    DEAD = "of the dead"  # its sender can be told no more
+    DEAD = "of the dead"  # its sender is dead
 
 
 @attrs.frozen
 class _Rule:
-    """How often what had an outcome may have been received."""
+    """How often a message with an outcome may have been received."""
 
     fate: Fate
     least: int
@@ -51,7 +51,7 @@ class _Rule:
     brief: bool = False  # only if the answer was wanted soon
 
 
-# By outcome; whatever else a sender is told is wrong.
+# By outcome; any other outcome is wrong.
 RULES: Final = {
     "ok": _Rule(Fate.DELIVERED, 1, 1),
     "UnresolvedError": _Rule(Fate.REFUSED, 0, 0),
@@ -63,19 +63,19 @@ RULES: Final = {
     "InDoubtError": _Rule(Fate.DOUBT, 0, 1),
     "PeerLostError": _Rule(Fate.LOST, 0, 1),
 }
-# What only the death of a process explains.
+# Fates that only the death of a process explains.
 OF_DEATH: Final = frozenset({Fate.DOUBT, Fate.LOST})
 
 
 @attrs.define
 class _Message:
-    """One message, as far as it is known."""
+    """One message, as far as the notes tell."""
 
     number: str
-    to: str = ""  # not known to have been sent
+    to: str = ""  # empty until its SENT note is read
     wish: str = ""
     outcomes: list[str] = attrs.field(factory=list)
-    got: list[str] = attrs.field(factory=list)  # by whom
+    got: list[str] = attrs.field(factory=list)  # the receiving lives
     taken: bool = False
 
     @property
@@ -84,7 +84,7 @@ class _Message:
 
     @property
     def in_flight(self) -> bool:
-        """Whether nothing is known of its end."""
+        """True if its end is not known."""
         if self.wish == Wish.TOLD:
             return not (self.got or self.outcomes or self.taken)
         return not self.outcomes
@@ -92,10 +92,10 @@ class _Message:
 
 @attrs.frozen
 class Verdict:
-    """How many messages had which fate, and what is wrong, a sentence each.
+    """How many messages had which fate; the violations, a sentence each.
 
-    silent: how many were lost and nothing is noted of them, since only that was to be
-      told that nobody gets them.
+    silent: how many lost messages have no note at all, since their senders wanted only
+      an error if they were not delivered.
     """
 
     fates: Counter[Fate]
@@ -104,7 +104,7 @@ class Verdict:
 
 
 class Ledger:
-    """All messages; those that were judged leave only how often they may come yet."""
+    """All messages; of a judged message, only how often it may still arrive."""
 
     __slots__ = ("_allowed", "_faults", "_heard", "_last", "_open", "struck")
 
@@ -112,14 +112,14 @@ class Ledger:
         self._open: dict[str, _Message] = {}
         self._allowed: dict[str, int] = {}
         self._heard: set[tuple[str, ...]] = set()
-        # The last number that each task has received of each sender.
+        # The last number that each task has received from each sender.
         self._last: dict[tuple[str, str, str], int] = {}
         self._faults: list[str] = []
         # The state in which each life was struck last.
         self.struck: dict[str, str] = {}
 
     def take(self, life: str, words: Sequence[str]) -> None:
-        """Take in one line of the notes of a life."""
+        """Read one line of the notes of a life."""
         kind, number, *rest = words
         if kind == Note.STRUCK:
             self.struck[life] = " ".join(words[1:])
@@ -148,7 +148,7 @@ class Ledger:
             self._check_order(life, number, rest[0])
 
     def _take_late(self, life: str, kind: str, number: str, rest: list[str]) -> None:
-        """Take in what is noted of a message that was judged."""
+        """Read a note of a message that was judged."""
         if kind == Note.GOT:
             self._check_order(life, number, rest[0])
         if kind == Note.TAKEN:
@@ -159,7 +159,7 @@ class Ledger:
             self._faults.append(f"{number} was over, and {life} notes {kind} {rest}")
 
     def _check_order(self, life: str, number: str, task: str) -> None:
-        """What one task sends another comes in order, in each of its lives."""
+        """Check that messages between two tasks arrive in order, within each life."""
         sender, _, text = number.partition("/")
         key = (life, task, sender)
         last = self._last.get(key, 0)
@@ -170,18 +170,19 @@ class Ledger:
         self._last[key] = max(last, int(text))
 
     def in_flight(self) -> int:
-        """How many messages are known to be sent, and not what became of them."""
+        """Return how many messages are known to be sent, without a known end."""
         return sum(each.in_flight for each in self._open.values())
 
     def sent_to(self, names: Collection[str]) -> int:
-        """How many messages in flight are for some names."""
+        """Return how many messages in flight are for some names."""
         return sum(m.in_flight and m.to in names for m in self._open.values())
 
     def undecided(self, dead: Collection[str], orphaned: Collection[str]) -> list[str]:
-        """Say which messages of the living have no outcome yet.
+        """Return the messages of living senders that have no outcome yet.
 
-        dead: all lives that were killed. orphaned: the names that one of these had when
-          it was, since the last verdict; what it had taken is lost without a word.
+        dead: all lives that were killed. orphaned: the names held by lives that were
+          killed since the last verdict; messages that these had taken are lost without
+          an error.
         """
         return [
             f"{each.number} has no outcome: {each}"
@@ -192,7 +193,7 @@ class Ledger:
         ]
 
     def judge(self, dead: Collection[str], orphaned: Collection[str]) -> Verdict:
-        """Say what became of all that is not judged yet; nothing may be under way."""
+        """Judge all open messages; nothing may be under way."""
         faults = self._faults + self.undecided(dead, orphaned)
         fates: Counter[Fate] = Counter()
         silent = 0
@@ -217,7 +218,7 @@ class Ledger:
 
 
 def _judged(message: _Message, faults: list[str]) -> tuple[Fate, int]:
-    """Return the fate of what has an outcome, and how often it may be received."""
+    """Return the fate of a message, and how often it may be received."""
     outcome = message.outcomes[0]
     rule = RULES.get(outcome)
     if len(message.outcomes) > 1:

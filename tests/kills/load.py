@@ -1,9 +1,9 @@
-"""`Load`: the tasks of one process of the bus, and what they send one another.
+"""`Load`: the tasks of one process of the bus, and their traffic.
 
-Each message has a number, and the notebook says what becomes of it. A client has one
-private task, which sends; the others are also written to: ``fast`` and ``slow`` have
-always something unread between them, ``ghost`` comes and goes, and whoever has it,
-``mover`` as well.
+Each message has a number, and the notebook records its outcome. A client has one
+private task, which only sends. Other processes also have receiving tasks. ``fast`` and
+``slow`` together always have unread messages. ``ghost`` comes and goes, and so does
+``mover`` in the process that hosts it.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ PUBLIC: Final = ("fast", "slow", "ghost")
 MOVER: Final = "mover"
 
 _TICK_S: Final = 0.005
-_SLOW_S: Final = 0.003  # what a callback of the slow task takes
+_SLOW_S: Final = 0.003  # duration of a callback of the slow task
 _BRIEF_S: Final = 0.02
 _UNANSWERED_MAX: Final = 32
-_TOLD_MAX: Final = 4  # of those sent in a tick, and not counted among those
+_TOLD_MAX: Final = 4  # messages in a tick; TOLD ones never count as unanswered
 _LENGTHS: Final = (0, *[10] * 20, *[2000] * 10, 70_000, 300_000)
 _WISHES: Final = (*[Wish.ASKED] * 3, Wish.TOLD, Wish.TOLD, Wish.BRIEF)
 
 
 class Load:
-    """What one life of a process does on the bus.
+    """The traffic of one life of a process.
 
     Args:
         life: its name and number, as ``a.3``.
-        client: whether it has no public task.
-        chance: what it draws from.
+        client: True if it has no public task.
+        chance: the source of its draws.
 
     Attributes:
-        names: to whom it writes.
+        names: the addressees.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Load:
         self._chance: Final = chance
         self._client: Final = client
         self.names: Sequence[str] = ()
-        # Guards what is sent, so that numbers are in order, and what is counted.
+        # Guards sending, so that numbers are in order, and the counters.
         self._lock: Final = threading.Lock()
         self._sent: int = 0
         self._open: set[str] = set()
@@ -86,10 +86,10 @@ class Load:
         self.sender.subscribe(Specification.parse("from/*"), self._heard)
         self._thread: Final = threading.Thread(target=self._run, daemon=True)
 
-    # Its life.
+    # Start and end.
 
     def start(self) -> None:
-        """Be there for others, and send as soon as `go` says so."""
+        """Register the tasks; send as soon as `go` is called."""
         if not self._client:
             slow = self._bus.thread("slow")
             for name in PUBLIC:
@@ -99,12 +99,12 @@ class Load:
         self._thread.start()
 
     def go(self, names: Sequence[str]) -> None:
-        """Send to these from now on."""
+        """Send to these names from now on."""
         with self._lock:
             self.names, self._going = names, True
 
     def hold(self) -> None:
-        """Send no more; ask each once, behind all that was only told."""
+        """Stop sending; ask each name once, behind all TOLD messages."""
         with self._lock:
             self._going = False
             ghost = f"ghost/{self._name}"
@@ -114,35 +114,35 @@ class Load:
                 self._send_locked(name, Wish.ASKED, 0)
 
     def unanswered(self) -> list[str]:
-        """Say what it waits for."""
+        """Return the numbers of the messages without an outcome."""
         with self._lock:
             return sorted(self._open)
 
     def end(self) -> None:
-        """Stop the thread; the tasks go with the bus."""
+        """Stop the thread; closing the bus ends the tasks."""
         self._over.set()
         self._thread.join()
 
     # Tasks.
 
     def register(self, name: str, **options: Any) -> None:
-        """Have a task that notes what it gets.
+        """Register a task that notes its messages.
 
         Raises:
-            NameTakenError: somebody has the name.
+            NameTakenError: another task holds the name.
         """
         self._tasks[name] = self._bus.register(
             name, on_command=partial(self._got, name), **options
         )
 
     def deregister(self, name: str) -> Task:
-        """Let a task leave."""
+        """Deregister a task."""
         task = self._tasks.pop(name)
         task.deregister()
         return task
 
     def churn(self, *, on: bool) -> None:
-        """Let the ghost come and go, or stay as it is."""
+        """Let the ghost come and go, or keep its present state."""
         with self._lock:
             self._churns = on
 
@@ -150,9 +150,9 @@ class Load:
         try:
             self.register(name)
         except NameTakenError:
-            return  # a process that was killed has it, as far as is known
+            return  # a killed process still holds it, as far as this process knows
 
-    # What it sends, in a thread of its own.
+    # Sending, in a thread of its own.
 
     def _run(self) -> None:
         ticks = 0
@@ -181,14 +181,14 @@ class Load:
             self._send_locked(name, wish, self._chance.choice(_LENGTHS))
 
     def ask(self, name: str) -> str:
-        """Send one message now; return its number, by which `outcome` is known."""
+        """Send one message now; return its number for `outcome`."""
         with self._lock:
             number = self._send_locked(name, Wish.ASKED, 0)
             self._asked[number] = ""
             return number
 
     def outcome(self, number: str) -> str:
-        """Return what came of what was asked; "" if nothing did yet."""
+        """Return the outcome of a question; "" if there is none yet."""
         return self._asked[number]
 
     def _number_locked(self) -> str:
@@ -216,7 +216,7 @@ class Load:
             self._book.note(Note.OUTCOME, number, type(error).__name__)
         return number
 
-    # What comes.
+    # Receiving.
 
     def _answered(self, response: Response) -> None:
         number = str(response.reference)
@@ -251,6 +251,6 @@ class Load:
 
 
 def _filling(number: str, length: int) -> bytes:
-    """Return bytes that no other message has."""
+    """Return bytes that are unique to a message."""
     text = number.encode()
     return (text * (length // len(text) + 1))[:length]

@@ -1,6 +1,6 @@
-"""`Member`: one life of a process of the bus, as who started it sees it.
+"""`Member`: one life of a process of the bus, as its starter sees it.
 
-No thread reads what it answers: who asks waits, with a limit, so that a process that
+No thread reads its answers: the caller waits, with a limit, so that a process that
 hangs is a fault with a name.
 """
 
@@ -27,16 +27,16 @@ _LIMIT_S: Final = 20.0
 
 
 class MemberError(AssertionError):
-    """It hangs, or says that it could not do what it was told."""
+    """A process hangs, or reports that an order failed."""
 
 
 class Member:
-    """A process that is told what to do; it joins when it is told to.
+    """A process that executes orders; it joins on order.
 
     Attributes:
         life: its name and number, as ``a.3``. name: of the process.
         incarnation: its number on the bus, once it has joined.
-        hosted: names of tasks that it has.
+        hosted: names of the tasks that it has.
     """
 
     def __init__(self, name: str, number: int, folder: Path, seed: int) -> None:
@@ -69,16 +69,16 @@ class Member:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
-    # What it is told.
+    # Orders.
 
     def tell(self, verb: str, *arguments: Any) -> None:
-        """Tell it what to do, and do not wait.
+        """Send an order, and do not wait.
 
         Raises:
-            MemberError: it is dead.
+            MemberError: the process is dead.
         """
         assert self._process.stdin is not None
         try:
@@ -87,7 +87,7 @@ class Member:
             raise MemberError(f"{self.life} is dead, told to {verb}") from None
 
     def answer(self, limit_s: float = _LIMIT_S) -> Any:
-        """Wait for the answer to the next thing that it was told.
+        """Wait for the answer to the next order.
 
         Raises:
             MemberError: there is none in time, or it is an error.
@@ -99,7 +99,7 @@ class Member:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """True if the process has not ended."""
         return self._process.poll() is None
 
     def answered(self, wait_s: float) -> bool:
@@ -108,7 +108,7 @@ class Member:
         return bool(select.select([self._process.stdout], [], [], wait_s)[0])
 
     def do(self, verb: str, *arguments: Any) -> Any:
-        """Tell it what to do; return what comes of it."""
+        """Send an order; return its result."""
         self.tell(verb, *arguments)
         try:
             return self.answer()
@@ -129,17 +129,17 @@ class Member:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    # Its end.
+    # The end.
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         self._process.send_signal(number)
 
     def struck(self, number: int) -> None:
-        """Wait until a signal has done its work.
+        """Wait until a signal has taken effect.
 
         Raises:
-            AssertionError: it was not struck.
+            AssertionError: the process was not struck.
         """
         if number == signal.SIGKILL:
             try:
@@ -157,7 +157,7 @@ class Member:
         return text.rpartition(")")[2].split()[0]
 
     def leave(self) -> None:
-        """Let it leave in order, and end.
+        """Let the process shut down in order.
 
         Raises:
             MemberError: it leaves something behind, or fails.
@@ -171,7 +171,7 @@ class Member:
             raise MemberError(f"{self.life} left with {code}, and leaves {left}")
 
     def end(self) -> None:
-        """End it, however it is."""
+        """End the process, in whatever state it is."""
         self._process.kill()
         self._process.wait()
         self._close()

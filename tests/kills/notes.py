@@ -1,8 +1,8 @@
-"""`Notebook`: what a process writes down, so that it outlives it; `Reader` reads it.
+"""`Notebook`: the notes of a process, which survive its death; `Reader` reads them.
 
-A line is one write to a file opened to append: the kernel has it whole when the write
-returns, and whoever is killed after that has said it. The first word is one of `Note`,
-the second the number of a message, as ``a.3/17``: the 17th of the third life of a.
+A line is one write to a file opened to append. When the write returns, the kernel has
+the whole line, so a later kill cannot lose it. The first word is one of `Note`, the
+second the number of a message, as ``a.3/17``: the 17th of the third life of a.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ = ["Note", "Notebook", "Reader"]
 
 
 class Note(enum.StrEnum):
-    """What a line says of a message."""
+    """The event that a line notes."""
 
-    SENT = "S"  # and to whom, and its `ledger.Wish`; written before it is sent
-    OUTCOME = "O"  # and which: "ok", or the name of an error
-    GOT = "G"  # and by which task: by its callback, before anything else
-    BROKEN = "B"  # likewise, and it is not what was sent
+    SENT = "S"  # addressee, and `ledger.Wish`; written before it is sent
+    OUTCOME = "O"  # with "ok", or the name of an error
+    GOT = "G"  # by which task: the first step of its callback
+    BROKEN = "B"  # likewise, but it is not as it was sent
     TAKEN = "T"  # its callback ran, and its process dies before it notes that
     HEARD = "N"  # a notification, and by which task
-    STRUCK = "X"  # of no message: the state in which the process strikes itself
+    STRUCK = "X"  # no message: the state in which the process strikes itself
 
 
 class Notebook:
-    """The file of one life of a process; for any thread of it."""
+    """The file of one life of a process; any thread may write."""
 
     __slots__ = ("_descriptor", "path")
 
@@ -45,7 +45,7 @@ class Notebook:
         os.write(self._descriptor, " ".join((kind, *words, "\n")).encode())
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
@@ -59,7 +59,7 @@ class Reader:
         self._done: Final[dict[Path, int]] = {}
 
     def news(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield what was written since the last call: whose life, and the words."""
+        """Yield the lines written since the last call: the life, and the words."""
         for path in sorted(self._folder.iterdir()):
             done = self._done.get(path, 0)
             with path.open("rb") as file:

@@ -1,8 +1,8 @@
 """`Strike`: a process that kills or stops itself at a chosen point of the library.
 
-Nothing in the library knows of it: what is to be struck in is wrapped in the victim
-alone, when it is told to, and put back when it goes on. That it is struck is noted
-before it is: so the notes say in which state it was.
+The library does not know of it: only the victim wraps the chosen function, on order,
+and restores it if it continues. The blow is noted before it is struck, so the notes
+give the state of the victim.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ CALLBACK: Final = "in callback"
 MOVING: Final = "moving"
 IDLE: Final = "idle"
 
-# Functions of the library, each followed by what it means to be in them.
+# Functions of the library, with the state that a call of each means.
 _PLACES: Final[dict[str, tuple[type, str]]] = {
-    "greeted": (Links, HANDSHAKE),  # another process dials this one
-    "_spread": (Finder, SEARCH),  # others are asked
+    "greeted": (Links, HANDSHAKE),  # a process dials this one
+    "_spread": (Finder, SEARCH),  # the search is sent to others
     "answered": (Finder, SEARCH),
-    "asked": (Finder, SEARCH),  # by another process
+    "asked": (Finder, SEARCH),  # another process searches
     "left": (Correspondence, MOVING),
     "registered": (Directory, MOVING),
 }
-# A frame of this length is a message by itself, and so is any cut within it.
+# A frame of this length is a message by itself, and so is any part of it.
 _LONG_BYTES: Final = 1 << 16
 
 
 class Strike:
-    """Strikes its process once, where and with what it was told.
+    """Strikes its process once, at a given place with a given signal.
 
     Args:
-        book: where it is noted.
+        book: for the note.
     """
 
     def __init__(self, book: Notebook) -> None:
@@ -62,9 +62,9 @@ class Strike:
         """Strike at the next opportunity.
 
         place: one of the library's, ``NAME before`` or ``NAME after``; "socket" for a
-          call of a socket, "frame" or "long frame" for one that is written in part;
-          anything else is given to `at` by who is there.
-        number: which socket call, from 0; where a frame is cut.
+          socket call; "frame" or "long frame" for a frame written in part; any other
+          place is reached when its code calls `at`.
+        number: which socket call, from 0; the position where a frame is cut.
         by: the number of the signal.
         """
         self._place, self._signal = place, by
@@ -77,7 +77,7 @@ class Strike:
             self._wrap(*_PLACES[name], name, after=when == "after")
 
     def at(self, place: str, state: str, prepare: Callable[[], object] = list) -> None:
-        """Strike if that was to be here; prepare: called before."""
+        """Strike if this is the place; prepare: called before."""
         if place == self._place:
             prepare()
             self._strike(state)
@@ -88,7 +88,7 @@ class Strike:
             self._place = ""
             self._book.note(Note.STRUCK, state)
             os.kill(os.getpid(), by)
-            # It goes on from here if it was stopped only.
+            # A stopped process continues here.
             self._put_back()
             self._put_back = list
 
@@ -107,7 +107,7 @@ class Strike:
         self._put_back = partial(setattr, kind, name, original)
 
     def _cut(self, number: int, least: int) -> None:
-        """Write a frame in part, and strike; a head, at least, is cut."""
+        """Write a part of a frame, and strike; even a lone head is cut."""
 
         def send(sock: socket.socket, data: Any, flags: int = 0) -> int:
             size = len(data)

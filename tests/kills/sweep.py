@@ -1,12 +1,12 @@
 """``python -m tests.kills.sweep --points 40``: kill -9 before each system call.
 
-Random blows hit where a process is most of the time. Here a process that joins, and
-then works, is killed right before its N-th call of one kind, counted for each of its
-threads, for N = 1, 2, 3 and so on: whatever it does for the first time is cut short
-once. strace does that. After each the same must hold as after any other blow.
+Random blows hit the states where a process spends most of its time. Here a process that
+joins, and then works, is killed right before its N-th call of one kind, counted per
+thread, for N = 1, 2, 3 and so on. So each of its first-time operations is interrupted
+once. strace does that. The same invariants hold as after any other blow.
 
-A kind of call that nobody makes so often is said to be used up; the process lives on
-then and leaves in order.
+A kind of call is reported as used up if no process makes N of them; the process then
+survives and shuts down in order.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ CALLS: Final = (
     "mmap",
     "futex",
 )
-# So long a process works after it has joined before its calls count as used up.
+# How long a process works after it has joined before its calls count as used up.
 _WORKS_S: Final = 2.0
 _ATTACHED_S: Final = 10.0
 _LOOK_S: Final = 0.02
 
 
 class _Point(Blow):
-    """A blow that is struck by strace, at one call; `STATES` knows nothing of it."""
+    """A blow struck by strace, at one call; `STATES` does not list it."""
 
     call: str = ""
     tracer: subprocess.Popen[bytes] | None = None
@@ -66,7 +66,7 @@ class _Point(Blow):
         """Let the next life of a process join under strace, and wait for its death.
 
         Raises:
-            _UsedUpError: it made no such call so often.
+            _UsedUpError: it made fewer such calls.
         """
         self.victim = member = renewed(self.victim, crew)
         self.tracer = _attach(member, self.call, self.number)
@@ -74,7 +74,7 @@ class _Point(Blow):
         try:
             crew.joined(member)
         except MemberError:
-            return  # it is dead, or hangs: that is looked at next
+            return  # it is dead, or hangs: checked next
         deadline = monotonic() + _WORKS_S
         while member.alive:
             if monotonic() >= deadline:
@@ -83,11 +83,11 @@ class _Point(Blow):
 
 
 class _UsedUpError(Exception):
-    """The victim lives: it has made no such call so often."""
+    """The victim lives: it has made fewer such calls."""
 
 
 def _attach(member: Member, call: str, number: int) -> subprocess.Popen[bytes]:
-    """Let strace kill a process before a call; return strace once it watches."""
+    """Let strace kill a process before a call; return strace once it is attached."""
     tracer = subprocess.Popen(
         [
             "strace",
@@ -117,20 +117,20 @@ def _attach(member: Member, call: str, number: int) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def _traced(point: _Point) -> Iterator[None]:
-    """End strace with the block; what it traced goes on without it."""
+    """End strace with the block; its process continues without it."""
     try:
         yield
     finally:
         if point.tracer is not None:
-            point.tracer.kill()  # it may wait for ever for what is dead
+            point.tracer.kill()  # it may wait forever for a dead process
             point.tracer.wait()
 
 
 def _strike(bus: Campaign, call: str, number: int, chance: random.Random) -> bool:
-    """Strike at one point; False if there is none.
+    """Strike at one point; return False if the point does not exist.
 
     Raises:
-        AssertionError: something does not hold after it.
+        AssertionError: an invariant is violated after the blow.
     """
     crew = bus.crew
     crew.settle(chance.choice(crew.hosts()))

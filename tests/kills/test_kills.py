@@ -1,7 +1,7 @@
-"""A dozen blows to a real bus; and that who judges them can tell right from wrong.
+"""A dozen blows to a real bus; and checks of the judge itself.
 
-``python -m tests.kills --count 200`` strikes often enough for each state to be hit in
-many places; ``python -m tests.kills.sweep`` before each of many system calls.
+``python -m tests.kills --count 200`` strikes often enough to hit each state in many
+places; ``python -m tests.kills.sweep`` strikes before each of many system calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.kills.notes import Note, Notebook, Reader
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A message of a to the fast task of b, and that it came there.
+# A message from a to the fast task of b, and its arrival there.
 ASKED = "a.1: S a.1/1 fast/b ask"
 BRIEF = "a.1: S a.1/1 fast/b brief"
 TOLD = "a.1: S a.1/1 fast/b tell"
@@ -31,7 +31,7 @@ DOUBTED = "a.1: O a.1/1 InDoubtError"
 
 
 def ledger_of(*lines: str) -> Ledger:
-    """Return a ledger that has taken in some lines, each after whose it is."""
+    """Return a ledger that has read some lines, each with its life."""
     ledger = Ledger()
     take(ledger, *lines)
     return ledger
@@ -47,9 +47,10 @@ def take(ledger: Ledger, *lines: str) -> None:
 def test_who_is_struck_takes_nothing_along_but_what_it_had(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Nobody hangs, nothing comes twice, each message has its outcome, books balance.
+    """No process hangs, nothing arrives twice, each message has its outcome.
 
-    Masters, slaves and clients, killed or stopped for a while, under load.
+    Masters, slaves and clients are killed, or stopped for a while, under load;
+    afterwards the accounts balance.
     """
     assert main(["--count", "12", "--seed", "7"]) == 0, capsys.readouterr().out
 
@@ -63,7 +64,7 @@ def test_who_is_struck_takes_nothing_along_but_what_it_had(
 def test_who_is_killed_right_before_a_system_call_takes_nothing_along(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Two of the points that the sweep goes through."""
+    """Two of the points that the sweep covers."""
     arguments = ["--points", "1", "--calls", "sendto", "recvfrom", "--seed", "1"]
     assert sweep.main(arguments) == 0, capsys.readouterr().out
 
@@ -75,7 +76,7 @@ def test_who_is_killed_right_before_a_system_call_takes_nothing_along(
 
 
 def test_a_campaign_tells_of_a_message_that_came_twice(tmp_path: Path) -> None:
-    """What a process might note is in the story of the next blow."""
+    """A duplicate in the notes appears in the story of the next blow."""
     folder = tmp_path / "k"
     with Campaign(folder, 1) as bus:
         forger = Notebook(folder / "notes" / "forger")
@@ -91,7 +92,7 @@ def test_a_campaign_tells_of_a_message_that_came_twice(tmp_path: Path) -> None:
     ("fate", "lines"),
     [
         (Fate.DELIVERED, (ASKED, GOT, ANSWERED)),
-        (Fate.DELIVERED, (GOT, ANSWERED, ASKED)),  # files are read one by one
+        (Fate.DELIVERED, (GOT, ANSWERED, ASKED)),  # the files are read one by one
         (Fate.DELIVERED, (TOLD, GOT)),
         (Fate.REFUSED, (ASKED, "a.1: O a.1/1 UnresolvedError")),
         (Fate.REFUSED, (TOLD, "a.1: O a.1/1 BusFullError")),
@@ -139,7 +140,7 @@ def test_what_must_not_be_is_told(fault: str, lines: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("outcome", ["ok", "InDoubtError", "UnresolvedError"])
 def test_what_was_judged_is_remembered(outcome: str) -> None:
-    """What is in doubt may come late, once; all else may not."""
+    """A message in doubt may arrive late, once; any other may not."""
     came = [GOT] if outcome == "ok" else []
     ledger = ledger_of(ASKED, *came, f"a.1: O a.1/1 {outcome}")
     assert ledger.judge((), ()).faults == []
@@ -161,7 +162,7 @@ def test_what_the_dead_have_sent_needs_no_outcome_and_comes_once() -> None:
 
 
 def test_what_the_dead_had_taken_is_lost_and_counted() -> None:
-    """Of what was only told nobody says so; what was asked has its outcome."""
+    """No error reports a message sent without an answer; a question has its outcome."""
     verdict = ledger_of(TOLD).judge({"b.1"}, {"fast/b"})
     assert (verdict.fates, verdict.silent) == ({Fate.LOST: 1}, 1)
     assert ledger_of(ASKED).undecided({"b.1"}, {"fast/b"})

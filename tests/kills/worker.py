@@ -1,8 +1,8 @@
 """One life of a process of the bus: ``python -m tests.kills.worker LIFE FOLDER SEED``.
 
-It is told what to do line by line, in JSON, as ``[VERB, ARGUMENT, ...]``, and answers
-each with a line, ``["ok", VALUE]`` or ``["error", WORDS]``. A life whose name begins
-with ``x`` is a client: it can be no master, and has no public task.
+It reads orders line by line, in JSON, as ``[VERB, ARGUMENT, ...]``, and answers each
+with a line, ``["ok", VALUE]`` or ``["error", WORDS]``. A life whose name begins with
+``x`` is a client: it cannot be master, and has no public task.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def is_client(name: str) -> bool:
 
 
 class Worker:
-    """What it can be told, as methods; each returns what it answers."""
+    """The orders, as methods; each returns the answer."""
 
     def __init__(self, life: str, folder: Path, seed: str) -> None:
         self._life: Final = life
@@ -74,67 +74,67 @@ class Worker:
         return self._bus._incarnation
 
     def leave(self) -> list[str]:
-        """Leave in order; return what is left behind in this process."""
+        """Shut down in order; return the leaks of this process."""
         self._load.end()
         self._bus.close()
         return self._before.leaks()
 
-    # Its load.
+    # Load.
 
     def go(self, names: list[str]) -> None:
-        """Send to these."""
+        """Send to these names."""
         self._load.go(names)
 
     def hold(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._load.hold()
 
     def unanswered(self) -> list[str]:
-        """Return what it waits for."""
+        """Return the numbers of the messages without an outcome."""
         return self._load.unanswered()
 
-    # What it is asked.
+    # Queries.
 
     def is_master(self) -> bool:
-        """Return whether it is."""
+        """Return True if this process is master."""
         return bool(self._comm.remote.neighbours.is_master)
 
     def call(self, name: str) -> str:
-        """Send a fresh command; return what came of it."""
+        """Send a new command; return its outcome."""
         number = self._load.ask(name)
         _until(lambda: bool(self._load.outcome(number)), f"{name} answers")
         return self._load.outcome(number)
 
     def books(self) -> list[str]:
-        """Return which books do not balance, and what is not at rest."""
+        """Return the accounts that do not balance, and the parts not at rest."""
         return list(_imbalances(self._bus))
 
     def knows(self) -> list[list[Any]]:
-        """Return which lives of others its tables speak of."""
+        """Return the lives of other processes that its tables list."""
         peers = self._comm.remote.neighbours.peers.copy()
         return [[key[1], peer.session.incarnation] for key, peer in peers.items()]
 
     def holds(self) -> list[int]:
-        """Return how many threads and descriptors it has."""
+        """Return the numbers of threads and descriptors."""
         return [threading.active_count(), len(os.listdir("/proc/self/fd"))]
 
     @property
     def _comm(self) -> Any:
         return self._bus._comm
 
-    # How it is struck.
+    # Blows.
 
     def arm(self, place: str, number: int, by: int) -> None:
-        """Strike itself there, once it has said that it is going to."""
+        """Strike this process at a place, once the order is answered."""
         self._armed = partial(self._strike.arm, place, number, by)
 
     def answered(self) -> None:
-        """Go on after an answer."""
+        """Arm the strike after the answer to its order."""
         armed, self._armed = self._armed, list
         armed()
 
     def search(self, name: str) -> None:
-        """Search for a name; be struck while the search is open, if that is wanted."""
+        """Search for a name; strike while the search is open, if that is armed."""
         self._load.ask(name)
         _until(
             lambda: name in self._comm.remote.finder.own, f"a search for {name} is open"
@@ -142,13 +142,13 @@ class Worker:
         self._strike.at("open", SEARCH)
 
     def register(self, name: str, place: str, number: int, by: int) -> None:
-        """Have a task of that name; be struck meanwhile, if there is a place."""
+        """Register a task of that name; strike meanwhile, if there is a place."""
 
         def taken() -> bool:
             try:
                 self._load.register(name)
             except NameTakenError:
-                return False  # that who had it is gone is not known here yet
+                return False  # this process does not know yet that the holder is dead
             return True
 
         self._load.churn(on=False)
@@ -157,7 +157,7 @@ class Worker:
         self._load.churn(on=True)
 
     def deregister(self, name: str, place: str, number: int, by: int) -> None:
-        """Let it leave; be struck meanwhile, or when it has, if there is a place."""
+        """Deregister a task; strike meanwhile or afterwards, if there is a place."""
         self._load.churn(on=False)
         self._strike.arm(place, number, by)
         task = self._load.deregister(name)
@@ -167,7 +167,7 @@ class Worker:
 
 
 def _until(condition: Any, what: str) -> None:
-    """Wait for what another thread does; without what only tests need to import."""
+    """Wait for another thread; imports nothing that only tests need."""
     pause = threading.Event()
     for _ in range(int(_LIMIT_S / _LOOK_S)):
         if condition():
@@ -200,7 +200,7 @@ def _main(life: str, folder: str, seed: str) -> None:
         verb, *arguments = json.loads(line)
         try:
             answer = ["ok", getattr(worker, verb)(*arguments)]
-        except Exception as error:  # noqa: BLE001 # told to who asked
+        except Exception as error:  # noqa: BLE001 # reported to the caller
             answer = ["error", f"{type(error).__name__}: {error}"]
         print(json.dumps(answer), flush=True)
         worker.answered()

@@ -1,8 +1,8 @@
-"""What is left behind: by a test (`Snapshot`), and by thousands of cycles of a bus.
+"""Leaks: of a single test (`Snapshot`), and of thousands of cycles of a bus.
 
 ``python -m tests.leaks --cycles 10000`` lets processes join a bus and leave it, and
-tasks register and deregister; `cycles` says what one cycle is, and `growth` whether
-anything grows with how many there were.
+tasks register and deregister. `cycles` defines the cycles, and `growth` reports whether
+anything grows with their number.
 """
 
 from tests.leaks.snapshot import Snapshot

@@ -1,7 +1,7 @@
-"""``python -m tests.leaks --cycles 10000``: what a bus holds, while others come and go.
+"""``python -m tests.leaks --cycles 10000``: resources of a bus as others come and go.
 
-A line for each tenth of the cycles of each kind. Exit 0 if nothing has grown with them;
-1, and what has, if anything did.
+Prints a line for each tenth of the cycles of each kind. Exit 0 if nothing has grown
+with them; 1, with the growth, otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOOKS = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do as many cycles as were asked for; return the exit code."""
+    """Execute the given number of cycles; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.leaks")
     parser.add_argument("--cycles", type=int, default=10_000, help="of each kind")
     options = parser.parse_args(arguments)

@@ -1,8 +1,8 @@
 """The cycles: a process joins a bus and leaves it, a task registers and deregisters.
 
-Both processes of a bus are in this one, joined by real sockets, so what either keeps is
-seen. In each cycle a message goes to what has just come, so there are relays, streams,
-searches and links to be forgotten.
+Both processes of a bus are in this one, joined by real sockets, so the leaks of either
+show. In each cycle a message is sent to the newcomer, so there are relays, streams,
+searches and links to release.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "repeated"]
 
-# How many lives of others that have ended are remembered, so as to know what comes late
-# of them: fewer than by default, since that many have to come before nothing grows.
+# How many ended streams of other processes are remembered, to recognize their late
+# messages. Less than the default, since the number only stays constant once reached.
 _ENDED: Final = 20
-# For so long the clock of a handshake holds on to who has joined, and who was met and
-# left before its link was open is remembered; shorter likewise.
+# How long the timer of a handshake refers to a joined process, and how long a process
+# is remembered that left before its link was open. Shorter than the defaults, too.
 _AUTH_S: Final = 1.0
 _CONNECT_S: Final = 2.0
 
@@ -81,7 +81,7 @@ def _cycles_of_registering(folder: str) -> Iterator[Growth]:
 
 @contextmanager
 def _cycles_of_listening(folder: str) -> Iterator[Growth]:
-    """Tasks come and go, by three ways, in a thread that never serves."""
+    """Tasks come and go, in three ways, in a thread that never serves."""
     with (
         socket_bus("near", role=Role.MASTER, config=_config(folder)) as near,
         ThreadPoolExecutor(1) as pool,
@@ -97,7 +97,7 @@ def _cycles_of_listening(folder: str) -> Iterator[Growth]:
         def cycle(number: int) -> None:
             pool.submit(come_and_go, name_of(number)).result(LIMIT_S)
 
-        cycle(0)  # has begun its thread
+        cycle(0)  # starts the thread
         threads = threading.active_count()
         yield Growth(cycle, lambda: _settled(near, threads))
 
@@ -112,7 +112,7 @@ def _config(folder: str) -> BusConfig:
 
 
 def _settled(near: Bus, threads: int) -> None:
-    """Wait until all that has left is forgotten; check that no message is missing."""
+    """Wait until all departed tasks are forgotten; check that no message is missing."""
 
     def quiet() -> bool:
         told: Any = near.call(f"_bus/{near.process}", timeout=LIMIT_S)
@@ -138,7 +138,7 @@ KINDS: Final[Mapping[str, Callable[[str], AbstractContextManager[Growth]]]] = {
 def repeated(
     kind: str, cycles: int, *, looks: int, see: Callable[[Look], object]
 ) -> list[str]:
-    """Do cycles of a kind on a bus of their own; say what has grown."""
+    """Execute cycles of a kind on a bus of their own; return the growth."""
     with (
         tempfile.TemporaryDirectory(prefix="qb-") as folder,
         KINDS[kind](folder) as growth,

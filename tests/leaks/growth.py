@@ -1,10 +1,9 @@
-"""`Growth`: what a process holds, looked at again and again while it repeats something.
+"""`Growth`: the resources of a process, sampled while it repeats an operation.
 
-It is counted, not timed: descriptors, threads, the objects that the collector knows by
-their type, and the bytes that Python has allocated. What is made once, and caches that
-fill, have their time before the first look; after that nothing may grow with the
-cycles. A look is taken when a collection has been made and what was told to end has
-ended.
+It counts and does not time: descriptors, threads, the collector's objects by type, and
+the bytes that Python has allocated. One-time objects are created, and caches fill,
+before the first look; after that nothing may grow with the cycles. A look is taken
+after a garbage collection, once all ended threads and tasks have finished.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ if TYPE_CHECKING:
 __all__ = ["Growth", "Look", "grown", "name_of"]
 
 _FIRST_MIN: Final = 50  # cycles before the first look
-# Several times as many as are remembered anywhere, and none of a cycle.
+# Several times the capacity of any cache; none is a name of a cycle.
 _NAMES: Final = 10_000
 _FIRST_NAME: Final = 900_000
 _WHILE_S: Final = 10.0
 _LOOK_S: Final = 0.1
 
-# What may be there once more in this many cycles and is no leak: a list that has been
-# made longer, an object of the interpreter. A leak is at least one in each.
+# One more object in this many cycles is no leak: a list that was resized, an object of
+# the interpreter. A leak is at least one object in each cycle.
 _CYCLES_EACH: Final = 2
-# Likewise bytes, each cycle; and in all, since what is freed leaves gaps.
+# Likewise bytes, per cycle; and in total, since freed memory leaves gaps.
 _BYTES_EACH: Final = 8
 _BYTES: Final = 256 * 2**10
 
 
 @attrs.frozen
 class Look:
-    """What there was after so many cycles.
+    """The resources after a number of cycles.
 
     objects: how many of each type; memory: in bytes.
     """
@@ -65,11 +64,11 @@ class Look:
 
 
 class Growth:
-    """Looks at what there is while something is done many times.
+    """Samples the resources while an operation is repeated.
 
     Args:
-        cycle: does it once; is told its number.
-        settled: returns when nothing of it is under way.
+        cycle: executes the operation once; receives its number.
+        settled: returns when no effect of it is under way.
     """
 
     def __init__(
@@ -82,9 +81,9 @@ class Growth:
     def run(
         self, cycles: int, *, looks: int, see: Callable[[Look], object]
     ) -> list[str]:
-        """Do it so often after a first part that is not counted; say what has grown.
+        """Repeat the cycle, after a first part that is not counted; return the growth.
 
-        looks: how many there are, the first one apart. see: is shown each.
+        looks: how many, without the first one. see: receives each.
         """
         tracemalloc.start()
         try:
@@ -101,7 +100,7 @@ class Growth:
             tracemalloc.stop()
 
     def _left(self, seen: list[Look]) -> list[str]:
-        """Say what has grown and does not go away."""
+        """Return the growth that persists."""
         deadline = monotonic() + _WHILE_S
         pause = threading.Event()
         while (said := grown(seen)) and monotonic() < deadline:
@@ -123,7 +122,7 @@ class Growth:
 
 
 def grown(seen: Sequence[Look]) -> list[str]:
-    """Say what there is more of at the last look than at the first; a sentence each."""
+    """Compare the last look with the first; return a sentence for each growth."""
     first, last = seen[0], seen[-1]
     cycles = last.cycles - first.cycles
     said = [
@@ -139,8 +138,7 @@ def grown(seen: Sequence[Look]) -> list[str]:
         for kind, count in (last.objects - first.objects).most_common()
         if count * _CYCLES_EACH >= cycles
     ]
-    # A table that is made twice as long once is no leak: what counts is what most looks
-    # find.
+    # A single resize of a table is no leak: the median of the steps counts.
     steps = [after.memory - before.memory for before, after in pairwise(seen)]
     more = statistics.median(steps) * len(steps)
     if more > _BYTES + _BYTES_EACH * cycles:
@@ -149,9 +147,9 @@ def grown(seen: Sequence[Look]) -> list[str]:
 
 
 def _remember() -> None:
-    """Fill what remembers names that were lately read; until it is as large as it gets.
+    """Fill the caches of recently read names to their full size.
 
-    With names as long as those of cycles, in whose place they are.
+    The names are as long as those of cycles, which replace them.
     """
     for number in range(_NAMES):
         name = name_of(_FIRST_NAME + number)
@@ -161,5 +159,5 @@ def _remember() -> None:
 
 
 def name_of(number: int) -> str:
-    """Return a name for what comes in a cycle."""
+    """Return the name of a task or process of a cycle."""
     return f"brief{number:06}"

@@ -1,6 +1,6 @@
-"""What a test may leave behind: nothing. `Snapshot` sees threads, descriptors, shm.
+"""A test must leave nothing behind: `Snapshot` covers threads, descriptors, shm.
 
-Files in ``/dev/shm`` belong to the whole machine. One counts as ours only if it is
+Files in ``/dev/shm`` belong to the whole machine. A file counts as ours only if it is
 new, has our user, and no other process holds it open or mapped.
 """
 
@@ -35,14 +35,14 @@ class Snapshot:
 
     @classmethod
     def take(cls) -> Snapshot:
-        """Look around."""
+        """Record the present resources."""
         return cls(_threads(), _descriptors(), _shared())
 
     def leaks(self, settle_s: float = _SETTLE_S) -> list[str]:
-        """Say what has come since and does not go away: one sentence each.
+        """Return the lasting additions since the snapshot: one sentence each.
 
-        Threads that were told to end get ``settle_s`` seconds to do so, and garbage
-        is collected before it is held against anybody.
+        Ending threads get ``settle_s`` seconds to finish, and garbage is collected
+        before it counts.
         """
         if not self._more():
             return []
@@ -70,7 +70,7 @@ class Snapshot:
 
 
 def _threads() -> frozenset[threading.Thread]:
-    """List the living; a foreign thread's stand-in never dies, so it is left out."""
+    """List the living; a foreign thread's dummy never dies, so it is left out."""
     return frozenset(
         thread
         for thread in threading.enumerate()
@@ -79,14 +79,14 @@ def _threads() -> frozenset[threading.Thread]:
 
 
 def _descriptors() -> frozenset[str]:
-    """Name each open descriptor by number and target, so that a reuse is seen."""
+    """Name each open descriptor by number and target, so that a reuse is noticed."""
     found = []
     for number in _names_in(_FDS):
-        # The descriptor that lists the folder is itself listed, and gone by now.
+        # The descriptor that lists the folder is itself listed, and closed by now.
         with suppress(OSError):
             target = os.readlink(_FDS / number)
-            # With static trampolines libffi keeps its own file open from the first
-            # callback on that `ctypes` makes, which a test may be.
+            # With static trampolines, libffi keeps its own file open from the first
+            # `ctypes` callback on, which a test may cause.
             if not Path(target).name.startswith("libffi.so"):
                 found.append(f"{number} -> {target}")
     return frozenset(found)
@@ -97,14 +97,14 @@ def _shared() -> frozenset[str]:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """List a folder that only Linux has; elsewhere there is nothing to look at."""
+    """List a folder that only Linux has; on other systems return nothing."""
     with suppress(FileNotFoundError):
         return os.listdir(folder)
     return []
 
 
 def _held_elsewhere(path: Path) -> bool:
-    """Whether it is gone, another user's, or in the hands of another process."""
+    """Whether a file is removed, another user's, or held by another process."""
     try:
         if path.stat().st_uid != os.getuid():
             return True

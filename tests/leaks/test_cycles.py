@@ -1,6 +1,6 @@
-"""A few hundred cycles of each kind; and that who looks for growth finds it.
+"""A few hundred cycles of each kind; and proof that the search for growth works.
 
-``python -m tests.leaks --cycles 10000`` does as many as the project promises.
+``python -m tests.leaks --cycles 10000`` executes as many as the project promises.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 def test_who_comes_and_goes_leaves_nothing(kind: str) -> None:
     looks: list[Look] = []
 
-    # Three steps: of two, one in which a table is made longer would count for both.
+    # Three steps: with two, a single resize of a table would count in both.
     assert repeated(kind, 210, looks=3, see=looks.append) == []
 
     assert [look.cycles for look in looks] == [70, 140, 210, 280]
 
 
 def _unseen(_: Look) -> None:
-    """Look at nothing on the way."""
+    """Ignore a look."""
 
 
 class Thing:
-    """What is kept, or not."""
+    """An object that is kept, or not."""
 
 
 def _keep_things(kept: list[object]) -> None:
     thing = Thing()
     kept.append(thing)
-    # Only what may be part of a circle is known to the collector.
+    # The collector tracks only objects that may be part of a cycle.
     thing.__dict__["it"] = thing
 
 
@@ -83,7 +83,7 @@ def test_a_thread_that_is_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_kept_for_a_while_is_no_leak() -> None:
-    """A clock may still hold on to it."""
+    """A timer may still hold it."""
     kept: list[object] = []
     looked = 0
 

@@ -1,1 +1,1 @@
-"""Tests of `bus.links`: links as queues, what comes and goes, the comm thread."""
+"""Tests of `bus.links`: the link pool, delivery, and the comm thread."""

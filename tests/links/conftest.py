@@ -1,4 +1,4 @@
-"""The frames that a test puts on links; a bus that somebody hostile may join."""
+"""Fixtures: the frames put on links, and a bus that a hostile process can join."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
-    """Give all frames that are put on links from now on."""
+    """Return the list of all frames that are put on links from now on."""
     seen: list[Frame] = []
 
     def tapped(frame: Frame) -> tuple[bytes, ...]:
@@ -45,19 +45,19 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
 
 @pytest.fixture
 def place(own_run_directory: Path) -> Path:
-    """Give where the processes of the bus meet."""
+    """Return the run directory of the bus."""
     return own_run_directory / "bus1"
 
 
 @pytest.fixture
 def config() -> BusConfig:
-    """Give what the master is configured to; a test may have its own."""
+    """Return the configuration of the master; a test may override it."""
     return BusConfig()
 
 
 @pytest.fixture
 def near(config: BusConfig) -> Iterator[Bus]:
-    """Give the master of a bus, with a task ``echo``."""
+    """Yield the master of a bus, with a task ``echo``."""
     with socket_bus("near", role=Role.MASTER, config=config) as bus:
         bus.register("echo", on_command=lambda message: message.payload)
         yield bus
@@ -65,7 +65,7 @@ def near(config: BusConfig) -> Iterator[Bus]:
 
 @pytest.fixture
 def other(near: Bus) -> Iterator[Bus]:
-    """Give a slave, with a task ``far``; at the end all is as if nobody had come."""
+    """Yield a slave, with a task ``far``; at the end no trace of a peer is left."""
     with socket_bus("other", role=Role.SLAVE) as bus:
         bus.register("far", on_command=lambda message: message.payload)
         served(near, bus)

@@ -1,4 +1,4 @@
-"""`Desk`: the owner of some lines, without a bus; and the far ends of its links."""
+"""`Desk`: the owner of some links, without a bus, and the far ends of these links."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ __all__ = ["Desk"]
 
 
 class Desk:
-    """Lines, and who waits for them; all in one test.
+    """A link pool and its owner, driven by one test.
 
-    came: frames by link, None for the loss of one. made: numbers of links that were
-    made, None for one that was not. far: the other ends of those that were let in.
-    gave_up: links that did not take what went over them. words: what the log is to
-    say. rounds: how often it has looked at all of that.
+    came: frames by link; None for the loss of the link.
+    made: numbers of the established links; None for a link that failed.
+    far: the far ends of the accepted links.
+    gave_up: links dropped because the peer did not read.
+    words: the lines for the log.
+    rounds: how many rounds the owner has made.
 
-    limit: how long a frame may be, in bytes.
+    limit: the maximum length of a frame, in bytes.
     """
 
     def __init__(
@@ -65,11 +67,11 @@ class Desk:
         self.far: Final[list[MessageQueue]] = []
 
     def open(self) -> None:
-        """Let others in."""
+        """Accept links."""
         self.lines.let_in(self.here, self.made.append)
 
     def close(self) -> None:
-        """End all, and do what was asked for at the last moment."""
+        """Close everything, and serve the last requests."""
         self.lines.close()
         self.turn()
         self.there.close()
@@ -77,14 +79,14 @@ class Desk:
             each.disconnect()
 
     def connected(self, links: int = 1) -> list[MessageQueue]:
-        """Let somebody in, so often; return the far ends."""
+        """Accept `links` connections one by one; return the far ends."""
         for _ in range(links):
             self.far.append(self.there.connect("here", PORT, required=True))
             self.until(lambda: len(self.made) == len(self.far))
         return self.far
 
     def until(self, so: Callable[[], object], deadline: float | None = None) -> None:
-        """Serve until something is so, or a deadline."""
+        """Serve until `so` holds, or until a deadline."""
         while not so():
             self.lines.wait(self._due, deadline)
             self.turn()
@@ -92,7 +94,7 @@ class Desk:
                 return
 
     def turn(self) -> None:
-        """Take in what is here, and do what was asked."""
+        """Take the received frames, and serve the requests."""
         self.rounds += 1
         self.came.extend(self.lines.take())
         for request in self.inbox.take_now():
@@ -100,7 +102,7 @@ class Desk:
         self.lines.resume()
 
     def frames(self, number: int) -> list[bytes | None]:
-        """Return what came by one link."""
+        """Return the frames of one link."""
         return [frame for link, frame in self.came if link == number]
 
     def _given_up(self, number: int, why: str) -> None:

@@ -1,8 +1,8 @@
-"""F3: a peer that speaks the bus's wire as well as it likes, over a real socket.
+"""F3: a peer that speaks the wire protocol of the bus at will, over a real socket.
 
-`raw` is a bare connection to where a process listens, for who does not even speak the
-protocol of links. `Hostile` has a link, and says on it whatever a test wants. `served`
-and `is_known` say what others notice of it.
+`raw` is a bare connection to the socket of a process, for peers that do not even speak
+the link protocol. `Hostile` has a link, and sends any frame that a test needs on it.
+`served` and `is_known` check the effect on other processes.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 __all__ = ["NAME", "TASK", "Hostile", "is_known", "raw", "served", "told"]
 
-NAME: Final = "rogue"  # what it calls itself
-TASK: Final = "liar"  # and its task
-_RELAY: Final = 5  # what stands for that
+NAME: Final = "rogue"  # its process name
+TASK: Final = "liar"  # the name of its task
+_RELAY: Final = 5  # the relay number of that task
 _BODY: Final = encoded("what is said")
 _numbers: Final = itertools.count(1)
 
 
 def raw(place: Path) -> socket.socket:
-    """Connect to a socket without a word of any protocol."""
+    """Connect to a socket, and send nothing."""
     made = socket.socket(socket.AF_UNIX)
-    made.connect(str(place))  # waits while too many do
+    made.connect(str(place))  # blocks while the backlog is full
     made.settimeout(LIMIT_S)
     return made
 
@@ -53,8 +53,9 @@ def raw(place: Path) -> socket.socket:
 class Hostile:
     """A link to a process that listens in a run directory; a context manager.
 
-    epoch: of what it sends. told: the WELCOME and the OPEN_STREAM that it got, once it
-    has greeted. number: of its next message.
+    epoch: the epoch of its messages.
+    welcome, opened: the WELCOME and the OPEN_STREAM that it received, after `greet`.
+    number: the number of its next message.
     """
 
     def __init__(self, place: Path, name: str = NAME) -> None:
@@ -76,37 +77,37 @@ class Hostile:
         self._queue.disconnect()
         self._broker.close()
 
-    # What goes over its link.
+    # Frames on its link.
 
     def say(self, *frames: Frame | bytes) -> None:
-        """Put frames on the link, or bytes that are none."""
+        """Send frames, or raw bytes that are no frame."""
         for frame in frames:
             said = frame if isinstance(frame, bytes) else wire.encode(frame)
             self._queue.send(said, timeout=LIMIT_S)
 
     def hear(self) -> Frame | None:
-        """Return the next frame that comes; None for the end of the link."""
+        """Return the next frame; None at the end of the link."""
         try:
             return wire.decode(self._queue.receive(timeout=LIMIT_S))
         except DisconnectedError:
             return None
 
     def hear_any(self, kind: type[Any]) -> Any:
-        """Return the next frame of a type, or None; pass over all before it."""
+        """Return the next frame of a type, or None; skip the frames before it."""
         while (frame := self.hear()) is not None:
             if isinstance(frame, kind):
                 return frame
         return None
 
     def last_word(self) -> Frame | None:
-        """Return the last frame before the end of the link, None if there is none."""
+        """Return the last frame before the end of the link; None if there is none."""
         last = None
         while (frame := self.hear()) is not None:
             last = frame
         return last
 
     def why_closed(self) -> str:
-        """Return why the protocol of links has ended it; pass over all else."""
+        """Return the reason why the peer closed the link; skip all frames before it."""
         try:
             while True:
                 self._queue.receive(timeout=LIMIT_S)
@@ -114,11 +115,11 @@ class Hostile:
             return str(error.__cause__)
 
     def is_heard(self) -> bool:
-        """Whether the link is there, and all that was said has been taken in."""
+        """Return True if the link is open and the peer has processed all frames."""
         self.say(wire.Ping(number=self.number))
         return bool(self.hear_any(wire.Pong) == wire.Pong(number=self.number))
 
-    # The first words.
+    # The handshake.
 
     def hello(
         self,
@@ -127,7 +128,7 @@ class Hostile:
         versions: tuple[int, int] = wire.VERSIONS,
         **identity: Any,
     ) -> wire.Hello:
-        """Return a greeting that is in order, but for what is given."""
+        """Return a correct HELLO, except for the given fields."""
         one = wire.Identity(
             bus="bus1",
             machine="machine",
@@ -145,7 +146,7 @@ class Hostile:
         )
 
     def greet(self) -> Self:
-        """Greet as one should, and open the link."""
+        """Greet correctly, and open the link."""
         self.say(self.hello())
         welcome, opened = self.hear(), self.hear()
         assert isinstance(welcome, wire.Welcome)
@@ -155,7 +156,7 @@ class Hostile:
         return self
 
     def stream(self, **changes: Any) -> wire.OpenStream:
-        """Return the frame that opens a link, but for what is given."""
+        """Return an OPEN_STREAM, except for the given fields."""
         frame = wire.OpenStream(
             epoch=self.epoch,
             nonce=1,
@@ -165,18 +166,18 @@ class Hostile:
         )
         return replace(frame, **changes)
 
-    # Later ones.
+    # After the handshake.
 
     def id(self, number: int = 1, *, process: str | None = None) -> RegistrationId:
-        """Return a registration of its own, or of another process."""
+        """Return a registration ID of its own, or of another process."""
         return RegistrationId("machine", process or self._name, number)
 
     def request(self, number: int = 1) -> wire.RequestId:
-        """Return the number of something that it asks for."""
+        """Return the ID of one of its requests."""
         return wire.RequestId(machine="machine", process=self._name, number=number)
 
     def task(self, **changes: Any) -> wire.Characteristics:
-        """Return what stands for its task, but for what is given."""
+        """Return the characteristics of its task, except for the given fields."""
         one = wire.Characteristics(
             relay=_RELAY,
             id=self.id(),
@@ -189,7 +190,7 @@ class Hostile:
     def messages(
         self, *, count: int = 1, body: bytes = _BODY, **changes: Any
     ) -> wire.Batch:
-        """Return the next commands of its task, to relay ``to``, as is given."""
+        """Return the next commands of its task, to relay ``to``, with given fields."""
         fields: dict[str, Any] = {
             "to": 999,
             "source": _RELAY,
@@ -210,7 +211,7 @@ class Hostile:
         )
 
     def found(self, name: str) -> int:
-        """Search for a name of the process at the other end; return its relay."""
+        """Search for a name at the other end; return its relay number."""
         self.say(
             wire.Search(
                 id=self.request(),
@@ -225,7 +226,7 @@ class Hostile:
         return answer.task.relay
 
 
-# What others notice.
+# The effect on others.
 
 
 def served(bus: Bus, other: Bus) -> None:
@@ -236,12 +237,12 @@ def served(bus: Bus, other: Bus) -> None:
 
 
 def told(bus: Bus) -> Any:
-    """Return what a process tells of itself."""
+    """Return the answer of a process's inspector."""
     return bus.call(f"_bus/{bus.process}", timeout=LIMIT_S)
 
 
 def is_known(bus: Bus) -> bool:
-    """Whether a process knows the hostile one, or has anything of it."""
+    """Return True if a process has any record of the hostile one."""
     seen = told(bus)
     known = {*seen["processes"], *seen["users"].values()}
     known.update(each["process"] for each in (*seen["links"], *seen["relays"]))

@@ -1,7 +1,7 @@
-"""What a peer may do on a link that it opened in order, though it should not.
+"""Violations that a peer may commit on a correctly opened link.
 
-`VIOLATIONS` end the link; each has words that the peer is told then. What is merely
-`STRANGE` may be said of something that has just ended, and changes nothing.
+`VIOLATIONS` end the link; each comes with part of the reason sent to the peer. Merely
+`STRANGE` frames may refer to an object that has just ended, and change nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["STRANGE", "VIOLATIONS"]
 
 
 def _after(*said: Callable[[Hostile], Frame]) -> Callable[[Hostile], None]:
-    """Return what says that its task is here, and then something else."""
+    """Return an act that announces the rogue's task, then sends given frames."""
 
     def act(rogue: Hostile) -> None:
         rogue.say(wire.AddRelay(task=rogue.task()))
@@ -63,7 +63,7 @@ def _search(rogue: Hostile, **changes: Any) -> wire.Search:
 
 
 def _another_body(rogue: Hostile) -> None:
-    """Announce the body of a message, and send something else."""
+    """Announce the body of a message, and send other bytes."""
     head, _ = wire.pieces(rogue.messages(body=bytes(wire.FOLLOWS_MIN)))
     rogue.say(head)
     rogue.say(b"!")
@@ -164,13 +164,13 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
 
 
 def _count_of(frame: bytes, count: int) -> bytes:
-    """Let a frame of messages say that it has so many."""
+    """Return the frame with its count of messages replaced."""
     at = struct.calcsize("!BQQIQQQH")
     return frame[:at] + count.to_bytes(2) + frame[at + 2 :]
 
 
 def _run_of(frame: bytes, count: int) -> bytes:
-    """Let the first run of a frame of messages say that it has so many."""
+    """Return the frame with the count of its first run replaced."""
     at = struct.calcsize("!BQQIQQQHHIIBBQIB")
     return frame[:at] + count.to_bytes(2) + frame[at + 2 :]
 

@@ -1,4 +1,4 @@
-"""A relay's host, and what a test has in place of all behind it."""
+"""A relay outbox, and fakes for everything behind it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["FakeRelay", "Process", "Remote"]
 
 
 class FakeRelay:
-    """A relay, as its host and its stand-in see it: what waits in it."""
+    """A relay, as its outbox and its account see it: a queue of messages."""
 
     def __init__(self) -> None:
         self.queue: deque[Incoming] = deque()
@@ -42,9 +42,9 @@ class FakeRelay:
 
 
 class Remote:
-    """What a host passes on what was posted to; a neighbourhood, as far as this goes.
+    """The receiver of the outbox's messages: a fake remote manager.
 
-    full: whether relays have no room for more.
+    full: True if relays have no room for more.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Remote:
         *,
         heard: bool,
     ) -> None:
-        assert not heard  # nobody here is among those it is for
+        assert not heard  # no subscriber is in this process
         self.notified.append((payload, question))
         self.gaps.append((source, gap))
 
@@ -92,7 +92,7 @@ class Remote:
 
 
 class Process:
-    """A host, one relay, and tasks that post to it."""
+    """An outbox, one relay, and tasks that post to it."""
 
     def __init__(self, overflow: Overflow = "error", **config: Any) -> None:
         here = Address("audience", machine="here", bus="bus1")
@@ -103,7 +103,7 @@ class Process:
             lambda message: None,
             self._goes_alone,
         )
-        # Commands that are sent by themselves; whether they may be.
+        # Commands sent on the fast path, and whether that is allowed.
         self.alone: list[Incoming] = []
         self.may_go_alone = False
         self.remote = Remote()
@@ -154,7 +154,7 @@ class Process:
         )
 
     def sender(self) -> object:
-        """Return a task of this process that sends."""
+        """Return a sending task of this process."""
         return _Sender(self.lost)
 
     def post(
@@ -163,15 +163,15 @@ class Process:
         return self.host.post(self.message(payload, to, by))
 
     def burst(self, waits_s: float = 0.0) -> Burst:
-        """Return what a task of this process begins, in the thread that calls this.
+        """Return a send batch of a task of this process, for the calling thread.
 
-        waits_s: for how long it may wait for room.
+        waits_s: how long the batch may wait for room, in seconds.
         """
         by = self.host.audience
         return self.host.burst(self.entry, by, None, lambda: waits_s)
 
     def round(self) -> list[Any]:
-        """Do as the comm thread does; return what came back."""
+        """Make one round of the comm thread; return the failed messages."""
         posted, requests = self.host.take()
         self.host.pass_on(posted, self.remote)  # type: ignore[arg-type]
         for request in requests:
@@ -185,7 +185,7 @@ class Process:
         return [message.payload for message in self.relay.queue]
 
     def leave(self) -> None:
-        """Put on a link what waits in the relay."""
+        """Put the messages queued in the relay on a link."""
         self.relay.queue.clear()
         self.host.review()
 

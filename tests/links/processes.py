@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bus.links.comm_thread import CommThread
 
 
-# Long enough for no machine to be too slow; nothing waits for it to pass.
+# Long enough for the slowest machine; no test waits for these times to pass.
 PATIENT = BusConfig(
     resolve_timeout_s=LIMIT_S, command_timeout_s=LIMIT_S, link_linger_s=10 * LIMIT_S
 )
@@ -32,7 +32,7 @@ PATIENT = BusConfig(
 
 @contextmanager
 def processes(count: int, config: BusConfig = PATIENT) -> Iterator[list[Bus]]:
-    """Give a bus with so many processes; the first is the master, by `config`."""
+    """Yield a bus with `count` processes; the first is the master, by `config`."""
     with ExitStack() as stack:
         bus = stack.enter_context(memory_bus(process="p0", config=config))
         yield [
@@ -52,7 +52,7 @@ def comm_of(bus: Bus) -> CommThread:
 
 
 def linked(bus: Bus) -> set[str]:
-    """Return the processes that this one has a link with which is in use."""
+    """Return the names of the processes to which this one has a ready link."""
     peers = comm_of(bus).remote.neighbours.peers.values()
     return {peer.key[1] for peer in peers if peer.session.ready}
 
@@ -68,7 +68,7 @@ def serving(bus: Bus) -> list[str]:
 
 
 def settled(bus: Bus) -> None:
-    """Wait until its comm thread has done what was asked before."""
+    """Wait until the comm thread has served all earlier requests."""
     done = threading.Event()
     comm_of(bus)._host.ask(done.set)
     assert done.wait(LIMIT_S)
@@ -76,7 +76,7 @@ def settled(bus: Bus) -> None:
 
 @contextmanager
 def held(bus: Bus) -> Iterator[None]:
-    """Keep its comm thread from doing anything."""
+    """Block the comm thread meanwhile."""
     is_held, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -92,7 +92,7 @@ def held(bus: Bus) -> Iterator[None]:
 
 
 class Reader:
-    """A task that writes down what it gets."""
+    """A task that records the messages it receives."""
 
     def __init__(self, bus: Bus, name: str = "reader", **options: Any) -> None:
         self.got: list[Any] = []
@@ -103,12 +103,12 @@ class Reader:
         return message.payload
 
     def has(self, count: int) -> None:
-        """Wait until it has so many."""
+        """Wait until the task has received `count` messages."""
         until(lambda: len(self.got) >= count, f"{count} messages arrive")
 
 
 def commands(frames: list[Frame]) -> list[int]:
-    """Return how many commands are in each frame that has any."""
+    """Return the number of commands in each frame that has any."""
     counts = [
         sum(len(run.bodies) for run in frame.runs if run.kind is Kind.COMMAND)
         for frame in frames
@@ -118,13 +118,13 @@ def commands(frames: list[Frame]) -> list[int]:
 
 
 def brokers(bus: Bus) -> Any:
-    """Return the space of names in which processes of a bus find one another."""
+    """Return the broker manager in which the processes of a bus find one another."""
     assert isinstance(bus._network, MemoryNetwork)
     return bus._network._brokers
 
 
 def gone_short(act: Callable[[], object]) -> int:
-    """Return how many commands went past the comm thread meanwhile."""
+    """Return how many commands take the fast path while `act` runs."""
     command, went = Shortcut.command, 0
 
     def counted(short: Shortcut, *about: Any) -> Any:

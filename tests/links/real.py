@@ -1,7 +1,8 @@
-"""Processes of their own on a real bus, told line by line what to do.
+"""Real processes on a bus, driven line by line.
 
-Each is this file run as a program. It reads Python expressions, one a line, evaluates
-them with ``bus`` and a few helpers at hand, and answers with one line of JSON.
+Each process runs this file as a program. It reads Python expressions, one per line,
+evaluates them with ``bus`` and a few helpers in scope, and replies with one line of
+JSON.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ __all__ = ["Far"]
 
 
 class Far:
-    """A process on a bus; a context manager that kills what is left of it.
+    """A process on a bus; a context manager that kills the process at the end.
 
-    journal: the folder where it is recorded; None for nowhere.
+    journal: the folder of its journal; None to record nothing.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Far:
             self._lines.put(line)
 
     def answer(self) -> Any:
-        """Wait for the answer to the next thing that it was told."""
+        """Wait for the next reply."""
         try:
             line = self._lines.get(timeout=LIMIT_S)
         except Empty:
@@ -85,30 +86,30 @@ class Far:
         return value
 
     def tell(self, expression: str) -> None:
-        """Tell it what to do, and do not wait."""
+        """Send an expression, and do not wait for the reply."""
         assert self._process.stdin is not None
         self._process.stdin.write(expression + "\n")
         self._process.stdin.flush()
 
     def __call__(self, expression: str) -> Any:
-        """Tell it what to do; return what comes of it."""
+        """Send an expression; return the reply."""
         self.tell(expression)
         return self.answer()
 
     def started(self) -> Self:
-        """Wait until it has joined."""
+        """Wait until the process has joined the bus."""
         assert self.answer() == "joined"
         return self
 
     def kill(self) -> None:
-        """End it at once, as the system would."""
+        """Kill the process with SIGKILL."""
         self.signal(signal.SIGKILL)
         self._process.wait()
 
     def signal(self, number: int) -> None:
-        """Send it a signal; return when it stands still, if that is what it is to do.
+        """Send a signal to the process; if it is SIGSTOP, wait until it has stopped.
 
-        One that runs on another processor runs on for a moment, and may answer yet.
+        A process on another processor runs on for a moment, and may still reply.
         """
         self._process.send_signal(number)
         if number == signal.SIGSTOP:
@@ -121,7 +122,7 @@ class Far:
 
 
 class Counter:
-    """A task that notes what it gets, and answers with it."""
+    """A task that records the messages it receives, and replies with the payload."""
 
     def __init__(self, bus: Bus, name: str, **options: Any) -> None:
         self.got: list[Any] = []
@@ -132,7 +133,7 @@ class Counter:
         return message.payload
 
     def wait(self, count: int) -> list[Any]:
-        """Wait until it has got so many."""
+        """Wait until the task has received `count` messages."""
         until(lambda: len(self.got) >= count, f"{count} messages come")
         return self.got
 
@@ -142,7 +143,7 @@ def _lines() -> Iterator[str]:
 
 
 def _main(name: str, role: str, bus_name: str, folder: str | None = None) -> None:
-    from bus import Role, open_bus  # noqa: PLC0415 # not for who starts this
+    from bus import Role, open_bus  # noqa: PLC0415 # not for importers of `Far`
     from bus.journal.writer import Journal  # noqa: PLC0415 # as above
 
     made: dict[str, Any] = {}
@@ -165,8 +166,8 @@ def _main(name: str, role: str, bus_name: str, folder: str | None = None) -> Non
         around = {"bus": bus, "made": made, "counter": counter, "journal": journal}
         for line in _lines():
             try:
-                tell("ok", eval(line, around))  # of our own tests
-            except Exception as error:  # noqa: BLE001 # told to who asked
+                tell("ok", eval(line, around))  # from our own tests only
+            except Exception as error:  # noqa: BLE001 # reported to the parent
                 tell("error", f"{type(error).__name__}: {error}")
 
 

@@ -1,8 +1,8 @@
-"""What happens between two processes of a bus, and what is recorded of it.
+"""Events between two processes of a bus, and the journal entries for them.
 
-A scenario is a name, an act, and what is to be recorded of it: the act is given the
-two processes and does with them what the name says, and then the steps stand in the
-journals of the near one and of the far one, in words as `tests.bus.recorded` has them.
+A scenario is a name, an act, and the expected journal entries. The act gets the two
+processes and performs the named event. The steps are then in the journals of the near
+and the far process, in the words of `tests.bus.recorded`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ MACHINE: Final = "machine"  # of all processes here, and in their journals
 
 @attrs.frozen
 class Pair:
-    """Two processes; ``a`` is a task of the near one, ``lost`` what that has lost."""
+    """Two processes; ``a`` is a task of the near one, ``lost`` its lost messages."""
 
     near: Bus
     far: Bus
     lost: list[Undelivered] = attrs.field(factory=list)
 
     def start(self) -> Any:
-        """Register the task."""
+        """Register task ``a``."""
         return self.near.register("a", on_undelivered=self.lost.append)
 
 
 @contextmanager
 def pair(folder: Path, *, recorded: str = "near far", **limits: Any) -> Iterator[Pair]:
-    """Give two processes, of which some are recorded."""
+    """Yield two processes, some of them recorded."""
     config = attrs.evolve(PATIENT, **limits)
     with ExitStack() as stack:
         journals = {
@@ -66,7 +66,7 @@ def pair(folder: Path, *, recorded: str = "near far", **limits: Any) -> Iterator
 
 
 def unread(bus: Bus, count: int) -> None:
-    """Wait until the only task of a process has so many commands to read."""
+    """Wait until the only task of a process has `count` unread commands."""
     until(
         lambda: [each.commands.unread for each in bus.tasks()] == [count],
         f"{count} commands are there",
@@ -74,14 +74,14 @@ def unread(bus: Bus, count: int) -> None:
 
 
 def heard(bus: Bus, name: str) -> None:
-    """Wait until it is known that somebody in another process hears a task."""
+    """Wait until a process has a remote subscriber for a task."""
     remote = comm_of(bus).remote
     entry = bus._exchange.find(name)
     assert entry is not None
     until(lambda: bool([*remote.listening.hearers(entry)]), "it is heard")
 
 
-# What is done, by name, and what stands in the two journals then.
+# The acts, by name, and the expected steps in the two journals.
 
 
 def commands_there(pair: Pair) -> None:
@@ -104,7 +104,7 @@ def call(pair: Pair) -> None:
 
 
 def call_in_vain(pair: Pair) -> None:
-    """Who asked does not want the answer any more when it comes."""
+    """The asker has cancelled the question when the answer arrives."""
     b = pair.far.register("b", thread=pair.far.here())
     a = pair.start()
     handle = a.command("b", on_response=nobody, timeout=LIMIT_S)
@@ -115,7 +115,7 @@ def call_in_vain(pair: Pair) -> None:
 
 
 def late(task: Any) -> int:
-    """Return how many answers have come that it did not want any more."""
+    """Return how many answers arrived after their question was cancelled."""
     count: int = task._receiver.late
     return count
 
@@ -141,7 +141,7 @@ def notify_here_and_there(pair: Pair) -> None:
 
 
 def left_and_came_here(pair: Pair) -> None:
-    """What it has not read goes to who has the name next, in another process."""
+    """Unread messages go to the next owner of the name, in another process."""
     b = pair.far.register("b")
     a = pair.start()
     a.command("b", 1)
@@ -164,7 +164,7 @@ def left_for_good(pair: Pair) -> None:
 
 
 def process_leaves(pair: Pair) -> None:
-    """It has read the first, and leaves with the second one unread."""
+    """It has read the first message, and leaves with the second one unread."""
     b = pair.far.register("b", thread=pair.far.here())
     a = pair.start()
     a.command("b", 1)
@@ -176,7 +176,7 @@ def process_leaves(pair: Pair) -> None:
 
 
 def asker_leaves(pair: Pair) -> None:
-    """Its answer is on the way when it does."""
+    """The asker leaves while the answer is on its way."""
     b = pair.far.register("b", thread=pair.far.here())
     a = pair.start()
     a.command("b", on_response=nobody, timeout=LIMIT_S)

@@ -1,4 +1,4 @@
-"""`Arrivals`: what comes for tasks that have room, that have none, and that leave."""
+"""`Arrivals`: delivery to tasks that have room, that have none, and that leave."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def under_every_schedule(program: Callable[[Run], object], *, bound: int = 2) ->
 
 
 class Reader(Clerk):
-    """A task whose arrivals go on as soon as it has read, moved or left."""
+    """A task whose held messages are delivered once it has read, moved or left."""
 
     def __init__(
         self, arrivals: Held, capacity: int, overflow: Overflow = "error"
@@ -53,7 +53,7 @@ class Reader(Clerk):
 
 
 class Far:
-    """What stands for the task of another process that sends."""
+    """A stand-in for the sending task in another process."""
 
     remote = True
     address = Address("far", machine="there", bus="bus1")
@@ -68,7 +68,7 @@ class Far:
 
 
 class Heard:
-    """A subscription, as far as what comes for it goes."""
+    """A subscription, as far as delivery uses it."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -76,14 +76,14 @@ class Heard:
 
 
 class Held:
-    """Arrivals, done one at a time under the exchange's rule that one thread acts."""
+    """Delivery under the exchange's rule that one thread acts at a time."""
 
     def __init__(self, station: Station) -> None:
         self.station = station
         self.arrivals = Arrivals(messages_max=MESSAGES_MAX, bytes_max=BYTES_MAX)
         self.far = Far()
         self.exchange = station.exchange
-        self.exchange.comm = self  # type: ignore[assignment] # as far as this goes
+        self.exchange.comm = self  # type: ignore[assignment] # as far as needed
 
     def command(self, entry: Entry, payload: Any, size: int = 1) -> Incoming:
         return Incoming(
@@ -109,13 +109,13 @@ class Held:
             gap=gap,
         )
 
-    # As the comm thread, and as what the exchange knows of it.
+    # The interface of the comm thread, as the exchange calls it.
 
     def enter(self) -> bool:
-        return True  # nothing goes past the books
+        return True  # nothing bypasses the accounts
 
     def arrive(self, *messages: Incoming) -> None:
-        """Let messages come in, as several threads may have to do with it."""
+        """Deliver messages; the exchange may do so in several threads."""
         for message in messages:
             self._arrives(message)
 
@@ -123,7 +123,7 @@ class Held:
         self.exchange.decide(lambda: [_Post(message)])  # type: ignore[list-item]
 
     def arrive_together(self, *messages: Incoming) -> None:
-        """Let messages of one sender for one task come in, in one frame."""
+        """Deliver messages of one sender for one task, as from one frame."""
         self.exchange.decide(lambda: [_Post(*messages)])  # type: ignore[list-item]
 
     def look(self, entry: Entry) -> None:
@@ -134,7 +134,7 @@ class Held:
         action.done(self.arrivals)
 
     def nudge(self) -> None:
-        """There is no thread to wake."""
+        """Do nothing: there is no thread to wake."""
 
     def left(self, entry: Entry) -> None:
         self.look(entry)
@@ -160,7 +160,7 @@ class _Resume:
 
 
 class Hall:
-    """A process where one task hears from afar."""
+    """A process with one task that receives messages from remote senders."""
 
     def __init__(self, capacity: int, overflow: Overflow = "error") -> None:
         self.station = Station()
@@ -205,11 +205,11 @@ def test_what_has_room_is_given_at_once(hall: Hall) -> None:
 def test_of_what_comes_together_as_much_is_given_as_there_is_room_for(
     size: int,
 ) -> None:
-    """The rest is held back, and given as it is read, in order."""
+    """The rest is held back, and delivered in order as the task reads."""
     hall = Hall(capacity=3)
     hall.held.arrive_together(*hall.commands(1, size=size))
     hall.held.arrive_together(*hall.commands(2, 3, 4, 5, size=size))
-    room = min(3, 2**20 // size)  # of a clerk
+    room = min(3, 2**20 // size)  # the room of a clerk
     assert hall.reader.account.unread == room
     assert len(hall.held.arrivals) == 5 - room
     hall.serve()
@@ -236,7 +236,7 @@ def test_nothing_is_held_back_behind_another_task(hall: Hall) -> None:
 
 
 def test_what_is_held_back_goes_nowhere_once_its_task_has_left(hall: Hall) -> None:
-    """Its sender's process is told what was taken, and sends the rest elsewhere."""
+    """The sender's process learns which ones were read, and resends the rest."""
     hall.held.arrive(*hall.commands(1, 2, 3, 4))
     hall.station.exchange.deregister(hall.entry, final=False)
     hall.held.arrive(*hall.commands(5))
@@ -291,7 +291,7 @@ def test_a_task_that_asked_to_be_cut_off_is() -> None:
 def test_a_notification_that_finds_no_room_is_missing_and_told(
     hall: Hall, overflow: Overflow
 ) -> None:
-    """Its notifier cannot be held back over a link."""
+    """A notifier cannot be held back over a link."""
     heard = hall.heard(overflow, capacity=2)
     hall.held.arrive(
         *(hall.held.notification(hall.entry, heard, each) for each in (1, 2, 3))
@@ -315,9 +315,9 @@ def test_a_notification_that_finds_no_room_is_missing_and_told(
 def test_what_was_dropped_where_it_was_sent_is_told_though_its_news_is_dropped(
     hall: Hall, overflow: Overflow, read: list[int], told: list[int]
 ) -> None:
-    """Whatever is missing, here or there: what is read and all gaps are what was sent.
+    """Messages read plus all gaps equal messages sent, wherever some were dropped.
 
-    Nothing is read at first; the eighth is for who reads again.
+    Nothing is read at first; the eighth message comes after the task has read again.
     """
     heard = hall.heard(overflow, capacity=2)
     gaps = dict.fromkeys(range(1, 9), 0) | {2: 1, 3: 10, 5: 100, 8: 1000}
@@ -360,7 +360,7 @@ def test_a_notification_waits_behind_commands_that_are_held_back(hall: Hall) -> 
 def test_notifications_that_are_held_back_are_bounded(
     hall: Hall, overflow: Overflow, kept: str, size: int
 ) -> None:
-    """No window holds them back where they come from (BUS-FLOW-1)."""
+    """No window holds them back at their sender (BUS-FLOW-1)."""
     heard = hall.heard(overflow, capacity=MESSAGES_MAX)
     numbers = range(10, 60)
     hall.held.arrive(*hall.commands(1, 2, 3))
@@ -374,7 +374,7 @@ def test_notifications_that_are_held_back_are_bounded(
     hall.serve()
     expected = [*(numbers[-fit:] if kept == "last" else numbers[:fit]), 60]
     assert hall.reader.read == [1, 2, 3, *expected]
-    # Each tells of those right before it.
+    # Each gap counts the drops right before its message.
     before = [9, *expected[:-1]]
     told = [at - last - 1 for last, at in zip(before, expected, strict=True)]
     assert hall.reader.gaps == [0, 0, 0, *told]
@@ -382,7 +382,7 @@ def test_notifications_that_are_held_back_are_bounded(
 
 @clause("BUS-FLOW-3")
 def test_of_what_is_held_back_each_subscription_is_told_of_its_own(hall: Hall) -> None:
-    """And of what was dropped last by the next, also once nothing is held back."""
+    """The last drops are reported by the next message, even if nothing is held back."""
     rather_old = hall.heard("drop-newest", capacity=MESSAGES_MAX)
     rather_new = hall.heard("drop-oldest", capacity=MESSAGES_MAX)
     hall.held.arrive(*hall.commands(1, 2, 3))
@@ -404,11 +404,11 @@ def test_of_what_is_held_back_each_subscription_is_told_of_its_own(hall: Hall) -
 
 
 def test_what_comes_through_two_threads_keeps_its_order(hall: Hall) -> None:
-    """BUS-MSG-15: the task's own thread may be the one that acts for the others."""
+    """BUS-MSG-15: the task's own thread may act for the others."""
     first, second = hall.commands(1, 2)
     with Threads() as threads:
         threads.start(hall.held.arrive, first)
-    hall.held.arrive(second)  # in the thread that hosts it
+    hall.held.arrive(second)  # in the thread that hosts the task
     hall.serve()
     assert hall.reader.read == [1, 2]
 
@@ -447,7 +447,7 @@ class _Answer:
 @clause("BUS-MSG-15")
 @pytest.mark.parametrize("capacity", [1, 2])
 def test_all_is_given_once_and_in_order_however_it_is_read(capacity: int) -> None:
-    """Also if the task reads between the refusal and the note that something waits."""
+    """Even if the task reads between the refusal and the note of a held message."""
 
     def program(run: Run) -> None:
         hall = Hall(capacity)
@@ -469,7 +469,7 @@ def test_all_is_given_though_another_sends_to_that_task_too() -> None:
 
         def sends() -> None:
             for number in (7, 8):
-                with suppress(BusFullError):  # a slow machine: its time was up
+                with suppress(BusFullError):  # on a slow machine the send may time out
                     hall.station.send("reader", number)
                     accepted.append(number)
             over.append(True)

@@ -1,6 +1,7 @@
-"""A thread that waits at a link sees to what it reads, in the place of the comm thread.
+"""A thread that waits at a link processes its frames in place of the comm thread.
 
-And tells what its tasks have taken. So for many short commands no second thread wakes.
+It also acknowledges the messages that its tasks have read. So for many short commands
+no second thread wakes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MANY = 100
 
 
 def sends_together(bus: Bus, sender: Task, payloads: list[bytes]) -> None:
-    """Send commands that go over the link as one."""
+    """Send commands in one frame."""
     with held(bus):
         for payload in payloads:
             sender.command("reader", payload)
@@ -44,7 +45,7 @@ def numbered(start: int) -> list[bytes]:
 
 
 class Attended:
-    """In which threads something was seen to for the comm thread of a process."""
+    """The names of the threads that did work for a process's comm thread."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[str] = []
@@ -64,7 +65,7 @@ def attended(monkeypatch: pytest.MonkeyPatch) -> Attended:
 
 @clause("BUS-CHAN-7", "BUS-MSG-15")
 def test_who_gets_many_commands_reads_the_next_ones_itself(attended: Attended) -> None:
-    """All of them, once each, in order; what was taken is told, too."""
+    """All of them, once each, in order; the reads are acknowledged, too."""
     with socket_bus("far", role=Role.MASTER) as far, socket_bus("near") as near:
         reader = Reader(far, thread=far.thread())
         thread, sender, sent = reader.task.thread, near.register("sender"), 0
@@ -83,7 +84,7 @@ def test_who_gets_many_commands_reads_the_next_ones_itself(attended: Attended) -
 
 @clause("BUS-CHAN-7", "BUS-MSG-5")
 def test_what_comes_for_others_reaches_them(attended: Attended) -> None:
-    """Who waits at the link reads it for all tasks of its process."""
+    """The thread that waits at the link reads it for all tasks of its process."""
     with socket_bus("far", role=Role.MASTER) as far, socket_bus("near") as near:
         reader, sender = Reader(far, thread=far.thread()), near.register("sender")
         beside = Reader(far, "beside", thread=far.thread("elsewhere"))
@@ -100,14 +101,14 @@ def test_what_comes_for_others_reaches_them(attended: Attended) -> None:
         assert beside.got == [*range(turns)]
 
 
-# What is left to the comm thread.
+# Work reserved to the comm thread.
 
 
 @clause("BUS-CHAN-2")
 def test_links_are_made_and_ended_by_the_comm_thread_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also what was to be sent after that waits for it: the order is one."""
+    """Later frames wait for the comm thread, too: there is one order."""
     comm, sent = Asleep().comm, list[int]()
 
     def send(_: Lines, number: int, __: bytes) -> bool:
@@ -136,7 +137,7 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
 @clause("BUS-CHAN-7")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_fault_is_the_comm_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process leaves the bus, as by any other; who stood in for it goes on."""
+    """Its process leaves the bus, as on any fault; the other thread goes on."""
     with processes(2) as [_, other]:
         comm = comm_of(other)
 
@@ -162,7 +163,7 @@ def test_where_the_comm_thread_has_ended_nothing_is_seen_to() -> None:
     assert comm._bypass.due
 
 
-# Who waits there.
+# Conditions for waiting at a link.
 
 
 def _run(count: int, size: int) -> CommandRun:
@@ -185,7 +186,7 @@ def _run(count: int, size: int) -> CommandRun:
 def test_only_for_many_short_commands_a_thread_is_shown_the_link(
     *, count: int, size: int, main: bool, shown: bool
 ) -> None:
-    """And never the main one, which may be struck there."""
+    """The main thread never waits there: it could be interrupted."""
     alone, run = Alone(), _run(count, size)
     way: Any = SimpleNamespace(shortcut=SimpleNamespace(stands=True), wanted=False)
     alone.bypass._ways[run.receipt.peer] = way
@@ -199,7 +200,7 @@ def test_only_for_many_short_commands_a_thread_is_shown_the_link(
 
 @clause("BUS-CHAN-7")
 def test_a_thread_keeps_its_way_if_there_is_no_other() -> None:
-    """The link may be gone by now; and it may be about to wait there."""
+    """The link may have been lost, and the thread may be about to wait there."""
     alone, run = Alone(), _run(16, 1)
     alone.place.way = way = object()
     exchange: Any = alone.bypass._exchange
@@ -243,7 +244,7 @@ def test_who_read_nothing_short_waits_there_no_more(*, wanted: bool) -> None:
     ("soon", "main", "way", "wakes"),
     [
         (True, False, True, False),
-        (False, False, True, True),  # else nobody would, if its callback hangs
+        (False, False, True, True),  # else no thread would, if its callback hangs
         (True, True, True, True),
         (True, False, False, True),
     ],
@@ -267,7 +268,7 @@ def test_who_tells_itself_what_it_took_wakes_nobody(
 
 
 class _At:
-    """A task of some thread."""
+    """A task in a given thread."""
 
     def __init__(self, place: Any) -> None:
         self.place = place

@@ -1,4 +1,4 @@
-"""`Burst`: nothing is lost, twice, or out of order, and no bound is exceeded."""
+"""`Burst`: nothing is lost, duplicated, or reordered, and no bound is exceeded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bus.threads.account import Overflow
     from queuebroker.testing import Run
 
-# Where who adds looks without a lock at what others change, and they at what it does.
+# Here the sender reads shared state without a lock, and other threads read its state.
 _LOOKS = [Task.command, Burst.confirm, Burst.take, Burst.reclaim_locked]
 
 
@@ -34,23 +34,23 @@ def under_every_schedule(program: Callable[[Run], object]) -> None:
 
 
 def adds(burst: Burst, payloads: Sequence[bytes]) -> list[bytes]:
-    """Add some, as a task of the calling thread does; return what was taken on."""
+    """Add payloads, as a task of the calling thread does; return the accepted ones."""
     return [payload for payload in payloads if add(burst, payload)]
 
 
 def add(burst: Burst, payload: bytes) -> bool:
     burst.thread = _sync.get_ident()  # type: ignore[misc] # as if it had made it
     task = Sending(burst)
-    with suppress(BusFullError):  # it has waited for room
+    with suppress(BusFullError):  # the wait for room timed out
         task.command("far", payload)
         return not task.left
     return False
 
 
 class Sending(Task):
-    """A task that has begun a burst, and has no other way to send.
+    """A task with an open send batch, and no other way to send.
 
-    left: what would go another way.
+    left: payloads that would go another way.
     """
 
     __slots__ = ("left",)
@@ -65,7 +65,7 @@ class Sending(Task):
 
 
 def all_is_given_back(process: Process) -> None:
-    """See that nothing waits, and that there is room for as much as ever."""
+    """Check that no message is queued, and that all room is free again."""
     process.round()
     process.leave()
     stand_in = process.relay.client
@@ -116,7 +116,7 @@ def test_one_goes_by_itself_unless_something_lies_before_it() -> None:
 
 @clause("BUS-MSG-15")
 def test_none_goes_by_itself_past_what_fills_all_room() -> None:
-    """The next one is refused; the comm thread has not taken those before it."""
+    """The batch is full; the comm thread has not taken the earlier commands."""
     process = Process(task_fifo_messages=2)
     burst = process.burst()
     assert adds(burst, [b"1", b"2"]) == [b"1", b"2"]
@@ -141,7 +141,7 @@ def test_what_was_sent_of_it_is_not_worth_delivering_for_ever() -> None:
         burst = process.host.burst(process.entry, process.host.audience, timeout_s)
         assert add(burst, b"1")
         [salvo], _ = process.host.take()
-        deadline = salvo.deadline  # type: ignore[union-attr] # it is one
+        deadline = salvo.deadline  # type: ignore[union-attr] # it is a batch
         [command] = salvo.commands()  # type: ignore[union-attr]
         assert command._deadline == deadline
         if timeout_s is None or deadline is None:
@@ -158,7 +158,7 @@ def test_what_was_sent_of_it_is_not_worth_delivering_for_ever() -> None:
 @clause("BUS-FLOW-1")
 @pytest.mark.parametrize("overflow", ["block", "drop-newest", "error", "disconnect"])
 def test_so_many_fit_as_of_others(overflow: Overflow) -> None:
-    """What does not fit goes another way, which says what becomes of it."""
+    """A payload that does not fit goes another way, which decides its outcome."""
     process = Process(overflow, task_fifo_messages=3)
     burst = process.burst()
     assert [add(burst, b"x") for _ in range(4)] == [True] * 3 + [False]
@@ -180,7 +180,7 @@ def test_where_the_oldest_is_dropped_each_goes_by_itself() -> None:
 
 @clause("BUS-FLOW-1")
 def test_each_counts_as_what_it_is_before_anything_is_refused() -> None:
-    """Room is taken for the longest; what was not needed of it is given back first."""
+    """Room is reserved for the longest; unused room is released before a refusal."""
     process = Process(task_fifo_bytes=2 * PAYLOAD_MAX)
     burst, long = process.burst(), bytes(PAYLOAD_MAX)
     assert all(add(burst, b"x") for _ in range(3))
@@ -263,7 +263,7 @@ def test_what_is_added_while_the_comm_thread_takes() -> None:
 
 @clause("BUS-FLOW-1")
 def test_what_is_added_while_another_one_needs_room() -> None:
-    """As much is taken on as there is room for, whoever gets it; all of it arrives."""
+    """Payloads are accepted up to the bound, whichever thread adds them; all arrive."""
 
     def program(run: Run) -> None:
         process = Process(task_fifo_messages=3)
@@ -288,9 +288,9 @@ def test_what_is_added_while_another_one_needs_room() -> None:
 def test_what_is_added_while_others_need_room_and_the_comm_thread_takes(
     leaves: bool, second: bytes
 ) -> None:
-    """The bound holds at every moment, and nobody's turn changes.
+    """The bound holds at every moment, and the order of each sender is kept.
 
-    Nor does it where the room that was taken is too short for the second.
+    The same holds if the reserved room is too short for the second payload.
     """
 
     def program(run: Run) -> None:
@@ -318,7 +318,7 @@ def test_what_is_added_while_others_need_room_and_the_comm_thread_takes(
 
 @clause("BUS-DEREG-4", "BUS-MSG-15")
 def test_what_is_added_while_the_relay_is_given_up() -> None:
-    """It is in the relay, or comes back, or goes another way: in order each."""
+    """Each is in the relay, returned, or goes another way; each group is in order."""
 
     def program(run: Run) -> None:
         process = Process()
@@ -345,12 +345,12 @@ def test_what_is_added_while_the_relay_is_given_up() -> None:
     under_every_schedule(program)
 
 
-# Where senders wait for room.
+# Senders that wait for room.
 
 
 @clause("BUS-FLOW-2", "BUS-MSG-15")
 def test_who_waits_for_room_adds_behind_what_it_has_added() -> None:
-    """Whoever else needs that room; what it was told has no room is nowhere."""
+    """Another sender competes for the room; a refused payload is never sent."""
 
     def program(run: Run) -> None:
         process = Process("block", task_fifo_messages=2)
@@ -413,7 +413,7 @@ def test_who_waits_for_room_in_a_relay_that_is_given_up_goes_another_way() -> No
 def test_who_finds_room_for_one_but_not_for_what_is_taken_at_once_does_not_wait(
     most: int,
 ) -> None:
-    """It goes as a lone message does: nobody makes the room that it would wait for."""
+    """It goes as a lone message: no thread would free the room that it waits for."""
     process = Process("block", task_fifo_bytes=most)
     burst, payload = process.burst(waits_s=60.0), bytes(SHORT_MAX // 4)
     added = 0
@@ -426,7 +426,7 @@ def test_who_finds_room_for_one_but_not_for_what_is_taken_at_once_does_not_wait(
 
 @clause("BUS-CHAN-3")
 def test_the_thread_that_makes_room_does_not_wait_for_any() -> None:
-    """As when something in it, a finalizer or a log's handler, sends."""
+    """For example, if a finalizer or a log handler sends in that thread."""
     process = Process("block", task_fifo_messages=1)
     process.host.ident = _sync.get_ident()
     burst = process.burst(waits_s=60.0)
@@ -438,7 +438,7 @@ def test_the_thread_that_makes_room_does_not_wait_for_any() -> None:
 
 
 def is_as_ever(process: Process, burst: Burst, interrupted: bytes) -> None:
-    """See that at most what was interrupted is missing, and that no room is."""
+    """Check that at most the interrupted message is missing, and no room."""
     assert add(burst, b"next")
     process.round()
     others = [each for each in process.waiting if each != interrupted]
@@ -459,7 +459,7 @@ def is_as_ever(process: Process, burst: Burst, interrupted: bytes) -> None:
 def test_an_interrupt_anywhere_loses_one_message_and_no_room(
     state: str, goes_on: bool
 ) -> None:
-    """Nor if the one who was interrupted adds nothing more."""
+    """This holds also if the interrupted thread adds nothing more."""
 
     def case(struck: Blow) -> None:
         process = Process(task_fifo_messages=3)

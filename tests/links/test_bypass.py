@@ -1,4 +1,4 @@
-"""`Bypass`: a question and its answer go over a link without the comm threads."""
+"""`Bypass`: a question and its answer cross a link without the comm threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _EVERYWHERE_S = 240.0
 
-# Deadlines that pass early are preemptions; none of these shall.
+# A deadline that passes early counts as a preemption; with these, none does.
 ENDLESS = BusConfig(
     resolve_timeout_s=1e6,
     connect_timeout_s=1e6,
@@ -47,8 +47,8 @@ def _echoed(message: Incoming) -> Any:
 class Talk:
     """Two processes over sockets; one asks, and a thread of the other answers.
 
-    went, came: how many frames went, and came, past the comm threads of both; asked:
-      how many of these were questions that went.
+    went, came: how many frames both processes sent and received on the fast path.
+    asked: how many of the sent frames were questions.
     """
 
     def __init__(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ class Talk:
 
     @property
     def waits(self) -> bool:
-        """Whether the thread that answers waits at the link."""
+        """True if the answering thread waits at the link."""
         return self.thread._manager.way is not None
 
 
@@ -123,14 +123,14 @@ def test_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None:
     for number in range(200):
         assert talk.ask(number) == number
 
-    # Now and then a comm thread makes a round, or is first to read.
+    # Occasionally a comm thread makes a round, or reads first.
     assert talk.went > 200
     assert talk.came > 200
 
 
 @clause("BUS-FLOW-7")
 def test_all_that_went_so_is_in_the_books(talk: Talk) -> None:
-    """Soon, though nothing else happens: what was taken is told."""
+    """Soon, even without further traffic: the reads are acknowledged."""
     talk.warm()
     for number in range(50):
         talk.ask(number)
@@ -140,7 +140,7 @@ def test_all_that_went_so_is_in_the_books(talk: Talk) -> None:
 
 
 def until_at_rest(bus: Bus) -> None:
-    """Wait until all that a process sent was taken, and it knows that."""
+    """Wait until all sent messages are read and acknowledged."""
     peers = comm_of(bus).remote.neighbours.peers
 
     def at_rest() -> bool:
@@ -157,7 +157,7 @@ def until_at_rest(bus: Bus) -> None:
 
 @clause("BUS-DEREG-12", "BUS-RELAY-9")
 def test_a_process_that_leaves_acknowledges_the_last_answer_at_once() -> None:
-    """However long that may wait otherwise, and after an exchange most of all."""
+    """At once, even if acknowledgements are delayed, and right after an exchange."""
     config = BusConfig(ack_delay_s=1e4)
     with (
         socket_bus("far", role=Role.MASTER, config=config) as far,
@@ -181,7 +181,7 @@ def test_what_is_posted_in_its_process_wakes_who_waits_at_a_link(talk: Talk) -> 
 
 
 def test_who_is_woken_elsewhere_only_waits_at_no_link_any_more(talk: Talk) -> None:
-    """There it would be woken at less cost."""
+    """A message from its own process wakes it at less cost elsewhere."""
     talk.warm()
 
     until(
@@ -227,7 +227,7 @@ def test_nothing_overtakes_what_the_same_task_has_sent_before(talk: Talk) -> Non
 def test_an_answer_that_goes_another_way_lets_the_next_callback_leave_links_alone(
     talk: Talk,
 ) -> None:
-    """What that sends is not followed by a wait: nobody would read the link."""
+    """Its next send is not followed by a wait: no thread would read the link."""
     talk.warm()
     waits, answers = list[bool](), list[Response]()
     answer = talk._answer
@@ -254,7 +254,7 @@ def test_an_answer_that_goes_another_way_lets_the_next_callback_leave_links_alon
 
 
 def test_who_asks_on_and_on_is_served_by_the_comm_thread(talk: Talk) -> None:
-    """Frames of many are quicker than many frames."""
+    """Frames with many messages are faster than many frames."""
     talk.warm()
     settled(talk.near)
     talk.asked, answers = 0, list[Response]()
@@ -295,14 +295,14 @@ def test_who_looks_at_frames_sees_all_of_them(talk: Talk) -> None:
     frames = list[Any]()
 
     class Noted:
-        """Notes what a tap is told."""
+        """Records the frames that the monitor sees."""
 
         def came(self, _: int, frame: Any) -> None:
             frames.append(frame)
 
         goes = came
 
-    comm.tap = Noted()  # type: ignore[assignment] # as far as this goes
+    comm.tap = Noted()  # type: ignore[assignment] # as far as needed
     try:
         before = talk.came
         for number in range(10):
@@ -355,7 +355,7 @@ def test_a_process_that_leaves_is_missed_by_who_waits_at_its_link(talk: Talk) ->
 def test_who_is_struck_leaves_a_bus_that_goes_on(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At every point of a call: it may be answered or not, and nothing is twice."""
+    """At every point of a call: it is answered or not, and nothing is duplicated."""
     numbers, points = iter(range(1, 1_000_000)), list[int]()
     main = list[int]()  # the thread that stands for the main one
     monkeypatch.setattr(_sync, "may_be_struck", lambda: _sync.get_ident() in main)
@@ -371,7 +371,7 @@ def test_who_is_struck_leaves_a_bus_that_goes_on(
         points.append(number)
 
     def balances() -> None:
-        """An interrupt finds each message in the accounts as a whole, or not at all."""
+        """Check that each message is in the accounts as a whole, or not at all."""
         for bus in (talk.near, talk.far):
             until_at_rest(bus)
 
@@ -383,13 +383,13 @@ def test_who_is_struck_leaves_a_bus_that_goes_on(
         everywhere(case, packages=(bus_package, queuebroker))
         balances()
 
-    # Not in this thread, for the reason that `tests.sockets.test_interrupts` gives.
+    # Not in this thread, for the reason given in `tests.sockets.test_interrupts`.
     with Threads() as threads:
         threads.start(apart).result(_EVERYWHERE_S)
     assert len(points) > 150
 
 
-# Under the explorer, between threads: who comes first takes what came.
+# Under the explorer, between threads: the first reader takes the frames.
 
 
 @clause("BUS-CHAN-1", "BUS-MSG-15")
@@ -410,7 +410,7 @@ def test_calls_are_answered_whoever_takes_what_comes() -> None:
 
 @clause("BUS-CHAN-1", "BUS-MSG-15")
 def test_two_that_ask_one_another_are_answered() -> None:
-    """Each waits at the link for its answer, and gets a question there."""
+    """Each waits at the link for its answer, and receives a question there."""
 
     def program(run: Run) -> None:
         with (

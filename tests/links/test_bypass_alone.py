@@ -1,4 +1,4 @@
-"""`Bypass` by itself: what it does with frames, and whom it tells."""
+"""`Bypass` by itself: its treatment of frames, and the threads it wakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Short:
-    """Stands for a shortcut that takes every frame that begins with ``+``."""
+    """A stand-in for the fast path; takes each frame that begins with ``+``."""
 
     link = 1
     stands = True
@@ -41,7 +41,7 @@ class Short:
 
 
 class LeadOfOne:
-    """Stands for the lead of a link by which some frames came."""
+    """A stand-in for the read lease of a link with some received frames."""
 
     early = True
 
@@ -54,7 +54,7 @@ class LeadOfOne:
         return True
 
     def sleep(self, _: float | None) -> None:
-        """Not at all: there is something already."""
+        """Return at once: frames are there already."""
         self.slept += 1
 
     def read(self) -> list[bytes]:
@@ -65,17 +65,17 @@ class LeadOfOne:
 
 
 class _Peer:
-    """Stands for a process, with its link."""
+    """A stand-in for a process, with its link."""
 
     session = SimpleNamespace(link=1, ack_at=None, watched=False)
 
 
 class _Place(ThreadManager):
-    """A thread of which a test says whether it has anything to do."""
+    """A thread whose `pending` the test sets."""
 
 
 class _Lines:
-    """Stands for links that are full."""
+    """A stand-in for links that are full."""
 
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
@@ -94,7 +94,7 @@ class _Lines:
 
 
 class Alone:
-    """A bypass with nothing around it but what it calls, which is written down."""
+    """A fast path driver on its own, with its outgoing calls recorded."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -103,11 +103,11 @@ class Alone:
         self.todo: deque[Any] = deque()
         self.place = cast("Any", _Place("place"))
         self.place.pending = lambda: False
-        # What was read in the place of the comm thread; whether there is anything to
-        # tell of what was taken.
+        # The frames processed in place of the comm thread, and whether acknowledgements
+        # are due.
         self.attended: list[tuple[int, bytes]] = []
         self.extractions = SimpleNamespace(due=False)
-        # What becomes of what is taken.
+        # The outcome of the delivery.
         self.slip = Slip.WAITS
         self.exchange = SimpleNamespace(
             slip_in=self._slip_in,
@@ -181,7 +181,7 @@ _ACK = bytes((FrameType.ACK.value,))
 
 @clause("BUS-FLOW-7")
 def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
-    """To tell what was taken, in time."""
+    """It has to acknowledge the messages in time."""
     alone = Alone()
 
     assert alone.wait(b"+1")
@@ -206,7 +206,7 @@ def test_what_came_behind_something_else_waits_for_that() -> None:
 
 @clause("BUS-CHAN-7", "BUS-MSG-15")
 def test_who_cannot_be_struck_sees_to_all_that_it_has_read() -> None:
-    """At once, behind what came before it."""
+    """At once, after the frames that came before."""
     alone = Alone()
 
     alone.wait(b"+1", b"other", b"+2")
@@ -220,7 +220,10 @@ def test_who_cannot_be_struck_sees_to_all_that_it_has_read() -> None:
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("struck", [False, True])
 def test_what_was_taken_is_told_before_who_took_it_sleeps(*, struck: bool) -> None:
-    """By itself, unless it may be struck: its sender may wait for that."""
+    """The thread acknowledges them itself, unless it may be interrupted.
+
+    Their sender may wait for the acknowledgement.
+    """
     alone = Alone()
     alone.place.main, alone.extractions.due = struck, True
 
@@ -257,7 +260,7 @@ def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
 def test_who_got_something_as_it_told_what_was_taken_does_not_sleep(
     *, something: bool
 ) -> None:
-    """In a mailbox of its own: nobody would wake it for that."""
+    """The message is in its own mailbox: no other thread would wake it for that."""
     alone, lead = Alone(), LeadOfOne()
     due = alone.extractions
     due.due, alone.place.pending = True, lambda: something and not due.due
@@ -272,7 +275,7 @@ def test_who_got_something_as_it_told_what_was_taken_does_not_sleep(
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("struck", [False, True])
 def test_who_may_be_struck_takes_answers_only_and_does_no_more(*, struck: bool) -> None:
-    """What it was struck at may be lost; only an answer may be given twice."""
+    """An interrupt may lose a message; only an answer may be delivered twice."""
     alone = Alone()
     alone.place.main = struck
 
@@ -285,7 +288,7 @@ def test_who_may_be_struck_takes_answers_only_and_does_no_more(*, struck: bool) 
 @clause("QB-ERR-9", "BUS-CHAN-7")
 @pytest.mark.parametrize("more", [False, True])
 def test_what_a_thread_that_may_be_struck_leaves_is_done_at_once(*, more: bool) -> None:
-    """By the comm thread, which in an exchange would sleep on for long."""
+    """The comm thread does it, which would sleep on for long in an exchange."""
     alone = Alone()
     alone.place.main, alone.exchange.unfinished = True, more
 
@@ -299,7 +302,7 @@ def test_what_a_thread_that_may_be_struck_leaves_is_done_at_once(*, more: bool) 
 def test_in_an_exchange_the_comm_thread_is_left_asleep(
     monkeypatch: pytest.MonkeyPatch, *, watched: bool
 ) -> None:
-    """The next message acknowledges what came; it looks for the last one."""
+    """The next message acknowledges the last; the comm thread handles the end."""
     alone = Alone()
     monkeypatch.setattr(alone.short.peer.session, "watched", watched)
 
@@ -313,7 +316,7 @@ def test_in_an_exchange_the_comm_thread_is_left_asleep(
 def test_what_a_frame_leaves_unacknowledged_is_acknowledged_soon(
     monkeypatch: pytest.MonkeyPatch, *, watched: bool
 ) -> None:
-    """The comm thread may have gone to sleep before anything was due."""
+    """The comm thread may have gone to sleep before any acknowledgement was due."""
     alone = Alone()
     monkeypatch.setattr(_Peer.session, "ack_at", 1.0)
     monkeypatch.setattr(_Peer.session, "watched", watched)
@@ -327,7 +330,7 @@ def test_what_a_frame_leaves_unacknowledged_is_acknowledged_soon(
 def test_commands_that_follow_one_another_fast_go_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """But who waits for an answer does not wait for another command."""
+    """But a caller waiting for an answer does not wait for another command."""
     alone, now = Alone(), [0.0]
     monkeypatch.setattr(_sync, "monotonic", lambda: now[0])
 
@@ -337,7 +340,7 @@ def test_commands_that_follow_one_another_fast_go_together(
     assert [sent(), sent()] == [True, False]
     now[0] += 0.0001
     assert not sent()
-    now[0] += 0.00015  # since the last one, not the last that went by itself
+    now[0] += 0.00015  # since the last command, not the last on the fast path
     assert not sent()
     assert alone.ask()
     now[0] += 0.00025
@@ -355,9 +358,22 @@ def test_the_body_of_a_long_message_is_taken_for_no_frame() -> None:
     assert alone.attended == [(1, b"+1")]
 
 
+@clause("OPEN-12")
+def test_the_comm_thread_reads_all_frames_while_they_are_recorded() -> None:
+    """It is the one that shows them to the recorder."""
+    alone = Alone()
+    rounds: Any = alone.bypass._rounds
+    rounds.watched = True
+
+    alone.wait(b"+1")
+
+    assert not alone.todo
+    assert alone.attended == [(1, b"+1")]
+
+
 @clause("BUS-MSG-15")
 def test_whether_anything_goes_first_is_looked_at_while_nothing_is_done() -> None:
-    """Else something could be decided, and done, between the look and the frame."""
+    """Else another thread could decide and act between the check and the frame."""
     alone = Alone()
 
     assert alone.ask()
@@ -367,7 +383,7 @@ def test_whether_anything_goes_first_is_looked_at_while_nothing_is_done() -> Non
 
 @clause("BUS-CHAN-6")
 def test_what_finds_its_link_full_goes_on_when_there_is_room() -> None:
-    """The comm thread sees to that, and has to know that it is to."""
+    """The comm thread sends it later, and has to be woken for that."""
     alone = Alone()
 
     assert alone.ask()
@@ -376,7 +392,7 @@ def test_what_finds_its_link_full_goes_on_when_there_is_room() -> None:
 
 
 class _NotedLead(LeadOfOne):
-    """Stands for one that writes down when it is taken and left."""
+    """A read lease that records when it is taken and left."""
 
     def __init__(self, calls: list[str], *, free: bool = True) -> None:
         super().__init__()
@@ -395,7 +411,7 @@ class _NotedLead(LeadOfOne):
 def test_a_thread_that_is_about_to_wait_reads_the_link_before_it_sends(
     *, waits: bool
 ) -> None:
-    """Else an answer that comes before it waits would wake the comm thread."""
+    """Else an answer that arrives before the wait would wake the comm thread."""
     alone, place = Alone(), ThreadManager("asks")
     place.adopt()
     place.waits_next = waits
@@ -424,7 +440,7 @@ def test_another_thread_that_reads_the_link_goes_on_with_that() -> None:
 @clause("BUS-CHAN-7", "BUS-MSG-11")
 @pytest.mark.parametrize("then", ["something is to be done", "it serves no more"])
 def test_a_thread_that_does_not_wait_after_all_leaves_the_link(then: str) -> None:
-    """What comes there may be for others."""
+    """Frames that arrive there may be for others."""
     alone, place = Alone(), ThreadManager("asks")
     place.adopt()
     place.waits_next = True
@@ -462,7 +478,7 @@ def test_the_comm_thread_is_to_see_that_a_peer_has_gone() -> None:
 
 
 class LeadOfParts(LeadOfOne):
-    """Stands for one by which a long frame comes: what it lacks, after each read."""
+    """The read lease of a long frame: `lacks` is the missing part after each read."""
 
     def __init__(self, *lacks: int) -> None:
         super().__init__()
@@ -475,7 +491,7 @@ class LeadOfParts(LeadOfOne):
 
 @clause("BUS-CHAN-7")
 def test_who_has_begun_to_read_a_long_frame_reads_all_of_it() -> None:
-    """Without the comm thread, and nobody is kept from the links meanwhile."""
+    """Without the comm thread, and other threads can use the links meanwhile."""
     alone, lead = Alone(), LeadOfParts(300, 100, 0)
     held = []
     lead.sleep = lambda _: held.append(alone.bypass.hold.locked())  # type: ignore[method-assign]
@@ -493,7 +509,7 @@ def test_who_has_begun_to_read_a_long_frame_reads_all_of_it() -> None:
 def test_who_is_woken_for_something_else_leaves_a_frame_where_it_is(
     lacks: tuple[int, ...],
 ) -> None:
-    """As soon as nothing more of it has come: what it was woken for may wait."""
+    """As soon as no more of it arrives: the reason for the wake-up may be waiting."""
     alone, lead = Alone(), LeadOfParts(*lacks, 100, 0)
     way = _Way(alone.bypass, cast("Any", alone.short), cast("Any", lead))
 
@@ -505,7 +521,7 @@ def test_who_is_woken_for_something_else_leaves_a_frame_where_it_is(
 @clause("BUS-CHAN-7")
 @pytest.mark.parametrize("why", ["something else is here", "it is late", "main"])
 def test_who_has_something_else_to_do_leaves_a_long_frame(why: str) -> None:
-    """However much of it comes; who may be struck as it reads leaves it, too."""
+    """Even if more of it arrives; a thread that may be interrupted leaves it, too."""
     alone, lead = Alone(), LeadOfParts(*range(300, 0, -1))
     deadline = _sync.monotonic() if why == "it is late" else None
     alone.place.pending = lambda: why == "something else is here"
@@ -519,7 +535,7 @@ def test_who_has_something_else_to_do_leaves_a_long_frame(why: str) -> None:
 
 @clause("QB-ERR-9")
 def test_who_is_struck_as_it_leaves_ends_no_link() -> None:
-    """All that it has read is seen to by then."""
+    """It has processed all that it read by then."""
     alone, lead = Alone(), LeadOfOne(b"+1")
 
     def leave(_: Inbox | None = None) -> None:
@@ -550,7 +566,7 @@ def test_who_waits_at_a_link_in_vain_does_so_some_times() -> None:
 def test_an_answer_tells_that_its_question_was_taken(
     monkeypatch: pytest.MonkeyPatch, *, struck: bool
 ) -> None:
-    """Unless its thread may be struck: what was taken is noted in several steps."""
+    """Unless its thread may be interrupted: the note of a read takes several steps."""
     alone = Alone()
     taken, told = [object()], list[object]()
     alone.extractions.take_lone = lambda: taken

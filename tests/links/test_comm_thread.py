@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 @clause("BUS-CHAN-2")
 def test_threads_do_not_grow_with_links() -> None:
-    """BUS-CHAN-2: one that serves all, one for each broker that lets others in."""
+    """BUS-CHAN-2: one thread for all links, and one for each accepting broker."""
     counts = []
     for slaves in (1, 6):
         with processes(1 + slaves) as [master, *others]:
             _all_joined(master, slaves)
             counts.append([len(serving(each)) for each in (master, *others)])
-    # One serves, one lets in, and one lets in as master; that is counted with all.
+    # One serves the links, and two accept: one of the process, one of the master.
     assert set(counts[0]) == set(counts[1]) == {3}
 
 
@@ -59,7 +59,7 @@ def test_after_close_nothing_of_it_runs() -> None:
         assert not any("machine/p1" in name for name in serving(bus))
         assert comm_of(bus)._lines._helpers
         assert not any(each.is_alive() for each in comm_of(bus)._lines._helpers)
-        bus.close()  # twice is harmless
+        bus.close()  # a second close is harmless
 
 
 # Frames.
@@ -67,7 +67,7 @@ def test_after_close_nothing_of_it_runs() -> None:
 
 @clause("BUS-CHAN-6")
 def test_what_waits_together_travels_together(frames: list[Frame]) -> None:
-    """BUS-CHAN-6: many in a few frames, cut at their limits."""
+    """BUS-CHAN-6: many messages in a few frames, cut at the limits of a frame."""
     with processes(2) as [bus, other]:
         reader = Reader(other)
         bus.call("reader", 0)
@@ -99,7 +99,7 @@ def test_a_lone_message_leaves_at_once_in_a_frame_of_its_own(
 
 @clause("BUS-CHAN-6")
 def test_a_lone_message_waits_for_none_that_is_under_way() -> None:
-    """Nobody takes the first one, so nothing is said that it could have waited for."""
+    """The first message stays unread: a later one waits for no acknowledgement."""
     with processes(2) as [bus, other], Holder.holding(other) as holder:
         account = holder.task._receiver.account
         for number in range(1, 4):
@@ -112,7 +112,7 @@ def test_a_lone_message_waits_for_none_that_is_under_way() -> None:
 
 @clause("BUS-FLOW-5", "BUS-RELAY-9")
 def test_what_is_due_is_seen_to_in_time_however_long_acknowledgements_wait() -> None:
-    """And then the thread sleeps again."""
+    """Then the thread sleeps again."""
     slow = attrs.evolve(PATIENT, window=1, ack_delay_s=1_000.0)
     with processes(2, slow) as [bus, other], Holder.holding(other):
         books = comm_of(bus).remote.neighbours.books
@@ -125,7 +125,7 @@ def test_what_is_due_is_seen_to_in_time_however_long_acknowledgements_wait() -> 
 
 
 def _counted(comm: CommThread) -> list[None]:
-    """Return what grows by one with each round of a comm thread."""
+    """Return a list that grows by one item with each round of a comm thread."""
     rounds: list[None] = []
     round_of = comm._round
 
@@ -139,7 +139,7 @@ def _counted(comm: CommThread) -> list[None]:
 
 @clause("BUS-CHAN-3", "BUS-RELAY-6")
 def test_to_send_does_not_wait_for_a_link_that_is_being_made() -> None:
-    """BUS-RELAY-6, BUS-CHAN-3: even where nobody accepts."""
+    """BUS-RELAY-6, BUS-CHAN-3: even if the peer does not accept."""
     with processes(2) as [bus, other]:
         reader = Reader(other)
         until(lambda: linked(bus) == {"p1"}, "they know one another")
@@ -152,7 +152,7 @@ def test_to_send_does_not_wait_for_a_link_that_is_being_made() -> None:
 
 @clause("BUS-CHAN-2", "BUS-CHAN-3")
 def test_tasks_are_served_while_somebody_does_not_let_in() -> None:
-    """BUS-CHAN-3: a helper dials, and whoever serves links goes on."""
+    """BUS-CHAN-3: a helper dials, and the comm thread serves the links meanwhile."""
 
     def program(run: Run) -> None:
         with processes(2) as [bus, other]:
@@ -179,7 +179,7 @@ def test_tasks_are_served_while_somebody_does_not_let_in() -> None:
     explore(program, bound=0, limit=5, random=0)
 
 
-# The end.
+# Shutdown.
 
 
 @clause("BUS-DEREG-12")
@@ -187,7 +187,7 @@ def test_tasks_are_served_while_somebody_does_not_let_in() -> None:
 def test_messages_under_way_when_a_bus_is_closed_arrive(
     capacity: int, window: int
 ) -> None:
-    """BUS-DEREG-12: all that fits into the time to drain; then nothing of it runs."""
+    """BUS-DEREG-12: as many as the drain time allows; then no thread runs."""
     config = BusConfig(link_frames=capacity, window=window)
     with memory_bus(process="p0", config=config) as bus:
         reader = Reader(bus)
@@ -215,13 +215,13 @@ def test_answers_under_way_when_a_bus_is_closed_arrive() -> None:
             closing.start()
         closing.join(LIMIT_S)
         until(lambda: len(outcomes) == 20, "each command has its outcome")
-        # Each was answered, or its addressee left before it took it.
+        # Each was answered, or its addressee left before reading it.
         payloads = [each.payload for each in outcomes if each.error is None]
         assert payloads == sorted(payloads)
 
 
 def test_close_does_not_wait_for_who_does_not_read() -> None:
-    """BUS-DEREG-12: a link that is full of what nobody takes is given up in time."""
+    """BUS-DEREG-12: a full link that the peer does not read is dropped in time."""
 
     def program(run: Run) -> None:
         with processes(2) as [bus, _]:

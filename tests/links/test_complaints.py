@@ -1,4 +1,4 @@
-"""`Complaints`: how many lines the log has, whatever others do."""
+"""`Complaints`: the number of log lines is bounded, whatever the peers do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what the log has got since the last look."""
+    """Return the log messages since the last call."""
     words = [record.getMessage() for record in caplog.records]
     caplog.clear()
     return words
@@ -20,7 +20,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @clause("BUS-SEC-10")
 def test_what_was_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """At the first warning of a later minute, and not of each that follows."""
+    """With the first warning of a later minute, and not with each one that follows."""
     complaints = Complaints()
     for _ in range(23):
         complaints.note("bad")

@@ -1,4 +1,4 @@
-"""Processes of one bus that come, leave, and leave at once; tasks that do."""
+"""Processes of one bus that join and leave, also several at once; tasks that do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 
-# Processes that come and go.
+# Processes that join and leave.
 
 
 def test_a_process_closes_while_another_searches() -> None:
@@ -94,14 +94,14 @@ def test_processes_that_close_at_once(who: str) -> None:
 
 
 def test_the_heir_ends_before_the_master_has_left() -> None:
-    """Whoever is next is master then, and can be joined under the master's name."""
+    """The next process becomes master, and can be joined under the master's name."""
     with processes(3) as [bus, heir, third]:
         network = bus._network
         assert network is not None
         reader = Reader(third)
         comm = comm_of(heir)
         comm.stop(0.0, list)
-        comm.join()  # it has hung up, and not said yet that it leaves
+        comm.join()  # it has hung up, and not announced its departure yet
         bus.close()
         network.leave(heir.machine, heir.process, comm)
         assert third.call("reader", 1) == 1
@@ -127,13 +127,13 @@ def test_two_machines_meet_and_one_leaves() -> None:
         assert (reader.got, second.got) == ([1], [2])
 
 
-# What is decided while something else is being done.
+# Decisions made while another one is being carried out.
 
 
 def test_who_is_cut_off_by_what_came_is_said_to_be_at_once(
     frames: list[Frame],
 ) -> None:
-    """BUS-DEREG-2: not only when something else happens, or its callback returns."""
+    """BUS-DEREG-2: not only at the next event, or when its callback returns."""
     with (
         processes(2) as [bus, other],
         Holder.holding(other, capacity=1, overflow="disconnect") as holder,
@@ -154,7 +154,7 @@ def test_who_is_cut_off_by_what_came_is_said_to_be_at_once(
 def test_a_relay_that_is_given_up_before_it_is_opened_gives_back_what_waited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was parked for a name is neither lost nor overtaken (BUS-DEREG-4)."""
+    """Messages parked for a name are neither lost nor overtaken (BUS-DEREG-4)."""
     with processes(2) as [bus, other]:
         comm = comm_of(bus)
         opens = comm.open
@@ -163,7 +163,7 @@ def test_a_relay_that_is_given_up_before_it_is_opened_gives_back_what_waited(
         def late(entry: Any, messages: Any) -> None:
             if entry.name == "reader" and not given_up:
                 given_up.append(True)
-                # The other process leaves just now, and the relay with it.
+                # The other process leaves at this point, and the relay is lost with it.
                 peer = entry.box.peer
                 bus._exchange.decide(lambda: _lose(comm, peer))
             opens(entry, messages)
@@ -179,7 +179,7 @@ def test_a_relay_that_is_given_up_before_it_is_opened_gives_back_what_waited(
 
 @clause("BUS-DEREG-4")
 def test_what_was_posted_to_a_relay_that_is_given_up_follows_what_that_had() -> None:
-    """What waited in the relay was sent first, so it comes first where both go."""
+    """Messages queued in the relay were sent first, so they also arrive first."""
     with (
         processes(2, evolve(PATIENT, window=1)) as [bus, other],
         Holder.holding(other) as holder,
@@ -202,7 +202,7 @@ def test_what_was_posted_to_a_relay_that_is_given_up_follows_what_that_had() -> 
 
 @clause("BUS-DEREG-4")
 def test_what_a_task_took_before_it_left_is_not_sent_again() -> None:
-    """Also if its process has not said yet that it was taken."""
+    """Even if its process has not acknowledged it yet."""
     with processes(2) as [bus, other]:
         here = other.here()
         reader = Reader(other, thread=here)
@@ -233,7 +233,7 @@ def test_a_call_to_another_process_is_answered() -> None:
     def program(_run: Run) -> None:
         with processes(2) as [bus, other]:
             Reader(other)
-            with suppress(UnresolvedError):  # a slow machine: its time was up
+            with suppress(UnresolvedError):  # on a slow machine the search may time out
                 assert bus.call("reader", 3, timeout=None) == 3
 
     under_some_schedules(program)
@@ -241,7 +241,7 @@ def test_a_call_to_another_process_is_answered() -> None:
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_commands_to_a_task_that_moves_or_leaves(leaves: bool) -> None:
-    """Each arrives once, or comes back; in order (BUS-MSG-15, BUS-DEREG-4)."""
+    """Each arrives once, or is returned; in order (BUS-MSG-15, BUS-DEREG-4)."""
     small = BusConfig(window=2, task_fifo_messages=2, link_frames=2)
 
     def program(run: Run) -> None:
@@ -290,7 +290,7 @@ def _lose(comm: CommThread, peer: Any) -> list[Any]:
 
 
 def _calm(bus: Bus) -> bool:
-    """Whether its comm thread sleeps, and no acknowledgement will wake it."""
+    """Return True if the comm thread sleeps, and no acknowledgement is due."""
     comm = comm_of(bus)
     peers = list(comm.remote.neighbours.peers.values())
     asleep = comm._host.inbox.arrived.asleep

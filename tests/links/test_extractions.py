@@ -1,4 +1,4 @@
-"""`Extractions`: the reports that do not wait until the comm thread wakes by itself."""
+"""`Extractions`: acknowledgements that do not wait for the comm thread to wake."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def extractions() -> Extractions:
 
 
 def read(extractions: Extractions, now: float) -> list[tuple[int, int]]:
-    """Return the reads that are due: the first number, and how many."""
+    """Return the reads that are due, each as its first number and count."""
     return [(number, count) for _, number, count, _ in extractions.take(now)]
 
 
 @clause("BUS-RELAY-9")
 def test_few_long_messages_are_not_to_wait(extractions: Extractions) -> None:
-    """As many bytes as half a window has: their sender would wait for that."""
+    """Half a window of bytes is unacknowledged: the sender may wait for that."""
     extractions.note(message(LENGTH - 1))
     assert not is_due(extractions)
     extractions.note(message(1))

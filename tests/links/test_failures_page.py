@@ -1,4 +1,4 @@
-"""What docs/explanation/when-something-dies.md says, where no other test says it."""
+"""Claims of docs/explanation/when-something-dies.md that no other test covers."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ IS_BUSY = "any(each.busy_s is not None for each in bus.inspect().threads)"
 
 @pytest.fixture
 def near() -> Iterator[Bus]:
-    """Give a bus of which this process is the master."""
+    """Yield a bus of which this process is the master."""
     with socket_bus("near", role=Role.MASTER) as bus:
         yield bus
 
 
 @pytest.fixture
 def far(near: Bus) -> Iterator[Far]:
-    """Give a second process, a slave."""
+    """Yield a second process, a slave."""
     assert near.machine
     with Far("far") as process:
         yield process.started()
 
 
 def under_way(bus: Bus) -> int:
-    """Return how many messages are on links, and were not taken."""
+    """Return how many messages on links are not acknowledged."""
 
     def count() -> int:
         peers = comm_of(bus).remote.neighbours.peers.values()
@@ -66,14 +66,14 @@ def under_way(bus: Bus) -> int:
     return total
 
 
-# A task, a thread.
+# The end of a task or a thread.
 
 
 @clause("BUS-DEREG-9")
 def test_what_ends_a_thread_ends_the_tasks_of_that_thread_alone(
     near: Bus, far: Far
 ) -> None:
-    """An exception of a callback ends nothing; SystemExit does."""
+    """A callback's exception ends nothing; SystemExit ends its thread."""
     seen: list[tuple[str, bool]] = []
     watcher = near.register("watcher")
     watcher.watch("far/*", lambda p: seen.append((p.address.module, p.here)))
@@ -96,7 +96,7 @@ def test_what_ends_a_thread_ends_the_tasks_of_that_thread_alone(
         near.call("far/bad")
 
 
-# A process that ends.
+# The end of a process.
 
 
 @clause("BUS-MOVE-8", "BUS-DEREG-9")
@@ -120,7 +120,7 @@ def test_what_was_under_way_is_in_doubt_and_the_rest_goes_to_the_next() -> None:
         got: list[Any] = []
         near.register("held", on_command=lambda message: got.append(message.payload))
         until(lambda: len(got) == 3, "what was not under way comes")
-        # Nobody asked for an answer to 0: it was taken, and nothing is told of it.
+        # Command 0 was read and wants no answer: it has no outcome to report.
         assert [(each.payload, type(each.error)) for each in told] == [
             (1, InDoubtError),
             (2, InDoubtError),
@@ -130,7 +130,7 @@ def test_what_was_under_way_is_in_doubt_and_the_rest_goes_to_the_next() -> None:
 
 @clause("BUS-RELAY-8")
 def test_a_notifier_that_comes_back_is_heard_again(near: Bus) -> None:
-    """Nobody subscribes anew; what it said to nobody else is lost."""
+    """The subscription persists; a notification without a subscriber is lost."""
     heard: list[tuple[Any, int]] = []
     seen: list[bool] = []
     reader = near.register("reader")
@@ -142,7 +142,7 @@ def test_a_notifier_that_comes_back_is_heard_again(near: Bus) -> None:
             far.started()
             far("made.update(sensor=bus.register('sensor'))")
             until(lambda: len(seen) == 2 * life - 1, "it is here")
-            # Its process has learnt who hears it before this comes back.
+            # Its process knows the subscriber before this reply comes back.
             far("bus.wait_for('reader') and None")
             far(f"made['sensor'].notify({life})")
             until(lambda: len(heard) == life, "it is heard")
@@ -160,7 +160,7 @@ def test_a_notifier_that_comes_back_is_heard_again(near: Bus) -> None:
 def test_a_signal_that_ends_a_process_kills_it_and_the_next_master_tidies_up(
     own_run_directory: Path,
 ) -> None:
-    """Nobody catches SIGTERM: what it leaves is a socket that nobody listens at."""
+    """No handler catches SIGTERM: the process leaves a socket without a listener."""
     place = own_run_directory / "bus1"
     with socket_bus("near", role=Role.MASTER) as near, Far("far") as far:
         far.started()
@@ -172,7 +172,7 @@ def test_a_signal_that_ends_a_process_kills_it_and_the_next_master_tidies_up(
         assert not left.exists()
 
 
-# A process that stands still.
+# A stopped process.
 
 
 @clause("OPEN-2", "BUS-FLOW-5", "BUS-MOVE-7")
@@ -192,12 +192,13 @@ def test_who_is_stopped_keeps_its_name_and_carries_out_what_it_was_sent(
     assert seen == [True]
     far.signal(signal.SIGCONT)
 
-    # Too late for who asked, and done all the same: that is what in doubt means.
+    # Too late for the caller, but executed all the same: that is the meaning of in
+    # doubt.
     assert near.call("echo", 2) == 2
     assert far("made['echo'].got") == [0, 1, 2]
 
 
-# The master.
+# The end of the master.
 
 
 @clause("BUS-INIT-3", "BUS-ENT-13")
@@ -244,7 +245,7 @@ def test_who_comes_while_the_master_stands_still_is_alone_until_it_goes_on() -> 
             assert near.call("echo", 3, timeout=LIMIT_S) == 3
 
 
-# The run directory.
+# Loss of the run directory.
 
 
 @clause("BUS-ENT-16", "BUS-ENT-13")
@@ -258,7 +259,7 @@ def test_who_is_linked_needs_no_run_directory_and_who_comes_later_finds_nobody(
 
     assert near.call("echo", 1) == 1
     with socket_bus("stranger") as stranger:
-        # It has made a directory of its own, and is master there.
+        # The stranger has made a directory of its own, and is master there.
         assert comm_of(stranger).remote.neighbours.is_master
         answers: list[Response] = []
         asker = stranger.register("asker")

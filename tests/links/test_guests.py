@@ -1,4 +1,4 @@
-"""BUS-SEC-1: a process of another user on the bus: what the system lets it do."""
+"""BUS-SEC-1: a process of another user on the bus, within the system's permissions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _PROGRAM = f"""
 
 @pytest.fixture
 def config() -> Iterator[BusConfig]:
-    """Give a place that others can reach, and who may do what there."""
+    """Yield a configuration with a reachable run directory and an access list."""
     with tempfile.TemporaryDirectory(prefix="qb-") as folder:
         Path(folder).chmod(0o711)
         grant = Grant(
@@ -80,7 +80,7 @@ def echo(message: Incoming) -> Any:
 
 
 def hosts(bus: Bus) -> None:
-    """Register what the guest looks for."""
+    """Register the tasks that the guest uses."""
     news = bus.register("news")
     bus.register("open/b", on_command=echo)
     bus.register("g", on_command=echo)
@@ -90,7 +90,7 @@ def hosts(bus: Bus) -> None:
 @clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-SEC-4", "OPEN-3")
 @pytest.mark.parametrize("at", ["the master", "a slave"])
 def test_another_user_does_what_it_is_granted(config: BusConfig, at: str) -> None:
-    """And is reached by processes that it never spoke with: it has a socket there."""
+    """Processes that it never contacted reach it as well: it has a socket there."""
     assert config.run_directory is not None
     with (
         socket_bus("host", role=Role.MASTER, config=config) as host,

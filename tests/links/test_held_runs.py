@@ -1,4 +1,4 @@
-"""`Arrivals`: commands that came together, and are held back, stay together."""
+"""`Arrivals`: commands that arrived together and are held back stay together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _arrives(hall: Hall, *items: Any) -> None:
 
 
 def _take(hall: Hall) -> list[bytes]:
-    """Let the task read all it has; return what that was."""
+    """Read all messages in the task's inbox; return their payloads."""
     read = []
     for item in hall.place.inbox.take_now():
         read += [each.payload for each in item.rest()]
@@ -79,7 +79,7 @@ def test_a_run_does_not_overtake_what_is_held_back_nor_the_other_way() -> None:
 
 @clause("BUS-MSG-15")
 def test_a_run_waits_behind_what_is_held_back_though_there_is_room_by_now() -> None:
-    """Who has read has not looked yet whether anything is held back."""
+    """The task has read a message, and not checked for held ones yet."""
     hall = Hall(capacity=1)
     _arrives(hall, _run(hall, b"1", b"2"))
     read = _take(hall)
@@ -109,7 +109,7 @@ def test_who_drops_something_is_never_waited_for(
 @clause("BUS-FLOW-1")
 def test_as_many_bytes_of_a_run_are_given_as_there_is_room_for() -> None:
     hall = Hall(capacity=100)
-    part = bytes(2**18)  # of a clerk's 2**20
+    part = bytes(2**18)  # a quarter of a clerk's bound of 2**20 bytes
 
     _arrives(hall, _run(hall, *[part] * 7))
 
@@ -160,7 +160,7 @@ def test_a_run_that_is_held_back_follows_a_task_that_moves() -> None:
 def test_who_reads_gets_what_is_held_back_once_half_of_its_room_is_free(
     bytes_max: int,
 ) -> None:
-    """Else it would get one for each that it reads, and take thirty times as long."""
+    """Else each read releases a single message, which takes thirty times as long."""
     account = Account(messages_max=4, bytes_max=bytes_max, overflow="block")
     account.admit_run_locked(Lengths.of([1, 1, 1, 1]))
     roomy = [account.roomy]

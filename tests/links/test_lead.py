@@ -1,4 +1,4 @@
-"""The lead of a link: another thread than its owner waits there, and reads it."""
+"""The read lease of a link: a thread other than its owner waits there and reads it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Led:
-    """A link, its far end, the lead of it, and the inbox of who has that."""
+    """A link, its far end, its read lease, and the inbox of the lease holder."""
 
     def __init__(self, folder: str) -> None:
         self.sockets = Sockets(folder)
@@ -39,13 +39,13 @@ class Led:
 
     @property
     def pending(self) -> int:
-        """How much the owner has to receive."""
+        """The number of messages that the owner has to receive."""
         return self.sockets.lines.queue(1).pending
 
 
 @pytest.fixture
 def led() -> Iterator[Led]:
-    # Short, since paths of sockets are.
+    # A short path, since the paths of sockets are limited.
     with tempfile.TemporaryDirectory(prefix="qb-") as folder:
         led = Led(folder)
         yield led
@@ -76,7 +76,7 @@ def test_the_owner_reads_again_afterwards(led: Led) -> None:
 
 
 def test_all_that_came_is_read_at_once(led: Led) -> None:
-    """Else nobody would be woken for the rest."""
+    """Else no thread would be woken for the rest."""
     assert led.lead.take(led.inbox)
     for each in (b"x", b"y", b"z"):
         led.far.send(each)
@@ -178,7 +178,7 @@ def test_who_sleeps_is_woken_when_the_driver_ends(led: Led) -> None:
 
 
 def test_to_leave_twice_does_no_harm(led: Led) -> None:
-    """Who is struck as it leaves does so again."""
+    """An interrupted thread leaves the lease a second time."""
     assert led.lead.take(led.inbox)
     led.lead.leave(led.inbox)
     led.lead.leave(led.inbox)
@@ -190,7 +190,7 @@ def test_to_leave_twice_does_no_harm(led: Led) -> None:
 
 @clause("QB-ERR-9")
 def test_to_leave_twice_takes_it_from_no_other_thread(led: Led) -> None:
-    """The second time another thread may have it."""
+    """At the second time, another thread may hold the lease."""
     other = Inbox()
     assert led.lead.take(led.inbox)
     led.lead.leave(led.inbox)
@@ -217,7 +217,7 @@ def test_between_threads_one_thread_has_it_at_a_time() -> None:
         lead.leave(one)
         lead.leave(one)
         assert lead.take(other)
-        lead.leave(one)  # by who was struck as it left
+        lead.leave(one)  # by the thread that was interrupted as it left
         assert not lead.take(one)
         lead.leave(other)
         assert lead.take(one)
@@ -226,7 +226,7 @@ def test_between_threads_one_thread_has_it_at_a_time() -> None:
 
 @clause("BUS-CHAN-7")
 def test_of_a_long_message_it_is_known_how_much_of_it_is_to_come(led: Led) -> None:
-    # More than sixteen reads can take, however much is in the socket each time.
+    # More than sixteen reads can take, however much each finds in the socket.
     message, lacks, came = bytes(2**24), list[int](), list[bytes]()
     assert led.lead.take(led.inbox)
     assert led.lead.lacks == 0

@@ -1,4 +1,4 @@
-"""`Lines`: links that are made, used and hung up, in every order that matters."""
+"""`Lines`: links that are made, used and closed, in every relevant order."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def under_every_schedule(
 
 
 def under_some_schedules(program: Callable[[Run], object]) -> None:
-    """For what does not depend on the order: it is the virtual clock that is wanted."""
+    """Explore few schedules: the test needs the virtual clock, not an order."""
     explore(program, bound=1, limit=150, random=20, seed=1)
 
 
 def rest(queue: MessageQueue) -> list[bytes]:
-    """Return all that comes by a far end until it is lost."""
+    """Return all frames received by a far end until the link is lost."""
     frames = []
     while True:
         try:
@@ -50,14 +50,14 @@ def rest(queue: MessageQueue) -> list[bytes]:
             return frames
 
 
-# Links that are made.
+# Making links.
 
 
 def test_each_who_lets_in_and_who_dials_is_told_of_one_link() -> None:
     def program(run: Run) -> None:
         desk, other = Desk(), Desk()
         desk.open()
-        # Both in one space of names, so that one can reach the other.
+        # Both use one broker manager, so that one can reach the other.
         other.here.close()
         broker = QueueBroker("other", manager=desk.manager)
         other.lines.let_in(broker, other.made.append)
@@ -85,7 +85,7 @@ def test_each_who_lets_in_and_who_dials_is_told_of_one_link() -> None:
 @clause("BUS-CHAN-3")
 @pytest.mark.parametrize("listens", [False, True], ids=["nobody", "deaf"])
 def test_who_dials_in_vain_is_told_so_and_nobody_waits(listens: bool) -> None:
-    """Nobody is called that, or nobody accepts there within the deadline."""
+    """No broker has that name, or no broker accepts there within the deadline."""
 
     def program(run: Run) -> None:
         desk = Desk(timeout_s=2.0)
@@ -112,7 +112,7 @@ def test_who_dials_in_vain_is_told_so_and_nobody_waits(listens: bool) -> None:
 
 @clause("BUS-CHAN-3")
 def test_who_dials_somebody_who_closes_is_told_so() -> None:
-    """Else it would never dial again, and take it that a link is being made."""
+    """Else it would wait for the link for ever, and never dial again."""
 
     def program(run: Run) -> None:
         desk = Desk()
@@ -128,7 +128,7 @@ def test_who_dials_somebody_who_closes_is_told_so() -> None:
 
 @pytest.mark.parametrize("first", ["nobody", ""])
 def test_the_first_address_where_somebody_listens_is_taken(first: str) -> None:
-    """Whatever those before it are: they may come from another process."""
+    """Invalid addresses before it are skipped: they may come from another process."""
 
     def program(run: Run) -> None:
         desk = Desk(timeout_s=2.0)
@@ -152,7 +152,7 @@ def test_the_first_address_where_somebody_listens_is_taken(first: str) -> None:
 @clause("BUS-SEC-9")
 @pytest.mark.parametrize("scheme", ["tcp", "tls", "udp"])
 def test_nobody_is_sent_to_another_machine(scheme: str) -> None:
-    """By an address that another process gave; the log says so, if no other is left."""
+    """An address from another process may name one; the log reports the refusal."""
 
     def program(run: Run) -> None:
         desk = Desk()
@@ -183,7 +183,7 @@ def test_nobody_is_sent_to_another_machine(scheme: str) -> None:
 def test_a_link_that_takes_less_than_a_frame_is_turned_away(
     limit: int, *, dials: bool
 ) -> None:
-    """By who dialled, and by who was; who is there is told, and so is the log."""
+    """Both the dialler and the listener reject it; the peer and the log learn it."""
 
     def program(run: Run) -> None:
         desk = Desk(limit=limit)
@@ -214,7 +214,7 @@ def test_a_link_that_takes_less_than_a_frame_is_turned_away(
 
 
 class _NoThread(_sync.Thread):
-    """One that the system does not start."""
+    """A thread that the system does not start."""
 
     def start(self) -> None:
         raise RuntimeError("can't start new thread")
@@ -222,7 +222,7 @@ class _NoThread(_sync.Thread):
 
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Let no thread be started for links."""
+    """Make every start of a link thread fail."""
     with monkeypatch.context() as patch:
         patch.setattr(_sync, "Thread", _NoThread)
         yield patch
@@ -232,7 +232,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def test_where_no_thread_can_be_started_a_dial_fails_like_any_other(
     no_threads: pytest.MonkeyPatch,
 ) -> None:
-    """And may be tried again."""
+    """A later dial may succeed."""
     desk = Desk()
     no_threads.undo()
     desk.open()
@@ -250,7 +250,7 @@ def test_where_no_thread_can_be_started_a_dial_fails_like_any_other(
 @clause("BUS-CHAN-3")
 @pytest.mark.usefixtures("no_threads")
 def test_where_no_thread_can_be_started_nobody_is_let_in() -> None:
-    """Whoever asked for that is told; nobody waits there for a word."""
+    """The caller gets the error; no peer can connect and wait there."""
     desk = Desk()
     with pytest.raises(RuntimeError, match="can't start new thread"):
         desk.open()
@@ -278,7 +278,7 @@ def test_frames_of_a_capacity_fit_in_each_direction() -> None:
     under_some_schedules(program)
 
 
-# What goes over them.
+# Frames on links.
 
 
 @clause("BUS-CHAN-8")
@@ -301,7 +301,7 @@ def test_what_finds_a_link_full_waits_and_keeps_its_order() -> None:
         desk.close()
         assert got == sent
 
-    # Each round that finds the link full looks again after a while: few end soon.
+    # Each round that finds the link full backs off: few schedules end soon.
     explore(program, bound=1, limit=300, random=100, seed=1)
 
 
@@ -371,7 +371,7 @@ def test_a_hang_up_goes_behind_all_that_was_sent(capacity: int) -> None:
 
 @clause("BUS-CHAN-8")
 def test_a_link_that_was_hung_up_is_let_go_though_nobody_reads() -> None:
-    """After a while; until then it keeps nobody awake, and counts for nothing."""
+    """After a timeout; until then it wakes no thread, and does not count as sending."""
 
     def program(run: Run) -> None:
         desk = Desk(capacity=1, timeout_s=2.0)
@@ -405,7 +405,7 @@ def test_a_link_that_was_hung_up_is_let_go_though_nobody_reads() -> None:
 
 @clause("BUS-CHAN-8")
 def test_who_begins_to_read_is_sent_to_soon_and_then_at_once() -> None:
-    """A link that stays full is tried ever more seldom, until it takes something."""
+    """The retries on a full link back off until the peer reads."""
 
     def program(run: Run) -> None:
         desk = Desk(capacity=1)
@@ -466,7 +466,7 @@ def test_of_a_link_that_was_hung_up_nothing_is_told(capacity: int) -> None:
 
 
 def test_nobody_is_told_of_the_loss_of_a_link_that_was_hung_up() -> None:
-    """Also while what was sent before still waits for room."""
+    """Even while earlier frames still wait for room."""
 
     def program(_run: Run) -> None:
         desk = Desk(capacity=1)
@@ -525,7 +525,7 @@ def test_what_waits_for_room_is_given_up_with_its_link() -> None:
 @pytest.mark.parametrize("frame", [b"x", bytes(400)], ids=["frames", "bytes"])
 @pytest.mark.parametrize("waiting", [3, 4], ids=["fits", "too much"])
 def test_too_much_that_waits_for_room_ends_the_link(frame: bytes, waiting: int) -> None:
-    """As if it were lost; another link is not concerned."""
+    """As if it were lost; another link is not affected."""
 
     def program(_run: Run) -> None:
         desk = Desk(capacity=1, backlog=(3, 1_000_000 if len(frame) == 1 else 1200))
@@ -537,7 +537,7 @@ def test_too_much_that_waits_for_room_ends_the_link(frame: bytes, waiting: int) 
         given_up = list(desk.gave_up)
         if given_up:
             desk.until(lambda: desk.came)
-            desk.lines.send(1, frame)  # goes nowhere
+            desk.lines.send(1, frame)  # dropped
         else:
             assert far.receive() == frame
             desk.turn()
@@ -556,7 +556,7 @@ def test_too_much_that_waits_for_room_ends_the_link(frame: bytes, waiting: int) 
 @clause("BUS-CHAN-6")
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_frame_that_a_link_never_takes_ends_that_link(*, waits: bool) -> None:
-    """As if it were lost, also if it has waited for room; others are served."""
+    """As if it were lost, even if it has waited for room; other links are served."""
 
     def program(_run: Run) -> None:
         desk = Desk(capacity=1, limit=FRAME_BYTES_MAX, backlog=(100, 2**22))
@@ -588,7 +588,7 @@ def test_a_frame_that_a_link_never_takes_ends_that_link(*, waits: bool) -> None:
 
 @clause("BUS-CHAN-5")
 def test_what_was_sent_before_a_loss_is_told_before_it() -> None:
-    """BUS-CHAN-5: all of it, in order, and then the loss, once."""
+    """BUS-CHAN-5: all frames, in order, and then the loss, once."""
 
     def program(run: Run) -> None:
         desk = Desk()
@@ -657,11 +657,11 @@ def test_many_frames_of_one_link_do_not_keep_others_waiting() -> None:
     explore(program, bound=0, limit=1, random=0)
 
 
-# The end.
+# Shutdown.
 
 
 def test_close_lets_nobody_in_and_leaves_no_thread() -> None:
-    """Also while links are being made; who was let in at the last moment is told."""
+    """Even while links are being made; a peer accepted last sees its link closed."""
 
     def program(run: Run) -> None:
         desk = Desk()
@@ -683,7 +683,7 @@ def test_close_lets_nobody_in_and_leaves_no_thread() -> None:
         desk.there.close()
 
         assert helpers == []
-        assert desk.made in ([], [None])  # if its time was up just before
+        assert desk.made in ([], [None])  # if the dial failed just before the close
         for queue in outcomes:
             with queue:
                 assert queue.remote_disconnected

@@ -1,4 +1,4 @@
-"""`Lines.wait`: the owner of links sleeps, and is woken by whatever comes first."""
+"""`Lines.wait`: the owner of links sleeps, and the first event wakes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def under_every_schedule(
 
 
 def test_a_loss_wakes_though_nothing_came_and_other_links_live() -> None:
-    """It may be lost just before the owner lists itself: nobody rings for that."""
+    """The link may be lost just before the owner enlists itself to be woken."""
 
     def program(run: Run) -> None:
         desk = Desk()
@@ -38,7 +38,7 @@ def test_a_loss_wakes_though_nothing_came_and_other_links_live() -> None:
 
 @pytest.mark.parametrize("by", ["frame", "inbox", "loss"])
 def test_one_of_many_who_send_at_once_wakes_the_owner(by: str) -> None:
-    """No wake-up is lost, whatever wakes first, and each thing is told once."""
+    """No wake-up is lost, whichever comes first, and each event is reported once."""
 
     def program(run: Run) -> None:
         desk = Desk()

@@ -35,7 +35,7 @@ def test_every_setting_and_every_timeout_may_have_any_length(long_s: float) -> N
         thread = one.thread("serves")
         thread.call_soon(lambda: one.register("echo", on_command=answer))
         assert two.wait_for("echo", long_s).module == "echo"
-        for _ in range(2):  # by a relay, and past the books
+        for _ in range(2):  # over a relay, and on the fast path
             assert two.call("echo", timeout=long_s) == "here"
 
 

@@ -1,4 +1,4 @@
-"""Messages up to a limit, where each process has one of its own (OPEN-6)."""
+"""The message length limit, of which each process has its own (OPEN-6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONG: Final = b"l" * (_LIMIT + 1)
 
 
 class _Sink:
-    """A task that keeps what it gets."""
+    """A task that keeps the payloads it receives, and replies with their length."""
 
     def __init__(self, bus: Bus, name: str = "sink") -> None:
         self.got: list[Any] = []
@@ -44,7 +44,7 @@ class _Sink:
 
 
 class _Sender:
-    """A task that keeps what it sent in vain."""
+    """A task that keeps its undelivered messages."""
 
     def __init__(self, bus: Bus, name: str = "sender") -> None:
         self.back: list[Undelivered] = []
@@ -57,7 +57,7 @@ class _Sender:
 
 @contextmanager
 def _two(far: BusConfig = _SMALL, near: BusConfig = PATIENT) -> Iterator[list[Bus]]:
-    """Give two slaves of a bus, with limits of their own; the first is to send."""
+    """Yield two slaves of a bus, each with its own limit; the first one sends."""
     with ExitStack() as stack:
         master = stack.enter_context(memory_bus(process="master", config=PATIENT))
         yield [
@@ -67,7 +67,7 @@ def _two(far: BusConfig = _SMALL, near: BusConfig = PATIENT) -> Iterator[list[Bu
 
 
 def _told(sender: _Sender, count: int) -> None:
-    """Wait until so many came back; check what is said of them, and the books."""
+    """Wait until `count` messages came back; check their errors."""
     until(lambda: len(sender.back) == count, "its sender is told")
     for each in sender.back:
         assert isinstance(each.payload, bytes)
@@ -75,13 +75,13 @@ def _told(sender: _Sender, count: int) -> None:
         assert (each.error.got, each.error.limit) == (len(each.payload), _LIMIT)
 
 
-# Frames of many.
+# Frames with many messages.
 
 
 @clause("BUS-CHAN-6")
 @pytest.mark.parametrize("limit", [2**15, 330 * 2**10])
 def test_frames_of_many_go_where_no_long_message_is_taken(limit: int) -> None:
-    """However short the limit is, a link takes all that travels together."""
+    """However low the limit is, a link accepts a whole send batch."""
     config = BusConfig(message_bytes_max=limit)
     with (
         socket_bus("near", role=Role.MASTER, config=config) as near,
@@ -97,12 +97,12 @@ def test_frames_of_many_go_where_no_long_message_is_taken(limit: int) -> None:
         assert sender.back == []
 
 
-# What is too long for the other process.
+# Messages too long for the other process.
 
 
 @clause("BUS-FLOW-5", "BUS-MSG-16")
 def test_a_question_that_is_too_long_over_there_fails_at_once() -> None:
-    """What is just as long as may be goes, by the short way, too."""
+    """A message of exactly the limit is delivered, on the fast path, too."""
     with _two() as [near, far]:
         sink = _Sink(far)
         for _ in range(3):
@@ -119,7 +119,7 @@ def test_a_question_that_is_too_long_over_there_fails_at_once() -> None:
 def test_commands_that_are_too_long_over_there_come_back_and_all_others_go(
     when: str,
 ) -> None:
-    """In their order: what waited for the name, for the link, or for nothing."""
+    """In order, whether they wait for the name, for the link, or not at all."""
     payloads = [b"%03d" % number + b"x" * 500 * (number % 3) for number in range(30)]
     fit = [each for each in payloads if len(each) <= _LIMIT]
     assert 0 < len(fit) < len(payloads)
@@ -148,7 +148,7 @@ def test_commands_that_are_too_long_over_there_come_back_and_all_others_go(
 
 @clause("BUS-FLOW-3", "BUS-FLOW-7")
 def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
-    """Told by the next one that fits, wherever it stood; others hear all of them."""
+    """The next short one reports the gap; other subscribers receive all of them."""
     sent = [b"1", _LONG, b"2", _FITS, _LONG, _LONG, b"3"]
     with _two() as [near, far]:
         heard: dict[str, list[tuple[Any, int]]] = {"near": [], "far": []}
@@ -178,7 +178,7 @@ def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
 
 @clause("BUS-FLOW-5", "BUS-MSG-16")
 def test_an_answer_that_is_too_long_over_there_is_an_error() -> None:
-    """It says so; what answers goes on."""
+    """The error names the limit; the answering task goes on."""
     with _two(far=PATIENT, near=_SMALL) as [near, far]:
         far.register(
             "sink", on_command=lambda message: _LONG if message.payload else _FITS
@@ -196,7 +196,7 @@ def test_an_answer_that_is_too_long_over_there_is_an_error() -> None:
 def test_who_announces_a_longer_message_than_it_may_loses_its_link(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Before its body comes; what is short enough to be a frame is taken."""
+    """Before the body arrives; a body that fits into a frame is accepted."""
     with Hostile(place / "Master") as rogue:
         rogue.greet().say(*wire.pieces(rogue.messages(body=bytes(FOLLOWS_MIN))))
         assert rogue.is_heard()

@@ -1,8 +1,8 @@
-"""What happens to one process and its peer at the same time, in every pair.
+"""Pairs of concurrent events at one process and its peer.
 
-A thread sends, a thread receives, the link is lost, the process closes, and the thread
-that sends is interrupted. Each message has one outcome, none comes twice, and the
-accounts of both processes balance.
+A thread sends, a thread receives, the link is lost, the process closes, and the sending
+thread is interrupted. Each message has one outcome, no message is delivered twice, and
+the accounts of both processes balance.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _LIMIT, _RANDOM = 40, 30  # schedules
 
 
 class Pair:
-    """Two processes that have exchanged messages; what happens, happens to ``near``.
+    """Two processes that have exchanged messages; the events strike ``near``.
 
-    asked: what each of the two tasks was asked that answer, in order.
-    outcomes: of the calls, by what was asked: the answer, or the type of the error.
+    asked: the questions that the two answering tasks received, in order.
+    outcomes: by question: the answer of the call, or its error.
     """
 
     def __init__(self, run: Run, near: Bus, far: Bus) -> None:
         self.run, self.near, self.far = run, near, far
         self.asked: list[int] = []
         self.outcomes: dict[int, object] = {}
-        self.main: int | None = None  # the thread that may be struck
+        self.main: int | None = None  # the interruptible thread
         far.register("far", on_command=self._answer, thread=far.thread())
         near.register("near", on_command=self._answer, thread=near.thread())
         near.wait_for("far", timeout=None)
@@ -60,7 +60,7 @@ class Pair:
         return message.payload
 
     def _call(self, bus: Bus, to: str, first: int) -> None:
-        with suppress(BusError, RuntimeError):  # it closes
+        with suppress(BusError, RuntimeError):  # the process closes
             asker = bus.register(f"asker{first}", thread=bus.here())
             for number in range(first, first + 3):
                 self._ask(asker, to, number)
@@ -73,10 +73,10 @@ class Pair:
             self.outcomes[number] = error
 
     def is_main(self) -> bool:
-        """Whether an interrupt may strike the calling thread."""
+        """Return True if the calling thread can be interrupted."""
         return _sync.get_ident() == self.main
 
-    # What may happen.
+    # Events.
 
     def send(self) -> None:
         self.run.spawn(self._call, self.near, "far", 10)
@@ -104,7 +104,7 @@ class Pair:
         self.run.spawn(self.near.close)
 
     def interrupt(self) -> None:
-        """Send; the thread that does is interrupted, and sends on."""
+        """Send; the sending thread is interrupted, and sends on."""
         struck = self.run.spawn(self._struck)
         self.run.spawn(self.run.interrupt, struck, KeyboardInterrupt)
 
@@ -164,11 +164,11 @@ def test_each_message_has_one_outcome_whatever_happens_beside_it(
 
 def _check(pair: Pair, *, may_fail: bool) -> None:
     asked = pair.asked
-    assert len(set(asked)) == len(asked)  # none came twice
+    assert len(set(asked)) == len(asked)  # no message was delivered twice
     for number, outcome in pair.outcomes.items():
         if outcome != number or -number not in asked:
             assert may_fail, outcome
-        else:  # it came behind what was sent before
+        else:  # delivered in the order of sending
             assert asked.index(-number) < asked.index(number)
     for bus in (pair.near, pair.far):
         assert unbalanced(bus.inspect()) == []

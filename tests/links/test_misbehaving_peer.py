@@ -1,6 +1,6 @@
-"""F3: whatever a peer does on a real link, the others are served, and nothing is left.
+"""F3: for any misbehaviour of a peer on a real link, others are served, nothing leaks.
 
-`ROWS` says which tests stand for which row of the list of what local peers may try.
+`ROWS` lists the tests for each row of the list of possible local attacks.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from bus import Bus
     from bus.core.wire import Frame
 
-# What may be tried, and what shows that it is of no use; a test of another file by
-# that file's name.
+# For each attack, the tests that show it fails; a test of another file by the name of
+# that file.
 ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     "who is local peer": (
         "test_another_user_is_refused_wherever_files_are_open",
@@ -107,7 +107,7 @@ def test_each_row_has_its_tests() -> None:
             assert callable(getattr(where, function)), name
 
 
-# Who does not even speak the protocol of links.
+# Peers that do not even speak the link protocol.
 
 _HELLO: Final = frames.encode(frames.Hello("x", 1, 100))
 
@@ -130,7 +130,7 @@ _HELLO: Final = frames.encode(frames.Hello("x", 1, 100))
 def test_who_does_not_speak_the_protocol_is_told_and_let_go(
     near: Bus, other: Bus, place: Path, which: str, said: bytes
 ) -> None:
-    """And is told nothing of the bus."""
+    """It learns nothing about the bus."""
     [path] = place.glob(which)
     with raw(path) as peer:
         peer.sendall(said)
@@ -146,7 +146,7 @@ def test_who_does_not_speak_the_protocol_is_told_and_let_go(
 def test_who_wants_what_nobody_offers_does_not_wait_for_it(
     near: Bus, other: Bus, place: Path, which: str
 ) -> None:
-    """Links are made at one port; whoever waited at another one would never greet."""
+    """Links are made at one port; a peer waiting at another one would never greet."""
     [path] = place.glob(which)
     with raw(path) as peer:
         peer.sendall(frames.encode(frames.Hello("x", PORT + 1, 100)))
@@ -161,7 +161,7 @@ def test_who_wants_what_nobody_offers_does_not_wait_for_it(
 def test_who_does_not_say_who_it_is_is_let_go(
     near: Bus, other: Bus, place: Path, said: bytes
 ) -> None:
-    """When the time for that is over, however much of it was said."""
+    """When its time is up, however much of the greeting was sent."""
     with raw(place / "Master") as peer:
         peer.sendall(said)
         assert peer.recv(1) == b""
@@ -172,7 +172,7 @@ def test_who_does_not_say_who_it_is_is_let_go(
 def test_of_those_who_say_nothing_only_so_many_are_kept(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Who comes next is let go at once; who had joined notices nothing."""
+    """The next peer is disconnected at once; processes that joined are not affected."""
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(raw(place / "Master"))
@@ -199,12 +199,12 @@ def test_a_slave_joins_though_hundreds_say_nothing(
 def test_descriptors_that_nobody_wants_are_closed(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """The kernel drops what a process that dials has put beside its words."""
+    """The kernel drops descriptors that a dialling process sends with its data."""
     reading, writing = os.pipe()
     with raw(place / "Master") as peer:
         socket.send_fds(peer, [_HELLO], [writing])
         os.close(writing)
-        # Nobody else has it open, so this is the end of the pipe.
+        # No other descriptor is open, so this is the end of the pipe.
         assert os.read(reading, 1) == b""
     os.close(reading)
 
@@ -237,7 +237,7 @@ _NOBODY = """
 def test_another_user_is_refused_wherever_files_are_open(
     near: Bus, other: Bus, place: Path, *, opened: bool
 ) -> None:
-    """By the directory, and by the kernel's word if somebody has opened that."""
+    """By the directory, or by the peer credentials if the directory is open."""
     if opened:
         place.parent.chmod(0o755)
         place.chmod(0o755)
@@ -265,7 +265,7 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None
         RunDirectory("bus1", AccessList(), str(base))
 
 
-# The first words on a link.
+# The handshake on a link.
 
 
 @clause("BUS-INIT-4", "BUS-INIT-5", "BUS-INIT-6", "BUS-WIRE-3")
@@ -329,14 +329,14 @@ def test_whatever_comes_before_a_greeting_ends_the_link(
 def test_who_never_greets_on_a_link_is_let_go(
     near: Bus, other: Bus, place: Path, *, greets: bool
 ) -> None:
-    """Nor may it stop half way."""
+    """A peer that stops half way is disconnected as well."""
     with Hostile(place / "Master") as rogue:
         if greets:
             rogue.say(rogue.hello())
         rogue.last_word()
 
 
-# After a greeting that was in order.
+# After a correct handshake.
 
 
 @clause("BUS-WIRE-2", "BUS-WIRE-4", "BUS-SEC-7", "BUS-SEC-8")
@@ -344,7 +344,7 @@ def test_who_never_greets_on_a_link_is_let_go(
 def test_what_may_not_be_said_ends_the_link_and_no_other(
     near: Bus, other: Bus, place: Path, what: str
 ) -> None:
-    """Who said it is told what was wrong; nobody else notices."""
+    """The peer learns the reason; no other process is affected."""
     act, words = VIOLATIONS[what]
     with Hostile(place / "Master") as rogue:
         rogue.greet()
@@ -361,7 +361,7 @@ def test_what_may_not_be_said_ends_the_link_and_no_other(
 def test_what_is_strange_and_no_violation_changes_nothing(
     near: Bus, other: Bus, place: Path, what: str
 ) -> None:
-    """What it speaks of may have ended meanwhile, so the link stays."""
+    """The object it refers to may have ended meanwhile, so the link stays."""
     with Hostile(place / "Master") as rogue:
         rogue.greet()
         STRANGE[what](rogue)
@@ -385,7 +385,7 @@ def test_a_message_for_a_relay_that_is_not_is_told_not_to_be_taken(
 def test_a_name_that_is_taken_is_not_given_to_another(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Neither one of the master nor one of a slave."""
+    """Neither a name of the master nor one of a slave."""
     with Hostile(place / "Master") as rogue:
         rogue.greet()
         for number, name in enumerate(("echo", "far"), 1):
@@ -400,7 +400,7 @@ def test_a_name_that_is_taken_is_not_given_to_another(
         served(near, other)
 
 
-# What it may do to a process's memory and time.
+# Attacks on a process's memory and time.
 
 
 @clause("BUS-CHAN-8", "BUS-WIRE-4", "BUS-SEC-8")
@@ -408,7 +408,7 @@ def test_a_name_that_is_taken_is_not_given_to_another(
 def test_a_message_that_is_too_long_ends_the_link(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Whoever announces it, before a byte of it is kept."""
+    """As soon as the length is announced, before a byte of the message is kept."""
     with raw(place / "Master") as peer:
         peer.sendall(frames.encode(frames.Hello("x", 1, 2**32 - 1)))
         assert peer.recv(2**16)[0] == frames.Frame.WELCOME
@@ -422,7 +422,7 @@ def test_a_message_that_is_too_long_ends_the_link(
 def test_who_ends_in_the_middle_of_a_frame_is_lost(
     near: Bus, other: Bus, place: Path, length: int
 ) -> None:
-    """And of the frame nothing is taken."""
+    """The incomplete frame is dropped."""
     with Hostile(place / "Master") as rogue:
         hello = rogue.hello()
     with raw(place / "Master") as peer:
@@ -438,7 +438,7 @@ def test_who_ends_in_the_middle_of_a_frame_is_lost(
 
 @clause("BUS-FLOW-3", "BUS-FLOW-7", "BUS-CHAN-3", "BUS-DEREG-12")
 def test_who_reads_nothing_holds_up_nobody(near: Bus, other: Bus, place: Path) -> None:
-    """Though a whole window, a link and a relay are full of what it shall read."""
+    """Even if its whole window, its link and its relay are full of unread messages."""
     notifier = near.register("news")
     heard: list[object] = []
     other.subscribe("news", lambda message: heard.append(message.payload))
@@ -469,7 +469,7 @@ def test_who_reads_nothing_holds_up_nobody(near: Bus, other: Bus, place: Path) -
 @clause("BUS-FLOW-1")
 @pytest.mark.parametrize("config", [BusConfig(searches_per_process=20)], ids=[""])
 def test_searches_of_one_peer_are_bounded(near: Bus, other: Bus, place: Path) -> None:
-    """What is too much is refused; searches of others are answered."""
+    """Searches above the bound are refused; searches of others are answered."""
     with Hostile(place / "Master") as rogue:
         rogue.greet()
         for number in range(1, 30):
@@ -493,7 +493,7 @@ def test_searches_of_one_peer_are_bounded(near: Bus, other: Bus, place: Path) ->
 def test_hundreds_who_are_turned_away_leave_nothing(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Neither descriptor nor name; whether they end early, late or not at all."""
+    """Neither descriptor nor name, whether they disconnect early, late or never."""
     before = len(os.listdir("/proc/self/fd"))
     for number in range(300):
         with raw(place / "Master") as peer:
@@ -509,7 +509,7 @@ def test_hundreds_who_are_turned_away_leave_nothing(
 
 @clause("BUS-CHAN-2", "BUS-WIRE-4")
 def test_several_at_a_time_hold_up_nobody(near: Bus, other: Bus, place: Path) -> None:
-    """While they say what may not be said, others are served all the time."""
+    """While they commit violations, others are served all the time."""
 
     def misbehave(name: str) -> None:
         for act, _ in list(VIOLATIONS.values())[:5]:

@@ -1,4 +1,4 @@
-"""Commands in quick succession to other processes: as if each went by itself."""
+"""Commands in quick succession to other processes behave as if each went alone."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 def known(bus: Bus, name: str = "reader") -> Task:
-    """Return a task of a process that knows of one of another."""
+    """Return a task that has already reached one of another process."""
     sender = bus.register("sender")
     assert sender.call(name, 0) == 0
     return sender
 
 
-# Their order.
+# Order.
 
 _WAYS: dict[str, Callable[[Task, bytes], object]] = {
     "a question": lambda task, payload: task.command(
@@ -101,7 +101,7 @@ def test_commands_and_notifications_keep_their_order() -> None:
 
 @clause("BUS-MSG-15")
 def test_commands_and_answers_keep_their_order() -> None:
-    """Of one who answers what it was asked after it has sent commands, and goes on."""
+    """A task answers an earlier question between its own commands."""
     with processes(2) as [bus, other]:
         got: list[Any] = []
         asker = other.register("reader", on_command=lambda m: got.append(m.payload))
@@ -126,7 +126,7 @@ def test_commands_and_answers_keep_their_order() -> None:
 
 @clause("BUS-MSG-15")
 def test_several_threads_may_send_for_one_task() -> None:
-    """What each of them sends keeps its order."""
+    """The messages of each thread keep their order."""
     with processes(2) as [bus, other]:
         reader = Reader(other, overflow="block")
         sender, count = known(bus), 500
@@ -146,7 +146,7 @@ def test_several_threads_may_send_for_one_task() -> None:
 
 @clause("BUS-FLOW-2", "BUS-FLOW-6", "BUS-MSG-15")
 def test_very_many_come_in_order_to_one_who_is_slow() -> None:
-    """Who sends waits for room, again and again."""
+    """The sender waits for room, again and again."""
     count = 100_000
     with processes(2, evolve(PATIENT, send_timeout_s=LIMIT_S)) as [bus, other]:
         reader = Reader(other, overflow="block", capacity=10)
@@ -174,7 +174,7 @@ def test_payloads_arrive_as_they_were(size: int) -> None:
 
 @clause("BUS-MSG-16")
 def test_the_limit_for_payloads_is_that_of_all_others() -> None:
-    """Whose limit is as low as that of a run sends each by itself."""
+    """With a limit as low as that of a send batch, each payload goes alone."""
     low = evolve(PATIENT, message_bytes_max=PAYLOAD_MAX)
     with processes(2, low) as [bus, other]:
         reader = Reader(other)
@@ -188,7 +188,7 @@ def test_the_limit_for_payloads_is_that_of_all_others() -> None:
 
 def test_bytes_of_a_class_of_their_own_arrive_as_from_one_process() -> None:
     class Own(bytes):
-        """As somebody may have it."""
+        """A user's subclass."""
 
     def outcome(task: Task, to: str) -> object:
         try:
@@ -275,7 +275,7 @@ def test_what_nobody_gets_comes_back_by_name_and_payload() -> None:
 
 
 def test_commands_to_a_process_that_closes_arrive_or_are_kept() -> None:
-    """Nothing comes twice, and what comes is in order."""
+    """No command arrives twice, and those that arrive are in order."""
     with processes(2) as [bus, other]:
         with memory_bus(process="leaver", beside=bus, config=PATIENT) as leaver:
             reader = Reader(leaver)

@@ -1,4 +1,4 @@
-"""Where commands in quick succession have to stop, or count: each failed before."""
+"""Commands in quick succession: where a send batch has to end, each a former bug."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @clause("BUS-DEREG-1", "BUS-MSG-2")
 def test_a_task_that_leaves_goes_on_with_no_burst() -> None:
-    """In a callback of its own, which runs to its end, it is still at its place."""
+    """Inside its own callback, which runs to its end, the task still has its thread."""
     with processes(2) as [bus, other]:
         reader, outcomes = Reader(other), list[str]()
 
@@ -51,7 +51,7 @@ def test_a_task_that_leaves_goes_on_with_no_burst() -> None:
 def test_a_task_that_leaves_as_it_begins_a_burst_goes_on_with_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else it would send for ever: nothing it does by another way ends that burst."""
+    """Else it would send for ever: no other operation of the task ends that batch."""
     with processes(2) as [bus, other]:
         reader = Reader(other)
         leaver = bus.register("leaver", thread=bus.thread())
@@ -80,7 +80,7 @@ def test_the_child_of_a_fork_goes_on_with_no_burst() -> None:
         sender.command("reader", b"0")
         reader.has(1)
         with held(bus), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # there are threads
+            warnings.simplefilter("ignore", DeprecationWarning)  # it has threads
             sender.command("reader", b"1")
             child = os.fork()
             if child == 0:
@@ -99,7 +99,7 @@ def test_the_child_of_a_fork_goes_on_with_no_burst() -> None:
 
 
 class Slow:
-    """A task that waits within the callback of the command ``0``."""
+    """A task that blocks in its callback for the command ``0``."""
 
     def __init__(self, bus: Any, **options: Any) -> None:
         self.inside, self.go = Event(), Event()
@@ -116,7 +116,7 @@ class Slow:
 @clause("BUS-FLOW-1", "BUS-FLOW-6")
 @pytest.mark.parametrize("overflow", ["error", "disconnect"])
 def test_what_is_being_read_takes_no_room(overflow: str) -> None:
-    """Of four that came together one is being read; so there is room for one."""
+    """Of four commands that arrived together one is being read, so one more fits."""
     with processes(2) as [bus, other]:
         slow = Slow(other, capacity=4, overflow=overflow)
         sender, near = bus.register("sender"), other.register("near")

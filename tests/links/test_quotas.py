@@ -1,4 +1,4 @@
-"""F3: how much of a process's memory a peer may have, and who is told of it."""
+"""F3: the memory that a peer may occupy, and the log lines about violations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FEW: Final = 20
 _LONG: Final = wire.Error(reason=Reason.WIRE, text="x" * 250)
 
 
-# Before anybody has greeted.
+# Before the greeting.
 
 
 @clause("BUS-SEC-9")
@@ -46,7 +46,7 @@ _LONG: Final = wire.Error(reason=Reason.WIRE, text="x" * 250)
 def test_of_those_who_do_not_greet_only_so_many_are_kept(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Who came first goes, and who greets is let in all the same."""
+    """The oldest one is disconnected, and a peer that greets is still accepted."""
     with ExitStack() as stack:
         silent = [
             stack.enter_context(Hostile(place / "Master", f"silent{number}"))
@@ -67,7 +67,7 @@ def test_of_those_who_do_not_greet_only_so_many_are_kept(
 def test_no_long_frame_is_taken_in_before_a_greeting(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever it says; later it may come. Who sends it is told, and the log tells."""
+    """Any long frame is rejected before it; the peer and the log get the reason."""
     words = "a message is longer than 260 bytes before an answer"
     with Hostile(place / "Master") as rogue:
         rogue.say(_LONG)
@@ -85,10 +85,10 @@ def test_no_long_frame_is_taken_in_before_a_greeting(
 def test_for_who_has_not_greeted_no_memory_is_taken(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """The link ends as soon as it says how much is to come."""
+    """The link ends as soon as the peer announces a long frame."""
     with raw(place / "Master") as peer:
         peer.sendall(frames.encode(frames.Hello("x", PORT, 2**28)))
-        answer = peer.recv(1)  # there is a link
+        answer = peer.recv(1)  # a link is established
         peer.sendall(frames.HEAD.pack(frames.Frame.MESSAGE, 2**24))
         while said := peer.recv(2**16):
             answer += said
@@ -99,13 +99,13 @@ def test_for_who_has_not_greeted_no_memory_is_taken(
 def test_who_is_turned_away_keeps_no_descriptor(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Though it stays, reads nothing, and says no good-bye."""
+    """Even if the peer stays connected, reads nothing, and never closes."""
     before = len(os.listdir("/proc/self/fd"))
     with ExitStack() as stack:
         for _ in range(_FEW):
             peer = stack.enter_context(raw(place / "Master"))
             peer.sendall(frames.encode(frames.Hello("x", PORT, 2**28)))
-            peer.recv(1)  # there is a link
+            peer.recv(1)  # a link is established
             peer.sendall(frames.encode_message(1, b"no frame of a bus"))
         until(
             lambda: len(os.listdir("/proc/self/fd")) <= before + _FEW,
@@ -114,7 +114,7 @@ def test_who_is_turned_away_keeps_no_descriptor(
         served(near, other)
 
 
-# After that.
+# After the greeting.
 
 
 def _exports(rogue: Hostile, number: int) -> Frame:
@@ -159,7 +159,7 @@ _KEPT: Final[Mapping[str, tuple[Callable[[Hostile, int], Frame], str]]] = {
 def test_who_lets_too_much_be_kept_loses_its_link(
     near: Bus, other: Bus, place: Path, what: str
 ) -> None:
-    """Not before it is too much; and what is said again counts once."""
+    """Only above the limit; a repeated frame counts once."""
     say, words = _KEPT[what]
     with Hostile(place / "Master") as rogue:
         rogue.greet()
@@ -175,7 +175,7 @@ def test_who_lets_too_much_be_kept_loses_its_link(
 
 @clause("BUS-FLOW-1", "BUS-SEC-7")
 def test_nobody_subscribes_for_another(near: Bus, other: Bus, place: Path) -> None:
-    """Else it could let as much be kept as it likes."""
+    """Else a peer could create any number of subscriptions."""
     with Hostile(place / "Master") as rogue:
         rogue.greet()
         number = wire.RequestId(machine="machine", process="other", number=1)
@@ -194,12 +194,12 @@ def test_nobody_subscribes_for_another(near: Bus, other: Bus, place: Path) -> No
 def test_who_reads_no_answers_loses_its_link(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before more of them are kept than may be."""
+    """Before more frames are queued than allowed."""
     with Hostile(place / "Master") as rogue:
         rogue.greet().is_heard()
         until(lambda: is_known(near), "it has joined")
         pings = [wire.Ping(number=number) for number in range(5000)]
-        with suppress(DisconnectedError):  # or what it says then is swallowed
+        with suppress(DisconnectedError):  # the link may end during the sends
             rogue.say(*pings)
         until(lambda: bool(caplog.records), "the link is given up")
         line = f"the link with machine/{NAME} is given up: it is full"
@@ -212,7 +212,7 @@ def test_who_reads_no_answers_loses_its_link(
 def test_who_acknowledges_nothing_loses_its_link(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Though it reads all that it is told, which is kept until it says so."""
+    """Even if it reads all frames, which are kept until acknowledged."""
     with Hostile(place / "Master") as rogue:
         rogue.greet().say(wire.AddRelay(task=rogue.task()))
         for number in range(101):
@@ -234,7 +234,7 @@ _ANSWERS: Final = {
 def test_who_asks_on_and_takes_no_answers_loses_its_link(
     near: Bus, other: Bus, place: Path, size: int
 ) -> None:
-    """When more answers wait than may, or longer ones; others are answered."""
+    """When too many or too long answers are queued; others are answered."""
     near.register("mirror", on_command=lambda message: message.payload)
     with Hostile(place / "Master") as rogue:
         rogue.greet()
@@ -249,14 +249,14 @@ def test_who_asks_on_and_takes_no_answers_loses_its_link(
         served(near, other)
 
 
-# Who is told.
+# Log lines.
 
 
 @clause("BUS-SEC-10")
 def test_the_log_says_why_a_link_was_closed(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And of whom, if it has said who it is."""
+    """With the name of the peer, if it has greeted."""
     for greets in (False, True):
         with Hostile(place / "Master") as rogue:
             if greets:
@@ -274,7 +274,7 @@ def test_the_log_says_why_a_link_was_closed(
 def test_the_log_says_who_was_turned_away(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In one line, whatever it calls itself."""
+    """In one line, whatever name the peer gives."""
     with Hostile(place / "Master") as rogue:
         rogue.say(rogue.hello(process="other"))
         rogue.last_word()
@@ -286,7 +286,7 @@ def test_the_log_says_who_was_turned_away(
 def test_the_log_says_what_others_closed_a_link_for(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is no death, which it would be without a good-bye."""
+    """With a reason from the peer it is no death; without one it would be."""
     remote = comm_of(near).remote
     with Hostile(place / "Master") as rogue:
         rogue.greet()
@@ -303,7 +303,7 @@ def test_the_log_says_what_others_closed_a_link_for(
 def test_the_log_says_who_takes_next_to_nothing(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is let go before it can say anything that would be answered."""
+    """It is disconnected before any of its frames is answered."""
     with raw(place / "Master") as peer:
         peer.sendall(frames.encode(frames.Hello("x", PORT, 10)))
         with suppress(ConnectionError):
@@ -315,7 +315,7 @@ def test_the_log_says_who_takes_next_to_nothing(
 
 
 class _Curious(logging.Handler):
-    """Wants what somebody may hold who waits for what comes by a link."""
+    """A log handler that takes a lock which a thread waiting for links may hold."""
 
     def __init__(self, wanted: _thread.LockType) -> None:
         super().__init__()
@@ -333,7 +333,7 @@ class _Curious(logging.Handler):
 def test_who_reads_the_log_may_wait_for_links(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Nobody holds them meanwhile, whether others did wrong or a task has to leave."""
+    """The lock is not held while logging a violation or an eviction."""
     task = other.register("loser")
     entry = other._exchange.manager.table.named("loser")
     assert entry is not None
@@ -362,7 +362,7 @@ def test_who_reads_the_log_may_wait_for_links(
 
 @clause("BUS-SEC-10")
 def test_the_log_gets_only_so_many_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """In each minute; of all others it is said how many there were."""
+    """In each minute; the others are counted."""
     complaints = Complaints()
     for number in range(1000):
         complaints.note(f"bad {number}")

@@ -1,4 +1,4 @@
-"""A bus of real processes: who is master, and what happens when one of them dies."""
+"""A bus of real processes: the election of the master, and the death of processes."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ IS_MASTER = "bus._comm.remote.neighbours.is_master"
 
 @pytest.fixture
 def near() -> Iterator[Bus]:
-    """Give a bus of which this process is the master."""
+    """Yield a bus of which this process is the master."""
     with socket_bus("near", role=Role.MASTER) as bus:
         yield bus
 
 
 def names(directory: Path) -> list[str]:
-    """Return what is in the run directory."""
+    """Return the names of the entries of the run directory."""
     return sorted(each.name for each in directory.iterdir())
 
 
@@ -194,7 +194,7 @@ def test_buses_of_other_names_are_other_buses(near: Bus) -> None:
 def test_another_user_is_kept_out(near: Bus, own_run_directory: Path) -> None:
     assert near.machine
     with Far("far") as far:
-        # The directory keeps it out: it is not its own, and it cannot enter it.
+        # The directory rejects it: the process does not own it, and cannot enter it.
         far.started()
         error = far(
             "[__import__('os').setegid(4321), __import__('os').seteuid(4321)] and None"
@@ -208,12 +208,12 @@ def test_another_user_is_kept_out(near: Bus, own_run_directory: Path) -> None:
         assert str(own_run_directory) in words
 
 
-# Ends.
+# Departures and deaths.
 
 
 @clause("OPEN-1", "BUS-DEREG-9")
 def test_when_the_master_is_killed_another_one_takes_its_place() -> None:
-    """Tasks of others are reached as before, and those that come are found."""
+    """Tasks of others stay reachable, and new ones are found."""
     with Far("first") as first:
         first.started()
         with Far("second") as second, socket_bus("third", role=Role.SLAVE) as third:
@@ -248,7 +248,7 @@ def test_when_the_master_leaves_in_order_another_one_takes_its_place() -> None:
 def test_who_is_killed_is_gone_and_what_it_had_not_taken_is_in_doubt(
     near: Bus,
 ) -> None:
-    """What it had begun is told to be lost with it."""
+    """The command it was executing is reported as lost with it."""
     told: list[Undelivered] = []
     answers: list[Response] = []
     seen: list[bool] = []
@@ -257,7 +257,7 @@ def test_who_is_killed_is_gone_and_what_it_had_not_taken_is_in_doubt(
     sender = near.register("sender", on_undelivered=told.append)
     with Far("far") as far:
         far.started()
-        # It takes the first, and none of the others.
+        # It reads the first command, and none of the others.
         far("made.update(go=__import__('threading').Event())")
         far("bus.register('held', on_command=lambda m: made['go'].wait(60)) and None")
         sender.command("held", 0, on_response=answers.append)
@@ -302,7 +302,7 @@ def test_two_slaves_go_on_while_the_master_is_stopped() -> None:
 
 @clause("BUS-MOVE-1", "BUS-MOVE-4", "BUS-DEREG-4", "BUS-MSG-15")
 def test_a_task_goes_from_process_to_process_and_loses_nothing(near: Bus) -> None:
-    """What was sent to it meanwhile follows it, in order."""
+    """Commands sent meanwhile follow the task, in order."""
     sender = near.register("sender", on_undelivered=unwanted)
     with Far("one") as one, Far("two") as two:
         one.started()
@@ -314,7 +314,7 @@ def test_a_task_goes_from_process_to_process_and_loses_nothing(near: Bus) -> Non
             for number in range(20):
                 sender.command("mover", turn * 20 + number)
             here("len(made['mover'].wait(1)) and made['mover'].task.deregister()")
-            # Else who takes the name next is told that it is taken (BUS-MOVE-7).
+            # Else the registration of the next owner would be rejected (BUS-MOVE-7).
             until(lambda: "mover" not in owners(near), "the master has heard")
             got += here("made['mover'].got")
         two("counter('mover')")
@@ -324,7 +324,7 @@ def test_a_task_goes_from_process_to_process_and_loses_nothing(near: Bus) -> Non
 
 
 def owners(master: Bus) -> dict[str, object]:
-    """Return which process the master takes each name to be in."""
+    """Return the process of each name, according to the master."""
     return dict(comm_of(master).remote.directory.users.owners())
 
 
@@ -332,7 +332,7 @@ def owners(master: Bus) -> dict[str, object]:
 def test_a_bus_of_a_process_that_ends_by_itself_is_left_in_order(
     near: Bus, own_run_directory: Path
 ) -> None:
-    """Nobody has to close it; its tasks are gone at once, not lost."""
+    """Without an explicit close; its tasks deregister at once, and are not lost."""
     seen: list[bool] = []
     near.register("watcher").watch("brief", lambda presence: seen.append(presence.here))
     code = """
@@ -388,7 +388,7 @@ _STRANGER = """
 @as_root
 @pytest.mark.parametrize("which", ["Master", "Slave*"])
 def test_who_dials_is_looked_at(near: Bus, own_run_directory: Path, which: str) -> None:
-    """By master and slave alike; whatever it says, and whatever files it can open."""
+    """By master and slave alike, whatever it sends and whichever files it can open."""
     with Far("far") as far:
         far.started()
         [place] = (own_run_directory / "bus1").glob(which)
@@ -404,9 +404,9 @@ def test_who_dials_is_looked_at(near: Bus, own_run_directory: Path, which: str) 
 @clause("BUS-SEC-2", "BUS-INIT-5")
 @as_root
 def test_who_listens_is_looked_at(own_run_directory: Path) -> None:
-    """A stranger in the master's place gets nobody's messages."""
+    """A stranger in the master's place receives no messages."""
     with socket_bus("keeper", role=Role.MASTER):
-        pass  # the directory is there
+        pass  # creates the directory
     place = own_run_directory / "bus1" / "Master"
     with start(_STRANGER, place, "listens") as squatter:
         assert squatter.stdout is not None
@@ -421,7 +421,7 @@ def test_who_listens_is_looked_at(own_run_directory: Path) -> None:
 
 @clause("BUS-INIT-6", "BUS-INIT-5")
 def test_who_has_the_name_of_a_process_keeps_it(near: Bus) -> None:
-    """Another one is turned away, and may have it when the first has gone."""
+    """A second process is rejected, and may have the name after the first has left."""
     with Far("twin") as first:
         first.started()
         first("counter('echo')")
@@ -440,7 +440,7 @@ def test_who_has_the_name_of_a_process_keeps_it(near: Bus) -> None:
 
 @clause("BUS-DEREG-12", "BUS-ROUTE-7")
 def test_what_was_sent_before_a_bus_is_closed_still_arrives(near: Bus) -> None:
-    """Though nobody knew by then where its addressee is."""
+    """Even if the place of the addressee was not known at the time."""
     got: list[object] = []
     near.register("reader", on_command=lambda message: got.append(message.payload))
     for number in range(5):
@@ -469,7 +469,7 @@ def test_a_bus_is_closed_in_time_though_nobody_has_a_name(near: Bus) -> None:
     assert not near.tasks()
 
 
-# What goes wrong on the way in, and later.
+# Failures to join, and later ones.
 
 
 @clause("BUS-INIT-1", "OPEN-1")
@@ -477,7 +477,7 @@ def test_a_bus_is_closed_in_time_though_nobody_has_a_name(near: Bus) -> None:
 def test_who_fails_to_open_a_bus_leaves_nothing(
     at: str, monkeypatch: pytest.MonkeyPatch, own_run_directory: Path
 ) -> None:
-    """Least of all the lock: somebody else may want to be master."""
+    """Least of all the lock: another process may want to be master."""
 
     def fails(*_: object, **__: object) -> Any:
         raise OSError(24, "Too many open files")
@@ -507,7 +507,7 @@ def test_who_fails_to_open_a_bus_leaves_nothing(
 def test_a_slave_outlives_the_loss_of_the_run_directory(
     own_run_directory: Path,
 ) -> None:
-    """It cannot be master then; it looks on, and finds who comes."""
+    """It cannot be master then; it keeps searching, and finds a later master."""
     with Far("first") as first:
         first.started()
         with socket_bus("second") as second:
@@ -576,7 +576,7 @@ def test_a_lock_that_was_removed_does_not_make_a_second_master(
 
 
 class _NoThread(_sync.Thread):
-    """One that the system does not start if others are to be let in by it."""
+    """A thread that the system does not start if it is to accept links."""
 
     tried = 0
 
@@ -591,7 +591,7 @@ class _NoThread(_sync.Thread):
 def test_where_no_thread_can_be_started_no_bus_is_opened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who asked for it is told, and another one takes the place that is free."""
+    """The caller gets the error, and another process takes the free place."""
     with monkeypatch.context() as patch:
         patch.setattr(_sync, "Thread", _NoThread)
         with pytest.raises(RuntimeError, match="can't start new thread"):
@@ -617,7 +617,7 @@ def test_who_cannot_let_others_in_yet_is_master_later(
 
 @clause("BUS-ENT-14", "BUS-MSG-1")
 def test_who_sends_on_two_buses_is_itself_on_both() -> None:
-    """By which number a task is known on one bus means another one elsewhere."""
+    """The number of a task on one bus denotes another task elsewhere."""
     with (
         open_bus("bus1", process="near", machine="machine") as near,
         open_bus("two", process="near", machine="machine") as two,

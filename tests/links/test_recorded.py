@@ -1,4 +1,4 @@
-"""Several processes of a bus and their journals: what happens between them."""
+"""Several processes of a bus and their journals: the events between them."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 
 def peer_of(bus: Bus) -> Peer:
-    """Return what a process knows of the only other one."""
+    """Return the peer object for the only other process."""
     (peer,) = comm_of(bus).remote.neighbours.peers.values()
     return peer
 
 
 def under_way(bus: Bus) -> int:
-    """Return how many messages are on the link and not known to be taken."""
+    """Return how many messages on the link are not acknowledged."""
     return sum(len(relay.unacked) for relay in peer_of(bus).all_relays())
 
 
 def by_message(steps: list[str]) -> list[str]:
-    """Put together what is told of each message, in its order.
+    """Group the steps by message, keeping their order.
 
-    Threads that have nothing to do with one another tell of different messages.
+    Unrelated threads record steps of different messages in any order.
     """
     return sorted(steps, key=lambda line: line.split()[3:4])
 
@@ -66,7 +66,7 @@ def test_what_goes_to_another_process_is_recorded_in_both(
     holds(tmp_path, checked=BUS_RULES if " deliver " in near + far else ("B2", "B3"))
 
 
-# What becomes of the commands 2 to 5 where there is room for two; one is under way.
+# The outcomes of commands 2 to 5 with room for two; one is under way.
 FULL: dict[Overflow, list[str]] = {
     "error": ["command a b 2", "command a b 3"],
     "drop-newest": ["command a b 2", "command a b 3"],
@@ -104,7 +104,7 @@ def test_a_notification_that_is_dropped_for_newer_ones_is_told(tmp_path: Path) -
     got: list[Incoming] = []
     with pair(tmp_path, window=1, task_fifo_messages=2) as both:
         a = both.start()
-        # With room for all: what is dropped is dropped before it is sent.
+        # With room for all, so that drops happen before sending.
         both.far.register("b").subscribe("a", got.append, capacity=5)
         heard(both.near, "a")
         with held(both.far):
@@ -122,7 +122,7 @@ def test_a_notification_that_is_dropped_for_newer_ones_is_told(tmp_path: Path) -
     holds(tmp_path)
 
 
-# One that is recorded with one that is not.
+# A recorded process with one that is not recorded.
 
 
 @clause("B1", "B2", "B3", "B5")
@@ -131,7 +131,7 @@ def test_a_notification_that_is_dropped_for_newer_ones_is_told(tmp_path: Path) -
 def test_with_a_process_that_does_not_record_nothing_is_found(
     name: str, recorded: str, tmp_path: Path
 ) -> None:
-    """Whether something is missing cannot be known; what is there is right."""
+    """The check cannot know about missing steps; the recorded ones are right."""
     with pair(tmp_path, recorded=recorded) as both:
         SCENARIOS[name][0](both)
 
@@ -175,7 +175,7 @@ def test_commands_go_one_by_one_only_where_they_are_recorded(
 def test_what_another_link_carries_again_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is put on the first one from some time on never arrives."""
+    """From some time on, frames put on the first link never arrive."""
     swallows = False
 
     def swallowed(frame: Frame) -> tuple[bytes, ...]:
@@ -238,7 +238,7 @@ def test_links_are_told_once_each_and_how_they_ended(tmp_path: Path) -> None:
     assert links(tmp_path / "near") == ["link_up far", "link_down far left"]
 
 
-# Processes of their own.
+# Real processes.
 
 
 @clause("J1")
@@ -263,7 +263,7 @@ def test_a_process_that_leaves_is_said_to_have_left(tmp_path: Path) -> None:
 
 @clause("J1")
 def test_a_process_that_is_killed_is_said_to_have_died(tmp_path: Path) -> None:
-    """What it had not taken is in doubt, and that explains all that is missing."""
+    """Its unread messages are in doubt, which explains all missing steps."""
     lost: list[Undelivered] = []
     with (
         Journal(tmp_path / "near", machine=MACHINE, segment_bytes=SMALL) as journal,

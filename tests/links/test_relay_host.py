@@ -1,4 +1,4 @@
-"""`RelayHost`: where tasks post to relays, and what becomes of what they posted."""
+"""`RelayHost`: posting to relays, and the outcomes of the posted messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @clause("BUS-RELAY-6")
 def test_to_post_ends_the_part_of_the_sender() -> None:
-    """BUS-RELAY-6, BUS-RELAY-2: it lies in an inbox until the comm thread comes."""
+    """BUS-RELAY-6, BUS-RELAY-2: it stays in an inbox until the comm thread runs."""
     process = Process()
     assert [process.post(each) for each in (1, 2)] == [Admission.ACCEPTED] * 2
     assert process.waiting == []
@@ -66,7 +66,7 @@ def test_an_answer_goes_to_who_asked() -> None:
 
 @clause("BUS-FLOW-3")
 def test_what_nobody_keeps_up_with_is_dropped_for_newer_ones() -> None:
-    """Notifications for other processes: the oldest go, and nothing is passed on."""
+    """Notifications for other processes: the oldest are dropped; none is reported."""
     process = Process(task_fifo_messages=3)
     for number in range(5):
         assert process.post(number, process.host.audience) is Admission.ACCEPTED
@@ -78,7 +78,7 @@ def test_what_nobody_keeps_up_with_is_dropped_for_newer_ones() -> None:
 
 @clause("BUS-FLOW-3")
 def test_of_each_notifier_it_is_known_how_many_were_dropped() -> None:
-    """By the next that it sends: who hears one of them need not hear the other."""
+    """In its next notification: its subscribers may not subscribe to another one."""
     process = Process(task_fifo_messages=3)
     one, two = process.sender(), process.sender()
     for by in (two, one, two, one, two, two):
@@ -99,7 +99,7 @@ def test_nothing_is_kept_of_a_notifier_whose_last_words_were_dropped() -> None:
     process.round()
     left = weakref.ref(gone)
     del gone, by
-    gc.collect()  # it refers to itself
+    gc.collect()  # the sender refers to itself
     assert left() is None
 
 
@@ -167,7 +167,7 @@ def test_what_was_to_be_sent_first_by_a_relay_that_was_given_up_is_kept() -> Non
 
 @pytest.mark.parametrize("given_up", [False, True])
 def test_what_is_posted_while_a_relay_is_given_up(given_up: bool) -> None:
-    """All of it is in the relay, or comes back, or is refused; in order each."""
+    """Each message is in the relay, returned or refused; each group is in order."""
 
     def program(run: Run) -> None:
         process = Process()
@@ -203,7 +203,7 @@ def test_what_is_posted_while_a_relay_is_given_up(given_up: bool) -> None:
 
 @clause("BUS-FLOW-6")
 def test_who_waits_for_room_gets_it() -> None:
-    """As under policy `block`, which a far task may have asked for."""
+    """As under policy `block`, which a far task may have requested."""
 
     def program(run: Run) -> None:
         process = Process(task_fifo_messages=1)

@@ -1,4 +1,4 @@
-"""Where processes meet: whom the directory lets in, and who has its lock."""
+"""The run directory: its permissions, and the lock of the master."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OURS = AccessList()
 
 @pytest.fixture
 def base(own_run_directory: Path) -> Path:
-    """Give a place of which nothing is there yet."""
+    """Return a path of a run directory that does not exist yet."""
     return own_run_directory
 
 
@@ -93,7 +93,7 @@ def test_what_is_no_directory_is_refused(base: Path, what: str) -> None:
     if what == "file":
         (base / "bus1").touch()
     else:
-        (base / "bus1").symlink_to("/tmp")  # which is there
+        (base / "bus1").symlink_to("/tmp")  # an existing directory
 
     with pytest.raises((AccessDeniedError, FileExistsError), match="bus1"):
         RunDirectory("bus1", OURS)
@@ -113,7 +113,7 @@ def test_a_path_that_is_too_long_for_sockets_is_refused_at_once(base: Path) -> N
 def test_one_that_cannot_be_made_is_named_with_reason_and_setting(
     base: Path,
 ) -> None:
-    """In one line; it was a bare `FileNotFoundError`."""
+    """In one line; it used to be a bare `FileNotFoundError`."""
     missing = base / "gone" / "run"
 
     with pytest.raises(FileNotFoundError) as caught:
@@ -145,7 +145,7 @@ def test_each_error_names_the_setting(
 def test_a_path_that_is_no_utf_8_is_refused_at_once(
     base: Path, monkeypatch: pytest.MonkeyPatch, *, given: bool
 ) -> None:
-    """However it was given, and by a text that can be written anywhere."""
+    """Wherever the path comes from; the error text is encodable everywhere."""
     wrong = str(base / os.fsdecode(b"\xff"))
     monkeypatch.setenv("BUS_RUN_DIR", wrong)
 
@@ -160,7 +160,7 @@ def test_a_path_that_is_no_utf_8_is_refused_at_once(
 def test_where_it_is_can_be_said_in_three_ways(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As configured, else by the environment, else where the system has such things."""
+    """By the configuration, else the environment, else the system's default place."""
     assert run_base("/configured") == run_base("/configured/")
     assert run_base() == base
     monkeypatch.delenv("BUS_RUN_DIR")
@@ -177,7 +177,7 @@ def test_a_wrong_place_is_named(wrong: object) -> None:
         BusConfig(run_directory=wrong)  # type: ignore[arg-type]
 
 
-# Who is master.
+# The lock of the master.
 
 
 @clause("BUS-INIT-1", "OPEN-1")
@@ -194,7 +194,7 @@ def test_one_has_the_lock_until_it_lets_go() -> None:
 
 @clause("OPEN-1")
 def test_who_has_the_lock_and_claims_it_again_keeps_it() -> None:
-    """And lets go of it once; no descriptor is left."""
+    """A single release frees it; no descriptor is left."""
     one, two = RunDirectory("bus1", OURS), RunDirectory("bus1", OURS)
     before = open_descriptors()
     assert one.claim()
@@ -282,7 +282,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give to a 
 def test_a_group_that_may_join_can_enter_and_has_a_place_for_its_sockets(
     base: Path,
 ) -> None:
-    """Whatever the umask; what is there it may not change, nor what others have."""
+    """With any umask; the group can change no other entry, nor a guest's one."""
     umask = os.umask(0o077)
     try:
         made = RunDirectory("bus1", AccessList(gids=[4321]))

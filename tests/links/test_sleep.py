@@ -1,4 +1,4 @@
-"""How the thread that owns the links sleeps at the sockets, and what wakes it."""
+"""How the owner of the links sleeps at the sockets, and the events that wake it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Driver:
-    """Stands for a driver; what happens in each of its polls is written down."""
+    """A stand-in for a driver; each poll performs the next of the given acts."""
 
     def __init__(self, *polls: Callable[[], object]) -> None:
         self._polls = list(polls)
@@ -61,7 +61,7 @@ def test_who_posts_wakes_who_sleeps_at_the_sockets() -> None:
 
 @clause("BUS-ROUTE-4")
 def test_a_wake_up_for_nothing_does_not_cost_the_next_one() -> None:
-    """It may be for what was seen to before this slept; a bell rings once only."""
+    """It may concern an earlier event; a shared parker wakes only once per sleep."""
     inbox = Inbox()
 
     def stale() -> None:
@@ -118,7 +118,7 @@ class Sockets:
         looked = self.looked
 
         class Noted(PolledSleep):
-            """Notes which links it lets be looked at."""
+            """Records which links are checked."""
 
             def stirred(self) -> list[int]:
                 stirred = super().stirred()
@@ -139,14 +139,14 @@ class Sockets:
         self.lines.let_in(here, self.made.append)
 
     def connected(self, links: int = 1) -> list[MessageQueue]:
-        """Let others in; return the far ends."""
+        """Accept links; return the far ends."""
         far = [self._result(self._connect()) for _ in range(links)]
         self.until(lambda: len(self.made) == links)
-        self.turn()  # each was looked at once, for what came before
+        self.turn()  # each is checked once, for frames that arrived before
         return far
 
     def connected_late(self, message: bytes) -> None:
-        """Let one in who has sent something before its link is known here."""
+        """Accept a link whose peer sends before the link is known here."""
         early = self._result(self._connect())
         early.send(message)
         self.driver.poll(0)
@@ -166,7 +166,7 @@ class Sockets:
             request()
 
     def until(self, so: Callable[[], object]) -> None:
-        """Serve until something is so, but not for ever."""
+        """Serve until `so` holds, or fail after a limit."""
         end = _sync.monotonic() + LIMIT_S
         while not so():
             assert _sync.monotonic() < end
@@ -174,14 +174,14 @@ class Sockets:
             self.turn()
 
     def close(self) -> None:
-        self.lines.close()  # and the driver
+        self.lines.close()  # closes the driver, too
         self.turn()
         self._there.close()
 
 
 @pytest.fixture
 def sockets() -> Iterator[Sockets]:
-    # Short, since paths of sockets are.
+    # A short path, since the paths of sockets are limited.
     with tempfile.TemporaryDirectory(prefix="qb-") as folder:
         sockets = Sockets(folder)
         yield sockets
@@ -191,7 +191,7 @@ def sockets() -> Iterator[Sockets]:
 def test_of_many_links_only_those_are_looked_at_that_have_anything(
     sockets: Sockets,
 ) -> None:
-    """Else what a message costs a master would grow with its slaves."""
+    """Else the cost of a message at a master would grow with its slaves."""
     far = sockets.connected(5)
     sockets.looked.clear()
 
@@ -207,7 +207,7 @@ def test_of_many_links_only_those_are_looked_at_that_have_anything(
 def test_all_that_came_together_is_taken_and_then_the_loss_of_the_link(
     sockets: Sockets, count: int
 ) -> None:
-    """Also what is more than is taken at once; for of none of it is told again."""
+    """Even more frames than one read returns: none of them is signalled again."""
     [far] = sockets.connected()
 
     far.send_many([b"x"] * count)
@@ -220,7 +220,7 @@ def test_all_that_came_together_is_taken_and_then_the_loss_of_the_link(
 
 
 def test_what_came_before_a_link_is_known_is_taken(sockets: Sockets) -> None:
-    """Nobody tells of that any more."""
+    """No later event signals those frames."""
     sockets.connected_late(b"early")
 
     sockets.until(lambda: sockets.came)

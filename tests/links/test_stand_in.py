@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Post:
-    """A stand-in, the inbox before it, and the relay behind."""
+    """A relay account, with an inbox before it and a relay behind it."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Post:
         return admission
 
     def carry(self) -> None:
-        """Take what was posted into the relay, and review, as the comm thread does."""
+        """Take posted messages into the relay, and review, as the comm thread does."""
         with self.lock:
             taken, self.inbox = self.inbox, []
         taken = [each for each in taken if self.stand_in.arrives(each, self.lock)]
@@ -69,13 +69,13 @@ class Post:
         self.review()
 
     def send(self, count: int = 1) -> None:
-        """Put so many on a link."""
+        """Put `count` messages on a link."""
         for _ in range(count):
             self.relay.queue.popleft()
         self.review()
 
     def review(self) -> None:
-        self.stand_in.review(self.relay)  # type: ignore[arg-type] # as it looks
+        self.stand_in.review(self.relay)  # type: ignore[arg-type] # as far as needed
 
     @property
     def waiting(self) -> int:
@@ -148,7 +148,7 @@ def test_a_refusal_says_of_what_there_is_too_much() -> None:
     ("overflow", "outcome"),
     [
         ("error", Admission.FULL),
-        ("block", Admission.FULL),  # and the sender waits for room
+        ("block", Admission.FULL),  # the sender waits for room
         ("drop-newest", Admission.DROPPED),
         ("disconnect", Admission.FULL),
     ],
@@ -167,7 +167,7 @@ def test_what_does_not_fit_goes_as_the_far_task_asks(
 def test_where_the_oldest_is_dropped_as_much_again_is_on_its_way(
     fit: int, size: int
 ) -> None:
-    """The relay drops; but nothing grows without bound while nobody takes it there."""
+    """The relay drops, too; the inbox stays bounded while the comm thread is slow."""
     post = Post(messages_max=fit, bytes_max=100, overflow="drop-oldest")
     for turn in range(2):
         outcomes = [post.offer(size, payload=(turn, number)) for number in range(3)]
@@ -177,14 +177,14 @@ def test_where_the_oldest_is_dropped_as_much_again_is_on_its_way(
         post.carry()
         kept = [each.payload for each in post.relay.queue]
         assert kept[-2:] == [(turn, 1), (turn, 2)]
-    post.send(2)  # dropped there
+    post.send(2)  # the two dropped messages of the relay
     assert post.stand_in.unread == 2
     assert post.offer(size) is Admission.ACCEPTED
     assert post.dropped == []
 
 
 class FakeBurst:
-    """What has room for some messages, and uses it for some of them."""
+    """A batch that reserves room for some messages, and uses a part of it."""
 
     def __init__(self, post: Post, used: int = 0) -> None:
         self.room = 0
@@ -192,7 +192,7 @@ class FakeBurst:
         self._post = post
 
     def reserve(self, need: int = 1, most: int = 256) -> int:
-        burst: Any = self  # as it looks
+        burst: Any = self  # as far as needed
         given = self._post.stand_in.reserve_locked(burst, need, most, PAYLOAD_MAX)
         self.room += given
         return given
@@ -206,7 +206,7 @@ class FakeBurst:
         return unused, unused * PAYLOAD_MAX
 
     def is_taken(self) -> None:
-        """Go into the relay, as when the comm thread takes it."""
+        """Move into the relay, as when the comm thread takes it."""
         post, burst = self._post, cast("Burst", self)
         unused = self.room - self.used
         unused_bytes = self.room * PAYLOAD_MAX - self.used  # one byte each
@@ -228,7 +228,7 @@ def test_room_for_several_is_taken_at_once_and_given_back() -> None:
     assert post.stand_in.unread == 6
     burst.is_taken()
     assert post.stand_in.unread == 2
-    assert not post.stand_in.full(10 * PAYLOAD_MAX - 2)  # they are as long as they are
+    assert not post.stand_in.full(10 * PAYLOAD_MAX - 2)  # the actual lengths count
     assert post.stand_in.full(10 * PAYLOAD_MAX - 1)
     post.send(2)
     assert post.stand_in.unread == 0
@@ -242,7 +242,7 @@ def test_no_more_room_is_given_than_there_is(bound: dict[str, int]) -> None:
     post = long(**bound)
     assert FakeBurst(post, used=1).reserve(need=2) == 3
     assert FakeBurst(post).reserve(need=3) == 0
-    assert post.stand_in.unread == 1  # what was not used was taken back all the same
+    assert post.stand_in.unread == 1  # the unused room was reclaimed all the same
     assert FakeBurst(post).reserve(need=2) == 2
     assert post.stand_in.unread == 3
 
@@ -272,7 +272,7 @@ def test_where_the_oldest_is_dropped_no_room_is_kept() -> None:
 
 
 def test_what_the_far_task_has_sent_and_nobody_gets_is_told_or_counted() -> None:
-    """Its process need not keep what was dropped, and who asked is told why."""
+    """Its process need not keep dropped messages; a question gets an error."""
     post = Post()
     stand_in = post.stand_in
     error = AddresseeGoneError("x")
@@ -299,7 +299,7 @@ def test_what_the_far_task_has_sent_and_was_dropped_is_taken() -> None:
 def sent(
     payload: Any, *, wants_reply: bool = False, kind: Kind = Kind.COMMAND
 ) -> Incoming:
-    """Return what came from the far task for one of this process."""
+    """Return a message from the far task to one of this process."""
     to = Entry(
         id=RegistrationId("here", "p1", 1),
         name="here",
@@ -331,7 +331,7 @@ def under_every_schedule(program: Callable[[Run], object]) -> None:
 
 @clause("BUS-FLOW-1")
 def test_the_bound_is_exact_for_any_number_of_senders() -> None:
-    """Of those who send at once, as many succeed as there is room for."""
+    """Of concurrent senders, as many succeed as there is room for."""
 
     def program(run: Run) -> None:
         post = Post(messages_max=2)

@@ -1,4 +1,4 @@
-"""What a process tells of its frames to who asks, and that nobody else notices."""
+"""The frame monitor: its reports to listeners, and its cost for everybody else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Three: TypeAlias = "tuple[Bus, Bus, Bus]"
 
 @pytest.fixture
 def three() -> Iterator[Three]:
-    """Give the master of a bus, who listens, and two others with a task each."""
+    """Yield a master, which listens, and two other processes with a task each."""
     with ExitStack() as stack:
         near = stack.enter_context(socket_bus("near", role=Role.MASTER))
         one, two = (stack.enter_context(socket_bus(each)) for each in ("one", "two"))
@@ -44,12 +44,12 @@ def three() -> Iterator[Three]:
 
 
 def heard(bus: Bus, process: str, *types: str) -> Any:
-    """Return what a process has noted since this was asked before."""
+    """Return the frames noted by a process since the last call."""
     return bus.call(inspector_of(process), {"frames": types}, timeout=LIMIT_S)
 
 
 def runs(told: Any) -> list[tuple[str, ...]]:
-    """Return the runs in it: direction, other end, from, to, kind."""
+    """Return the runs of a report: direction, other end, from, to, kind."""
     return [
         (frame["direction"], frame["other"], run["from"], run["to"], run["kind"])
         for frame in told["frames"]
@@ -57,7 +57,7 @@ def runs(told: Any) -> list[tuple[str, ...]]:
     ]
 
 
-# What is told.
+# The reports.
 
 
 @clause("OPEN-12")
@@ -134,7 +134,7 @@ def test_there_are_words_for_each_type_of_frame(name: str) -> None:
 
 
 def batch(*relays: int) -> Batch:
-    """Return a frame with a command for each of some relays."""
+    """Return a frame with a command for each of the given relays."""
     runs = [
         Run(relay, 7, Kind.COMMAND, WANTS_REPLY, question, NO_DEADLINE, 0, [b"xy"])
         for question, relay in enumerate(relays)
@@ -160,7 +160,7 @@ def test_of_very_many_runs_in_a_frame_the_rest_is_counted() -> None:
     assert told[-1] == {"more": 14}
 
 
-# Who is told, and of what he is not.
+# The listeners, and the frames hidden from them.
 
 
 @clause("OPEN-12")
@@ -246,7 +246,7 @@ def test_there_are_not_more_who_listen_than_allowed(three: Three) -> None:
     assert heard(near, "one") == {"frames": (), "left_out": 0}
 
 
-# That it costs nothing, or little.
+# The cost: nothing, or little.
 
 
 @clause("OPEN-12")
@@ -279,13 +279,13 @@ def test_who_asks_no_more_is_forgotten(
 
 @pytest.fixture
 def tap() -> Iterator[tuple[Tap, int]]:
-    """Give a tap of a process, and its one link."""
+    """Yield the frame monitor of a process, and its one link."""
     with processes(2) as (bus, _):
         remote = comm_of(bus).remote
         links = remote.links.by_number
 
         def known() -> bool:
-            """Whether there is a link, and it is known with whom."""
+            """Return True if there is a link, and its peer is known."""
             return any(each.peer is not None for each in list(links.values()))
 
         until(known, "there is a link")

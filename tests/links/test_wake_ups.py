@@ -1,4 +1,4 @@
-"""`CommThread` is woken by whoever has something for it, in every schedule."""
+"""Every event for the `CommThread` wakes it, in every schedule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Asleep:
-    """A comm thread that does nothing but sleep, and note what woke it."""
+    """A comm thread that only sleeps, and records the event that woke it."""
 
     def __init__(self) -> None:
         station = Station()
@@ -55,7 +55,7 @@ class Asleep:
         )
 
     def until(self, wanted: set[str]) -> None:
-        """Sleep until all of that has been seen to be due."""
+        """Sleep until all events of `wanted` were seen."""
         comm, seen = self.comm, set[str]()
         while seen != wanted:
             comm._lines.wait(comm._due, None)
@@ -87,7 +87,7 @@ class Asleep:
     ],
 )
 def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
-    """Whoever wakes it looks, without a lock, whether it sleeps (BUS-ROUTE-4)."""
+    """The waker checks, without a lock, whether the thread sleeps (BUS-ROUTE-4)."""
 
     def program(run: Run) -> None:
         asleep = Asleep()
@@ -111,7 +111,7 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
 
 @clause("BUS-RELAY-9", "BUS-ROUTE-4")
 def test_what_is_taken_while_it_wakes_soon_anyway_is_not_forgotten() -> None:
-    """Nobody wakes it for that; it looks itself, before it sleeps for long."""
+    """No wake-up is sent for it; the comm thread checks before it sleeps for long."""
 
     def program(run: Run) -> None:
         comm, seen = Asleep().comm, list[object]()
@@ -134,7 +134,7 @@ def test_what_is_taken_while_it_wakes_soon_anyway_is_not_forgotten() -> None:
 @clause("BUS-RELAY-9", "BUS-ROUTE-4")
 @pytest.mark.parametrize("armed", [False, True])
 def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
-    """Whether it wakes soon anyway or not, and whenever it looks how far that is."""
+    """Whether or not it wakes soon anyway, and at any point of the reading."""
 
     def program(run: Run) -> None:
         comm, seen, commands = Asleep().comm, list[int](), _run_of(3)
@@ -175,7 +175,7 @@ def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
 
 @clause("BUS-RELAY-9")
 def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
-    """As when the task leaves in the middle of it."""
+    """For example, if the task leaves in the middle of a run."""
     comm, commands, seen = Asleep().comm, _run_of(3), list[object]()
     comm.remote.extracted = lambda messages, now: seen.extend(messages)  # type: ignore[method-assign]
     comm.reading(commands)
@@ -187,9 +187,9 @@ def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
 
 
 class _Taken:
-    """A message from afar, as far as it matters that a task took it."""
+    """A message from another process, as far as its acknowledgement needs it."""
 
-    # Nothing acknowledges it but the comm thread.
+    # Only the comm thread acknowledges it.
     _receipt = SimpleNamespace(
         peer=SimpleNamespace(session=SimpleNamespace(watched=False))
     )
@@ -200,12 +200,12 @@ class _Taken:
 
 
 class _Gone:
-    """A task that is nowhere."""
+    """A task without a place."""
 
     place = None
 
 
 def _run_of(count: int) -> CommandRun:
-    """Return commands that came together, the first with number 7."""
+    """Return a run of commands, the first with number 7."""
     to: Any = _Gone()
     return CommandRun(to, to, [b""] * count, object(), 7, None)  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
-"""``python -m tests.mutants [--quick] [--by-clause] [ID ...]``: does the suite bite?
+"""``python -m tests.mutants [--quick] [--by-clause] [ID ...]``: test the suite.
 
-A mutant is caught if a test fails that names a clause which the catalogue gives for
-it, and that passes on the unchanged library in the same run. Anything else is not a
-catch: an edit that does not apply, tests that cannot be collected, a run without
-end. Exit 0 if all are caught, 1 if one lives, 4 if something broke.
+A mutant is caught if a test fails that names a clause which the catalogue gives for it,
+and that passes on the unchanged library in the same run. Anything else is not a catch:
+an edit that does not apply, tests that cannot be collected, a run that does not end.
+Exit 0 if all are caught, 1 if one lives, 4 if something broke.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUICK = ("M1", "M9", "M13", "M22")  # one of each kind, for every run of CI
 AT_ONCE = 2
 REFERENCE = "tests/conformance/reference.py:factory"
 
-# What a mutant is compared with: the same without its fault.
+# The base of a comparison: the same without the mutant's fault.
 WITHOUT_FAULT = {
     "the unchanged library": Mutant("", "no fault", ()),
     "the unchanged library, locked kind": Mutant("", "no fault", (), locked=True),
@@ -45,7 +45,7 @@ WITHOUT_FAULT = {
 
 @attrs.frozen
 class Row:
-    """What came out for one mutant and some of its clauses."""
+    """The result for one mutant and some of its clauses."""
 
     mutant: Mutant
     clauses: frozenset[str]
@@ -83,7 +83,7 @@ def run(pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> list[Row]:
 
 
 def _base(mutant: Mutant) -> str:
-    """Return what a mutant is compared with."""
+    """Return the name of the base that a mutant is compared with."""
     if mutant.implementation:
         return REFERENCE
     return "the unchanged library" + (", locked kind" if mutant.locked else "")
@@ -92,7 +92,7 @@ def _base(mutant: Mutant) -> str:
 def _without_fault(
     pairs: Sequence[tuple[Mutant, frozenset[str]]],
 ) -> dict[str, Result]:
-    """Run the tests that all mutants are tried by, without any fault."""
+    """Run the tests used for all mutants, without any fault."""
     clauses: dict[str, frozenset[str]] = {
         name: frozenset().union(*(some for each, some in pairs if _base(each) == name))
         for name in WITHOUT_FAULT
@@ -126,7 +126,7 @@ def _line(row: Row) -> str:
 
 
 def by_clause() -> Iterable[tuple[Mutant, frozenset[str]]]:
-    """Each clause of the hard groups with each mutant that is to show it has teeth."""
+    """Yield each clause of the hard groups with the first mutant that tests it."""
     for clause in hard_clauses():
         for mutant in CATALOGUE:
             if clause in mutant.clauses:
@@ -135,7 +135,7 @@ def by_clause() -> Iterable[tuple[Mutant, frozenset[str]]]:
 
 
 def hard_clauses() -> list[str]:
-    """The clauses in force of the hard groups, in order."""
+    """Return the clauses in force of the hard groups, in order."""
     return [
         clause.id
         for clause in load_clauses().values()
@@ -144,7 +144,7 @@ def hard_clauses() -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; return the exit code."""
+    """Run the requested mutants; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("ids", nargs="*", metavar="ID", help="only these mutants")
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _without() -> int:
-    """List the clauses that have no mutant; return how many lack a reason too."""
+    """List the clauses without a mutant; return how many also lack a reason."""
     planted = {clause for mutant in CATALOGUE for clause in mutant.clauses}
     bare = [clause for clause in hard_clauses() if clause not in planted]
     print("\nwithout a mutant:" if bare else "\nevery clause has a mutant")

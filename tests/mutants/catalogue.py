@@ -11,9 +11,9 @@ A file has a block for each mutant, and an empty line between two::
     +     session.room
 
 First come its id, its clauses, and ``locked`` if only the locked kind of end has it;
-then its title; then each file that is changed, with lines that follow one another
-there: see `Edit`. In the place of that a line ``implementation FILE:factory`` may name
-a small implementation that has the fault. Lines that begin with ``#`` are comments.
+then its title; then each changed file with consecutive lines of it: see `Edit`. Instead
+of files, a line ``implementation FILE:factory`` may name a small implementation that
+has the fault. Lines that begin with ``#`` are comments.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load_mutants() -> tuple[Mutant, ...]:
     """Return all mutants.
 
     Raises:
-        MutantError: a block is not as it should be, or two mutants have one id.
+        MutantError: a block is malformed, or two mutants have one id.
     """
     mutants = [
         mutant
@@ -58,10 +58,10 @@ def load_mutants() -> tuple[Mutant, ...]:
 
 
 def parse(text: str) -> Iterator[Mutant]:
-    """Give the mutants of one file.
+    """Yield the mutants of one file.
 
     Raises:
-        MutantError: a block is not as it should be.
+        MutantError: a block is malformed.
     """
     for block in text.split("\n\n"):
         lines = [line for line in block.splitlines() if not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""A `Mutant`: one fault, where it is planted, and which clauses must notice."""
+"""A `Mutant`: one fault, its place in the library, and the clauses that must notice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import queuebroker
 
 __all__ = ["Edit", "Mutant", "MutantError", "plant"]
 
-# The packages that are changed.
+# The packages in which mutants are planted.
 PACKAGES = tuple(Path(str(each.__file__)).parent for each in (queuebroker, bus))
 
 
@@ -22,25 +22,26 @@ class MutantError(Exception):
 
 @attrs.frozen
 class Edit:
-    """A change of lines that follow one another in one file.
+    """A change of consecutive lines in one file.
 
-    The lines are found by their content, without the whitespace around it; so a change
-    of indentation does not matter, and what is added is indented like what it replaces.
+    The lines are found by their content, without the surrounding whitespace; so a
+    change of indentation does not matter, and an added line is indented like the lines
+    it replaces.
 
-    file: its path, from the folder of the packages on.
-    lines: what becomes of each line, and the line: ``-`` removes it, ``+`` adds it, and
-      ``=`` keeps it, since it shows where the others are.
+    file: its path, relative to the folder of the packages.
+    lines: pairs of a sign and a line: ``-`` removes it, ``+`` adds it, and ``=`` keeps
+      it, as context to find the others.
     """
 
     file: str
     lines: tuple[tuple[str, str], ...]
 
     def apply(self, text: str) -> str:
-        """Return the text of the file, changed.
+        """Return the changed text of the file.
 
         Raises:
-            MutantError: it does not have these lines, or has them twice; or what comes
-              out is not Python.
+            MutantError: it does not have these lines, or has them twice; or the result
+              is not Python.
         """
         old = [line for sign, line in self.lines if sign != "+"]
         lines = text.splitlines()
@@ -78,11 +79,11 @@ class Mutant:
     """One fault.
 
     id: M1 to M24 are faults seen elsewhere; others are ours.
-    title: what the library does wrong.
+    title: the wrong behaviour of the library.
     clauses: those whose tests must catch it; each of them alone (``--by-clause``).
-    edits: where it is planted in the library; empty if it cannot be expressed there.
+    edits: the changes to the library; empty if it cannot be expressed there.
     implementation: FILE:factory of a small implementation that has it instead.
-    locked: whether only the locked kind of end has it: it is tried with that kind.
+    locked: True if only the locked kind of end has it: that kind is tested.
     """
 
     id: str

@@ -1,8 +1,8 @@
-"""The pytest plugin of a trial: keep the tests of some clauses, write what happened.
+"""The pytest plugin of a trial: keeps the tests of some clauses, records the outcomes.
 
-Loaded with ``-p tests.mutants.selection``; told by environment variables, because the
-project adds no options to pytest. Loaded first, it also makes sure that the library
-under test is the mutated copy.
+Loaded with ``-p tests.mutants.selection`` and configured by environment variables,
+because the project adds no options to pytest. It is loaded first, so it also checks
+that the library under test is the mutated copy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Drop the tests that name none of the clauses asked for."""
+    """Drop the tests that name none of the given clauses."""
     wanted = set(os.environ[CLAUSES].split())
     kept = [item for item in items if wanted & set(clauses_of(item))]
     dropped = [item for item in items if item not in kept]
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note what became of each test."""
+    """Record the outcome of each test."""
     report = yield
     if report.when == "call" or report.failed:
         _results.append(
@@ -74,5 +74,5 @@ def pytest_runtest_makereport(
 
 
 def pytest_sessionfinish() -> None:
-    """Write it down, also when the run was cut short."""
+    """Write the outcomes, even if the run was cut short."""
     Path(os.environ[REPORT]).write_text(json.dumps(_results))

@@ -53,7 +53,7 @@ def test_what_is_planted_is_the_library_but_for_the_edit(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ([("-", "one()")], None),  # what is left is no Python
+        ([("-", "one()")], None),  # the rest is not Python
         ([("-", "one()"), ("+", "three()")], SOURCE.replace("one", "three")),
         (
             [("=", "one()"), ("=", ""), ("-", "two()")],

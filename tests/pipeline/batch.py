@@ -1,7 +1,7 @@
-"""Many made-up histories judged in one run: a run costs seconds, a history nothing.
+"""Many generated histories judged in one run: a run costs seconds, a history nothing.
 
-Each history of a `Batch` has journals and channels of its own, so that what is found
-in it can be told from what is found in the others.
+Each history of a `Batch` has journals and channels of its own, so that violations can
+be assigned to their history.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _BASE: Final = (Entry(Kind.SEND, channel=1).flow >> 1) - 1
 
 @attrs.frozen
 class Case:
-    """One history's place in a batch: its journals, what its channels start at.
+    """One history's place in a batch: its journals and the base of its channels.
 
-    Its registrations on a bus start there, too.
+    Its registrations on a bus have the same base.
     """
 
     journals: range
     channels: range
 
     def flow(self, flow: int) -> int:
-        """What a flow of the history is in the batch."""
+        """Return the number in the batch for a flow of the history."""
         return flow + (self.channels.start << 1)
 
     def registration(self, number: int) -> int:
-        """What a registration of the history is in the batch."""
+        """Return the number in the batch for a registration of the history."""
         return self.channels[number]
 
     def owns(self, violation: Violation) -> bool:
-        """Whether a violation lies in this history."""
+        """Whether a violation belongs to this history."""
         if violation.origin is not None:
             return violation.origin in self.channels
         if violation.flow is None:
@@ -57,7 +57,7 @@ class Case:
 
 @attrs.frozen
 class Judged:
-    """What Spark said of a batch."""
+    """The result of Spark for a batch."""
 
     result: Result
     folder: OutFolder
@@ -77,16 +77,16 @@ class Batch:
     cases: int = 0
 
     def add(self, history: History, *conditions: Condition) -> Case:
-        """Take a copy of a history in.
+        """Add a copy of a history.
 
-        conditions: of its journals, one after the other; one alone is meant for all.
+        conditions: of its journals, in order; a single one applies to all.
         """
         channels = range(self.cases * _CHANNELS, (self.cases + 1) * _CHANNELS)
         first = len(self.conditions)
         for entry in history.entries:
             channel = channels[entry.channel] if entry.channel else 0
             journal = entry.journal + first
-            # What a death names is the process of a journal.
+            # A death refers to the process of a journal.
             port = entry.port + first * (entry.kind is Kind.LINK_DOWN)
             copy = attrs.evolve(entry, channel=channel, journal=journal, port=port)
             if entry.destination:
@@ -99,7 +99,7 @@ class Batch:
         return Case(range(first, len(self.conditions)), channels)
 
     def store(self, folder: Path) -> list[Path]:
-        """Write all journals below a folder; return where each of them is."""
+        """Store all journals below a folder; return the path of each."""
         together = History(self.entries, len(self.conditions))
         together.number()
         conditions = dict(enumerate(self.conditions))

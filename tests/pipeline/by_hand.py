@@ -1,6 +1,6 @@
 """Rows written by hand: as Spark reads them, and as the report reads them.
 
-Columns that a test does not name hold what is in most records: nothing, or zero.
+A column that a test does not set has its most common value: empty, or zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WALL_US: Final = 10**15
 
 
 def event(kind: Kind, *, channel: int = 1, side: int = 0, **columns: Any) -> Row:
-    """One row of `events`: journal 1, and a microsecond for each record."""
+    """Return one row of `events`: journal 1, and a microsecond for each record."""
     n = columns.get("n", 0)
     row: Row = dict.fromkeys(column.name for column in EVENTS)
     row |= dict.fromkeys(("flags", "size", "depth", "wait_us", "origin", "hop"), 0)
@@ -39,13 +39,13 @@ def event(kind: Kind, *, channel: int = 1, side: int = 0, **columns: Any) -> Row
 
 
 def events(spark: SparkSession, rows: list[Row]) -> DataFrame:
-    """Rows as the table `events`."""
+    """Return rows as the table `events`."""
     ordered = [tuple(row[column.name] for column in EVENTS) for row in rows]
     return spark.createDataFrame(ordered, ddl(EVENTS))
 
 
 def violation(rule: str, **columns: Any) -> Row:
-    """One row of the table `violations`: FAIL, on message 3 of record 9."""
+    """Return one row of the table `violations`: FAIL, on message 3 of record 9."""
     row: Row = {"rule": rule, "verdict": "FAIL", "case": "twice", "explanation": "why"}
     row |= {"flow": 2, "seq": 3, "n": 9, "journal": 1, "mono": 9000, "other_n": 8}
     row |= {"sender": "near", "receiver": "far", "port": 5}
@@ -54,7 +54,7 @@ def violation(rule: str, **columns: Any) -> Row:
 
 
 def results(path: Path, *, verdict: str = "PASS", **tables: list[Row]) -> OutFolder:
-    """A folder as a run leaves it for the report; tables not named are not there."""
+    """Write a folder as a run leaves it for the report; unnamed tables are missing."""
     folder = OutFolder.claim(path)
     for name, rows in tables.items():
         folder.table(name).mkdir(parents=True)

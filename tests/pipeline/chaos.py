@@ -1,8 +1,8 @@
-"""Traffic that no program would make: any record anywhere, from a seed.
+"""Traffic that no program would produce: arbitrary records, drawn from a seed.
 
-Numbers, names, sides and tickets come from a few values each, so that everything
+Numbers, names, sides and tickets are drawn from a few values each, so that everything
 collides with everything: sends in one journal and receives in another, tickets used
-twice, messages dropped before they are sent, channels that met twice or never. Two
+twice, messages dropped before they are sent, channels connected twice or never. Two
 checkers that read a predicate differently will differ here.
 """
 
@@ -22,7 +22,7 @@ from tests.journal.histories import Entry, History
 __all__ = ["chaos"]
 
 _NAMES: Final = ("", "a", "b", "c")
-# Messages often, the rest now and then; the end of a journal in the midst of it, too.
+# Messages often, other records rarely; also the end of a journal amid its records.
 _KINDS: Final = (
     *[Kind.SEND] * 12,
     *[Kind.RECEIVE] * 12,
@@ -36,7 +36,7 @@ _BEGINS: Final = (Kind.ACCEPT_BEGIN, Kind.CONNECT_BEGIN)
 
 
 def chaos(seed: int, *, journals: int = 1, records: int = 60) -> History:
-    """A history without rhyme or reason, in which some channels look as if they met."""
+    """Return a random history in which some channels look as if they had connected."""
     rng = Random(seed)
     channels = range(1, rng.choice([2, 3, 5]))
     entries = [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def fonts() -> None:
-    """Matplotlib keeps the files of its fonts open: open them before any test."""
+    """Matplotlib keeps its font files open: open them before any test."""
 
     def paint(axes: Axes) -> None:
         axes.text(0, 0, "regular")
@@ -33,7 +33,7 @@ def fonts() -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two threads, two pieces a shuffle; whatever calls `run_pipeline` shares it."""
+    """Two threads, two shuffle partitions; every caller of `run_pipeline` shares it."""
     lack = missing()
     if lack is not None:
         pytest.skip(f"Spark cannot run here: {lack}")
@@ -46,7 +46,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `tests.pipeline.recorded` records."""
+    """The journals that `tests.pipeline.recorded` records."""
     folder = tmp_path_factory.mktemp("recorded") / "journals"
     record(folder)
     return folder
@@ -56,7 +56,7 @@ def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(
     spark: SparkSession, journals: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> OutFolder:
-    """All results of a run over `journals`; not to be changed."""
+    """All results of a run over `journals`; read only."""
     out = tmp_path_factory.mktemp("finished") / "out"
     run_pipeline(journals, out)
     return OutFolder(out)

@@ -1,4 +1,4 @@
-"""Takes a page apart, strictly: what a browser would forgive is an error here."""
+"""A strict parser of a page: faults that a browser would forgive are errors here."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _ADDRESSES = ("src", "href", "srcset", "action", "data", "poster", "xlink:href")
 
 
 class Page(HTMLParser):
-    """A page that was read: tags, text, identifiers, addresses.
+    """A parsed page: tags, text, identifiers, addresses.
 
-    problems: tags that do not match, identifiers used twice or not there.
+    problems: unmatched tags, duplicate or missing identifiers.
     addresses: everything in it that a browser would fetch.
     """
 

@@ -21,18 +21,18 @@ __all__ = ["facts", "long_history", "read", "reader"]
 
 
 def long_history(journals: int = 1) -> History:
-    """Enough for several segments of 64 records in each journal."""
+    """Return a history with several segments of 64 records in each journal."""
     return clean(1, channels=40, steps=600, journals=journals)
 
 
 def reader(folder: Path | str) -> DataSourceReader:
-    """What Spark asks for partitions and rows."""
+    """Return the reader that Spark asks for partitions and rows."""
     source = JournalSource({"path": str(folder)})
-    return source.reader(schema=None)  # type: ignore[arg-type] # it is not looked at
+    return source.reader(schema=None)  # type: ignore[arg-type] # not used
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """All rows, by the way Spark takes: partitions, pickled, read one by one."""
+    """Read all rows as Spark does: partitions, pickled, read one by one."""
     found = []
     for partition in reader(folder).partitions():
         task = pickle.loads(pickle.dumps(partition))
@@ -44,7 +44,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def facts(folder: Path) -> list[dict[str, Any]]:
-    """The facts of every share."""
+    """Return the facts of every share."""
     found = []
     for share in Share.list_all(folder):
         batch = share.facts()

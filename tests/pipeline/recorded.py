@@ -1,4 +1,4 @@
-"""A small run of real channels, recorded, between brokers of unfriendly names."""
+"""A small run of real channels, recorded, between brokers with hostile names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["BYTES", "CLIENT", "EVIL", "SENT", "SERVER", "record"]
 
 SERVER: Final = "server"
 CLIENT: Final = "client"
-# Markup, mathematics, a stand-in colour, a line break and half a character.
+# Markup, mathematics, a placeholder for a colour, a line break, half a character.
 EVIL: Final = "<script>alert('$x_1$ & \"#010101\"')</script>\n\udc80" + "long" * 30
 
 SENT: Final = {(CLIENT, SERVER): 300, (SERVER, CLIENT): 20, (EVIL, SERVER): 7}
@@ -26,7 +26,7 @@ _PORT: Final = 7
 
 
 def record(folder: Path) -> None:
-    """Everything that is sent is received, and every journal is closed."""
+    """Record channels whose messages are all received; every journal is closed."""
     with (
         Journal(folder, machine="host") as journal,
         BrokerManager(observer=journal.observe) as manager,
@@ -54,7 +54,7 @@ def _meet(
 
 
 def _carry(source: MessageQueue, target: MessageQueue, messages: int) -> None:
-    """From one end to the other, ten under way at a time."""
+    """Send from one end to the other, with ten messages under way at a time."""
     for start in range(0, messages, 10):
         sizes = range(start, min(start + 10, messages))
         for size in sizes:

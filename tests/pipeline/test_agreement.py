@@ -1,7 +1,7 @@
-"""Spark and the small checker say the same of whatever they read.
+"""Spark and the small checker report the same for any journals.
 
-One example is a whole batch of histories, clean, faulty and absurd, in journals of any
-condition, judged by one run: so one example is many histories.
+One example is a whole batch, judged by one run. It has many histories, clean, faulty
+and absurd, in journals of any condition.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ pytestmark = pytest.mark.spark
 
 @attrs.frozen
 class Recipe:
-    """How a history is made, and in which condition its journals are found.
+    """How to make a history, and the condition of its journals.
 
-    faults: planted into clean traffic one after the other, each where there is a
-      place for it; None for traffic that is absurd from end to end.
-    killed: which share of what happened the process of the first of two journals lived
-      to see; None if it was not killed.
-    apart: whether the ends of each channel are in two journals, if there are two.
-    on_bus: planted into clean traffic of a bus instead.
+    faults: planted into clean traffic one after the other, each where there is a place
+      for it; None for traffic that is absurd throughout.
+    killed: the fraction of the events before the process of the first of two journals
+      was killed; None if it was not killed.
+    apart: True if the ends of each channel are in two journals, if there are two.
+    on_bus: faults planted into clean traffic of a bus instead.
     """
 
     seed: int
@@ -98,7 +98,7 @@ conditions = st.builds(
     late=st.sampled_from([False, False, True]),
     begun=st.sampled_from([True] * 5 + [False]),
 )
-# Some faults look for what others have taken away; these can stand together.
+# Some faults need records that others remove; these can be combined.
 companions = st.lists(st.sampled_from(["lost", "size", "port", "names"]), max_size=3)
 faults = st.sampled_from(list(FAULTS)).map(lambda fault: [fault]) | companions
 recipes = st.builds(
@@ -115,11 +115,11 @@ recipes = st.builds(
 
 
 def told(violations: Iterable[Violation]) -> set[tuple[object, ...]]:
-    """What must be equal: which, how sure, why, and in which words."""
+    """Return the fields that must be equal: key, verdict, case, explanation."""
     return {(one.key, one.verdict, one.case, one.explanation) for one in violations}
 
 
-# No shrinking: each try costs a run, and what differs names its flow and case. The
+# No shrinking: each try costs a run, and a difference names its flow and case. The
 # first batch that Hypothesis tries has the simplest history sixty times over.
 @settings(
     max_examples=1,

@@ -98,7 +98,7 @@ def test_the_wall_clock_follows_the_anchor_before_each_record(tmp_path: Path) ->
 def test_a_clock_that_was_set_is_followed_from_its_anchor_on(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         tell(journal, seq=1)
-        # As the housekeeper does, once the wall clock says 1970 again.
+        # As the housekeeper does when the wall clock is back at 1970.
         journal.emit(Kind.CLOCK, origin=5_000_000)
         tell(journal, seq=2)
 

@@ -1,4 +1,4 @@
-"""The traffic of a bus in tables and report, as that of queues."""
+"""The traffic of a bus in tables and report, like that of queues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MESSAGES = 20
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> OutFolder:
-    """A bus on which one message was dropped and two came in another order."""
+    """Judge a bus on which one message was dropped and two arrived reordered."""
     folder = tmp_path_factory.mktemp("bus")
     crossed = [
         step for mid in range(1, MESSAGES) for step in (*sent(mid), *arrives(mid))
@@ -45,7 +45,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Out
 
 
 def test_tasks_of_a_bus_are_routes(judged: OutFolder) -> None:
-    """The report: "No message was sent", and 29,992 transfers in the tables."""
+    """Was reported: "No message was sent", with 29,992 transfers in the tables."""
     routes = {
         (row["source"], row["target"]): row for row in read_rows(judged, "routes")
     }
@@ -64,14 +64,14 @@ def test_each_part_of_the_way_is_timed(judged: OutFolder) -> None:
     crossed = {"before the link", "on link 1", "after the link"}
     assert set(parts) == crossed | {"all of it"}
     assert all(parts[part]["messages"] == MESSAGES - 1 for part in crossed)
-    # Those within a process as well.
+    # Includes messages within a process.
     assert parts["all of it"]["messages"] == MESSAGES - 1 + 3
 
 
 def test_drops_are_counted_by_reason(judged: OutFolder) -> None:
     (drop,) = read_rows(judged, "drops")
 
-    # Two records tell of it.
+    # Two records concern it.
     assert (drop["via"], drop["reason"], drop["messages"]) == ("bus", "oldest", 1)
 
 

@@ -68,7 +68,7 @@ def test_a_journal_of_unknown_end_is_exit_code_3(
 
     assert result.exit_code == 3
     assert "Q5 UNKNOWN: message " in result.stdout
-    # The journal is used all the same, and what it lacks is said.
+    # The journal is used anyway, and its gaps are reported.
     assert result.stderr.splitlines() == [
         f"bus: cannot read 1 line of {folder / 'meta.jsonl'}: number 1"
     ]
@@ -78,7 +78,7 @@ def test_a_journal_of_unknown_end_is_exit_code_3(
 def test_a_run_of_its_own_says_its_verdicts_and_nothing_else(
     spark: SparkSession, journals: Path, tmp_path: Path
 ) -> None:
-    """Nothing of Spark's start, work and end reaches the terminal (exit code 0)."""
+    """Spark's own output does not reach the terminal (exit code 0)."""
     out = tmp_path / "out"
     command = [sys.executable, "-m", "bus", "pipeline", "all"]
     command += ["--journals", str(journals), "--out", str(out)]
@@ -123,7 +123,7 @@ def test_a_setting_that_is_none_is_a_mistake_in_usage(given: str) -> None:
 
 
 def mistakes(tmp_path: Path) -> dict[str, tuple[Path, Path, str]]:
-    """Journals, out, and what the line must name."""
+    """Return journals, out, and the text that the error line must contain."""
     good, empty, taken = (tmp_path / name for name in ("good", "empty", "taken"))
     store(faulty("lost")[0], good)
     empty.mkdir()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.spark
 def test_executors_elsewhere_read_relative_paths(tmp_path: Path) -> None:
-    """The report: a relative `--journals` made every verdict UNKNOWN on a cluster."""
+    """Was reported: a relative `--journals` made every verdict UNKNOWN on a cluster."""
     if lack := missing(drawing=False):
         pytest.skip(f"Spark cannot run here: {lack}")
     from tests.cluster.standalone import standalone  # noqa: PLC0415 - needs Spark

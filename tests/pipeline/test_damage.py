@@ -28,7 +28,7 @@ HISTORIES = 16
 
 
 def spoiled(folder: Path, rng: Random) -> bool:
-    """Damage a journal a few times; whether it still tells whose it is."""
+    """Damage a journal a few times; return True if its owner can still be read."""
     for _ in range(rng.choice([1, 1, 2])):
         if any(each.is_file() for each in folder.iterdir()):
             damage(folder, rng)
@@ -60,7 +60,7 @@ def test_a_damaged_journal_becomes_rows_as_far_as_it_can_be_read(
 def test_no_number_in_the_side_file_is_too_large_for_a_column(
     tmp_path: Path, number: str
 ) -> None:
-    """In the place of the process, a clock or a name's number; the records stay."""
+    """In the side file's process, clock or name number; the records stay."""
     (folder,) = store(clean(1), tmp_path)
     meta = folder / "meta.jsonl"
     first, second, *others = meta.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Where results lie: nobody else's files are touched, nothing old is left."""
+"""The results folder: foreign files are not touched, old results are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report draws: few numbers, and right ones."""
+"""The figures of the report: few numbers, all correct."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_waits_are_those_of_calls_that_had_to_wait(spark: SparkSession) -> None:
 
 
 def spoke(spark: SparkSession, senders: list[str]) -> Tables:
-    """Flows to one receiver; the number of each sender is in its amounts."""
+    """Return flows to one receiver; the amounts contain the number of each sender."""
     flows = spark.createDataFrame(
         [(n, name, "to", n + 1, n, 0, 10 * n, 10, n) for n, name in enumerate(senders)],
         "flow BIGINT, sender STRING, receiver STRING, messages_sent BIGINT,"
@@ -128,7 +128,7 @@ def test_beyond_the_busiest_routes_all_are_others(spark: SparkSession) -> None:
 def test_too_many_routes_are_grouped_by_the_prefixes_of_their_names(
     spark: SparkSession,
 ) -> None:
-    """The report: the largest cell of the heat map was "(others)"."""
+    """Was reported: the largest cell of the heat map was "(others)"."""
     names = [f"crew/{n}" for n in range(ROUTES_MAX)] + ["disk 1", "disk 2", "paper"]
 
     rows = gold.routes(spoke(spark, names)).collect()

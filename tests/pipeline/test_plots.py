@@ -45,7 +45,7 @@ def test_a_legend_of_short_names_has_three_columns() -> None:
     plots._legend(axes)
 
     [legend] = svg.figure_of(axes).legends
-    legend.get_window_extent()  # which places its texts
+    legend.get_window_extent()  # lays out its texts
     tops = {round(text.get_window_extent().y0) for text in legend.get_texts()}
     assert len(tops) == 1
 

@@ -41,7 +41,7 @@ def test_a_share_is_read_from_any_directory(
 def test_a_task_that_does_not_find_the_journals_names_their_folder(
     tmp_path: Path,
 ) -> None:
-    """Else it reads nothing, and every verdict is UNKNOWN."""
+    """Otherwise it reads nothing, and every verdict is UNKNOWN."""
     store(long_history(), tmp_path / "journals", slots=64)
     source = reader(tmp_path / "journals")
     (task, *_) = source.partitions()

@@ -1,4 +1,4 @@
-"""The report: every verdict, every picture, nobody's markup, nothing from outside."""
+"""The report: every verdict, every figure, no foreign markup, no external content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bus.pipeline.folder import OutFolder
 
-# Who spoke to whom, rate, latency, distribution, drops: each wide and narrow.
+# Senders and receivers, rate, latency, distribution, drops: each wide and narrow.
 FIGURES = 2 * 5
 EVIL = "</svg></script><script>alert('&lt;$x$')</script>\x1b[31m\n"
 
@@ -39,7 +39,7 @@ def journal(**columns: Any) -> dict[str, Any]:
 
 
 def gold(name: str = "near") -> dict[str, list[dict[str, Any]]]:
-    """All tables of a run in which one name spoke to another."""
+    """Return all tables of a run in which one name sent to another."""
     route = {"source": name, "target": "far", "via": "queue"}
     nobody = {"source": None, "target": None, "via": None}
     times = {"p50": 1500, "p90": 2000, "p99": 3000, "p999": 4000, "most": 5 * 10**9}
@@ -124,7 +124,7 @@ def test_a_run_without_messages_has_a_report(tmp_path: Path) -> None:
 def test_all_pictures_are_drawn(tmp_path: Path) -> None:
     page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
 
-    assert page.tags.count("svg") == FIGURES + 1  # that of the violation
+    assert page.tags.count("svg") == FIGURES + 1  # the figure of the violation
     assert page.problems == []
     for text in ("1.23 k", "near → far", "1.5 µs", "5 s", "2 KiB", "messages a second"):
         assert text in page.text, text
@@ -226,7 +226,7 @@ def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
     assert page.problems == []
     assert page.addresses == []
     assert "script" not in page.tags
-    assert page.tags.count("svg") == FIGURES - 2  # nothing was dropped
+    assert page.tags.count("svg") == FIGURES - 2  # no drops
     told = " ".join(page.text.split())
     assert "✓ PASS every promise was kept" in told
     for rule in RULES.values():
@@ -257,7 +257,7 @@ def test_failed_rules_come_first_and_then_those_that_are_unknown(
 def test_all_figures_over_time_span_all_records_and_carry_the_marks(
     tmp_path: Path,
 ) -> None:
-    """Before, the header said 31.2 s, and the figures spanned 19.5 s."""
+    """Formerly the header stated 31.2 s, and the figures spanned 19.5 s."""
     page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
 
     told = " ".join(page.text.split())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-# In which condition a journal is found, and what J1 says of it.
+# The condition of a journal, and the finding of J1.
 INCOMPLETE = {
     "not closed": (Condition(closed=False, sealed=False), "open", Verdict.UNKNOWN),
     "with records lost": (Condition(lost=3), "lost", Verdict.UNKNOWN),
@@ -51,7 +51,7 @@ def faulty(fault: str) -> tuple[History, Key]:
 
 @attrs.frozen
 class Everything:
-    """All cases of this file by name, and what Spark said of them."""
+    """All cases of this file by name, and Spark's result for them."""
 
     cases: dict[str, Case]
     keys: dict[str, Key]
@@ -160,7 +160,7 @@ def test_a_planted_fault_is_that_very_violation(judged: Everything, fault: str) 
 def test_a_violation_tells_where_when_and_between_whom(judged: Everything) -> None:
     (violation,) = judged.of("an overtaken message")
 
-    # OPEN, three to meet, three sent; then 1, 3 and 2 are received.
+    # OPEN, three records to connect, three sends; then 1, 3 and 2 are received.
     assert (violation.n, violation.other_n) == (9, 8)
     assert violation.journal == journal_id(
         judged.cases["an overtaken message"].journals[0]
@@ -186,7 +186,7 @@ def test_an_incomplete_journal_is_a_violation_of_j1(
 def test_what_an_incomplete_journal_lacks_proves_nothing(
     judged: Everything, name: str
 ) -> None:
-    """An absence is UNKNOWN where the journal has gaps; a presence stays FAIL."""
+    """An absence is UNKNOWN if the journal has gaps; a presence stays FAIL."""
     found = judged.of(f"{name}, {ABSENT}") + judged.of(f"{name}, {PRESENT}")
 
     by_basis = {
@@ -255,6 +255,6 @@ def test_taking_flows_in_pieces_changes_nothing(
     told = [tuple(row) for row in found.collect()]
     assert {one[:-1] for one in told} == expected
     assert len(told) == len(expected)
-    # Of two that came before with one number, either may be named.
+    # If two preceding records share a number, either may be named.
     numbers = {(r[0], r[1], r[3], r[2]) for r in receives}
     assert {(one[0], one[1], one[5], one[6]) for one in told} <= numbers

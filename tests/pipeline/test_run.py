@@ -1,4 +1,4 @@
-"""From journals to all results, and everything a user can do wrong."""
+"""From journals to all results, and every mistake of a user."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_run_leaves_tables_verdicts_violations_and_report(
     assert finished.violations.read_text() == ""
     told = read_verdicts(finished)
     assert told["verdict"] == "PASS"
-    # Nothing of a bus was recorded.
+    # The journals have no traffic of a bus.
     assert {one["rule"]: one["verdict"] for one in told["verdicts"]} == {
         rule: "nothing to check" if rule.startswith("B") else "PASS" for rule in RULES
     }
@@ -92,7 +92,7 @@ def test_what_is_lost_may_have_broken_any_rule(
 def test_what_cannot_be_read_is_told_and_the_rest_is_judged(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A file of rubbish, one that is cut off, one that goes away in mid-run."""
+    """A garbage file, a truncated one, one that vanishes during the run."""
     history = clean(4, channels=8, steps=400, journals=2)
     key = plant(history, "duplicate", Random(4))
     first, second = store(history, tmp_path / "journals", slots=32)
@@ -122,7 +122,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_judged(
     assert found["Q3"].key == key
     verdicts = {one.rule: one.verdict for one in result.verdicts}
     assert verdicts["J1"] is Verdict.FAIL
-    # What the cut-off journal lacks would be a loss, were it complete.
+    # The truncated journal's gap would be a loss if the journal were complete.
     assert verdicts["Q5"] is Verdict.UNKNOWN
 
 

@@ -15,7 +15,7 @@ VIOLATION = Violation(
     "Q3", Verdict.FAIL, "twice", "", flow=2, seq=3, sender="a", receiver="b"
 )
 
-# What must be drawn of message 3: its number on either line, arrows, and marks.
+# The drawing of message 3: its number on both lines, arrows, and marks.
 SCENES = {
     "received": (["send", "receive"], 2, 1),
     "received twice": (["send", "receive", "receive"], 3, 2),

@@ -26,7 +26,7 @@ def test_arrow_and_spark_agree(spark: object, columns: tuple[Column, ...]) -> No
 
 
 def test_every_number_of_a_record_fits_in_its_column() -> None:
-    """Unsigned ones need the next wider type, but for 64 bits, whose bits are kept."""
+    """Unsigned ones need the next wider type; those of 64 bits keep their bits."""
     layout = dtype()
     columns = {column.name: column.arrow for column in EVENTS}
     columns |= {"kind": columns["code"], "mid": columns["port"]}

@@ -1,4 +1,4 @@
-"""Whether Spark can run here, told in one line; and the session itself."""
+"""Whether Spark can run here, reported in one line; and the session itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def java(home: Path, release: str) -> None:
-    """A Java that tells its version, and nothing else."""
+    """Create a fake Java that only prints its version."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/false\n")
@@ -108,7 +108,7 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_java_is_started_in_spite_of_an_interrupt_but_not_of_a_second_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strikes: int
 ) -> None:
-    """One that nobody knows of would live on; one that is known ends with us."""
+    """An unregistered Java would survive; a registered one ends with this process."""
     starting = pytest.importorskip("pyspark.java_gateway")
     gateway = object()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -188,7 +188,7 @@ with session(log=Path(sys.argv[1]), settings=json.loads(sys.argv[2])) as spark:
 
 @pytest.mark.spark
 def test_the_settings_of_the_user_are_used_and_reported(tmp_path: Path) -> None:
-    """The report: settings given to spark-submit were replaced by ours."""
+    """Was reported: the pipeline replaced the settings given to spark-submit."""
     if lack := missing(drawing=False):
         pytest.skip(f"Spark cannot run here: {lack}")
     submitted = {
@@ -215,6 +215,6 @@ def test_the_settings_of_the_user_are_used_and_reported(tmp_path: Path) -> None:
     wanted = submitted | ours
     assert {name: used[name] for name in wanted} == wanted
     assert reported == wanted | {"spark.my.token": "(hidden)"}
-    # The rest is ours.
+    # All other settings are the pipeline's.
     assert used["spark.sql.parquet.compression.codec"] == "zstd"
     assert python == sys.executable

@@ -1,4 +1,4 @@
-"""What one segment gives, whatever became of its file."""
+"""The rows of one segment, whatever the state of its file."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_an_unreadable_side_file_costs_names_and_nothing_else(tmp_path: Path) ->
 def test_what_a_process_says_while_its_segment_is_read_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It names somebody, closes its journal and works on, all before the records."""
+    """It adds a name, closes its journal and continues before the records are read."""
     living: list[Journal] = []
     read_segment = stored_segment.read_segment
 

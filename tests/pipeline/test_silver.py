@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 def by_hand(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
-    """Events numbered in the order in which they stand here."""
+    """Return events numbered in the given order."""
     numbered = [
         row | {"n": n, "mono": 1000 * n, "wall_us": 10**15 + n}
         for n, row in enumerate(rows)
@@ -150,7 +150,7 @@ def test_only_clocks_that_tick_together_are_subtracted(
 
 
 def test_what_is_not_a_message_is_none(spark: SparkSession) -> None:
-    """A drop that never was accepted has no number; nor have bytes, nor a stray."""
+    """A drop that was never accepted has no number; nor have bytes, nor a stray."""
     rows = by_hand(
         spark,
         event(Kind.DROP, seq=0),

@@ -1,4 +1,4 @@
-"""What the model of a connection calls a status, and what the library calls it."""
+"""The statuses of the model of a connection, mapped to those of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`queuebroker.aio.waiting`: what a coroutine leaves behind that is closed."""
+"""`queuebroker.aio.waiting`: the state after a waiting coroutine is closed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specs.clauses import clause
 @clause("QB-PY-11", "QB-RDV-11")
 @pytest.mark.parametrize("act", ["accept", "connect"])
 def test_a_call_that_is_closed_while_it_waits_is_withdrawn(act: str) -> None:
-    """As one that is cancelled: nobody meets it any more."""
+    """As a cancelled one is: no call matches it any more."""
 
     async def check() -> None:
         with BrokerManager() as manager:

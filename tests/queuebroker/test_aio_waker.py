@@ -93,7 +93,7 @@ def test_an_interrupt_anywhere_in_the_loops_reader_loses_no_wake_up() -> None:
 @clause("QB-CONC-9", "QB-PY-11")
 @pytest.mark.parametrize("act", ["send", "receive"])
 def test_who_is_listed_is_not_collected_though_its_loop_is_closed(act: str) -> None:
-    """It would be closed then, perhaps under the very lock that it needs to leave."""
+    """Its collection would close it, perhaps under the lock it needs to leave."""
 
     async def wait(end: MessageQueue) -> None:
         if act == "send":
@@ -106,16 +106,16 @@ def test_who_is_listed_is_not_collected_though_its_loop_is_closed(act: str) -> N
         await asyncio.sleep(0)
         return weakref.ref(task)
 
-    # The locked kind: it keeps on its lists whom it has woken.
+    # The locked kind: it keeps woken waiters on its lists.
     with queue_pair(observer=look_away) as (left, right):
         left.send(b"full")
         end = left if act == "send" else right
         if act == "receive":
             right.receive()
         loop = asyncio.new_event_loop()
-        loop.set_exception_handler(lambda *_: None)  # a task that never ends is told of
+        loop.set_exception_handler(lambda *_: None)  # drops the log of the pending task
         task = loop.run_until_complete(begin(end))
-        # One round of the loop: it hears that it is woken, and never gets to run.
+        # One round of the loop: it is notified of the wake-up, and the task never runs.
         if act == "send":
             right.receive()
         else:
@@ -173,7 +173,7 @@ def test_a_loop_has_one_waker_and_another_loop_another() -> None:
 
 
 def test_a_late_release_writes_to_its_own_descriptor_or_to_none() -> None:
-    """The number may be somebody else's by then, if it was closed."""
+    """Once it is closed, the number may belong to another file."""
 
     async def waiter() -> Waiter:
         return running_waker().waiter()
@@ -196,7 +196,7 @@ def test_a_late_release_writes_to_its_own_descriptor_or_to_none() -> None:
 
 
 def test_a_cancelled_sleep_leaves_no_garbage() -> None:
-    """Nor does one whose time is up: there is no cycle to be collected."""
+    """Nor does a sleep that times out: no cycle needs a collection."""
 
     async def check() -> None:
         waker = running_waker()

@@ -1,4 +1,4 @@
-"""What callers may pass, checked without any queue or broker."""
+"""Checks of arguments, tested without any queue or broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from queuebroker.locked_queue import LockedMessageQueue
 
 
 class Indexed:
-    """Something that is no int but stands for one."""
+    """An object that is not an int but has `__index__`."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -44,7 +44,7 @@ class Indexed:
     "name", ["a", "A", " ", "\u00e9", "e\u0301", "\0", "x" * 10_000]
 )
 def test_check_name_keeps_a_string_as_it_is(name: str) -> None:
-    """Nothing is stripped, folded or normalised."""
+    """The name is not stripped, case-folded or normalised."""
     assert check_name(name) is name
 
 
@@ -56,14 +56,14 @@ def test_check_name_refuses_other_types(name: object) -> None:
 
 
 def test_check_name_refuses_the_empty_string() -> None:
-    """An address must be something."""
+    """A broker needs a name."""
     with pytest.raises(ValueError, match="must not be empty"):
         check_name("")
 
 
 @pytest.mark.parametrize("port", [0, 1, 2**31 - 1, Indexed(7)])
 def test_check_port_takes_31_bits(port: int | Indexed) -> None:
-    """Both edges are ports."""
+    """Both bounds are ports."""
     number = check_port(port)
 
     assert type(number) is int
@@ -72,34 +72,34 @@ def test_check_port_takes_31_bits(port: int | Indexed) -> None:
 
 @pytest.mark.parametrize("port", [-1, 2**31, -(2**31), 2**100, Indexed(-1)])
 def test_check_port_refuses_numbers_out_of_range(port: object) -> None:
-    """The text gives the number."""
+    """The text has the number."""
     with pytest.raises(ValueError, match=r"^port must be in 0\.\.2147483647, got "):
         check_port(port)
 
 
 @pytest.mark.parametrize("value", [True, False, 1.0, "1", None, b"1", 1j, [1]])
 def test_index_refuses_what_is_no_int(value: object) -> None:
-    """A bool is an int to Python, and a mistake here."""
+    """A bool is an int to Python, but a mistake here."""
     with pytest.raises(TypeError, match=f"^thing must be an int, got {_kind(value)}$"):
         index("thing", value)
 
 
 @given(st.integers())
 def test_index_gives_any_int_back(value: int) -> None:
-    """Whether it comes as itself or as an object with __index__."""
+    """An int, or an object with `__index__`."""
     assert index("thing", value) == value
     assert index("thing", Indexed(value)) == value
 
 
 @pytest.mark.parametrize("value", [0, -1, Indexed(0)])
 def test_positive_refuses_less_than_one(value: object) -> None:
-    """The text gives the bound and the value."""
+    """The text has the bound and the value."""
     with pytest.raises(ValueError, match=r"^capacity must be >= 1, got (0|-1)$"):
         positive("capacity", value)
 
 
 def test_positive_takes_one() -> None:
-    """The edge is inside."""
+    """The bound is included."""
     assert positive("capacity", 1) == 1
 
 
@@ -107,7 +107,7 @@ def test_positive_takes_one() -> None:
     "timeout", [None, math.inf, 1e300, 10**400, threading.TIMEOUT_MAX * 2]
 )
 def test_deadline_is_never_for_what_is_too_long(timeout: float | None) -> None:
-    """A value that the platform cannot wait for is no error."""
+    """A value that the platform cannot wait for is not an error."""
     assert deadline_after(timeout) is None
 
 
@@ -115,7 +115,7 @@ def test_deadline_is_never_for_what_is_too_long(timeout: float | None) -> None:
 def test_deadline_counts_from_now(
     timeout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the monotonic clock, as it is at the call."""
+    """It uses the monotonic clock at the time of the call."""
     monkeypatch.setattr(_sync, "monotonic", lambda: 1000.0)
 
     assert deadline_after(timeout) == 1000.0 + timeout
@@ -123,7 +123,7 @@ def test_deadline_counts_from_now(
 
 @pytest.mark.parametrize("timeout", [-1, -1e-9, -math.inf, math.nan])
 def test_deadline_refuses_negative_and_nan(timeout: float) -> None:
-    """Neither is a length of time."""
+    """Neither is a duration."""
     with pytest.raises(ValueError, match=r"^timeout must be >= 0, got "):
         deadline_after(timeout)
 
@@ -139,7 +139,7 @@ def test_deadline_refuses_other_types(timeout: float) -> None:
 def test_byte_range_is_what_the_rule_says(
     size: int, offset: int, length: int | None
 ) -> None:
-    """Inside it gives begin and end, outside it names the numbers that were given."""
+    """It returns begin and end, or raises with the numbers that were passed."""
     count = size - offset if length is None else length
     if offset >= 0 and count >= 0 and offset + count <= size:
         assert byte_range(size, offset, length) == (offset, offset + count)
@@ -151,7 +151,7 @@ def test_byte_range_is_what_the_rule_says(
 
 
 def test_flat_view_counts_bytes_whatever_the_items_are() -> None:
-    """Items of four bytes and two dimensions are a run of bytes."""
+    """Items of four bytes in two dimensions are contiguous bytes."""
     numbers = array.array("I", [1, 2, 3])
     square = memoryview(bytes(6)).cast("B", shape=[2, 3])
 
@@ -160,13 +160,13 @@ def test_flat_view_counts_bytes_whatever_the_items_are() -> None:
 
 
 def test_flat_view_of_nothing_is_empty() -> None:
-    """Also of items that are no bytes: a cast refuses shapes with a zero."""
+    """This includes items that are not bytes: a cast rejects shapes with a zero."""
     assert flat_view(array.array("I")).shape == (0,)
 
 
 @pytest.mark.parametrize("item", [ctypes.c_uint, ctypes.c_char, ctypes.c_double])
 def test_flat_view_of_memory_of_c_is_that_memory(item: type[ctypes.c_uint]) -> None:
-    """Its format names a byte order, which a cast refuses; it is contiguous."""
+    """Its format names a byte order, which a cast rejects; it is contiguous."""
     memory = (item * 2)()
 
     view = flat_view(memory)
@@ -178,35 +178,35 @@ def test_flat_view_of_memory_of_c_is_that_memory(item: type[ctypes.c_uint]) -> N
 
 @pytest.mark.parametrize("data", ["text", 7, None])
 def test_the_error_for_what_is_not_bytes_says_what_it_was(data: object) -> None:
-    """In words of this library, whatever the interpreter's are."""
+    """The text is the library's own, with any interpreter."""
     wanted = f"^data must be bytes-like, got {type(data).__name__}$"
     with pytest.raises(TypeError, match=wanted):
-        flat_view(data)  # type: ignore[arg-type]  # that is the point
+        flat_view(data)  # type: ignore[arg-type]  # under test
 
 
 @pytest.mark.parametrize("error", ["oops", ValueError, 1])
 def test_an_error_is_an_exception(error: object) -> None:
-    """Found by whoever gives it, and not by the peer that would have to raise it."""
+    """The caller gets the TypeError, not the peer that would raise the value."""
     with pytest.raises(TypeError, match=r"^error must be an exception or None, got"):
         check_error(error)
 
 
 @pytest.mark.parametrize("data", ["text", 7, None, memoryview(b"abcd")[::2]])
 def test_flat_view_refuses_what_is_no_run_of_bytes(data: object) -> None:
-    """Text has no bytes, a strided view has them elsewhere."""
+    """A str has no buffer, and a strided view is not contiguous."""
     with pytest.raises(TypeError):
-        flat_view(data)  # type: ignore[arg-type]  # the point of the test
+        flat_view(data)  # type: ignore[arg-type]  # under test
 
 
 def test_snapshot_of_whole_bytes_is_no_copy() -> None:
-    """Nobody can change it, so copying would be waste."""
+    """Bytes are immutable, so a copy would be waste."""
     data = b"x" * 1000
 
     assert snapshot(data, 0, None, None) is data
 
 
 def test_snapshot_is_exact_bytes_of_what_can_change() -> None:
-    """Of a bytearray and of a subclass of bytes a plain copy is taken."""
+    """A bytearray and a subclass of bytes are copied."""
 
     class Changing(bytes):
         pass
@@ -219,7 +219,7 @@ def test_snapshot_is_exact_bytes_of_what_can_change() -> None:
 
 @given(st.binary(max_size=9), st.data())
 def test_snapshot_is_the_range(data: bytes, draw: st.DataObject) -> None:
-    """From offset on, so many bytes."""
+    """It has that many bytes from the offset on."""
     offset = draw.draw(st.integers(0, len(data)))
     length = draw.draw(st.none() | st.integers(0, len(data) - offset))
 
@@ -231,7 +231,7 @@ def test_snapshot_is_the_range(data: bytes, draw: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("size", "fits"), [(3, True), (4, True), (5, False)])
 def test_snapshot_keeps_to_the_limit(size: int, fits: bool) -> None:
-    """The limit itself is allowed; the text gives both numbers."""
+    """The limit itself is allowed; the text has both numbers."""
     for data in (b"x" * size, bytearray(size)):
         if fits:
             assert len(snapshot(data, 0, None, 4)) == size
@@ -263,7 +263,7 @@ def test_snapshot_limit_is_on_the_range_not_on_the_data() -> None:
     ],
 )
 def test_a_class_is_known_by_the_name_that_users_know(kind: type, name: str) -> None:
-    """Ours by the public one; that of a user may be any, so it goes with its module."""
+    """Ours has its public name; a user's class is named with its module."""
     assert known_as(kind) == name
 
 
@@ -274,7 +274,7 @@ def test_a_class_is_known_by_the_name_that_users_know(kind: type, name: str) -> 
 def test_what_is_no_instance_is_told_from_what_is_wanted(
     kind: type, wanted: str
 ) -> None:
-    """Also where the classes have one name."""
+    """The text distinguishes the classes even if they have one name."""
     MessageQueue = type("MessageQueue", (), {"__module__": "theirs"})  # noqa: N806  # a class
     with pytest.raises(TypeError) as caught:
         check_instance("thing", MessageQueue(), kind)

@@ -1,4 +1,4 @@
-"""`BrokerManager`: who has which name, and what a fork leaves of it."""
+"""`BrokerManager`: the owners of names, and its state after a fork."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = st.sampled_from(["a", "A", "b", "\u00e9", "e\u0301"])
 
 
 class Naming(RuleBasedStateMachine):
-    """Names made, closed and looked up in any order, beside a dict."""
+    """Names registered, closed and looked up in any order, beside a dict."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,13 +39,13 @@ class Naming(RuleBasedStateMachine):
         self.caller = Broker("caller", manager=self.manager)
 
     def teardown(self) -> None:
-        """Leave nobody registered."""
+        """Leave no broker registered."""
         self.manager.close()
         assert self.manager.names() == []
 
     @rule(name=NAMES, as_queue=st.booleans())
     def create(self, name: str, as_queue: bool) -> None:
-        """Register a name, unless it is taken."""
+        """Register a name, unless it is in use."""
         make = QueueBroker if as_queue else Broker
         if name in self.names:
             with pytest.raises(BrokerNameInUseError):
@@ -59,7 +59,7 @@ class Naming(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def close(self, name: str) -> None:
-        """Close who has the name."""
+        """Close the broker that has the name."""
         if name in self.names:
             broker = self.names.pop(name)
             broker.close()
@@ -67,13 +67,13 @@ class Naming(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def close_again(self, data: st.DataObject) -> None:
-        """Close somebody who is closed; whoever has the name now is not touched."""
+        """Close a closed broker; the present owner of the name is not affected."""
         if self.gone:
             data.draw(st.sampled_from(self.gone)).close()
 
     @rule(name=NAMES)
     def look_up(self, name: str) -> None:
-        """Find by equal value, and by a connect, exactly who lives."""
+        """Find exactly the open brokers, by an equal value and by a connect."""
         equal = "".join(list(name))
         assert self.manager.get(equal) is self.names.get(name)
         if name in self.names:
@@ -84,7 +84,7 @@ class Naming(RuleBasedStateMachine):
 
     @invariant()
     def names_in_order(self) -> None:
-        """The names are those that live, in order of registration."""
+        """The names are those of open brokers, in order of registration."""
         assert self.manager.names() == ["caller", *self.names]
         assert all(not broker.closed for broker in self.names.values())
         assert all(broker.closed for broker in self.gone)
@@ -103,7 +103,7 @@ def test_the_default_manager_is_made_once_and_used_by_default() -> None:
 
 
 def test_a_closed_manager_takes_no_broker() -> None:
-    """It may be closed again, and says so."""
+    """It may be closed again; its repr shows it closed."""
     manager = BrokerManager()
     assert (manager.closed, repr(manager)) == (False, "<BrokerManager 0 brokers>")
 
@@ -117,24 +117,24 @@ def test_a_closed_manager_takes_no_broker() -> None:
 
 
 def test_an_observer_can_be_called() -> None:
-    """Else the first bind would fail, far from the mistake."""
+    """Otherwise the first bind would fail, far from the mistake."""
     with pytest.raises(TypeError, match=r"^observer must be callable, got int$"):
-        BrokerManager(observer=5)  # type: ignore[arg-type]  # the point of the test
+        BrokerManager(observer=5)  # type: ignore[arg-type]  # under test
 
 
 def test_a_queue_broker_is_made_of_a_name_or_of_a_broker() -> None:
-    """Of no other, not even of its own kind; nothing is registered."""
+    """Other objects are rejected, even a QueueBroker; nothing is registered."""
     with BrokerManager() as manager:
         made = QueueBroker("b", manager=manager)
 
         text = r"^name must be a str or a Broker, got QueueBroker$"
         with pytest.raises(TypeError, match=text):
-            QueueBroker(made, manager=manager)  # type: ignore[arg-type]  # the point
+            QueueBroker(made, manager=manager)  # type: ignore[arg-type]  # under test
         assert manager.names() == ["b"]
 
 
 def test_close_with_disconnect_may_follow_close() -> None:
-    """The queues of a closed manager are still known to it."""
+    """The closed manager still knows its queues."""
     manager = BrokerManager()
     ends = meet(QueueBroker("b", manager=manager), QueueBroker("a", manager=manager))
 
@@ -191,12 +191,13 @@ except RendezvousTimeoutError:
 """
 
 
-# From 3.12 on os.fork warns of threads, rightly; as an error it keeps 3.15 from it.
+# From 3.12 on os.fork warns of threads, rightly; as an error it would stop the fork on
+# 3.15.
 _FORK = "ignore:This process:DeprecationWarning"
 
 
 def _end_of(program: str) -> tuple[int, bytes]:
-    """Run a program with warnings as errors: its exit code and its complaints."""
+    """Run a program with warnings as errors: its exit code and standard error."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-W", _FORK, "-c", program],
         capture_output=True,
@@ -207,7 +208,7 @@ def _end_of(program: str) -> tuple[int, bytes]:
 
 
 def test_brokers_do_not_survive_a_fork_in_the_child() -> None:
-    """They raise there, a manager made there works, and the parent goes on."""
+    """Calls raise there, a new manager works, and the parent goes on."""
     assert _end_of(FORK) == (6, b"")
 
 
@@ -243,7 +244,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_the_child_of_a_fork_can_close_what_another_thread_had_locked() -> None:
-    """Nothing waits there for a thread that is not there; the names are free."""
+    """Nothing waits there for a thread that no longer exists; the names are free."""
     assert _end_of(FORK_WHILE_LOCKED) == (0, b"")
 
 
@@ -258,7 +259,7 @@ def test_the_child_of_a_fork_can_close_what_another_thread_had_locked() -> None:
 def test_the_text_says_that_it_was_the_fork(
     act: Callable[[Broker], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that is merely closed says something else."""
+    """The text for a broker that was closed differs."""
     with BrokerManager() as manager:
         broker = Broker("b", manager=manager)
         monkeypatch.setattr(manager, "_born", -1)

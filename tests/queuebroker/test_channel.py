@@ -37,7 +37,7 @@ ENDS = st.integers(0, 1)
 
 
 class TwoEnds(RuleBasedStateMachine):
-    """A `Channel` and its peer against a `ChannelPair`."""
+    """A `Channel` and its peer compared with a `ChannelPair`."""
 
     @initialize(capacity=st.integers(1, 5), strict=st.booleans())
     def connect(self, capacity: int, strict: bool) -> None:
@@ -105,7 +105,7 @@ class TwoEnds(RuleBasedStateMachine):
 
 @clause("QB-CHAN-1", "QB-CHAN-2", "QB-CHAN-4", "QB-CHAN-6")
 def test_two_ends_of_a_channel_do_what_the_model_does() -> None:
-    """Each answer and each state is the model's; no byte outside a range is touched."""
+    """Each result and state is the model's; no byte outside a range changes."""
     run_state_machine_as_test(TwoEnds, settings=settings(stateful_step_count=30))
 
 

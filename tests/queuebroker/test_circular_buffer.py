@@ -1,7 +1,7 @@
 """The two circular buffers, step by step against a deque and a bytearray.
 
-Random sequences of operations, none of which waits; the invariants that the classes
-state are looked at after each. What concerns waiting is in ``tests/schedules``.
+Random sequences of operations, none of which waits; each step checks the invariants
+that the classes state. Tests with waiting are in ``tests/schedules``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from queuebroker import (
 )
 from specs.clauses import clause
 
-# Small, so that a run of 50 steps goes round the ring many times.
+# Small, so that a run of 50 steps wraps around the ring many times.
 CAPACITIES = st.integers(1, 5)
 
 
 class MessageBuffer(RuleBasedStateMachine):
-    """`CircularBufferQueue` against a deque."""
+    """`CircularBufferQueue` compared with a deque."""
 
     @initialize(capacity=CAPACITIES)
     def make(self, capacity: int) -> None:
@@ -82,7 +82,7 @@ class MessageBuffer(RuleBasedStateMachine):
 
 
 class ByteBuffer(RuleBasedStateMachine):
-    """`CircularBuffer` against a bytearray."""
+    """`CircularBuffer` compared with a bytearray."""
 
     @initialize(capacity=CAPACITIES)
     def make(self, capacity: int) -> None:
@@ -155,13 +155,13 @@ class ByteBuffer(RuleBasedStateMachine):
 
 @clause("QB-BUF-6")
 def test_the_message_buffer_is_a_deque_with_a_limit() -> None:
-    """`full()`, `empty()`, `len()` and the order agree with a list, round and round."""
+    """`full()`, `empty()`, `len()` and the order match, also around the ring."""
     run_state_machine_as_test(MessageBuffer)
 
 
 @clause("QB-BUF-6", "QB-BUF-8")
 def test_the_byte_buffer_is_a_bytearray_with_a_limit() -> None:
-    """Bulk and single forms move what they can, in order, also where the ring wraps."""
+    """Bulk and single forms move bytes in order, also where the ring wraps."""
     run_state_machine_as_test(ByteBuffer)
 
 
@@ -180,7 +180,7 @@ def test_what_is_no_bytes_is_refused_and_leaves_the_buffers_as_they_are() -> Non
     buffer.write(b"ab")
 
     with pytest.raises(TypeError):
-        buffer.write("text")  # type: ignore[arg-type] # what is tested
+        buffer.write("text")  # type: ignore[arg-type] # under test
     with pytest.raises(TypeError, match="C-contiguous"):
         buffer.write(memoryview(b"abcd")[::2])
     with pytest.raises(TypeError):

@@ -1,7 +1,7 @@
-"""The three tables, row by row against the model, and what a connection does by itself.
+"""The three tables, row by row against the model, and methods of a connection.
 
-The tables are the whole of the rules (the sequential model of the specification): a
-row that is missing, too many or wrong is found here before anything runs.
+The tables are the whole of the rules (the sequential model of the specification): these
+tests find a missing, extra or wrong row before any other code runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BOTH = (False, True)
 
 
 def _states() -> Iterator[Messages]:
-    """Every state of the model at capacity 1, those that cannot be reached as well."""
+    """Return every state of the model at capacity 1, unreachable ones included."""
     for here, there, unread, outgoing in itertools.product(BOTH, repeat=4):
         inbound = (b"in",) * unread, (b"out",) * outgoing
         yield oracle.Connection(inbound, closed=(here, there), capacity=1)
@@ -62,7 +62,7 @@ def _table(rows: Iterable[tuple[K, V]]) -> dict[K, V]:
 
 @clause("QB-DISC-1")
 def test_the_table_of_states_is_the_status_function() -> None:
-    """Each end is what the status function says, for every state there is."""
+    """For every state, each end's status is that of the status function."""
     rows = (
         ((*state.closed, bool(state.inbound[0])), STATUS_OF[oracle.status(state, 0)])
         for state in _states()
@@ -93,7 +93,7 @@ def test_the_table_of_receives_is_the_models() -> None:
         for state in _states()
     )
 
-    # The model has nothing that is on its way; what waits for that waits.
+    # The model has no message in transit; a receive waits for such a message.
     on_its_way = {(Status.HALF_DISCONNECTED, False): Verdict.WAIT}
     assert _table(rows) | on_its_way == RECEIVE
 
@@ -102,8 +102,8 @@ def test_the_table_of_receives_is_the_models() -> None:
 def test_no_event_moves_a_state_back() -> None:
     """The status moves in one order only, may skip half, and never goes back."""
     order = list(Status)
-    # What can happen to (closed here, closed there, unread here): flags only rise; a
-    # message arrives only while both are open; unread ones go at any time.
+    # Possible changes of (closed here, closed there, unread here): flags only rise; a
+    # message arrives only while both are open; unread ones are removed at any time.
     for here, there, unread in STATUS:
         after = {(True, there, False), (here, True, unread), (here, there, False)}
         if not (here or there):
@@ -113,7 +113,7 @@ def test_no_event_moves_a_state_back() -> None:
             assert order.index(was) <= order.index(now), (here, there, unread, state)
 
 
-# What a connection does by itself.
+# Methods of a connection.
 
 
 def _connection(
@@ -137,11 +137,11 @@ def _balanced(connection: QueueConnection) -> bool:
 
 @clause("QB-DISC-1")
 def test_a_status_is_read_in_the_order_that_never_takes_it_back() -> None:
-    """A message and a hang-up between two readings are no disconnect that is undone."""
+    """A message and a disconnect between two reads never undo a seen disconnect."""
     with queue_pair(3, observer=look_away) as (left, right):
 
         class Late(CircularBufferQueue[Message]):
-            """A buffer that, found empty, is sent to, and the sender hangs up."""
+            """A buffer that gets a message and a disconnect once found empty."""
 
             __slots__ = ()
 

@@ -26,13 +26,13 @@ Brokers = tuple[QueueBroker, Broker]
 
 @pytest.fixture
 def brokers() -> Iterator[Brokers]:
-    """Give a broker of either face."""
+    """Return a broker of either face."""
     with BrokerManager() as manager:
         yield QueueBroker("a", manager=manager), Broker("b", manager=manager)
 
 
 def nobody() -> bool:
-    """Whether there is no current broker."""
+    """Return whether there is no current broker."""
     try:
         current_broker()
     except NoCurrentBrokerError:
@@ -41,14 +41,14 @@ def nobody() -> bool:
 
 
 def test_outside_there_is_none() -> None:
-    """The text says what would give one."""
+    """The text says how to set one."""
     text = "^no current broker: neither in a Task nor in an as_current"
     with pytest.raises(NoCurrentBrokerError, match=text):
         current_broker()
 
 
 def test_blocks_nest_and_give_back(brokers: Brokers) -> None:
-    """The innermost counts; a block of the same broker twice is no different."""
+    """The innermost one counts, even if the same broker is nested."""
     a, b = brokers
 
     with a.as_current():
@@ -61,7 +61,7 @@ def test_blocks_nest_and_give_back(brokers: Brokers) -> None:
 
 
 def test_a_block_that_raises_gives_back(brokers: Brokers) -> None:
-    """And what it raised goes on."""
+    """And the exception propagates."""
     a, b = brokers
 
     with a.as_current():
@@ -71,7 +71,7 @@ def test_a_block_that_raises_gives_back(brokers: Brokers) -> None:
 
 
 def test_every_face_gives_the_same_answer(brokers: Brokers) -> None:
-    """The static methods ask the function."""
+    """The static methods call the function."""
     with brokers[0].as_current():
         assert Broker.get_broker() is brokers[0]
         assert QueueBroker.get_broker() is brokers[0]
@@ -79,7 +79,7 @@ def test_every_face_gives_the_same_answer(brokers: Brokers) -> None:
 
 
 def test_a_new_thread_has_none(brokers: Brokers) -> None:
-    """Whatever the thread that started it has."""
+    """With any current broker in the starting thread."""
     with brokers[0].as_current(), Threads() as threads:
         started = threads.start(nobody)
 
@@ -101,7 +101,7 @@ async def _to_thread() -> bool:
 
 
 def test_coroutines_of_one_thread_do_not_see_each_other(brokers: Brokers) -> None:
-    """Each has the broker of its own block, also after others have run."""
+    """Each has the broker of its own block, even after others have run."""
 
     async def speak(broker: Broker | QueueBroker) -> bool:
         with broker.as_current():
@@ -122,7 +122,7 @@ async def _nobody_later() -> bool:
 
 
 def test_a_block_wins_over_the_task(brokers: Brokers) -> None:
-    """And the Task's broker is back after it."""
+    """After the block, the Task's broker is current again."""
     a, b = brokers
     seen: list[Broker | QueueBroker] = []
 

@@ -1,4 +1,4 @@
-"""`_sync.glance`: to let others run for a moment, and no longer, before sleeping."""
+"""`_sync.glance`: a short spin that yields to other threads before sleeping."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class Machine:
-    """A clock that goes on by a step whenever somebody lets others run."""
+    """A clock that advances by a step at each yield to other threads."""
 
     step_s: float
     yields: int = 0
@@ -60,7 +60,7 @@ def test_others_run_until_it_is_ready(machine: Any) -> None:
 
 @pytest.mark.parametrize("step_s", [1e-6, 5e-3])
 def test_a_glance_is_short_however_long_others_run(machine: Any, step_s: float) -> None:
-    """By the clock, not by a count: one that computes has the processor for 5 ms."""
+    """The limit is a time, not a count: a computing thread keeps its CPU for 5 ms."""
     made = machine(step_s)
 
     assert not _sync.glance(lambda: False)
@@ -85,7 +85,7 @@ def test_what_came_during_the_glance_is_received_without_sleeping(
 
 
 def test_in_a_run_of_the_explorer_nothing_is_waited_for() -> None:
-    """A glance there is one look: to sleep is what lets others run."""
+    """A spin there is one check: only a sleep lets other tasks run."""
     looks: list[int] = []
 
     def look() -> bool:

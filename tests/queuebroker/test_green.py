@@ -17,7 +17,7 @@ from tests.processes import run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# By library: the module that patches, its question, and a patch that it makes.
+# By library: the module that patches, its query, and a patch that it makes.
 PATCHERS = {
     "gevent": ("gevent.monkey", "is_module_patched", "threading"),
     "eventlet": ("eventlet.patcher", "is_monkey_patched", "thread"),
@@ -40,7 +40,7 @@ def _patched(monkeypatch: pytest.MonkeyPatch, library: str, replaced: set[str]) 
 def test_the_first_use_in_a_patched_process_is_refused(
     monkeypatch: pytest.MonkeyPatch, library: str, use: Callable[[], object]
 ) -> None:
-    """It was imported before the patch; the first call stood still for ever."""
+    """The import precedes the patch; without the check, the first call would hang."""
     replaced = PATCHERS[library][2]
     _patched(monkeypatch, library, {replaced, "time"})
 
@@ -59,7 +59,7 @@ def test_a_library_that_has_patched_nothing_that_matters_is_no_obstacle(
 
 @clause("BUS-INIT-17")
 def test_an_import_in_a_patched_process_names_the_library() -> None:
-    """It said that it cannot import the name `open_bus`: there was no `epoll`."""
+    """Without the check, it fails to import `open_bus`, as there is no `epoll`."""
     exit_code, _, complaints = run("""
         import select, sys, types
         monkey = types.ModuleType("gevent.monkey")
@@ -79,7 +79,7 @@ def test_an_import_in_a_patched_process_names_the_library() -> None:
 
 
 def test_an_import_where_there_is_no_epoll_says_that_it_needs_linux() -> None:
-    """Without it, too, it said that it cannot import the name `open_bus`."""
+    """Without the check, too, it fails to import `open_bus`."""
     exit_code, _, complaints = run("""
         import select
         del select.epoll

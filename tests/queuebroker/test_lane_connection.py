@@ -1,4 +1,4 @@
-"""The lanes of a connection are made when somebody first asks for them, and once."""
+"""The lock-free buffers of a connection are created once, at their first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> tuple[MessageQueue, MessageQueue]:
-    """Both ends as a rendez-vous leaves them."""
+    """Return both ends as a rendezvous leaves them."""
     monkeypatch.setattr(pairing, "LOCKED", False)
     monkeypatch.setattr(pairs, "STAGE", "fresh")
     return pairs.loose_queue_pair()
@@ -40,7 +40,7 @@ def test_who_only_meets_and_parts_makes_no_lane(
 def test_of_several_who_make_the_lanes_all_get_the_same(
     fresh: tuple[MessageQueue, MessageQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread comes between, wholly: what it sends must not be lost."""
+    """Another thread sends in the middle; its message must not be lost."""
     left, right = fresh
     others: list[bool] = []
 
@@ -67,7 +67,7 @@ def test_a_receive_learns_of_a_hang_up_that_found_no_lane_to_shut(
     when: str,
     hangs_up: int,
 ) -> None:
-    """It came before the lanes were made, or while they were."""
+    """The disconnect came before the buffers were created, or meanwhile."""
 
     def overtaken(*args: Any, **kwargs: Any) -> Lane:
         fresh[hangs_up].disconnect()
@@ -79,7 +79,7 @@ def test_a_receive_learns_of_a_hang_up_that_found_no_lane_to_shut(
     assert fresh[0].pending == 0
 
     with Threads() as threads:
-        for _ in range(2):  # the first looks under the lock, the second in the lane
+        for _ in range(2):  # the first looks under the lock, the second does not
             receive = threads.start(fresh[0].receive)
             with pytest.raises(DisconnectedQueueError):
                 receive.result()

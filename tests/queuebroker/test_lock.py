@@ -1,7 +1,7 @@
-"""`_sync.Lock`, and `_sync.WithLock` that stands for it on CPython 3.14.
+"""`_sync.Lock`, and `_sync.WithLock` that replaces it on CPython 3.14.
 
-A ``with`` statement on it is struck at each of its points, here as in every call of the
-library; and by a real signal while it is entered.
+A ``with`` statement on it is interrupted at each of its points, as in every call of the
+library; and by a real signal during its entry.
 """
 
 from __future__ import annotations

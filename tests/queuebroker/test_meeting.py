@@ -1,7 +1,7 @@
-"""Brokers beside the model: many callers in line, one thread.
+"""Brokers compared with the model: many waiting callers, one thread.
 
-Callers are enlisted by the step that every accept and connect begins with, so nobody
-sleeps; others call with timeout 0.
+The test enlists callers with the step that every accept and connect begins with, so no
+thread sleeps; other callers use timeout 0.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SIZE = Terms(1)
 
 
 class Meeting(RuleBasedStateMachine):
-    """Calls that go on waiting, calls with timeout 0, and closes, in one thread."""
+    """Calls that keep waiting, calls with timeout 0, and closes, in one thread."""
 
     made = Bundle("made")
 
@@ -76,7 +76,7 @@ class Meeting(RuleBasedStateMachine):
 
     @rule(target=made, name=NAMES, queue=st.booleans())
     def create(self, name: str, queue: bool) -> object:
-        """Make a broker, with the face for queues or without."""
+        """Create a broker, with the face for queues or without."""
         label = next(self.tickets)
         answer = self.model.create(label, name, queue=queue)
         try:
@@ -98,7 +98,7 @@ class Meeting(RuleBasedStateMachine):
 
     @rule(label=made, port=PORTS, medium=MEDIA, exclusive=st.booleans())
     def accept(self, label: int, port: int, medium: Medium, exclusive: bool) -> None:
-        """Accept; if nobody is there, stay in line."""
+        """Accept; if there is no connect, stay listed."""
         ticket, broker = next(self.tickets), self.labels[label]
         answer = self.model.accept(
             ticket, label, port, medium=medium, exclusive=exclusive
@@ -112,7 +112,7 @@ class Meeting(RuleBasedStateMachine):
 
     @rule(source=made, name=NAMES, port=PORTS, medium=MEDIA)
     def connect(self, source: int, name: str, port: int, medium: Medium) -> None:
-        """Connect to a name; if nobody accepts there, stay in line."""
+        """Connect to a name; if there is no accept, stay listed."""
         ticket, broker = next(self.tickets), self.labels[source]
         answer = self.model.connect(ticket, source, name, port, medium=medium)
         target = self.manager.get(name)
@@ -127,7 +127,7 @@ class Meeting(RuleBasedStateMachine):
     def accept_once(
         self, label: int, port: int, medium: Medium, exclusive: bool
     ) -> None:
-        """Accept with timeout 0: it meets who waits, or leaves no trace."""
+        """Accept with timeout 0: it matches a waiting connect, or leaves no trace."""
         ticket, broker = next(self.tickets), self.labels[label]
         answer = self.model.accept(
             ticket, label, port, medium=medium, exclusive=exclusive
@@ -141,7 +141,7 @@ class Meeting(RuleBasedStateMachine):
     def connect_once(
         self, source: int, name: str, port: int, medium: Medium, required: bool
     ) -> None:
-        """Connect with timeout 0: it meets who waits, or leaves no trace."""
+        """Connect with timeout 0: it matches a waiting accept, or leaves no trace."""
         ticket, broker = next(self.tickets), self.labels[source]
         answer = self.model.connect(ticket, source, name, port, medium=medium)
         self._once(
@@ -155,7 +155,7 @@ class Meeting(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
-        """Let somebody leave who has not been matched."""
+        """Withdraw a caller that is not matched."""
         waiting = [ticket for ticket, rdv in self.waiters.items() if rdv.waiting]
         if not waiting:
             return
@@ -168,7 +168,7 @@ class Meeting(RuleBasedStateMachine):
 
     @invariant()
     def waiters_ended_as_the_model_says(self) -> None:
-        """Whoever waited has an end, or why not, exactly where the model has it."""
+        """Each waiting call has an end or an error exactly where the model has it."""
         for ticket, rdv in list(self.waiters.items()):
             ended = self.model.end_of(ticket)
             assert rdv.waiting is (ended is None)
@@ -193,7 +193,7 @@ class Meeting(RuleBasedStateMachine):
 
     @invariant()
     def maps_are_sound(self) -> None:
-        """No port has both roles, nobody in line has ended, no port is empty."""
+        """No port lists both roles, an ended call, or no call at all."""
         for broker in self.labels.values():
             for waiting in broker.waiting._waiting.values():
                 assert len({rdv.state for rdv in waiting}) == 1
@@ -227,7 +227,7 @@ class Meeting(RuleBasedStateMachine):
     def _ended(
         self, ticket: int, answer: Answer, act: Callable[[], End | None]
     ) -> None:
-        """Compare how a call ends with the model; a pair must be a pair."""
+        """Compare the end of a call with the model; a pair must be a pair."""
         if answer.kind is not Ending.DONE:
             with pytest.raises(ERRORS[answer.kind]):
                 act()
@@ -271,7 +271,7 @@ def test_a_timeout_says_the_seconds(
 
 @clause("QB-RDV-4", "QB-RDV-16", "QB-BOOK-2")
 def test_brokers_do_what_the_model_does() -> None:
-    """Who meets whom, who waits and why somebody is refused: as in the model."""
+    """Matches, waiting callers and rejections are those of the model."""
     run_state_machine_as_test(
         Meeting, settings=settings(max_examples=60, stateful_step_count=40)
     )

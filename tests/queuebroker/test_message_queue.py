@@ -1,8 +1,8 @@
 """Both ends of a queue, step by step against the model, with ``timeout=0`` everywhere.
 
-One thread, so every answer is determined: what the model says waits is a timeout here.
-After each step all that an end can be asked is compared, and the invariants that the
-library states about its own inside are looked at.
+One thread makes every result determined: where the model waits, the call times out.
+After each step the test compares all observable state, and checks the invariants that
+the library states about its own internals.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ MESSAGES = st.binary(max_size=3)
 
 
 def _ignore(_operation: Operation, *_rest: object) -> None:
-    """Observe, so that the numbers travel with the messages, and note nothing."""
+    """Observe, so that the numbers travel with the messages, and record nothing."""
 
 
 class TwoEnds(RuleBasedStateMachine):
-    """A `MessageQueue` and its peer against a `QueuePair`."""
+    """A `MessageQueue` and its peer compared with a `QueuePair`."""
 
     @initialize(
         capacity=st.integers(1, 3),
@@ -89,7 +89,7 @@ class TwoEnds(RuleBasedStateMachine):
             expected,
             lambda: self.ends[end].send_nowait(whole, len(before), len(message)),
         )
-        whole.clear()  # QB-SEND-7: nothing holds it, and what was sent is a copy
+        whole.clear()  # QB-SEND-7: nothing holds it, and the message is a copy
 
     @rule(end=ENDS, messages=st.lists(MESSAGES, max_size=5))
     def send_many(self, end: int, messages: list[bytes]) -> None:
@@ -134,7 +134,7 @@ class TwoEnds(RuleBasedStateMachine):
             end, expected, lambda: self.ends[end].receive_many(limit, timeout=0)
         )
 
-    # Hanging up.
+    # Disconnecting.
 
     @rule(end=ENDS, faulty=st.booleans())
     def disconnect(self, end: int, faulty: bool) -> None:
@@ -164,7 +164,7 @@ class TwoEnds(RuleBasedStateMachine):
             assert refused.__cause__ is fault
             assert refused.reason == (str(fault) if fault else None)
 
-    # What must hold after every step.
+    # Invariants after every step.
 
     @invariant()
     def both_ends_are_what_the_model_says(self) -> None:
@@ -210,7 +210,7 @@ class TwoEnds(RuleBasedStateMachine):
 
 @clause("QB-DISC-1", "QB-DISC-2", "QB-DISC-13", "QB-TIME-8")
 def test_two_ends_do_what_the_model_does() -> None:
-    """Whatever is done in whatever order, each answer and each state is the model's."""
+    """After any sequence of operations, each result and state is the model's."""
     run_state_machine_as_test(TwoEnds, settings=settings(stateful_step_count=30))
 
 
@@ -278,7 +278,7 @@ def test_a_range_outside_is_told_in_the_numbers_that_were_given() -> None:
 def test_the_text_says_why_somebody_hung_up(
     fault: BaseException | None, reason: str
 ) -> None:
-    """At both ends; without an error there is nothing to say."""
+    """At both ends; without an error there is no reason text."""
     with queue_pair() as (left, right):
         right.disconnect(fault)
 

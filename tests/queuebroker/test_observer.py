@@ -1,4 +1,4 @@
-"""What an observer is told, and what becomes of one that raises."""
+"""Reports to an observer, and the removal of one that raises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ O, R = Operation, Reason  # noqa: E741  # a column of a table
 
 
 def observe_once(watch: Watch, port: int = 0) -> None:
-    """Tell a watch of one operation."""
+    """Report one operation to a watch."""
     watch(O.SEND, 1, 0, 1, 5, 1, 0, "a", "b", port, R.NONE)
 
 
@@ -43,7 +43,7 @@ def test_what_is_told_is_passed_on_unchanged() -> None:
 def test_one_that_raises_is_switched_off_with_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The line names it and carries the error; afterwards it is not called."""
+    """The line names it and has the error; it is not called afterwards."""
     calls: list[int] = []
 
     def observer(*args: object) -> None:
@@ -65,7 +65,7 @@ def test_one_that_raises_is_switched_off_with_one_line(
 def test_two_that_raise_at_once_make_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Two connections have two locks, so an observer may be in two threads."""
+    """Two connections have two locks, so an observer may run in two threads."""
     both = threading.Barrier(2)
 
     def observer(*args: object) -> None:
@@ -81,7 +81,7 @@ def test_two_that_raise_at_once_make_one_line(
 
 
 def test_what_is_no_error_goes_on() -> None:
-    """An interrupt is the caller's; it switches nothing off."""
+    """An interrupt belongs to the caller; it switches nothing off."""
     calls: list[int] = []
 
     def observer(*args: object) -> None:
@@ -100,7 +100,7 @@ def test_what_is_no_error_goes_on() -> None:
 def test_a_queue_works_on_with_an_observer_that_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """At whatever operation it does."""
+    """The observer raises at any operation."""
     for fatal in (O.BIND, O.ACCEPT_BEGIN, O.CONNECT_END, O.SEND, O.RECEIVE, O.DROP):
         caplog.clear()
         recorder = Recorder(fatal=fatal)
@@ -114,7 +114,7 @@ def test_a_queue_works_on_with_an_observer_that_raised(
         assert recorder.operations[-1] is fatal
 
 
-# What each operation tells: (operation, channel, direction, seq, size, depth, local,
+# Reports of each operation: (operation, channel, direction, seq, size, depth, local,
 # remote, port, reason), channels numbered from 1.
 
 
@@ -155,7 +155,7 @@ def test_a_rendezvous_tells_of_names_tickets_and_the_match() -> None:
 def test_a_call_that_meets_nobody_tells_why(
     act: Callable[[QueueBroker], object], expected: list[tuple[Operation, Reason]]
 ) -> None:
-    """A refusal has the side, the port and the ticket of its begin."""
+    """The report has the side, the port and the ticket of its begin."""
     recorder = Recorder()
     with BrokerManager(observer=recorder) as manager:
         broker = QueueBroker("b", manager=manager)
@@ -194,7 +194,7 @@ def test_each_message_tells_its_number_size_and_what_is_left() -> None:
 
 
 def test_a_goodbye_tells_what_it_drops_and_who_sees_it() -> None:
-    """Unread messages one by one, then the close; the peer's drops; its first look."""
+    """Unread messages one by one, then the close; the peer's drops and first look."""
     recorder = Recorder()
     with queues(observer=recorder) as (left, right):
         left.send(b"for right")
@@ -232,7 +232,7 @@ def test_a_goodbye_tells_what_it_drops_and_who_sees_it() -> None:
 def test_a_receive_that_waits_tells_when_it_began_and_how_it_ended(
     end_it: Callable[[MessageQueue], None] | None, reason: Reason
 ) -> None:
-    """One that need not wait tells of neither."""
+    """A receive that does not wait reports neither."""
     recorder = Recorder()
     with queues(observer=recorder) as (left, right), Threads() as threads:
         recorder.forget()
@@ -254,7 +254,7 @@ def test_a_receive_that_waits_tells_when_it_began_and_how_it_ended(
 
 
 def test_bytes_are_counted_from_the_beginning_of_their_flow() -> None:
-    """A write and a read tell how many bytes there were before theirs."""
+    """A write and a read report the number of earlier bytes."""
     recorder = Recorder()
     with channels(observer=recorder) as (left, right):
         recorder.forget()

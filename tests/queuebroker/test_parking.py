@@ -1,7 +1,7 @@
-"""Who is woken, and the one loop by which all wait, with a sleep that is made up.
+"""Wait lists, and the one loop by which all callers wait, with a scripted sleep.
 
-`_sync.park` is exchanged for a script, so that each step of `wait_for` can be looked
-at: who is listed while it sleeps, who holds the lock, and what an exception leaves.
+A script replaces `_sync.park`, so that the tests can check each step of `wait_for`: the
+list and the lock during the sleep, and the state after an exception.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _taken() -> _thread.LockType:
 
 
 class WaitListMachine(RuleBasedStateMachine):
-    """`WaitList` against a plain list of parkers, each asleep or woken."""
+    """`WaitList` compared with a plain list of parkers, each asleep or woken."""
 
     @initialize()
     def make(self) -> None:
@@ -97,7 +97,7 @@ def test_the_oldest_that_sleeps_is_woken_and_nobody_is_dropped() -> None:
 @clause("QB-CONC-4", "QB-ERR-9")
 @pytest.mark.parametrize("act", ["leave", "wake_one"])
 def test_an_interrupt_never_makes_a_list_deny_who_sleeps(act: str) -> None:
-    """Who makes the condition true without the lock asks only whether anybody does."""
+    """A waker without the lock reads only the flag that a waiter sleeps."""
 
     def case(struck: Blow) -> None:
         waiters = WaitList()
@@ -117,9 +117,9 @@ def test_an_interrupt_never_makes_a_list_deny_who_sleeps(act: str) -> None:
 
 @attrs.define
 class Scene:
-    """A state to wait on, and a sleep that does what the test says.
+    """A state to wait on, and a sleep that follows the test's script.
 
-    naps: what happens in each sleep, in order; the value is what `park` returns.
+    naps: the action in each sleep, in order; its value is what `park` returns.
     """
 
     naps: list[Callable[[], bool]]
@@ -214,7 +214,7 @@ def test_after_the_deadline_it_looks_once_and_gives_up(scene: Scene) -> None:
 def test_what_was_left_under_the_lock_of_the_last_look_is_settled(
     scene: Scene, last: str
 ) -> None:
-    """A finalizer struck there: nobody else may come who would carry out its wish."""
+    """A finalizer ran there: no other thread may come to carry out its close."""
 
     def attempt() -> str | Pending:
         scene.wish = True

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def readable(*ends: MessageQueue) -> list[MessageQueue]:
-    """Return those of the ends that a selector calls readable now."""
+    """Return the ends that a selector reports as readable."""
     with selectors.DefaultSelector() as selector:
         for end in ends:
             selector.register(end, selectors.EVENT_READ, end)
@@ -30,7 +30,7 @@ def readable(*ends: MessageQueue) -> list[MessageQueue]:
 
 @pytest.mark.parametrize("steps", [[True], [True, True], [True, False, False, True]])
 def test_readable_is_level_triggered(steps: list[bool]) -> None:
-    """Saying the same twice is saying it once; looking does not change it."""
+    """A repeated signal counts once; a query does not change it."""
     readiness = Readiness()
 
     for step in steps:
@@ -42,7 +42,7 @@ def test_readable_is_level_triggered(steps: list[bool]) -> None:
 
 
 def test_the_descriptor_is_closed_with_its_object() -> None:
-    """Nothing else closes it, and nobody else inherits it."""
+    """No other call closes it, and no child process inherits it."""
     readiness = Readiness()
     descriptor = readiness.fd
     assert not os.get_inheritable(descriptor)
@@ -56,7 +56,7 @@ def test_the_descriptor_is_closed_with_its_object() -> None:
 def test_where_no_descriptor_is_left_one_error_tells_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The end is usable afterwards, and can be asked again."""
+    """The end stays usable, and the call can be repeated."""
 
     def none_left(_start: int, _flags: int) -> int:
         raise OSError(24, "Too many open files")
@@ -73,7 +73,7 @@ def test_where_no_descriptor_is_left_one_error_tells_it(
 
 
 def test_each_end_has_one_descriptor_for_life() -> None:
-    """The two ends have different ones, and it stays while the end drains."""
+    """The two ends have different ones; each is kept while its end drains."""
     with queues() as (left, right):
         mine, other = left.fileno(), right.fileno()
         right.send(b"x")
@@ -85,7 +85,7 @@ def test_each_end_has_one_descriptor_for_life() -> None:
 
 
 def test_a_first_look_tells_what_came_before() -> None:
-    """The descriptor is made in step, not made and filled by the next event."""
+    """The descriptor has the right state from the start."""
     with queues() as (left, right):
         right.send(b"x")
         assert readable(left, right) == [left]
@@ -112,7 +112,7 @@ def test_it_follows_every_operation() -> None:
 
 @clause("QB-BOOK-5")
 def test_a_loop_over_many_ends_hears_all_of_each_and_its_goodbye() -> None:
-    """Whoever waits for readability alone receives everything, then stops."""
+    """A loop that waits for readability alone receives everything, then stops."""
     with Threads() as threads, _many(8) as pairs:
         for number, (_, right) in enumerate(pairs):
             threads.start(_talk, right, number)
@@ -135,7 +135,7 @@ def _talk(end: MessageQueue, number: int) -> None:
 
 
 def _loop(ends: list[MessageQueue]) -> dict[MessageQueue, list[bytes]]:
-    """Receive, never waiting but in select, until all ends are disconnected."""
+    """Receive, waiting only in select, until all ends are disconnected."""
     heard: dict[MessageQueue, list[bytes]] = {end: [] for end in ends}
     with selectors.DefaultSelector() as selector:
         for end in ends:

@@ -1,4 +1,4 @@
-"""The rendez-vous without waiting: the table of `RdV`, and the lists of `RdVMap`."""
+"""The rendezvous without waiting: the table of `RdV`, and the lists of `RdVMap`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MATCHED, WITHDRAWN = RdVState.MATCHED, RdVState.WITHDRAWN
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    """Give a broker of a manager of its own."""
+    """Return a broker of a new manager."""
     with BrokerManager() as manager:
         yield Broker("b", manager=manager)
 
@@ -45,7 +45,7 @@ def call(
 def test_step_follows_the_table(
     broker: Broker, state: RdVState, event: RdVEvent
 ) -> None:
-    """From waiting to the end of the event; the final states take none and stay."""
+    """From waiting to the event's final state, which accepts no further event."""
     rdv = call(broker, state)
 
     if state in (ACCEPT, CONNECT):
@@ -60,14 +60,14 @@ def test_step_follows_the_table(
 
 @pytest.mark.parametrize("state", RdVState)
 def test_waiting_is_true_before_the_end_only(broker: Broker, state: RdVState) -> None:
-    """A caller that is matched or withdrawn waits no more."""
+    """A caller that is matched or withdrawn does not wait."""
     assert call(broker, state).waiting is (state in (ACCEPT, CONNECT))
 
 
 def test_a_caller_waits_with_its_parker_taken_and_a_ticket_of_its_own(
     broker: Broker,
 ) -> None:
-    """It can sleep at once, and its records can be told from another's."""
+    """It can sleep at once, and its ticket identifies its records."""
     first, second = call(broker, ACCEPT), call(broker, ACCEPT)
     broker.waiting.add(first)
 
@@ -83,7 +83,7 @@ def test_a_caller_waits_with_its_parker_taken_and_a_ticket_of_its_own(
 def test_opposite_is_the_first_that_came_of_the_other_role(
     broker: Broker, mine: RdVState, other: RdVState
 ) -> None:
-    """Neither the same role, nor another port, nor another kind will do."""
+    """The same role, another port, or another kind does not match."""
     waiting = RdVMap()
     first, second = call(broker, other), call(broker, other)
     for rdv in (call(broker, other, 2), call(broker, other, 1, Kind.CHANNEL)):
@@ -111,7 +111,7 @@ def test_opposite_is_the_first_that_came_of_the_other_role(
 def test_an_exclusive_accept_stands_in_the_way_of_accepts(
     broker: Broker, first: bool, second: bool, refused: bool
 ) -> None:
-    """Either of the two may be the exclusive one; connects are never in the way."""
+    """Either accept may be the exclusive one; connects never block it."""
     waiting = RdVMap()
     later = call(broker, ACCEPT, exclusive=second)
 
@@ -125,7 +125,7 @@ def test_an_exclusive_accept_stands_in_the_way_of_accepts(
 
 
 def test_an_exclusive_accept_does_not_mind_connects_that_wait(broker: Broker) -> None:
-    """They are whom it came for."""
+    """It came to match them."""
     waiting = RdVMap()
     waiting.add(call(broker, CONNECT))
 
@@ -133,7 +133,7 @@ def test_an_exclusive_accept_does_not_mind_connects_that_wait(broker: Broker) ->
 
 
 def test_a_port_without_waiters_is_forgotten(broker: Broker) -> None:
-    """Removing the last one leaves nothing; removing a stranger changes nothing."""
+    """Removing the last one leaves nothing; removing an unlisted one has no effect."""
     waiting = RdVMap()
     rdv = call(broker, ACCEPT)
     waiting.add(rdv)
@@ -148,7 +148,7 @@ def test_a_port_without_waiters_is_forgotten(broker: Broker) -> None:
 
 
 def test_count_tells_one_role_and_kind_by_port(broker: Broker) -> None:
-    """Who waits for the other role, or for the other kind, is left out."""
+    """Callers of the other role or kind do not count."""
     waiting = RdVMap()
     for rdv in (
         call(broker, ACCEPT, 1),
@@ -168,7 +168,7 @@ def test_count_tells_one_role_and_kind_by_port(broker: Broker) -> None:
 
 @pytest.mark.parametrize("event", RdVEvent)
 def test_mend_lets_go_who_was_left_in_line(broker: Broker, event: RdVEvent) -> None:
-    """Whoever an interrupt left matched or withdrawn but listed is woken and gone."""
+    """It wakes and removes callers that an interrupt left matched or withdrawn."""
     waiting = RdVMap()
     left, woken, waits = (call(broker, ACCEPT) for _ in range(3))
     for rdv in (left, woken, waits):

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def broker() -> Iterator[QueueBroker]:
-    """Give a broker of a manager of its own."""
+    """Return a broker of a new manager."""
     with BrokerManager() as manager:
         yield QueueBroker("b", manager=manager)
 
 
 def test_it_calls_its_target_once_in_a_thread_of_its_own(broker: QueueBroker) -> None:
-    """With the arguments, and with its broker as the current one."""
+    """The arguments are passed, and its broker is the current one."""
     calls: list[tuple[object, int, object]] = []
 
     def work(*args: object) -> None:
@@ -46,7 +46,7 @@ def test_it_calls_its_target_once_in_a_thread_of_its_own(broker: QueueBroker) ->
 
 @pytest.mark.parametrize(("given", "name"), [(None, "b"), ("worker", "worker")])
 def test_its_thread_is_named(broker: QueueBroker, given: str | None, name: str) -> None:
-    """By default as its broker."""
+    """The default is its broker's name."""
     names: list[str] = []
     task = Task(broker, lambda: names.append(_me().name), name=given)
 
@@ -99,12 +99,12 @@ def test_it_starts_once_only(broker: QueueBroker) -> None:
 
 
 def test_its_broker_stays_its_broker(broker: QueueBroker) -> None:
-    """It is bound when it is made, and cannot be given to another."""
+    """It is bound at creation, and cannot be changed."""
     task = Task(broker, lambda: None)
 
     assert task.broker is broker
     with pytest.raises(AttributeError):
-        task.other = broker  # type: ignore[attr-defined]  # the point of the test
+        task.other = broker  # type: ignore[attr-defined]  # under test
 
 
 def _me() -> threading.Thread:
@@ -112,29 +112,29 @@ def _me() -> threading.Thread:
 
 
 def test_a_target_that_cannot_be_called_is_found_at_once() -> None:
-    """Not in the thread, where nobody would see it."""
+    """Not in the thread, where no one would see the error."""
     with BrokerManager() as manager:
         broker = QueueBroker("b", manager=manager)
         with pytest.raises(TypeError, match=r"^target must be callable, got int$"):
-            Task(broker, 3)  # type: ignore[arg-type]  # that is the point
+            Task(broker, 3)  # type: ignore[arg-type]  # under test
 
 
 async def _serve() -> None:
-    """Would never run: its call makes a coroutine, which nobody awaits."""
+    """Never runs: a call creates a coroutine, which is never awaited."""
 
 
 class _Server:
-    """Something that is called as a coroutine function is."""
+    """An object whose `__call__` is a coroutine function."""
 
     async def __call__(self) -> None:
-        """Never run either."""
+        """Never runs either."""
 
 
 @pytest.mark.parametrize("target", [_serve, functools.partial(_serve), _Server()])
 def test_a_coroutine_function_is_refused(
     broker: QueueBroker, target: Callable[[], object]
 ) -> None:
-    """A thread would end at once, and nothing of it would have run."""
+    """The thread would end at once without running any of it."""
     text = r"^target is a coroutine function: use asyncio\.create_task$"
     with pytest.raises(TypeError, match=text):
         Task(broker, target)
@@ -142,16 +142,16 @@ def test_a_coroutine_function_is_refused(
 
 @pytest.mark.parametrize(("given", "kind"), [(None, "NoneType"), ("b", "str")])
 def test_its_broker_is_a_broker(given: object, kind: str) -> None:
-    """The error says what it got; a name is none."""
+    """The error names the type passed; a broker's name is rejected."""
     text = f"^broker must be a Broker or a QueueBroker, got {kind}$"
     with pytest.raises(TypeError, match=text):
-        Task(given, print)  # type: ignore[arg-type]  # the point of the test
+        Task(given, print)  # type: ignore[arg-type]  # under test
 
 
 def test_a_broker_for_coroutines_is_refused_and_its_plain_one_taken(
     broker: QueueBroker,
 ) -> None:
-    """Both are called QueueBroker, so the error says which one it got."""
+    """Both are called QueueBroker, so the error says which one was passed."""
     face = aio.wrap(broker)
 
     text = (
@@ -159,12 +159,12 @@ def test_a_broker_for_coroutines_is_refused_and_its_plain_one_taken(
         r" give its plain one, its .broker$"
     )
     with pytest.raises(TypeError, match=text):
-        Task(face, print)  # type: ignore[arg-type]  # the point of the test
+        Task(face, print)  # type: ignore[arg-type]  # under test
     assert Task(face.broker, print).broker is broker
 
 
 def test_a_broker_for_bytes_will_do() -> None:
-    """As one for messages does."""
+    """So does one for messages."""
     with BrokerManager() as manager:
         broker = Broker("b", manager=manager)
 
@@ -182,7 +182,7 @@ def test_a_broker_for_bytes_will_do() -> None:
 def test_join_refuses_a_wrong_timeout(
     broker: QueueBroker, timeout: float, error: type[Exception], text: str
 ) -> None:
-    """As every call that waits does, also after the thread has ended."""
+    """As every call that waits does, even after the thread has ended."""
     task = Task(broker, lambda: None)
     task.start()
     task.join()
@@ -221,9 +221,9 @@ def test_join_tells_nothing_of_an_exception(
 
 
 def test_a_manager_is_a_broker_manager() -> None:
-    """Anything else is named in the error."""
+    """The error names the type of any other object."""
     with pytest.raises(TypeError, match=r"^manager must be a BrokerManager, got str$"):
-        QueueBroker("b", manager="m")  # type: ignore[arg-type]  # that is the point
+        QueueBroker("b", manager="m")  # type: ignore[arg-type]  # under test
 
 
 # The exception that ends a task.
@@ -234,7 +234,7 @@ def test_a_manager_is_a_broker_manager() -> None:
 def test_an_exception_that_ends_it_is_kept_and_raised_on_request(
     broker: QueueBroker,
 ) -> None:
-    """`threading.excepthook` gets it as ever; `join` alone raises nothing."""
+    """`threading.excepthook` still gets it; a plain `join` raises nothing."""
 
     def work() -> None:
         raise ZeroDivisionError("broken")
@@ -252,7 +252,7 @@ def test_an_exception_that_ends_it_is_kept_and_raised_on_request(
 
 
 def test_a_task_that_returned_has_no_exception(broker: QueueBroker) -> None:
-    """And join(check=True) returns; also when time is up first."""
+    """And join(check=True) returns, even if it timed out first."""
     go = threading.Event()
     task = Task(broker, go.wait)
     task.start()
@@ -268,7 +268,7 @@ def test_a_task_that_returned_has_no_exception(broker: QueueBroker) -> None:
 @clause("QB-NAME-9", "QB-PY-7")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_kept_exception_keeps_no_queue(broker: QueueBroker) -> None:
-    """The end of a task that broke down is collected, and its peer is released."""
+    """The end of a failed task is collected, and its peer is released."""
 
     def work() -> None:
         end = broker.accept(1)
@@ -307,7 +307,7 @@ def _hooked() -> Iterator[list[BaseException | None]]:
 def test_a_join_that_waits_long_names_the_queue(
     broker: QueueBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, with the call and the line; and the join goes on."""
+    """It logs the call and the line once, and keeps waiting."""
 
     def work() -> None:
         with broker.accept(1) as end:
@@ -360,7 +360,7 @@ threading.Thread(target=end, daemon=True).start()
 @clause("QB-NAME-9")
 @pytest.mark.parametrize("traced", [False, True])
 def test_a_program_that_cannot_end_logs_its_blocking_queue(traced: bool) -> None:
-    """With the line that made the queue, where the interpreter keeps it."""
+    """With the line that created the queue, if the interpreter keeps it."""
     done = subprocess.run(
         [sys.executable, "-c", FORGETFUL, *["traced"] * traced],
         capture_output=True,

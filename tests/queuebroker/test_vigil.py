@@ -1,4 +1,4 @@
-"""`Vigil`: when it is worth to wait awake, and how little is wasted where it is not."""
+"""`Vigil`: when a spin pays, and how little is wasted where it does not."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ _LONG_S = 2 * AWAKE_S
 
 
 def _vigils(vigil: Vigil, waits: int, *, came: bool, seconds: float) -> int:
-    """Wait so often, each time for so long if it sleeps; return how often it did not.
+    """Wait that many times; return how often it spun before sleeping.
 
-    came: whether what it waits for comes while it stays awake.
+    came: True if the awaited data arrives during the spin.
+    seconds: duration of each sleep.
     """
     kept = 0
     for _ in range(waits):
@@ -62,7 +63,7 @@ def test_when_it_becomes_far_between_one_vigil_is_in_vain() -> None:
 
 @clause("QB-SOCK-8")
 def test_where_no_vigil_helps_few_are_kept() -> None:
-    """As on one processor: who is to answer runs only once this sleeps."""
+    """On one processor, the peer that has to answer runs only during a sleep."""
     vigil = Vigil()
     _vigils(vigil, 2 * CAUTION_MAX, came=False, seconds=0.0)
 

@@ -1,4 +1,4 @@
-"""`Selection`, as threads and event loops use it: where it is listed, and how long."""
+"""`Selection`, as threads and event loops use it: where and how long it is listed."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_a_parker_is_listed_where_something_can_come(observer: Observer | None) 
         assert parker.locked()
         selection.withdraw()
         assert len(_arrived(open_end)) == 0
-        selection.withdraw()  # there is nothing left to do
+        selection.withdraw()  # has no effect
 
 
 @both_kinds
 def test_what_is_forgotten_is_not_left_again(observer: Observer | None) -> None:
-    """A driver has left some of the lists by itself; the others are still ours."""
+    """The driver has removed some list entries itself; the others stay ours."""
     with (
         queue_pair(observer=observer) as (_, first),
         queue_pair(observer=observer) as (_, second),

@@ -1,6 +1,6 @@
-"""Whether some keep their rate while another one misbehaves: real processes, measured.
+"""Whether a pair keeps its rate while a third process misbehaves, in real processes.
 
-``python -m tests.rates``: `contest` has a pair measured with a third process beside it
-that behaves, and with one that does not; `party` is what each of the three does.
-Nothing of this is judged in pytest: a rate is a matter of the machine, too.
+``python -m tests.rates``: `contest` measures a pair beside a third process that
+behaves, and beside one that does not; `party` implements the three. pytest judges no
+result, since a rate also depends on the machine.
 """

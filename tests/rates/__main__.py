@@ -1,7 +1,7 @@
 """``python -m tests.rates``: do others keep their rate while one misbehaves?
 
-A line for each case: what a pair of processes reaches beside a third one that behaves,
-and beside one that does not. Exit 0 if it keeps four fifths in each; 1 if not.
+Prints a line for each case: the rate of a pair of processes beside a third one that
+behaves, and beside one that does not. Exit 0 if each case keeps four fifths; 1 if not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`Contest`: a pair with a third process beside it, that behaves or does not.
+"""`Contest`: a pair with a third process beside it, which behaves or does not.
 
-The third one is started anew for each turn. On a machine of few processors it takes
-from the others what it uses itself, whatever it does; so who floods is compared with
-who merely computes, and who does not read with who reads the same.
+The third process is started anew for each turn. On a machine with few processors its
+CPU use alone slows the pair. So a flooding process is compared with one that merely
+computes, and a process that does not read with one that reads the same traffic.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _PARTY: Final = "__import__('tests.rates.party', fromlist=['party'])"
 
 @attrs.frozen
 class Case:
-    """What the third process does when it behaves, and when it does not.
+    """The actions of the third process when it behaves, and when it does not.
 
-    stopped: whether it is stopped then, as by a debugger.
+    stopped: True if it is stopped in the bad case, as by a debugger.
     """
 
     well: str
@@ -51,7 +51,7 @@ CASES: Final[Mapping[str, Case]] = {
 
 @attrs.frozen
 class Ratio:
-    """What came of a case: rates of the pair in messages a second, and their ratio.
+    """The result of a case: rates of the pair in messages a second, and their ratio.
 
     ratio: the median of the rounds' ratios; each round has both turns.
     """
@@ -62,9 +62,9 @@ class Ratio:
 
 
 class Contest:
-    """A bus of its own with a pair on it; a context manager.
+    """A context manager: a bus of its own with a pair on it.
 
-    seconds: how long each turn is.
+    seconds: the length of each turn.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -87,11 +87,11 @@ class Contest:
         self._stack.close()
 
     def alone(self, rounds: int) -> float:
-        """Return the rate of the pair with nobody beside it."""
+        """Return the rate of the pair without a third process."""
         return statistics.median(self._rate() for _ in range(rounds))
 
     def run(self, case: Case, rounds: int) -> Ratio:
-        """Measure the pair beside one that behaves and one that does not, in turn."""
+        """Measure the pair beside a process that behaves, then one that does not."""
         well, badly = [], []
         for _ in range(rounds):
             well.append(self._beside(case.well, stopped=False))
@@ -115,5 +115,5 @@ class Contest:
 
 
 def _run_directory() -> str:
-    """Return what the environment is to say again; nothing is its default, too."""
+    """Return the value to restore in the environment; "" is its default, too."""
     return os.environ.get("BUS_RUN_DIR", "")

@@ -1,7 +1,7 @@
-"""What the processes of a contest do; each gets its bus, and is a process of its own.
+"""The processes of a contest; each function gets the bus of its own process.
 
-One sends as fast as it can to another, and says how fast that was. Meanwhile it tells a
-third one something each millisecond, as it may have to do with any reader.
+One process sends to another as fast as it can, and returns its rate. Meanwhile it sends
+to the third one each millisecond, as a program may to any reader.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["burn", "flood", "measure", "read", "sink", "tell"]
 
 _MESSAGE: Final = bytes(64)
-_BATCH: Final = 100  # messages between two looks at the clock
+_BATCH: Final = 100  # messages between two readings of the clock
 _EACH_S: Final = 0.001
 _SLOW_S: Final = 0.02
 _FOR_EVER: Final = 3600.0
@@ -28,7 +28,7 @@ _DRAIN_S: Final = 30.0
 
 
 def sink(bus: Bus) -> None:
-    """Have a task that takes all it can get, and one that is flooded."""
+    """Register a task that takes messages as fast as it can, and one to be flooded."""
     taken = bus.thread("sink")
     bus.register("sink", thread=taken, overflow="block", on_command=_take)
     bus.register("flooded", thread=bus.thread("flooded"), on_command=_take)
@@ -39,7 +39,7 @@ def _take(_: Incoming) -> None:
 
 
 def measure(bus: Bus, seconds: float) -> float:
-    """Send to the sink for so long; return messages a second, all of them taken."""
+    """Send to the sink for a while; return the rate in messages a second, all taken."""
     sender = bus.register("sender")
     try:
         sender.call("sink")
@@ -69,7 +69,7 @@ def tell(bus: Bus) -> None:
 
 
 def read(bus: Bus, how: str) -> None:
-    """Read what is told; at once, slowly, or one message for ever."""
+    """Read the notifications and commands: at once, slowly, or one message forever."""
     pause_s = {"at once": 0.0, "slowly": _SLOW_S, "never": _FOR_EVER}[how]
     pause = Event()
     heard = Event()
@@ -86,7 +86,7 @@ def read(bus: Bus, how: str) -> None:
 
 
 def flood(bus: Bus) -> None:
-    """Send to the flooded task as fast as is possible, whatever is refused."""
+    """Send to the flooded task as fast as possible; ignore refusals."""
     writer = bus.register("writer")
     writer.call("flooded")
 
@@ -99,7 +99,7 @@ def flood(bus: Bus) -> None:
 
 
 def burn(_: Bus) -> None:
-    """Use up as much of a processor as a thread can, and send nothing."""
+    """Use as much of a processor as a thread can, and send nothing."""
 
     def run() -> None:
         while True:

@@ -1,4 +1,4 @@
-"""That the contest runs; how it ends is not looked at here."""
+"""The contest runs; its result is not checked here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``python -m tests.schedules [--level quick|full]``: a table of what was explored.
+"""``python -m tests.schedules [--level quick|full]``: a table of explored schedules.
 
-Surveys every scenario at a level, one line each; the story of a schedule that failed
+Surveys every scenario at a level, one line each; the story of a failed schedule
 follows. Exit 0 if none failed, 1 if one did, 2 for wrong arguments.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def own_scenarios() -> list[Scenario]:
-    """Give the scenarios of every ``test_*.py`` beside this file."""
+    """Return the scenarios of every ``test_*.py`` beside this file."""
     found: list[Scenario] = []
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         module = f"{__package__}.{path.stem}"
@@ -33,7 +33,7 @@ def own_scenarios() -> list[Scenario]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Survey what was asked for; return the exit code."""
+    """Run the requested surveys; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.schedules")
     parser.add_argument(
         "--level", choices=LEVELS, default=QUICK.name, help="how hard to look"

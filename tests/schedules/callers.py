@@ -1,4 +1,4 @@
-"""Brokers and callers for scenarios of the rendez-vous, and how they must be left."""
+"""Brokers and callers for scenarios of the rendezvous, and their final check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def brokers(names: str = "ab") -> list[QueueBroker]:
 
 
 def talk(left: MessageQueue, right: MessageQueue) -> None:
-    """Prove that these are the two ends of one connection, and hang up."""
+    """Check that these are the two ends of one connection, and disconnect both."""
     left.send(b"from left")
     right.send(b"from right")
     assert right.receive() == b"from left"

@@ -1,8 +1,8 @@
-"""The safety properties of the protocol models, held against the library itself.
+"""The safety properties of the protocol models, checked on the library itself.
 
 Each function has the name of a property in ``specs/promela``. Those of `MEETINGS` and
-`CONNECTION` are asserted whenever the lock they speak of is let go, which is where the
-models say they hold; the others are about how calls ended, and a program asks for them.
+`CONNECTION` are asserted at each release of the lock they refer to, where the models
+state them; the others are about the outcomes of calls, and a program calls them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DOWN = (Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED)
 
 
 class CheckedLock:
-    """Stands for a lock: before it is let go, ``check`` must be content."""
+    """A stand-in for a lock that runs ``check`` before each release."""
 
     def __init__(self, lock: _thread.RLock, check: Callable[[], None]) -> None:
         self._lock = lock
@@ -47,35 +47,35 @@ class CheckedLock:
         self.release()
 
     def release(self) -> None:
-        """Check, and let go whatever comes of it."""
+        """Check, and release the lock even if the check fails."""
         try:
             self._check()
         finally:
             self._lock.release()
 
 
-# The rendez-vous.
+# The rendezvous.
 
 
 class Meetings:
-    """The calls that have begun at some brokers, now and when last looked at."""
+    """The calls that have begun at some brokers, now and at the last check."""
 
     def __init__(self, brokers: Sequence[QueueBroker]) -> None:
         self.brokers = [each._broker for each in brokers]
         self.made: list[RdV] = []
         self.states: dict[RdV, RdVState] = {}
         self.lines: list[list[RdV]] = []
-        # Matched since the last look, and every match so far with both its ends.
+        # Matched since the last check, and every match so far with both its ends.
         self.fresh: list[RdV] = []
         self.matches: list[tuple[tuple[RdV, Any], ...]] = []
         self.looks = 0
 
     def begun(self) -> list[RdV]:
-        """Every call that has been under the lock."""
+        """Return every call that has been under the lock."""
         return [rdv for rdv in self.made if rdv.begun]
 
     def check(self) -> None:
-        """Assert all that is true whenever the manager's lock is free."""
+        """Assert all invariants that hold whenever the manager's lock is free."""
         self.looks += 1
         matched = [rdv for rdv in self.begun() if rdv.state is RdVState.MATCHED]
         self.fresh = [
@@ -89,7 +89,7 @@ class Meetings:
         self.lines = self.now()
 
     def now(self) -> list[list[RdV]]:
-        """Who waits on each port, in order."""
+        """Return the callers that wait on each port, in order."""
         return [
             list(line)
             for broker in self.brokers
@@ -99,7 +99,7 @@ class Meetings:
 
 @contextmanager
 def watch_meetings(brokers: Sequence[QueueBroker]) -> Iterator[Meetings]:
-    """Check the brokers of one manager, from now on, as long as the block lasts."""
+    """Check the brokers of one manager for the duration of the block."""
     meetings = Meetings(brokers)
     manager = brokers[0].manager
 
@@ -108,7 +108,7 @@ def watch_meetings(brokers: Sequence[QueueBroker]) -> Iterator[Meetings]:
         return meetings.made[-1]
 
     lock = CheckedLock(manager.lock, meetings.check)
-    manager.lock = lock  # type: ignore[assignment]  # it does what is asked of it
+    manager.lock = lock  # type: ignore[assignment]  # acts as a lock
     with patch.object(broker_module, "RdV", noted):
         yield meetings
 
@@ -182,7 +182,7 @@ MEETINGS: tuple[Callable[[Meetings], None], ...] = (
 def both_succeed_or_neither(
     meetings: Meetings, returned: Sequence[MessageQueue], *, struck: int = 0
 ) -> None:
-    """Of ``returned``, every end has its peer, but for those of who was struck."""
+    """In ``returned`` every end has its peer, except those of interrupted calls."""
     lost = 0
     for match in meetings.matches:
         missing = [rdv for rdv, end in match if all(end is not one for one in returned)]
@@ -194,7 +194,7 @@ def both_succeed_or_neither(
 def who_was_struck_hangs_up(
     meetings: Meetings, returned: Sequence[MessageQueue]
 ) -> None:
-    """An end of a match that nobody got was disconnected."""
+    """Each matched end that no caller got was disconnected."""
     for match in meetings.matches:
         for _, end in match:
             if all(end is not one for one in returned):
@@ -205,7 +205,7 @@ def who_was_struck_hangs_up(
 
 
 class NotingWaitList(WaitList):
-    """A wait list that knows who was woken since it was listed."""
+    """A wait list that records which waiters were woken since they were listed."""
 
     __slots__ = ("_woken",)
 
@@ -228,17 +228,17 @@ class NotingWaitList(WaitList):
         super().wake_all()
 
     def sleepers(self) -> int:
-        """How many are listed and not woken."""
+        """Return the number of listed waiters that are not woken."""
         return sum(parker not in self._woken for parker in self._parkers or ())
 
     def forgotten(self) -> bool:
-        """Whether somebody is listed, and nobody of them was woken."""
+        """Return whether there are listed waiters, and none of them was woken."""
         listed = len(self._parkers or ())
         return listed > 0 and self.sleepers() == listed
 
 
 class Talk:
-    """One connection between two ends, now and when last looked at.
+    """One connection between two ends, now and at the last check.
 
     It must be observed, which makes its ends those of the locked kind that the model
     mirrors, and numbers its messages.
@@ -256,11 +256,11 @@ class Talk:
         self.connection.lock = lock  # type: ignore[assignment]  # as above
 
     def rank(self, side: int) -> int:
-        """How far down an end is: 0, 1, 2."""
+        """Return the rank of an end's status: 0, 1, 2."""
         return _DOWN.index(self.connection.status(1 if side else 0))
 
     def check(self) -> None:
-        """Assert all that is true whenever the connection's lock is free."""
+        """Assert all invariants that hold whenever the connection's lock is free."""
         self.looks += 1
         for invariant in CONNECTION:
             invariant(self)
@@ -269,7 +269,7 @@ class Talk:
             self.accepted = [flow.told for flow in self.connection.flows]
 
     def waits(self) -> Iterator[NotingWaitList]:
-        """The four wait lists."""
+        """Yield the four wait lists."""
         for flow in self.connection.flows:
             for waits in (flow.buffer.room, flow.buffer.arrived):
                 assert isinstance(waits, NotingWaitList)
@@ -278,7 +278,7 @@ class Talk:
 
 def books_balance(talk: Talk) -> None:
     for flow in talk.connection.flows:
-        # What was told of is counted where it is stored, the rest where it leaves.
+        # Reported messages are counted when stored, the others when they are removed.
         assert flow.told == flow.received + flow.discarded + len(flow.buffer)
 
 
@@ -337,12 +337,12 @@ CONNECTION: tuple[Callable[[Talk], None], ...] = (
 
 
 def what_was_accepted_is_drained(end: MessageQueue) -> None:
-    """Ask this where a receive was just refused."""
+    """Check that no accepted message is left; call it after a receive raised."""
     flow = end._connection.flows[end._side]
     assert end._connection.closed[end._side] or flow.received == flow.told
 
 
 def status_as_read_moves_down_only(read: Sequence[Status]) -> None:
-    """Ask this of what one thread read, one after the other, without the lock."""
+    """Check statuses that one thread read one after the other without the lock."""
     ranks = [_DOWN.index(status) for status in read]
     assert ranks == sorted(ranks)

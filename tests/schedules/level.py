@@ -1,4 +1,4 @@
-"""How hard a survey looks: the numbers behind each level.
+"""The levels of a survey, as numbers.
 
 A level changes how many schedules are tried, never what a scenario checks.
 """
@@ -15,16 +15,16 @@ __all__ = ["BYTECODE", "FULL", "GLANCE", "LEVELS", "QUICK", "SAMPLE", "Level", "
 
 @attrs.frozen
 class Level:
-    """The measure of one survey.
+    """The size of one survey.
 
-    bound: preemptions up to which every schedule is tried; None for as many as the
-      scenario itself says, which keeps it small.
-    limit: of these schedules, so many at most.
-    random: random ones tried after those; variants of one program share them.
-    least: a variant's share of them is never less.
-    doubles: whether twice as many are tried if the second half of them still showed
-      something new.
-    bytecode: whether each instruction of the fast kind of end is a switch point.
+    bound: preemptions up to which every schedule is tried; None for the bound of the
+      scenario itself, which keeps it small.
+    limit: maximum number of these schedules.
+    random: number of random schedules after those; variants of one program share them.
+    least: minimum share of a variant.
+    doubles: True to try twice as many if the second half of them still showed a new
+      class.
+    bytecode: True if each instruction of the fast kind of end is a switch point.
     """
 
     name: str
@@ -40,8 +40,8 @@ QUICK: Final = Level("quick", None, limit=3_000, random=300, least=300, doubles=
 FULL: Final = Level("full", 2, limit=30_000, random=10_000, least=1_000, doubles=True)
 
 
-# Inside of the fast kind: a glance in every test run, a sample for mutants and CI, and
-# what a campaign takes.
+# Inside of the fast kind: a few schedules in every test run, a sample for mutants and
+# CI, and the size of a campaign.
 GLANCE: Final = Level(
     "glance", 1, limit=40, random=10, least=10, doubles=False, bytecode=True
 )
@@ -56,7 +56,7 @@ LEVELS: Final = {level.name: level for level in (QUICK, FULL, GLANCE, SAMPLE, BY
 
 
 def inside() -> Level:
-    """Return how hard tests look inside of the fast kind; ``TEST_INSIDE`` names it.
+    """Return the level for tests inside of the fast kind, set by ``TEST_INSIDE``.
 
     Raises:
         KeyError: no level has this name.

@@ -1,7 +1,7 @@
-"""What calls in threads came to, as a scenario compares it.
+"""Outcomes of calls in threads, in a form that a scenario can compare.
 
-Scenarios say which ends are allowed; anything else, an exception of another type
-above all, fails the schedule with that exception as the cause.
+Scenarios state the allowed outcomes; any other, above all an exception of another type,
+fails the schedule with that exception as the cause.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ T = TypeVar("T")
 
 
 def finish(*calls: Spawned[Any]) -> None:
-    """Wait until each of the calls has ended, well or badly."""
+    """Wait until each of the calls has returned or raised."""
     for call in calls:
         call.join()
 
 
 def result(call: Spawned[T]) -> T:
-    """Return what a call returned, once it has ended; raise what it raised."""
+    """Return the result of a call, once it has ended; raise its exception."""
     call.join()
     return call.result
 
 
 def outcome(call: Spawned[Any], *expected: type[BaseException]) -> object:
-    """Return what a call returned, or the class of what it raised, once it has ended.
+    """Return the result of a call, or the class of its exception, once it has ended.
 
     Raises:
         AssertionError: it raised something else than ``expected``.
@@ -47,7 +47,7 @@ def outcome(call: Spawned[Any], *expected: type[BaseException]) -> object:
 
 
 def failed(call: Spawned[Any]) -> bool:
-    """Tell, once a call has ended, whether it raised; only our own errors may be."""
+    """Wait for a call; return whether it raised. Only our own errors are allowed."""
     call.join()
     error = call.error
     if error is not None and not isinstance(error, QueueBrokerError):

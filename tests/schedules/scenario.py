@@ -1,8 +1,8 @@
-"""A scenario: a small program for the explorer, and the clauses it holds to account.
+"""A scenario: a small program for the explorer, and the clauses it tests.
 
-A program makes all it works with, spawns tasks, and asserts. It leaves nobody waiting
-at its end, which would be a deadlock. Programs register themselves when their module
-is imported; nothing is run.
+A program creates all its objects, spawns tasks, and asserts. It leaves no task waiting
+at its end, which would be a deadlock. Programs register themselves when their module is
+imported; nothing is run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Scenario", "of_module", "scenario"]
 class Scenario:
     """One program.
 
-    spurious: wake-ups for no reason that may come in each schedule.
+    spurious: spurious wake-ups that may occur in each schedule.
     quick: preemptions up to which the level quick tries every schedule.
     share: its part of the random schedules, which variants of one program share.
     """
@@ -45,9 +45,9 @@ def scenario(
     quick: int = 2,
     variants: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Register the program beneath, which `specs.clauses.clause` has decorated.
+    """Register the program below, which `specs.clauses.clause` has decorated.
 
-    variants: by name, what the program is called with after the run; one scenario each.
+    variants: by name, the program's arguments after the run; one scenario each.
     """
 
     def register(program: Callable[..., object]) -> Callable[..., object]:
@@ -69,14 +69,14 @@ def scenario(
 
 
 def of_module(module: str) -> tuple[Scenario, ...]:
-    """Give the scenarios of one module, in their order; most modules have none."""
+    """Return the scenarios of one module, in their order; most modules have none."""
     return tuple(_registry.get(module, ()))
 
 
 def _bind(
     program: Callable[..., object], given: tuple[Any, ...]
 ) -> Callable[[Run], object]:
-    """Fix what comes after the run."""
+    """Bind the arguments after the run."""
     if not given:
         return program
 

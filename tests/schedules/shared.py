@@ -1,6 +1,7 @@
 """The races of the conformance suite, over the library itself, as scenarios.
 
-They are tested at their own level elsewhere; here they are surveyed like the others.
+Other tests run them at their own level; here they are surveyed like the other
+scenarios.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ GROUPS: Final = frozenset({"RDV", "SEND", "RECV", "DISC", "TIME", "CONC"})
 
 
 def shared_scenarios() -> tuple[Scenario, ...]:
-    """Give the races of the groups whose schedules matter most."""
+    """Return the races of the groups whose schedules matter most."""
     subject = load(LIBRARY, SCENARIOS)
     return tuple(
         _adapted(subject, one)
@@ -37,7 +38,7 @@ def shared_scenarios() -> tuple[Scenario, ...]:
 
 
 def _adapted(subject: Subject, shared: Shared) -> Scenario:
-    level = run_level("quick")  # its numbers are not used: the survey has its own
+    level = run_level("quick")  # its numbers are unused: the survey has its own
 
     def stage(driver: Driver) -> Stage:
         return make_stage(subject, shared, level, driver)

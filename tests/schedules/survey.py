@@ -1,4 +1,4 @@
-"""One scenario at one level: `survey`, and the `Finding` it comes to."""
+"""One scenario at one level: `survey`, and the `Finding` it returns."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SEED", "Finding", "check", "survey"]
 
-# The same in every run, so that CI repeats itself; `--seed` gives others.
+# The same in every run, so that CI is repeatable; `--seed` sets another.
 SEED = 1
 
-# All that is done without the lock.
+# Every operation without the lock.
 FAST = (
     fast_queue.FastMessageQueue,
     lane,
@@ -33,10 +33,10 @@ FAST = (
 
 @attrs.frozen
 class Finding:
-    """What came of a survey.
+    """The result of a survey.
 
     report: how far it went; None if a schedule failed.
-    doubled: of twice as many random schedules alone, if those were wanted.
+    doubled: report of twice as many random schedules alone, if the level asked for it.
     failure: the schedule that failed.
     """
 
@@ -47,17 +47,17 @@ class Finding:
 
     @property
     def schedules(self) -> int:
-        """How many were run in all."""
+        """Number of schedules run in all."""
         return sum(one.schedules for one in (self.report, self.doubled) if one)
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration in all."""
         return sum(one.seconds for one in (self.report, self.doubled) if one)
 
     @property
     def saturated(self) -> bool:
-        """Whether the last half of the random schedules showed no new class."""
+        """True if the last half of the random schedules showed no new class."""
         last = self.doubled or self.report
         return last is not None and last.saturated is not False
 
@@ -65,8 +65,8 @@ class Finding:
 def survey(scenario: Scenario, level: Level, seed: int = SEED) -> Finding:
     """Try the schedules that a level asks for.
 
-    When the random ones are doubled, what the first run saw is judged afresh: only
-    the exhaustive part is not repeated.
+    If the random ones are doubled, the results of the first run do not count: only the
+    exhaustive part is not repeated.
     """
     bound = scenario.quick if level.bound is None else level.bound
     random = max(level.least, round(level.random * scenario.share))
@@ -93,7 +93,7 @@ def survey(scenario: Scenario, level: Level, seed: int = SEED) -> Finding:
 
 
 def check(scenario: Scenario) -> None:
-    """Survey at the level that is for every commit; a test of one scenario.
+    """Survey a scenario at the level that runs on every commit.
 
     Raises:
         Failure: a schedule goes wrong.

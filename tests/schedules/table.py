@@ -1,4 +1,4 @@
-"""The table of a survey: one line a scenario, as it ends, and the sum of all."""
+"""The table of a survey: one line for each scenario as it ends, and the totals."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _COLUMNS: Final = "{:>9} {:>8} {:>9} {:>18} {:>6}  {}"
 
 
 def head() -> str:
-    """Give the names of the columns."""
+    """Return the names of the columns."""
     names = ("schedules", "classes", "exhausted", "saturated", "s", "scenario: clauses")
     return _COLUMNS.format(*names)
 
 
 def line(finding: Finding) -> str:
-    """Give the line of one scenario."""
+    """Return the line of one scenario."""
     told = f"{finding.scenario.name}: {' '.join(finding.scenario.clauses)}"
     report = finding.report
     if report is None:
@@ -39,7 +39,7 @@ def line(finding: Finding) -> str:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Give the sums, and for each group of clauses how many scenarios serve it."""
+    """Return the totals, and for each group of clauses its number of scenarios."""
     reports = [one.report for one in findings if one.report is not None]
     schedules = sum(one.schedules for one in findings)
     seconds = sum(one.seconds for one in findings)
@@ -67,9 +67,9 @@ def _exhausted(report: Report) -> str:
 
 
 def _saturated(finding: Finding) -> str:
-    """Tell whether the second half of the random runs showed nothing new.
+    """Return the cell that says if the second half of the random runs saw nothing new.
 
-    Where they were doubled, the numbers of classes before and after that are told.
+    If they were doubled, it has the numbers of classes before and after that.
     """
     told = "yes" if finding.saturated else "no"
     if finding.doubled is None or finding.report is None:

@@ -1,4 +1,4 @@
-"""QB-BUF, QB-CHAN: a buffer by itself and a stream, under every schedule."""
+"""QB-BUF, QB-CHAN: a buffer alone and a stream, under every schedule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _whole(buffer: CircularBufferQueue[bytes]) -> bool:
-    """Whether as many messages fit as the buffer says, and no more."""
+    """Return whether exactly the capacity of the buffer fits."""
     while buffer.pull() is not None:
         pass
     for _ in range(buffer.capacity):
@@ -37,7 +37,7 @@ def _whole(buffer: CircularBufferQueue[bytes]) -> bool:
 @scenario(spurious=1)
 @clause("QB-BUF-4", "QB-BUF-2", "QB-CONC-6")
 def pulls_let_pushes_go_on(run: Run) -> None:
-    """Two pushes wait on a full buffer; each pull lets one of them go on."""
+    """Two pushes wait on a full buffer; each pull lets one of them continue."""
     buffer = CircularBufferQueue[bytes](1)
     buffer.push(b"0")
     pushes = [run.spawn(buffer.push, message) for message in (b"1", b"2")]
@@ -59,7 +59,7 @@ def pulls_let_pushes_go_on(run: Run) -> None:
 @scenario()
 @clause("QB-BUF-4", "QB-TIME-5")
 def a_push_expires_as_room_is_made(run: Run) -> None:
-    """Stored, or nothing of it: and another push that waits is not overlooked."""
+    """The message is stored or not; another waiting push is still woken."""
     buffer = CircularBufferQueue[bytes](1)
     buffer.push(b"0")
     hasty = run.spawn(partial(buffer.push, b"hasty", timeout=1), name="hasty")
@@ -80,7 +80,7 @@ def a_push_expires_as_room_is_made(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-BUF-4", "QB-BUF-2")
 def an_interrupted_push_leaves_the_buffer_whole(run: Run) -> None:
-    """Of two pushes one is struck: the other goes on, and the capacity is whole."""
+    """One of two pushes is interrupted: the other continues, the capacity is whole."""
     buffer = CircularBufferQueue[bytes](1)
     buffer.push(b"0")
     struck = run.spawn(buffer.push, b"struck")
@@ -103,7 +103,7 @@ def an_interrupted_push_leaves_the_buffer_whole(run: Run) -> None:
 @scenario()
 @clause("QB-CHAN-1", "QB-CHAN-2", "QB-CHAN-3", "QB-CHAN-7")
 def a_stream_through_two_bytes(run: Run) -> None:
-    """However the pieces fall, what is read is what was written, in order."""
+    """With any split into pieces, the bytes are read as written, in order."""
     with channel_pair(2) as (left, right):
         writer = run.spawn(left.write_all, b"abcde")
 
@@ -116,7 +116,7 @@ def a_stream_through_two_bytes(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-CHAN-3", "QB-CONC-4")
 def two_readers_share_a_stream(run: Run) -> None:
-    """Two that read one byte each: each byte goes to one of them, nobody sleeps on."""
+    """Two that read one byte each: each byte goes to one, neither sleeps on."""
     with channel_pair(1) as (left, right):
         readers = [run.spawn(right.read_exactly, 1) for _ in range(2)]
         writer = run.spawn(left.write_all, b"ab")
@@ -128,7 +128,7 @@ def two_readers_share_a_stream(run: Run) -> None:
 @scenario(quick=1, variants={"the writer": (0,), "the reader": (1,)})
 @clause("QB-CHAN-4", "QB-CHAN-5", "QB-CHAN-7")
 def a_stream_is_cut_off(run: Run, hangs_up: int) -> None:
-    """A goodbye in the middle: the reader has a prefix, of which it is told all."""
+    """A disconnect in the middle: the reader gets a prefix, then the error."""
     with channel_pair(1) as ends:
         left, right = ends
 
@@ -158,7 +158,7 @@ def a_stream_is_cut_off(run: Run, hangs_up: int) -> None:
 @scenario(variants={"the write": (0,), "the read": (1,)})
 @clause("QB-CHAN-3", "QB-CONC-4")
 def a_stream_that_is_struck_goes_on(run: Run, which: int) -> None:
-    """An interrupt in a write or a read: the byte went or did not, room is whole."""
+    """A write or read is interrupted: the byte moved or not, the room is whole."""
     with channel_pair(1) as (left, right):
         left.write(b"0")
         write = run.spawn(left.write, b"1")
@@ -182,7 +182,7 @@ def a_stream_that_is_struck_goes_on(run: Run, which: int) -> None:
 @scenario()
 @clause("QB-CHAN-5", "QB-DISC-4")
 def a_read_against_a_goodbye_of_its_own_end(run: Run) -> None:
-    """It returns the byte or never had it, and touches nothing else either way."""
+    """It returns the byte or never had it; the rest of its buffer is unchanged."""
     with channel_pair(2) as (left, right):
         left.write(b"x")
         buffer = bytearray(b"---")
@@ -201,5 +201,5 @@ def a_read_against_a_goodbye_of_its_own_end(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

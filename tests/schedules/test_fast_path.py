@@ -1,7 +1,7 @@
 """The fast kind of end under the explorer, with a switch point at each instruction.
 
 The scenarios are those of the clauses; here they are sampled inside of the operations
-that take no lock: a glance in every test run, more with ``TEST_INSIDE=sample``, and
+that take no lock: a few in every test run, more with ``TEST_INSIDE=sample``, and
 `python -m tests.schedules --level bytecode` goes on from there.
 """
 
@@ -76,7 +76,8 @@ def test_each_instruction(
     monkeypatch.setattr(pairing, "LOCKED", False)
     monkeypatch.setattr(pairs, "STAGE", stage)
 
-    # With gates to be made most of the way is under the lock, where `quick` looks too.
+    # Before its gates are created, most of an operation is under the lock, which
+    # `quick` covers as well.
     level = inside()
     if stage != "open":
         fewer = max(1, level.random // 4)

@@ -1,7 +1,7 @@
-"""QB-CONC-9: ends that nobody holds any more, at the worst moments.
+"""QB-CONC-9: ends without references, collected at the worst moments.
 
-The last reference to an end goes away in another thread, or within the critical
-section of a connection: an observer, which is called there, lets go of it.
+The last reference to an end is dropped in another thread, or within the critical
+section of a connection, by an observer that is called there.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _left_open_on_purpose() -> Iterator[None]:
-    """Do not warn of ends that are forgotten while connected."""
+    """Suppress the warning about ends collected while connected."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         yield
 
 
 class Dropper:
-    """An observer that lets go of what it holds at the first send it is told of."""
+    """An observer that drops its references at the first send."""
 
     def __init__(self) -> None:
         self.held: list[MessageQueue] = []
@@ -48,7 +48,7 @@ class Dropper:
 @scenario(quick=1)
 @clause("QB-CONC-9", "QB-PY-7")
 def a_forgotten_end_releases_who_waits_for_it(run: Run) -> None:
-    """Forgotten in another thread while its peer sends and receives."""
+    """Another thread drops it while its peer sends and receives."""
     with _left_open_on_purpose():
         left, right = loose_queue_pair()
         held = [right]
@@ -70,7 +70,7 @@ def a_forgotten_end_releases_who_waits_for_it(run: Run) -> None:
 @scenario()
 @clause("QB-CONC-9")
 def a_peer_forgotten_under_the_lock_of_its_connection(run: Run) -> None:
-    """A send's own critical section lets go of the peer, while a receive waits."""
+    """A send's own critical section drops the peer, while a receive waits."""
     with _left_open_on_purpose():
         dropper = Dropper()
         left, right = loose_queue_pair(2, observer=dropper)
@@ -88,7 +88,7 @@ def a_peer_forgotten_under_the_lock_of_its_connection(run: Run) -> None:
 @scenario()
 @clause("QB-CONC-9", "QB-CONC-8")
 def two_connections_forget_an_end_of_one_another(run: Run) -> None:
-    """Each send, under its lock, lets go of an end of the other connection."""
+    """Each send, under its lock, drops an end of the other connection."""
     with _left_open_on_purpose():
         droppers = (Dropper(), Dropper())
         pairs = [loose_queue_pair(2, observer=dropper) for dropper in droppers]
@@ -100,7 +100,7 @@ def two_connections_forget_an_end_of_one_another(run: Run) -> None:
 
         for send in sends:
             outcome(send, DisconnectedQueueError)
-        for dropper in droppers:  # a send that was refused has not let go of any end
+        for dropper in droppers:  # a send that raised has not dropped any end
             dropper.held.clear()
         for end in near:
             with pytest.raises(DisconnectedQueueError):
@@ -111,7 +111,7 @@ def two_connections_forget_an_end_of_one_another(run: Run) -> None:
 @scenario()
 @clause("QB-CONC-9")
 def an_end_forgotten_while_its_peer_hangs_up(run: Run) -> None:
-    """Both are disconnected, by whichever way; nobody waits for the other's lock."""
+    """Both are disconnected, in either order, without waiting for the other's lock."""
     with _left_open_on_purpose():
         left, right = loose_queue_pair()
         left.send(b"unread")
@@ -129,5 +129,5 @@ def an_end_forgotten_while_its_peer_hangs_up(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

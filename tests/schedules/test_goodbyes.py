@@ -1,4 +1,4 @@
-"""QB-DISC: hanging up against everything that may be under way at either end."""
+"""QB-DISC: a disconnect against every call that may be under way at either end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BLOCKED: dict[str, Callable[[MessageQueue], object] | None] = {
     "a send": lambda end: end.send(b"blocked"),
     "a receive": lambda end: end.receive(),
 }
-# What is under way at the one end and at the other; the mirror images say no more.
+# The calls under way at the one end and at the other; mirror images add nothing.
 BOTH = {
     f"{one} and {other}": (one, other)
     for one, other in product(BLOCKED, BLOCKED)
@@ -64,7 +64,7 @@ def both_ends_hang_up_at_once(run: Run, one: str, other: str) -> None:
 def a_blocked_send_and_a_blocked_receive_are_both_released(
     run: Run, hangs_up: int
 ) -> None:
-    """Both wait on one end; whoever hangs up does not wait, and both raise."""
+    """Both wait on one end; the disconnecting call does not wait, and both raise."""
     with queue_pair() as ends:
         left = ends[0]
         left.send(b"full")
@@ -82,14 +82,14 @@ def a_blocked_send_and_a_blocked_receive_are_both_released(
 @scenario()
 @clause("QB-DISC-1", "QB-DISC-13")
 def a_status_is_never_seen_to_go_back(run: Run) -> None:
-    """Looked at between all the steps of others, each end moves forward only."""
+    """Read between all the steps of others, each end's status moves forward only."""
     order = list(Status)
     with queue_pair() as (left, right):
 
         def watch() -> None:
             seen = []
             for _ in range(3):
-                left.stats()  # lets others go on
+                left.stats()  # lets others run
                 seen.append(
                     (
                         order.index(left.status),
@@ -117,7 +117,7 @@ def a_status_is_never_seen_to_go_back(run: Run) -> None:
 @scenario()
 @clause("QB-DISC-10", "QB-RECV-9")
 def the_first_goodbye_gives_the_reason(run: Run) -> None:
-    """Two threads disconnect one end: the reason, once given, does not change."""
+    """Two threads disconnect one end: the first reason stays."""
     with queue_pair() as (left, right):
 
         def hang_up(fault: RuntimeError) -> BaseException | None:
@@ -153,7 +153,7 @@ def a_send_while_the_last_message_is_taken(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-DISC-5", "QB-DISC-14", "QB-PY-2")
 def iterating_ends_with_the_last_message(run: Run) -> None:
-    """Two threads iterate over one end: all that was sent, once, then both stop."""
+    """Two threads iterate over one end: each message comes once, then both stop."""
     with queue_pair() as (left, right):
 
         def talk() -> None:
@@ -176,7 +176,7 @@ def iterating_ends_with_the_last_message(run: Run) -> None:
 @scenario()
 @clause("QB-DISC-11", "QB-DISC-14")
 def what_is_discarded_is_counted_and_seen(run: Run) -> None:
-    """A send against its peer's disconnect: discarded, dropped or refused."""
+    """A send against its peer's disconnect: discarded, dropped or rejected."""
     with queue_pair(2) as (left, right):
         left.send(b"there")
         send = run.spawn(left.send, b"late")
@@ -194,5 +194,5 @@ def what_is_discarded_is_counted_and_seen(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

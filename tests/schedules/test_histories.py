@@ -1,7 +1,8 @@
-"""QB-CONC-7: what threads saw can be explained one operation at a time.
+"""QB-CONC-7: the history of any schedule is explained one operation at a time.
 
-Programs drawn at random, small ones whose schedules can all be tried and larger ones;
-each schedule's history is held to the model. A step is (operation, end, arguments).
+The programs are random: small ones whose schedules can all be tried, and larger ones.
+Each schedule's history is checked against the model. A step is (operation, end,
+arguments).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ STREAM = ("write", "read", "write", "read", "disconnect", "disconnected")
 def _scripts(
     names: tuple[str, ...], count: int, threads: int, length: int
 ) -> dict[str, tuple[Script]]:
-    """Draw so many programs, always the same ones."""
+    """Return that many random programs, the same ones in every run."""
     rng = Random(f"{names} {threads} {length}")
     return {
         f"{number}": (
@@ -73,14 +74,14 @@ def _step(rng: Random, name: str, number: int) -> Step:
 
 
 def _spawn(run: Run, perform: Callable[[list[Step]], None], script: Script) -> None:
-    """Let each part be a thread, called by what it does: stories show it."""
+    """Spawn a thread for each part, named after its steps, as stories show it."""
     for part in script:
         told = ", ".join(f"{name} {at}" for name, at, *_ in part)
         run.spawn(perform, part, name=told)
 
 
 def _talk(run: Run, script: Script, *, capacity: int, strict: bool = False) -> None:
-    """Both ends are hung up once nobody can go on."""
+    """Disconnect both ends once no thread can continue."""
     with queue_pair(capacity, strict=(strict, strict)) as ends:
         history = QueueHistory(ends, strict=strict)
         _spawn(run, history.perform, script)
@@ -154,14 +155,14 @@ def four_threads_talk(run: Run, script: Script) -> None:
 @scenario(quick=1, variants=_scripts(NOWAIT, count=4, threads=3, length=2))
 @clause("QB-CONC-7", "QB-TIME-8", "QB-TIME-5")
 def nobody_is_told_of_a_moment_that_never_was(run: Run, script: Script) -> None:
-    """Tried once or waited for: no two answers show a queue full and empty at once."""
+    """Polled or waited for: no two results show a queue full and empty at once."""
     _talk(run, script, capacity=1)
 
 
 @scenario(quick=1, variants=_scripts(BULK, count=4, threads=3, length=2))
 @clause("QB-BULK-1", "QB-BULK-2", "QB-CONC-7")
 def bulk_calls_are_single_calls_in_order(run: Run, script: Script) -> None:
-    """send_many and receive_many are what one caller does who goes one by one."""
+    """send_many and receive_many equal one caller's single calls."""
     _talk(run, script, capacity=2)
 
 
@@ -192,18 +193,18 @@ def _meet(run: Run, script: Script) -> None:
 @scenario(quick=1, variants=_scripts(MEET, count=4, threads=3, length=1))
 @clause("QB-CONC-7", "QB-RDV-4", "QB-NAME-2", "QB-NAME-6", "QB-TIME-4")
 def three_threads_meet(run: Run, script: Script) -> None:
-    """Accept, connect, close and look up, one each, all with one deadline."""
+    """Accept, connect, close and look-up, one each, all with one deadline."""
     _meet(run, script)
 
 
 @scenario(quick=1, variants=_scripts(MEET, count=4, threads=3, length=2))
 @clause("QB-CONC-7", "QB-RDV-4", "QB-NAME-2", "QB-NAME-6", "QB-TIME-4")
 def three_threads_meet_twice(run: Run, script: Script) -> None:
-    """Accept, connect, close and look up, two each, all with one deadline."""
+    """Accept, connect, close and look-up, two each, all with one deadline."""
     _meet(run, script)
 
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

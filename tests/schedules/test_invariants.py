@@ -1,6 +1,6 @@
-"""What SPIN proves of the protocol models, asserted of the library in every schedule.
+"""Properties that SPIN proves of the models, asserted of the library in every schedule.
 
-The scenes are those of ``specs/promela``; the properties have the same names.
+The programs are those of ``specs/promela``; the properties have the same names.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 class StruckError(BaseException):
-    """What is thrown at a caller from outside."""
+    """An exception raised in a caller from outside."""
 
 
 def ends(calls: list[Spawned[MessageQueue]]) -> list[MessageQueue]:
-    """Wait for the calls; give what those returned that did not fail."""
+    """Wait for the calls; return the results of those that did not fail."""
     found = []
     for call in calls:
         call.join()
@@ -77,7 +77,7 @@ def four_callers_meet_or_leave(run: Run) -> None:
 @scenario(quick=1, variants={"its own": ("b",), "the accepting one": ("a",)})
 @clause("QB-NAME-6", "QB-RDV-11")
 def a_close_releases_the_callers(run: Run, name: str) -> None:
-    """An accept, a connect from elsewhere and one from itself, and a broker closes."""
+    """An accept, a remote connect and a connect to itself, and a broker closes."""
     a, b = brokers()
     with invariants.watch_meetings([a, b]) as meetings:
         calls = [
@@ -98,7 +98,7 @@ def a_close_releases_the_callers(run: Run, name: str) -> None:
 @scenario(quick=1)
 @clause("QB-RDV-11", "QB-RDV-12")
 def a_caller_is_struck(run: Run) -> None:
-    """It leaves, or hangs up what it was given; its opposite is not left in silence."""
+    """It withdraws, or disconnects its end; its peer never waits in vain."""
     a, b = brokers()
     with invariants.watch_meetings([a, b]) as meetings:
         struck = accepting(run, a)
@@ -145,7 +145,7 @@ def look(end: MessageQueue) -> None:
 @scenario(quick=0, variants={"sender": (1,), "receiver": (0,)})
 @clause("QB-DISC-1", "QB-DISC-4", "QB-DISC-7", "QB-RECV-3", "QB-CONC-4")
 def two_receivers_and_a_hang_up(run: Run, who: int) -> None:
-    """A full buffer, two receivers of which one has a deadline; either end hangs up."""
+    """A full buffer, two receivers, one with a deadline; either end disconnects."""
     with queue_pair(2, observer=look_away) as pair:
         talk = invariants.Talk(pair[0])
         run.spawn(receive_all, pair[0])
@@ -159,7 +159,7 @@ def two_receivers_and_a_hang_up(run: Run, who: int) -> None:
 @scenario(quick=0)
 @clause("QB-DISC-5", "QB-DISC-9", "QB-BOOK-1", "QB-FIFO-4")
 def both_ends_talk_and_hang_up(run: Run) -> None:
-    """Each end sends more than fits, receives, and hangs up."""
+    """Each end sends more than fits, receives, and disconnects."""
     with queue_pair(1, observer=look_away) as (left, right):
         talk = invariants.Talk(left)
         for end in (left, right):
@@ -174,7 +174,7 @@ def both_ends_talk_and_hang_up(run: Run) -> None:
 @scenario(quick=2)
 @clause("QB-DISC-1", "QB-DISC-2")
 def a_status_is_read_while_its_peer_hangs_up(run: Run) -> None:
-    """Whoever reads it again and again sees it move down only."""
+    """A thread that reads it repeatedly sees it move down only."""
     with queue_pair(2, observer=look_away) as (left, right):
         invariants.Talk(left)
         run.spawn(look, left)
@@ -185,7 +185,7 @@ def a_status_is_read_while_its_peer_hangs_up(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule up to its bound, and random ones, keep the invariants."""
+    """The invariants hold in every schedule up to its bound, and in random ones."""
     check(scenario)
 
 

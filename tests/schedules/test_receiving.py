@@ -1,4 +1,4 @@
-"""QB-RECV: receivers against senders, goodbyes, deadlines and interrupts."""
+"""QB-RECV: receivers against senders, disconnects, deadlines and interrupts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @scenario(quick=1, spurious=1)
 @clause("QB-RECV-1", "QB-RECV-8", "QB-CONC-4", "QB-CONC-6")
 def two_receivers_share_two_messages(run: Run) -> None:
-    """Each message is received once, and nobody sleeps while one is there."""
+    """Each message is received once, and no receiver sleeps while there is one."""
     with queue_pair() as (left, right):
 
         def send() -> None:
@@ -40,7 +40,7 @@ def two_receivers_share_two_messages(run: Run) -> None:
 @scenario()
 @clause("QB-RECV-2", "QB-CONC-4")
 def two_messages_are_for_two_receivers(run: Run) -> None:
-    """Two, sent in a row: both that wait get one, though one is still waking up."""
+    """Two are sent in a row: both waiters get one, even while one still wakes."""
     with queue_pair(2) as (left, right):
         receives = [run.spawn(right.receive) for _ in range(2)]
         run.settle()
@@ -56,7 +56,7 @@ def two_messages_are_for_two_receivers(run: Run) -> None:
 @scenario()
 @clause("QB-BULK-1", "QB-CONC-4")
 def one_bulk_send_is_for_two_receivers(run: Run) -> None:
-    """Two, sent in one call: both that wait get one, though the call wakes only one."""
+    """Two are sent in one call: both waiters get one, though it wakes only one."""
     with queue_pair(2) as (left, right):
         receives = [run.spawn(right.receive) for _ in range(2)]
         run.settle()
@@ -71,7 +71,7 @@ def one_bulk_send_is_for_two_receivers(run: Run) -> None:
 @scenario(quick=0, variants={"1": (1,), "2": (2,)})
 @clause("QB-DISC-15", "QB-RECV-3", "QB-RECV-5")
 def as_many_receivers_return_as_there_are_messages(run: Run, messages: int) -> None:
-    """Of three that wait, k return with the k messages sent, and the others raise."""
+    """Of three waiters, k return with the k messages sent, and the others raise."""
     with queue_pair(2) as (left, right):
         sent = [b"%d" % number for number in range(messages)]
 
@@ -92,7 +92,7 @@ def as_many_receivers_return_as_there_are_messages(run: Run, messages: int) -> N
 @scenario()
 @clause("QB-RECV-6")
 def a_message_that_was_taken_is_returned(run: Run) -> None:
-    """Against a disconnect of its own end a receive returns it or never had it."""
+    """If its own end disconnects, a receive returns the message or never had it."""
     with queue_pair() as (left, right):
         left.send(b"kept")
         receive = run.spawn(right.receive)
@@ -109,7 +109,7 @@ def a_message_that_was_taken_is_returned(run: Run) -> None:
 @scenario()
 @clause("QB-TIME-7", "QB-CONC-4")
 def a_receive_that_expires_does_not_take_anothers_message(run: Run) -> None:
-    """A message comes as one receiver's time runs out: the other one is not asleep."""
+    """A message comes as one receiver times out: the other one does not sleep on."""
     with queue_pair() as (left, right):
         hasty = run.spawn(partial(right.receive, timeout=1), name="hasty")
         patient = run.spawn(right.receive)
@@ -130,7 +130,7 @@ def a_receive_that_expires_does_not_take_anothers_message(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-RECV-8", "QB-CONC-4")
 def an_interrupted_receive_passes_its_turn_on(run: Run) -> None:
-    """Of two that wait one is struck as a message comes; it is not left lying there."""
+    """One of two waiters is interrupted as a message comes; the other gets it."""
     with queue_pair() as (left, right):
         struck = run.spawn(right.receive)
         other = run.spawn(right.receive)
@@ -152,7 +152,7 @@ def an_interrupted_receive_passes_its_turn_on(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-BOOK-1", "QB-SEND-6")
 def the_books_balance_after_an_interrupt(run: Run) -> None:
-    """Struck as it lets a sender go on, a receive has had its message, and says so."""
+    """Interrupted as it wakes a sender, a receive has counted its message."""
     with queue_pair() as (left, right):
         left.send(b"0")
         send = run.spawn(left.send, b"1")
@@ -172,7 +172,7 @@ def the_books_balance_after_an_interrupt(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-FIFO-6", "QB-RECV-3")
 def both_sides_say_goodbye_after_two_messages(run: Run) -> None:
-    """Each side receives a prefix of what the other had accepted, and no more."""
+    """Each side receives a prefix of the accepted messages, and no more."""
     with queue_pair() as ends:
         accepted: list[list[bytes]] = [[], []]
 
@@ -199,7 +199,7 @@ def both_sides_say_goodbye_after_two_messages(run: Run) -> None:
 @scenario()
 @clause("QB-RECV-8")
 def an_end_never_receives_its_own(run: Run) -> None:
-    """Both ends send and receive at once: what one sends the other one gets."""
+    """Both ends send and receive at once: each gets the other's messages."""
     with queue_pair() as (left, right):
 
         def swap(end: MessageQueue, message: bytes) -> bytes:
@@ -214,5 +214,5 @@ def an_end_never_receives_its_own(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

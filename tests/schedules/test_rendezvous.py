@@ -1,4 +1,4 @@
-"""QB-RDV: who meets whom, in every schedule."""
+"""QB-RDV: matches of accepts and connects, in every schedule."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @scenario(spurious=1)
 @clause("QB-RDV-1", "QB-RDV-2", "QB-CONC-6")
 def a_pair_meets_whoever_comes_first(run: Run) -> None:
-    """Accept and connect meet in every schedule, woken for no reason or not."""
+    """Accept and connect meet in every schedule, with spurious wake-ups or without."""
     a, b = brokers()
     accept = accepting(run, a)
     connect = connecting(run, b)
@@ -47,7 +47,7 @@ def a_pair_meets_whoever_comes_first(run: Run) -> None:
 @scenario(quick=0)
 @clause("QB-RDV-5", "QB-RDV-6")
 def two_pairs_are_a_perfect_matching(run: Run) -> None:
-    """Two accepts, two connects on one port: each end has one peer, nobody is left."""
+    """Two accepts, two connects on one port: each end has one peer."""
     a, b = brokers()
     accepts = [accepting(run, a) for _ in range(2)]
     connects = [connecting(run, b) for _ in range(2)]
@@ -85,7 +85,7 @@ def a_port_is_used_twice_in_a_row(run: Run) -> None:
 @scenario()
 @clause("QB-RDV-4", "QB-RDV-7")
 def kinds_and_ports_do_not_meet(run: Run) -> None:
-    """A channel's accept and a queue's on one port each meet their own kind."""
+    """A channel's accept and a queue's on one port each match their own kind."""
     manager = BrokerManager()
     plain = Broker("a", manager=manager)
     face = QueueBroker(plain)
@@ -118,7 +118,7 @@ def a_broker_meets_itself(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-RDV-9")
 def an_exclusive_accept_and_another_refuse_one_another(run: Run) -> None:
-    """Whoever of the two comes second is refused, unless the first has met somebody."""
+    """The second of the two is rejected, unless the first is already matched."""
     a, b = brokers()
     exclusive = accepting(run, a, exclusive=True)
     other = accepting(run, a)
@@ -137,5 +137,5 @@ def an_exclusive_accept_and_another_refuse_one_another(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

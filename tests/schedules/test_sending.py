@@ -1,4 +1,4 @@
-"""QB-SEND: senders against receivers, goodbyes, deadlines and interrupts."""
+"""QB-SEND: senders against receivers, disconnects, deadlines and interrupts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _room(sender: MessageQueue, receiver: MessageQueue) -> int:
-    """How many messages fit now, as counted by sending; they are received again."""
+    """Return how many messages fit now, by sending and receiving that many."""
     count = fits(sender)
     assert receiver.receive_many() == [b"+"] * count
     return count
@@ -35,7 +35,7 @@ def _room(sender: MessageQueue, receiver: MessageQueue) -> int:
 @scenario(quick=1, variants={"1": (1,), "2": (2,)})
 @clause("QB-SEND-6", "QB-FIFO-1", "QB-FIFO-3")
 def the_capacity_is_never_exceeded(run: Run, capacity: int) -> None:
-    """Two senders, one receiver: as seen under the lock, never more than fit."""
+    """Two senders, one receiver: under the lock, there are never more than fit."""
     depths: list[int] = []
 
     def watch(operation: Operation, *rest: object) -> None:
@@ -65,7 +65,7 @@ def the_capacity_is_never_exceeded(run: Run, capacity: int) -> None:
 @scenario(spurious=2)
 @clause("QB-SEND-6", "QB-CONC-6")
 def one_receive_lets_exactly_one_sender_go_on(run: Run) -> None:
-    """Two senders wait on a full buffer; a receive releases one, and no more."""
+    """Two senders wait on a full buffer; a receive releases exactly one."""
     with queue_pair() as (left, right):
         left.send(b"0")
         sends = [run.spawn(left.send, message) for message in (b"1", b"2")]
@@ -84,7 +84,7 @@ def one_receive_lets_exactly_one_sender_go_on(run: Run) -> None:
 @scenario()
 @clause("QB-SEND-6", "QB-CONC-4")
 def two_places_are_for_two_senders(run: Run) -> None:
-    """Room for two, made in a row: both that wait go on, though one is still waking."""
+    """Two receives make room: both senders continue, even while one still wakes."""
     with queue_pair(2) as (left, right):
         left.send_many([b"1", b"2"])
         sends = [run.spawn(left.send, message) for message in (b"3", b"4")]
@@ -112,7 +112,7 @@ GOODBYES = {
 def a_send_on_a_full_buffer_against_a_goodbye(
     run: Run, hangs_up: int, unread: int, waits: bool
 ) -> None:
-    """It raises and nothing of it is seen; only begun while half it is dropped."""
+    """It raises without effect; only a send begun while half is dropped."""
     with queue_pair() as (left, right):
         left.send(b"full")
         right.send_many([b"unread"] * unread)
@@ -139,7 +139,7 @@ def a_send_on_a_full_buffer_against_a_goodbye(
 @scenario()
 @clause("QB-TIME-6", "QB-CONC-4")
 def a_send_that_expires_does_not_take_anothers_room(run: Run) -> None:
-    """Room is made as one sender's time runs out: it goes to the one or the other."""
+    """Room is made as one sender times out: either that one or the other gets it."""
     with queue_pair() as (left, right):
         left.send(b"0")
         hasty = run.spawn(partial(left.send, b"hasty", timeout=1), name="hasty")
@@ -163,7 +163,7 @@ def a_send_that_expires_does_not_take_anothers_room(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-SEND-6", "QB-CONC-4")
 def an_interrupted_send_passes_its_turn_on(run: Run) -> None:
-    """Of two that wait one is struck as room is made; the other gets the room."""
+    """One of two waiters is interrupted as room is made; the other gets the room."""
     with queue_pair() as (left, right):
         left.send(b"0")
         struck = run.spawn(left.send, b"struck")
@@ -188,7 +188,7 @@ def an_interrupted_send_passes_its_turn_on(run: Run) -> None:
 @scenario()
 @clause("QB-SEND-6")
 def the_capacity_is_whole_after_interrupts(run: Run) -> None:
-    """A send and a receive are struck, wherever they are: capacity sends fit again."""
+    """A send and a receive are interrupted anywhere: capacity sends still fit."""
     with queue_pair(2) as (left, right):
         left.send(b"0")
         calls: list[Spawned[Any]] = [
@@ -234,7 +234,7 @@ def many_that_are_struck_were_sent_up_to_there(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-BULK-1", "QB-SEND-2", "QB-FIFO-3", "QB-RECV-8")
 def many_and_another_are_sent_at_once(run: Run) -> None:
-    """Each message arrives, once, and those of the one call in their order."""
+    """Each message arrives once, and those of the one call in their order."""
     with queue_pair(8) as (left, right):
         messages = [b"1", b"2", b"3"]
         many = run.spawn(left.send_many, messages)
@@ -250,7 +250,7 @@ def many_and_another_are_sent_at_once(run: Run) -> None:
 @scenario()
 @clause("QB-SEND-7")
 def what_is_sent_is_what_was_there_at_the_call(run: Run) -> None:
-    """A buffer that changes while its send waits is received as it was."""
+    """If a buffer changes while its send waits, its old content is received."""
     with queue_pair() as (left, right):
         left.send(b"0")
         data = bytearray(b"before")
@@ -264,5 +264,5 @@ def what_is_sent_is_what_was_there_at_the_call(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

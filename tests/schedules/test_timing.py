@@ -1,4 +1,4 @@
-"""QB-TIME: deadlines against success and goodbyes, on the virtual clock."""
+"""QB-TIME: deadlines against success and disconnects, on the virtual clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMIT_S = 1.0
 def _timed(
     run: Run, call: Callable[..., object], *args: object
 ) -> Spawned[tuple[object, float]]:
-    """Make a call with a timeout; tell what it came to, and when."""
+    """Make a call with a timeout; return its outcome and the time."""
 
     def timed() -> tuple[object, float]:
         try:
@@ -44,7 +44,7 @@ def _timed(
 
 
 def _at(run: Run, when: float, call: Callable[..., object], *args: object) -> float:
-    """Make a call once that much time has passed; tell when it had returned."""
+    """Make a call after that much time has passed; return when it returned."""
     run.sleep(when)
     call(*args)
     return run.now
@@ -70,7 +70,7 @@ SIDES = {
 def a_receive_whose_time_runs_out_as_somebody_hangs_up(
     run: Run, which: int, when: float
 ) -> None:
-    """The goodbye wins if it came in time; a timeout never comes early."""
+    """A disconnect before the deadline wins; a timeout never comes early."""
     with queue_pair() as ends:
         receive = _timed(run, ends[0].receive)
         goodbye = run.spawn(_at, run, when, ends[which].disconnect)
@@ -89,7 +89,7 @@ def a_receive_whose_time_runs_out_as_somebody_hangs_up(
 def a_send_whose_time_runs_out_as_somebody_hangs_up(
     run: Run, which: int, when: float
 ) -> None:
-    """The goodbye wins if it came in time; nothing of the message is left behind."""
+    """A disconnect before the deadline wins; no part of the message is left."""
     with queue_pair() as ends:
         left, right = ends
         left.send(b"full")
@@ -126,7 +126,7 @@ def a_send_whose_time_runs_out_as_room_is_made(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-TIME-7", "QB-TIME-2")
 def two_receives_expire_but_for_one_message(run: Run) -> None:
-    """One message, two receives with one deadline: it is lost to neither of them."""
+    """One message, two receives with one deadline: neither loses it."""
     with queue_pair() as (left, right):
         receives = [_timed(run, right.receive) for _ in range(2)]
         send = run.spawn(_at, run, LIMIT_S, left.send, b"1")
@@ -145,7 +145,7 @@ def two_receives_expire_but_for_one_message(run: Run) -> None:
 def nothing_is_full_and_empty_at_once(
     run: Run, send: Callable[[MessageQueue, bytes], object]
 ) -> None:
-    """Capacity 1, a receive under way: what is found empty has room at once."""
+    """Capacity 1, a receive under way: a buffer found empty has room at once."""
     with queue_pair() as (left, right):
         left.send(b"1")
 
@@ -169,7 +169,8 @@ def nothing_is_full_and_empty_at_once(
         assert looks[1].error is None
         error = looks[0].error
         if error is not None:
-            # Only because the other look has filled what this one found empty.
+            # Only because the other call has filled the buffer that this one found
+            # empty.
             assert isinstance(error, SendTimeoutError)
             assert right.pending == 1
 
@@ -177,7 +178,7 @@ def nothing_is_full_and_empty_at_once(
 @scenario()
 @clause("QB-TIME-3", "QB-TIME-2")
 def traffic_does_not_move_a_deadline(run: Run) -> None:
-    """A receive that is overtaken again and again gives up at its one deadline."""
+    """A receive that others overtake repeatedly times out at its one deadline."""
     with queue_pair() as (left, right):
         patient = _timed(run, right.receive)
 
@@ -204,14 +205,14 @@ def traffic_does_not_move_a_deadline(run: Run) -> None:
 
 
 def _drained(end: MessageQueue) -> list[bytes]:
-    """What is there now."""
+    """Return the messages that have arrived."""
     return end.receive_many(timeout=0) if end.pending else []
 
 
 @scenario(variants={"0": (0.0,), "1": (1.0,)})
 @clause("QB-TIME-6", "QB-BULK-1")
 def many_sent_in_time_are_counted(run: Run, when: float) -> None:
-    """`send_many` with a deadline returns exactly how many were accepted by then."""
+    """`send_many` with a deadline returns how many were accepted by then."""
     with queue_pair() as (left, right):
         messages = [b"1", b"2", b"3"]
         send = run.spawn(
@@ -227,5 +228,5 @@ def many_sent_in_time_are_counted(run: Run, when: float) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

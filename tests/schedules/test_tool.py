@@ -1,4 +1,4 @@
-"""The surveys themselves: a fault is found and told, numbers are what was asked for."""
+"""The surveys: a fault is found and reported, and the numbers are as requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QB-WAIT: who receives from the first of several, against all that goes on there."""
+"""QB-WAIT: a receive from the first of several queues, against concurrent calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Pair = tuple[MessageQueue, MessageQueue]
 
-# An observed queue is of the locked kind; one of each is both at once.
+# An observed queue is of the locked kind; one of each gives both at once.
 Kinds = tuple["Observer | None", "Observer | None"]
 FAST: Kinds = (None, None)
 LOCKED: Kinds = (look_away, look_away)
@@ -42,7 +42,7 @@ EVERY: dict[str, tuple[Kinds]] = {**PURE, "mixed": (MIXED,)}
 
 @contextmanager
 def _two(kinds: Kinds) -> Iterator[tuple[Pair, Pair]]:
-    """Give two connections; each is the end to send at, and the end to receive at."""
+    """Yield two connections, each as its sending end and its receiving end."""
     with queue_pair(observer=kinds[0]) as one, queue_pair(observer=kinds[1]) as other:
         yield one, other
 
@@ -50,7 +50,7 @@ def _two(kinds: Kinds) -> Iterator[tuple[Pair, Pair]]:
 @scenario(quick=1, spurious=2, variants=PURE)
 @clause("QB-WAIT-1", "QB-CONC-6")
 def wake_ups_for_no_reason(run: Run, kinds: Kinds) -> None:
-    """It sleeps on, and is still woken by the message."""
+    """It sleeps on, and the message still wakes it."""
     with _two(kinds) as ((_, first), (other, second)):
         receive = run.spawn(receive_any, [first, second], name="receive_any")
         run.spawn(other.send, b"m")
@@ -61,7 +61,7 @@ def wake_ups_for_no_reason(run: Run, kinds: Kinds) -> None:
 @scenario(quick=1, variants=PURE)
 @clause("QB-WAIT-1", "QB-CONC-4")
 def two_senders_and_a_competing_receiver(run: Run, kinds: Kinds) -> None:
-    """Each message is received once, and nobody sleeps while one is there for him."""
+    """Each message is received once, and no receiver sleeps while there is one."""
     with _two(kinds) as ((one, first), (other, second)):
         ends = (first, second)
         chooses = run.spawn(receive_any, ends, name="receive_any")
@@ -135,7 +135,7 @@ def two_that_wait_for_the_same_two_queues(run: Run, kinds: Kinds) -> None:
 @scenario(variants=PURE)
 @clause("QB-WAIT-1", "QB-TIME-5", "QB-TIME-7", "QB-TIME-2")
 def a_message_comes_as_the_time_runs_out(run: Run, kinds: Kinds) -> None:
-    """It is received, or it is there and the time had passed; never neither."""
+    """The message is received, or it stays and the time has passed; never neither."""
     with _two(kinds) as ((_, first), (other, second)):
 
         def timed() -> tuple[object, float]:
@@ -160,7 +160,7 @@ def a_message_comes_as_the_time_runs_out(run: Run, kinds: Kinds) -> None:
 @scenario()
 @clause("QB-WAIT-1", "QB-TIME-7", "QB-CONC-4")
 def a_wait_that_expires_does_not_take_anothers_message(run: Run) -> None:
-    """A message comes as the time runs out: who waits there alone is not asleep."""
+    """A message comes as the wait times out: a receiver of one queue is woken."""
     with _two(FAST) as ((_, first), (other, second)):
         hasty = run.spawn(partial(receive_any, [first, second], timeout=1))
         patient = run.spawn(second.receive)
@@ -181,7 +181,7 @@ def a_wait_that_expires_does_not_take_anothers_message(run: Run) -> None:
 @scenario(quick=1, variants=EVERY)
 @clause("QB-WAIT-1", "QB-CONC-4")
 def an_interrupted_wait_passes_its_turn_on(run: Run, kinds: Kinds) -> None:
-    """Struck as a message comes: it is not left lying there, nobody sleeps on."""
+    """Interrupted as a message comes: another waiter gets it, and none sleeps on."""
     with _two(kinds) as ((_, first), (other, second)):
         struck = run.spawn(receive_any, [first, second], name="receive_any")
         waits = run.spawn(second.receive, name="receive")
@@ -205,7 +205,7 @@ def an_interrupted_wait_passes_its_turn_on(run: Run, kinds: Kinds) -> None:
 @scenario(quick=1, variants=EVERY)
 @clause("QB-WAIT-1", "QB-DISC-7", "QB-CONC-4")
 def the_last_of_several_hangs_up(run: Run, kinds: Kinds) -> None:
-    """It goes on while one is left, has what that one sent, and then is told."""
+    """It waits while one is left, gets that one's messages, and then raises."""
     with _two(kinds) as ((one, first), (other, second)):
 
         def receive_all() -> list[bytes]:
@@ -231,7 +231,7 @@ def the_last_of_several_hangs_up(run: Run, kinds: Kinds) -> None:
 @scenario(quick=1, variants={"fast": (None,), "locked": (look_away,)})
 @clause("QB-WAIT-1", "QB-CONC-9", "QB-PY-7")
 def a_peer_is_forgotten(run: Run, observer: Observer | None) -> None:
-    """The last peer is collected in another thread: who waits for several is told."""
+    """Another thread collects the last peer: the wait for several queues raises."""
     with warnings.catch_warnings(), queue_pair(observer=observer) as (_, gone):
         warnings.simplefilter("ignore", ResourceWarning)  # left open on purpose
         gone.disconnect()
@@ -249,7 +249,7 @@ def a_peer_is_forgotten(run: Run, observer: Observer | None) -> None:
 @scenario()
 @clause("QB-WAIT-1", "QB-TIME-8")
 def what_was_on_its_way_when_its_sender_hung_up(run: Run) -> None:
-    """Once the peer has hung up, to look is to have its last message, or to be told."""
+    """Once the peer has disconnected, a look gets its last message or raises."""
     with queue_pair() as (left, right):
         send = run.spawn(left.send, b"last")
         left.disconnect()
@@ -267,5 +267,5 @@ def what_was_on_its_way_when_its_sender_hung_up(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

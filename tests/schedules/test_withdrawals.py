@@ -1,4 +1,4 @@
-"""QB-RDV-11: callers that give up, are struck, or whose broker closes."""
+"""QB-RDV-11: callers that time out, are interrupted, or whose broker closes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def both_expire_or_neither(run: Run) -> None:
 @scenario()
 @clause("QB-TIME-8", "QB-TIME-4")
 def at_zero_both_meet_or_neither(run: Run) -> None:
-    """With timeout=0 on both sides there is never one with an end and one without."""
+    """With timeout=0 on both sides, both have an end or neither has."""
     a, b = brokers()
     accept = accepting(run, a, timeout=0)
     connect = connecting(run, b, timeout=0)
@@ -67,7 +67,7 @@ def at_zero_both_meet_or_neither(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-RDV-11", "QB-RDV-5")
 def a_connect_that_expires_is_not_met(run: Run) -> None:
-    """One accept, two connects of which one gives up: no end without a peer."""
+    """One accept, two connects of which one times out: no end without a peer."""
     a, b = brokers()
     hasty = connecting(run, b, timeout=1)
     patient = connecting(run, b)
@@ -75,7 +75,7 @@ def a_connect_that_expires_is_not_met(run: Run) -> None:
 
     mine = met(accept)
     hasty.join()
-    a.close()  # who has met nobody by now, never will
+    a.close()  # a connect not matched by now never will be
     theirs = [
         outcome(hasty, RendezvousTimeoutError),
         outcome(patient, BrokerClosedError, UnknownBrokerError),
@@ -111,7 +111,7 @@ def closing_releases_both_or_neither(run: Run, which: int) -> None:
 @scenario()
 @clause("QB-TIME-5", "QB-NAME-6")
 def an_accept_that_expires_while_its_broker_closes(run: Run) -> None:
-    """It raises the one or the other; a close that had returned beats the deadline."""
+    """It raises one of the two; a close that had returned beats the deadline."""
     (a,) = brokers("a")
     closed_at: list[float] = []
 
@@ -131,7 +131,7 @@ def an_accept_that_expires_while_its_broker_closes(run: Run) -> None:
 @scenario(quick=1)
 @clause("QB-RDV-16", "QB-RDV-11")
 def the_lists_keep_their_invariants(run: Run) -> None:
-    """Nobody is listed who is matched or withdrawn; accepts and connects never both."""
+    """No listed call is matched or withdrawn; a port never lists both roles."""
     a, b = brokers()
 
     def watch() -> None:
@@ -160,7 +160,7 @@ def the_lists_keep_their_invariants(run: Run) -> None:
 @scenario(variants={"accept": (0,), "connect": (1,)})
 @clause("QB-RDV-11", "QB-RDV-12")
 def an_interrupted_caller_leaves_nobody_behind(run: Run, which: int) -> None:
-    """Struck before its match it is no ghost; struck after it, its peer is told."""
+    """Before its match it leaves no trace; after it, its peer sees a disconnect."""
     a, b = brokers()
     calls = (
         accepting(run, a),
@@ -186,7 +186,7 @@ def an_interrupted_caller_leaves_nobody_behind(run: Run, which: int) -> None:
 @scenario(quick=1)
 @clause("QB-RDV-11", "QB-CONC-4")
 def an_interrupted_accept_does_not_take_anothers_turn(run: Run) -> None:
-    """Two accepts, one of them struck, one connect: it meets whoever is left."""
+    """Two accepts, one interrupted, one connect: it matches the accept that is left."""
     a, b = brokers()
     struck = accepting(run, a)
     other = accepting(run, a)
@@ -212,5 +212,5 @@ def an_interrupted_accept_does_not_take_anothers_turn(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    """The clauses hold in every schedule with one preemption, and in random ones."""
     check(scenario)

@@ -1,10 +1,10 @@
-"""Whole machines in one thread, on a seeded network and a clock of their own.
+"""Whole machines in one thread, on a seeded network and a simulated clock.
 
-General layout: `story` keeps what happened, in `words`, `books` what became of each
-message, `recorded` what journals are told of it, `network` carries bytes, `process`
-drives one process manager, and each `task` of its, as threads and sockets would,
-`checks` says what must hold, `witness` asserts what the search model does, `world` has
-the clock and all of these. `plan` draws what happens from a seed, `run` is one run:
-first with faults, then without. `stage` is a world for one test, without any chance in
-it.
+General layout: `story` logs the events of a run, with frames summarized by `words`.
+`books` tracks the outcome of each message, and `recorded` holds the journals. `network`
+carries bytes. `process` drives one process manager, and each `task` of it, as threads
+and sockets would. `checks` verifies invariants, and `witness` those of the search
+model. `world` owns the clock and all of these. `plan` draws the events from a seed;
+`run` executes one run, first with faults, then without. `stage` is a world for one
+test, without random events.
 """

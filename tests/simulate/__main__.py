@@ -1,7 +1,7 @@
-"""``python -m tests.simulate --runs N --seed S``: many machines that never were.
+"""``python -m tests.simulate --runs N --seed S``: many simulated machines.
 
-Each run is drawn from one seed, S and those after it. One that breaks a promise prints
-its story and the command that repeats it. Exit 0 if all kept theirs, 1 if one did not.
+Each run is drawn from one seed: S and its successors. A run that breaks a promise
+prints its story and the command that repeats it. Exit 0 if all runs pass, 1 if not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _NUMBERS = ("machines", "processes", "steps")
-_CHUNK = 20  # runs that one process of ours is given at a time
+_CHUNK = 20  # runs handed to a worker process at a time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _again(seed: int, **options: Any) -> Failure | None:
-    """Do one run; what it leaves is collected after it, not while it goes on.
+    """Execute one run; collect its garbage afterwards, not during the run.
 
-    All of it is alive until then: the collector would go through it for nothing.
+    All objects stay alive until the end of the run, so a collection would free nothing.
     """
     gc.disable()
     try:
@@ -54,7 +54,7 @@ def _again(seed: int, **options: Any) -> Failure | None:
 
 
 def _judge(runs: Iterator[Failure | None], given: argparse.Namespace) -> int:
-    """Return how many failed; after the first one unless it shall go on."""
+    """Return how many runs failed; stop at the first one unless `--go-on` is given."""
     failed = 0
     for failure in runs:
         if failure is None:
@@ -84,13 +84,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _options(given: argparse.Namespace) -> dict[str, Any]:
-    """Return what a run depends on beside its seed."""
+    """Return the options that determine a run besides its seed."""
     numbers = {name: getattr(given, name) for name in _NUMBERS}
     return {**numbers, "recorded": given.recorded or None}
 
 
 def _tell(seed: int, given: argparse.Namespace) -> None:
-    """Print what happened in a run that failed, and how to see it again."""
+    """Print the story of a failed run, and the command that repeats it."""
     failure = run(seed, told=True, **_options(given))
     assert failure is not None, "a run is drawn from its seed alone"
     print("\n".join(failure.story[-given.lines :]))

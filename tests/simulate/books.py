@@ -1,4 +1,4 @@
-"""`Books`: every message of a run, and what became of it."""
+"""`Books`: every message of a run, and its outcome."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ __all__ = ["Books", "BrokenPromiseError", "Letter"]
 
 
 class BrokenPromiseError(AssertionError):
-    """Something that must never be so, was."""
+    """A violated invariant."""
 
 
 @attrs.define(eq=False)
 class Letter:
     """One command, as its sender knows it.
 
-    life: the incarnation of the sender's process. to: as it was addressed.
-    told: what its sender was told of it. gone: whether its sender's process ended.
-    sought: whether it ever waited for its addressee to be found: what its sender
-      notified meanwhile went before it.
+    life: the incarnation of the sender's process. to: the address given by the sender.
+    told: the error reported to the sender. gone: True if the sender's process has
+      ended.
+    sought: True if it ever waited for a search for its addressee; notifications sent
+      meanwhile may have overtaken it.
     """
 
     number: int
@@ -45,15 +46,16 @@ class Letter:
 
     @property
     def decided(self) -> bool:
-        """Whether it is known what became of it."""
+        """True if its outcome is known."""
         return bool(self.taken_by or self.told or self.expired or self.gone)
 
 
 class Books:
-    """What all processes together did with messages.
+    """The fate of the messages of all processes together.
 
-    ordered: whether what one task sends to one name is read in order whoever has it;
-      while processes are lost only each one of them reads in order.
+    ordered: True if the messages from one task to one name are read in order by all
+      successive holders of the name. While processes are lost, only each single holder
+      reads in order.
     """
 
     def __init__(self, *, ordered: bool) -> None:
@@ -66,11 +68,11 @@ class Books:
         self._last_heard: dict[tuple[RegistrationId, RegistrationId], int] = {}
 
     def sent(self, letter: Letter) -> None:
-        """Note a command."""
+        """Record a command that was sent."""
         self.letters[letter.number] = letter
 
     def taken(self, number: int, by: RegistrationId, name: str) -> None:
-        """Note that a callback ran."""
+        """Record that a callback ran."""
         letter = self.letters.get(number)
         if letter is None:
             raise BrokenPromiseError(f"message {number} was never sent")
@@ -92,14 +94,14 @@ class Books:
             raise BrokenPromiseError(f"message {number} is behind notification {heard}")
 
     def expired(self, number: int) -> None:
-        """Note that one was too late when it was to be read."""
+        """Record that a message had expired when its task read it."""
         letter = self.letters[number]
         if letter.expired or letter.taken_by is not None:
             raise BrokenPromiseError(f"message {number} has two ends")
         letter.expired = True
 
     def told(self, number: int, error: BusError) -> None:
-        """Note what the sender is told."""
+        """Record an error reported to the sender."""
         letter = self.letters[number]
         if isinstance(error, PeerLostError):
             if letter.answers or not (letter.taken_by or letter.expired):
@@ -113,14 +115,14 @@ class Books:
         letter.told = error
 
     def answered(self, number: int) -> None:
-        """Note an answer that came."""
+        """Record an answer that arrived."""
         letter = self.letters[number]
         letter.answers += 1
         if letter.answers > 1 or letter.taken_by is None or not letter.asks:
             raise BrokenPromiseError(f"answer to message {number}, out of the blue")
 
     def notifies(self, number: int, sender: RegistrationId) -> None:
-        """Note a notification."""
+        """Record a notification that was sent."""
         self.notifications.setdefault(sender, []).append(number)
 
     def notified(
@@ -131,10 +133,11 @@ class Books:
         gap: int,
         way: object = None,
     ) -> None:
-        """Note that a notification was heard; gap: how many it says are missing.
+        """Record that a subscriber received a notification.
 
-        It may say less than there are: what was sent while nobody heard is no gap. But
-        of what comes by the same way as the one before nothing is missing untold.
+        gap: the number of missing notifications that it reports. The number may be too
+          small, since notifications sent while the task was not subscribed are no gap.
+        way: if it is the way of the previous notification, the gap must be exact.
         """
         times = self.heard.get((number, hearer), 0) + 1
         self.heard[number, hearer] = times
@@ -153,11 +156,11 @@ class Books:
         self._last_heard[both] = number
 
     def ended(self, life: int) -> None:
-        """Note that a process has ended, and all that only it knew."""
+        """Record the end of a process: the outcome of its commands stays unknown."""
         for letter in self.letters.values():
             if letter.life == life and not letter.decided:
                 letter.gone = True
 
     def open(self) -> list[Letter]:
-        """Return those whose end is not known."""
+        """Return the commands whose outcome is not known."""
         return [each for each in self.letters.values() if not each.decided]

@@ -1,4 +1,4 @@
-"""`Checks`: what must hold in a simulated world, at each step and at rest."""
+"""`Checks`: the invariants of a simulated world, at each step and at rest."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["Checks", "hold"]
 
 
 def hold(truth: bool, words: str) -> None:
-    """Raise unless something is so."""
+    """Raise `BrokenPromiseError` unless `truth` is true."""
     if not truth:
         raise BrokenPromiseError(words)
 
 
 class Checks:
-    """What must hold."""
+    """The invariants of one simulated world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -35,7 +35,7 @@ class Checks:
     # At each step.
 
     def step(self, process: SimProcess) -> None:
-        """See whether what a process knows can be."""
+        """Check the tables and counters of a process for consistency."""
         remote = process.remote
         limits = remote.neighbours.limits
         for peer in remote.neighbours.peers.values():
@@ -64,13 +64,13 @@ class Checks:
 
     @staticmethod
     def _balance(books: RelayBooks, peers: Iterable[Peer]) -> None:
-        """See that what is not in the relays of processes has come to an end."""
+        """Check that each posted message is in a relay or has ended."""
         present = sum(each.present for peer in peers for each in peer.all_relays())
         if books.posted != books.ended + present:
             raise BrokenPromiseError(f"{present} in relays, {books} do not balance")
 
     def answer(self, process: SimProcess, frame: AddRelay) -> None:
-        """See that only who hosts a task answers a search for it (BUS-ROUTE-10)."""
+        """Check that only the host of a task answers a search for it (BUS-ROUTE-10)."""
         task = frame.task
         if frame.search is None:
             hold(
@@ -89,7 +89,7 @@ class Checks:
     # At rest.
 
     def rest(self) -> None:
-        """See that nothing is left over once all has come to an end."""
+        """Check that nothing is left over once every message has ended."""
         world = self._world
         world.witness.rest()
         for letter in world.books.open():
@@ -119,7 +119,7 @@ class Checks:
             hold(users == public, f"{machine} has {public}, its master knows {users}")
 
     def _watches_at_rest(self, process: SimProcess) -> None:
-        """See that each watch was told of those that are here, and of no others."""
+        """Check that each watch has reported exactly the tasks that are present."""
         own = process.key[0]
         for task in process.tasks.values():
             for watch in task.watches:

@@ -1,8 +1,8 @@
 """`Network`: links between simulated processes, which carry bytes in order, or break.
 
-What was sent on a link that is cut is lost from some point on, and both ends learn of
-it at different times. What a process had sent before it died still arrives, as in a
-socket (BUS-CHAN-5).
+If a link is cut, all bytes from some point on are lost, and the two ends notice at
+different times. Bytes that a process sent before it died still arrive, as with a socket
+(BUS-CHAN-5).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["Network", "Wire"]
 
 
 class Wire:
-    """One link: its two ends, and what is on its way.
+    """One link: its two ends and the bytes in flight.
 
-    ends: process and its number for the link; None once that end is closed.
-    torn: whether an end was closed because its process died.
+    ends: the process and its number for the link; None once that end is closed.
+    torn: True if an end was closed because its process died.
     """
 
     def __init__(self, one: tuple[SimProcess, int], two: tuple[SimProcess, int]):
         self.ends: list[tuple[SimProcess, int] | None] = [one, two]
-        self.arrives: list[float] = [0.0, 0.0]  # the last thing at each end
+        self.arrives: list[float] = [0.0, 0.0]  # time of the last arrival at each end
         self.cut = False
         self.torn = False
 
@@ -39,14 +39,14 @@ class Network:
     def __init__(self, world: World) -> None:
         self._world = world
         self._numbers = itertools.count(1)
-        self.wires: dict[int, tuple[Wire, int]] = {}  # by a number: and which end it is
+        self.wires: dict[int, tuple[Wire, int]] = {}  # link, index of the end
         self.slow = 0.004
 
     def _delay(self) -> float:
         return self._world.random.random() * self.slow
 
     def dial(self, dialler: SimProcess, kind: LinkKind, key: Key, address: str) -> None:
-        """Make a link to whoever listens there, or say that nobody does."""
+        """Make a link to the process listening there, or report that none does."""
 
         def arrive() -> None:
             target = self._world.listening(address)
@@ -71,18 +71,18 @@ class Network:
         self._world.at(self._delay(), arrive)
 
     def other(self, number: int) -> SimProcess | None:
-        """Return who is at the other end of a link, if that is open."""
+        """Return the process at the other end of a link, if that end is open."""
         wire, end = self.wires[number]
         there = wire.ends[1 - end]
         return None if there is None else there[0]
 
     def send(self, number: int, data: bytes) -> None:
-        """Put bytes on a link; a link whose other end is closed swallows them."""
+        """Put bytes on a link; they are dropped if the other end is closed."""
         wire, end = self.wires[number]
         self._arrive(wire, 1 - end, data)
 
     def hang_up(self, number: int) -> None:
-        """Close one end; what was sent before arrives, then the other end learns."""
+        """Close one end; the other end notices after all bytes have arrived."""
         wire, end = self.wires[number]
         wire.ends[end] = None
         self._arrive(wire, 1 - end, None)
@@ -96,13 +96,13 @@ class Network:
                 self.hang_up(at[1])
 
     def cut(self, wire: Wire) -> None:
-        """Lose a link with all that is on it."""
+        """Lose a link with all bytes in flight."""
         wire.cut = True
         for end in (0, 1):
             self._lose(wire, end, self._world.random.random() * 0.1)
 
     def whole(self) -> list[Wire]:
-        """Return the links that have two ends."""
+        """Return the links whose two ends are open."""
         wires = {id(wire): wire for wire, _ in self.wires.values()}
         return [each for each in wires.values() if not each.cut and all(each.ends)]
 

@@ -1,4 +1,4 @@
-"""`Plan`: what happens in a run, drawn from its seed."""
+"""`Plan`: the events of a run, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["PROFILES", "Plan"]
 
 NAMES: Final = ("a", "b", "c", "d/x", "d/y")
 PRIVATE: Final = "p"
-HEIRS: Final = ("m2", "m3", "m4")  # processes that become master at their start
+HEIRS: Final = ("m2", "m3", "m4")  # processes that start as master
 
-# How often something happens, by what a run is about.
+# Relative frequencies of events, by profile.
 CALM: Final = {
     "register": 6,
     "deregister": 3,
@@ -41,7 +41,7 @@ PROFILES: Final = {
 
 
 class Plan:
-    """Draws one thing after another that happens."""
+    """Draws the events of a run, one after another."""
 
     def __init__(self, world: World, profile: str) -> None:
         self._world = world
@@ -56,11 +56,11 @@ class Plan:
         self._weights = list(weights.values())
 
     def act(self) -> None:
-        """Let one thing happen."""
+        """Draw one event and execute it."""
         self._world.random.choices(self._acts, self._weights)[0]()
 
     def heal(self) -> None:
-        """Let no fault last: all run, and there is a master on each machine."""
+        """End all faults: every process runs, and each machine has a master."""
         world = self._world
         for process in list(world.living()):
             if process.frozen:
@@ -127,7 +127,7 @@ class Plan:
         random = self._world.random
         to = self._name(task.process)
         for _ in range(random.choice((1, 1, 2, 3, 7))):
-            # Mostly of one task, which keeps its order; sometimes of its neighbours.
+            # Mostly one task, to test its order; sometimes another task of the process.
             others = list(task.process.tasks.values())
             task.process.command(
                 random.choice(others) if random.random() < 0.2 else task,
@@ -208,7 +208,7 @@ class Plan:
         self._world.at(self._world.random.random() * 1.5, thaw)
 
     def _close(self) -> None:
-        """Let some processes leave in order, at about the same time."""
+        """Let some processes shut down in order, at about the same time."""
         random = self._world.random
         for _ in range(random.choice((1, 2, 2, 3))):
             process = self._running()
@@ -242,7 +242,7 @@ class Plan:
             self._world.at(self._world.random.random() * 0.5, succeed)
 
     def _succeed(self, machine: str) -> None:
-        """Let somebody be master of a machine that has none."""
+        """Let a process become master of a machine that has none."""
         heirs = [
             each
             for each in self._world.living()

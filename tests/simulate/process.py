@@ -1,7 +1,7 @@
 """`SimProcess`: one process as an object, driven as threads and sockets would drive it.
 
-It decides nothing: it does what the manager and its neighbourhood want done, and tells
-them what happened. Tasks read one message at a time, some time after it came.
+It decides nothing: it performs the actions of the manager and its neighbourhood, and
+reports events to them. A task reads one message at a time, some time after its arrival.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimProcess", "SimTask"]
 
-# No link asks whether anybody is there: that would be most of what goes over them.
+# No keep-alive PINGs: they would be most of the traffic.
 LIMITS = attrs.evolve(
     Limits.of(BusConfig(window=4, stream_window=16, task_fifo_messages=64)),
     keep_alive_s=math.inf,
@@ -67,12 +67,12 @@ PARKED = 64
 
 
 class SimProcess:
-    """A process: its manager, its tasks, and what was to be done while it stood still.
+    """A process: its manager, its tasks, and the events deferred while it is frozen.
 
-    life: its incarnation. guest: whether it is another user's.
-    witness: who is told what becomes of messages here; None if nothing is recorded.
-    shortcuts: the short ways to others, by process, where a question goes at once; a
-      world says how often that is tried.
+    life: its incarnation. guest: True if it belongs to another user.
+    witness: the trace sink for its messages; None if nothing is recorded.
+    shortcuts: the fast paths to other processes, by process. The world draws how often
+      a question takes one.
     """
 
     def __init__(
@@ -118,26 +118,26 @@ class SimProcess:
         self._backlog: list[Callable[[], list[Action]]] = []
         self._flushing = False
         self._wake_at: float | None = None
-        # Commands of one addressee elsewhere that were not passed on yet: what is sent
-        # in a row is posted together, as a comm thread does.
+        # Commands for one remote addressee that were not posted yet. Successive
+        # commands are posted together, as a comm thread does.
         self._posted: list[Incoming] = []
         self.shortcuts: dict[Peer, Shortcut] = {}
-        # By which way a notification came that waits in a task.
+        # The way (see `_way`) of each notification waiting in a task's mailbox.
         self._ways: dict[tuple[int, RegistrationId], object] = {}
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the process, for people."""
         return "/".join(self.key)
 
     def say(self, what: Callable[[], str]) -> None:
-        """Add to the story."""
+        """Add a line to the story."""
         self.world.story.tell(self.world.now, self.name, what)
 
     # Events.
 
     def event(self, act: Callable[[], list[Action]]) -> None:
-        """Let something happen here, as soon as the process runs."""
+        """Handle an event, now or as soon as the process runs again."""
         if not self.alive:
             return
         if self.frozen:
@@ -162,7 +162,7 @@ class SimProcess:
                 self.remote.post_alike(to, source, payloads, size, deadline)
 
     def received(self, number: int, data: bytes) -> None:
-        """Take bytes from a link."""
+        """Receive bytes from a link."""
         if self.alive and not self.frozen and self.world.short():
             link = self.remote.links.by_number.get(number)
             short = None if link is None else self._shortcut(link.peer)
@@ -174,14 +174,14 @@ class SimProcess:
         self.event(lambda: self.world.witness.hears(self, number, decode(data)))
 
     def thaw(self) -> None:
-        """Run again, and do first what was to be done."""
+        """Run again; handle the deferred events first."""
         self.frozen = False
         backlog, self._backlog = self._backlog, []
         for act in backlog:
             self.event(act)
 
     def settle(self) -> None:
-        """Flush soon, and look at the time when that is due."""
+        """Schedule a flush soon, and a tick when the next deadline passes."""
         self.world.check(self)
         if not self._flushing:
             self._flushing = True
@@ -220,7 +220,7 @@ class SimProcess:
     # Actions.
 
     def do(self, actions: list[Action]) -> None:
-        """Do what is wanted, in order."""
+        """Perform actions, in order."""
         todo = deque(actions)
         while todo:
             todo.extend(self._do(todo.popleft()))
@@ -293,11 +293,11 @@ class SimProcess:
         return []
 
     def _seen(self, task: SimTask, watch: Asked, presence: Presence) -> None:
-        """Note what a watch is told: of each address that it is here, or is gone."""
+        """Record a presence; the reports on an address must alternate."""
         self.say(lambda: f"{task.name} sees {presence}")
         present = task.present.get(watch)
         if present is None:
-            return  # it has ended
+            return  # the watch was cancelled
         if presence.here == (presence.address in present):
             raise BrokenPromiseError(f"{task.name} is told twice: {presence}")
         if presence.here:
@@ -306,10 +306,10 @@ class SimProcess:
             present.remove(presence.address)
 
     def _way(self, message: Incoming) -> object:
-        """Return what is another if some notifications between two tasks may be lost.
+        """Return a value that changes when notifications between two tasks may be lost.
 
-        That is the session of their processes, and what the one that hears has
-        subscribed to.
+        It depends on the session of the two processes, and on the subscriptions of the
+        receiver.
         """
         source, target = message._source, self._task(message._to)
         assert target is not None
@@ -328,7 +328,7 @@ class SimProcess:
 
     def _open(self, entry: Entry, messages: list[Incoming]) -> list[Action]:
         task = None if entry.remote else self._task(entry)
-        if task is None and not entry.remote:  # it left meanwhile, before it was opened
+        if task is None and not entry.remote:  # deregistered before it was opened
             self.world.lost_in_between += messages
             return []
         for message in messages:
@@ -343,10 +343,10 @@ class SimProcess:
         task.review()
         return []
 
-    # What tasks do.
+    # Operations of tasks.
 
     def register(self, name: str, *, private: bool = False) -> SimTask | None:
-        """Register a task; None if the name is taken."""
+        """Register a task; return None if the name is taken."""
         self._pass_on()
         task = SimTask(self, name)
         visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
@@ -366,7 +366,7 @@ class SimProcess:
         return task
 
     def deregister(self, task: SimTask, *, final: bool = False) -> None:
-        """Let a task leave."""
+        """Deregister a task."""
         self._pass_on()
         self.say(lambda: f"deregisters {task.name}, final: {final}")
         self.do(self._leave(task, final=final))
@@ -374,7 +374,7 @@ class SimProcess:
 
     def _leave(self, task: SimTask, *, final: bool) -> list[Action]:
         actions = self.manager.leave(task.entry, final=final)
-        self.do(actions)  # it may be opened by them
+        self.do(actions)  # the actions may open the task
         del self.tasks[task.name]
         unread = list(task.items)
         self._sought(each for each in unread if each.kind is Kind.COMMAND)
@@ -451,10 +451,10 @@ class SimProcess:
     def _goes_at_once(
         self, peer: Peer, frame_of: Callable[[Shortcut], bytes | None]
     ) -> bool:
-        """Whether a message was put on its link past the books.
+        """Whether a message was put on its link by the fast path.
 
-        Now and then who does that is struck, and only notes that it was: then the link
-        is given up.
+        Now and then the sender is interrupted there, and only records that; then the
+        link is dropped.
         """
         if self._posted or not self.world.short():
             return False
@@ -476,7 +476,7 @@ class SimProcess:
             self.world.books.letters[message.payload].sought = True
 
     def read(self, task: SimTask, message: Incoming) -> None:
-        """Let a callback run, unless the message is too late."""
+        """Run a callback, unless the message has expired."""
         world, number = self.world, message.payload
         trace: Trace | None = message._trace
         if trace is not None:
@@ -513,7 +513,7 @@ class SimProcess:
                 task.kept.append(message)
 
     def answer(self, message: Incoming) -> None:
-        """Answer a question, wherever it came from."""
+        """Answer a question, local or remote."""
         self._pass_on()
         source: Entry = message._source
         if source.remote:
@@ -529,7 +529,7 @@ class SimProcess:
             self.world.books.answered(message.payload)
 
     def notify(self, task: SimTask) -> int:
-        """Let all hear a task who want to."""
+        """Send a notification to all subscribers of a task."""
         self._pass_on()
         number = self.world.number()
         self.say(lambda: f"{task.name} notifies {number}")
@@ -557,7 +557,7 @@ class SimProcess:
         return number
 
     def subscribe(self, task: SimTask, specification: str) -> None:
-        """Let a task hear others."""
+        """Subscribe a task to others."""
         self._pass_on()
         self.say(lambda: f"{task.name} subscribes to {specification}")
         asked = Asked(task.entry, Specification.parse(specification))
@@ -567,7 +567,7 @@ class SimProcess:
         self.settle()
 
     def watch(self, task: SimTask, specification: str) -> None:
-        """Let a task see who is here."""
+        """Start a watch of a task."""
         self._pass_on()
         self.say(lambda: f"{task.name} watches {specification}")
         watch = Asked(task.entry, Specification.parse(specification))
@@ -577,7 +577,7 @@ class SimProcess:
         self.settle()
 
     def unwatch(self, task: SimTask) -> None:
-        """Let a task see nobody any more."""
+        """End all watches of a task."""
         self._pass_on()
         for watch in task.watches:
             self.manager.unwatch(watch)
@@ -586,7 +586,7 @@ class SimProcess:
         self.settle()
 
     def unsubscribe(self, task: SimTask) -> None:
-        """Let a task hear no more."""
+        """End all subscriptions of a task."""
         self._pass_on()
         self.say(lambda: f"{task.name} unsubscribes")
         for asked in task.subscriptions:
@@ -596,7 +596,7 @@ class SimProcess:
         self.settle()
 
     def die(self) -> None:
-        """End at once."""
+        """Die at once."""
         self.say(lambda: "dies")
         self.alive = False
         self.world.network.die(self)
@@ -605,9 +605,10 @@ class SimProcess:
 
 
 def _alike(message: Incoming) -> tuple[Entry, float | None] | None:
-    """Return what commands have in common that are sent as one; None for the others.
+    """Return the fields that commands sent as one run share; None if sent alone.
 
-    Of those that ask nothing, most: so that there are both. None that is recorded.
+    Most commands that want no answer share a run, but not all, so that both cases
+    occur. A recorded command is always sent alone.
     """
     asks, recorded = message.wants_reply, message._trace is not None
     if asks or recorded or message.payload % 4 == 0:
@@ -616,7 +617,7 @@ def _alike(message: Incoming) -> tuple[Entry, float | None] | None:
 
 
 def _read(message: Incoming) -> Incoming:
-    """Make a number again of what was sent as bytes."""
+    """Turn a payload sent as bytes back into a number."""
     if isinstance(message.payload, bytes):
         message.payload = int.from_bytes(message.payload)
     return message

@@ -1,9 +1,9 @@
-"""`Recorded`: a simulated world as its journals know it, held to the rules of the bus.
+"""`Recorded`: the journals of a simulated world, held to the rules of the bus.
 
-Each life of a process has a journal of its own, written to by the recorder that real
-processes have. One that dies leaves its journal without an end. At rest no message is
-under way; so those who live are judged as if theirs would never end, and whatever was
-accepted must have come to something by then.
+Each life of a process has its own journal, written by the recorder of real processes. A
+process that dies leaves its journal without an end. At rest no message is under way. So
+a living process is judged as if its journal never ended: by then, each accepted message
+must have an outcome.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Recorded:
         self._journals: list[_Journal] = []
 
     def begin(self, process: SimProcess) -> BusRecorder:
-        """Return what a process that starts tells of its messages."""
+        """Return the recorder of a process that starts."""
         journal = _Journal(self._world, process, len(self._journals))
         self._journals.append(journal)
         recorder = BusRecorder(cast("Journal", journal))
@@ -47,17 +47,18 @@ class Recorded:
         return recorder
 
     def records(self) -> Iterator[Record]:
-        """Return what was told, one journal after the other."""
+        """Yield the records, one journal after the other."""
         for journal in self._journals:
             yield from journal.records
 
     def rest(self) -> None:
-        """See that the rules hold, once nothing is under way.
+        """Check the rules, once nothing is under way.
 
         Raises:
-            BrokenPromiseError: one of B1, B2, B3 and B5 is broken, something was read
-              and not told, or told and not read, or a journal is wrong about who can be
-              spoken with, or has died.
+            BrokenPromiseError: one of B1, B2, B3 and B5 is violated, a message was read
+            but
+              not recorded, or recorded but not read, or a journal is wrong about a link
+              or the death of a process.
         """
         traffic = BusTraffic()
         for journal in self._journals:
@@ -108,7 +109,7 @@ class Recorded:
             hold(ready == up, f"{process.name} is linked with {ready}, and tells {up}")
 
     def _words(self, finding: Finding, traffic: BusTraffic) -> str:
-        """Return what does not hold, and all that was told of the message."""
+        """Return the violation, with all records of the message."""
         origin, sort = finding.origin, finding.sort
         assert origin is not None
         assert sort is not None
@@ -131,7 +132,7 @@ class Recorded:
 
 
 class _Journal:
-    """What one life of a process has told: all that a recorder needs of a journal."""
+    """The journal of one life of a process, with the methods that a recorder calls."""
 
     def __init__(self, world: World, process: SimProcess, number: int) -> None:
         self._world = world
@@ -184,7 +185,7 @@ class _Journal:
         )
 
     def facts(self) -> JournalFacts:
-        """Return what the rules rest on: nothing was lost, and only death is an end."""
+        """Return facts for the rules: nothing was lost, and only a death is an end."""
         return JournalFacts(
             journal=self.number,
             records=len(self.records),

@@ -1,4 +1,4 @@
-"""`run`: one run of a world, from its seed: with faults first, then to its end."""
+"""`run`: one run of a world from its seed, first with faults, then without."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tests.simulate.world import World
 __all__ = ["Failure", "run"]
 
 STEPS: Final = 20
-_EAGER: Final = 0.2  # of all runs
+_EAGER: Final = 0.2  # fraction of all runs
 _TIGHT: Final = 0.2
 _RECORDED: Final = 0.2
 _WATCHED: Final = 0.4
 _SHORTCUTS: Final = (0.0, 0.5, 1.0)
 _STRUCK: Final = 0.05
-# So little that it is not enough.
+# Limits so low that runs reach them.
 TIGHT: Final[dict[str, Any]] = {
     "searches_per_process": 2,
     "searches_in_all": 3,
     "message_life_s": 0.5,
     "ended_streams": 1,
 }
-REST_S: Final = 40.0  # all deadlines there are, one after another, and some more
+REST_S: Final = 40.0  # more than all deadlines, one after another
 
 
 @attrs.frozen
 class Failure:
-    """A run that broke a promise. story: what happened; empty unless asked for."""
+    """A run that broke a promise. story: its events; empty unless requested."""
 
     seed: int
     error: str
@@ -54,16 +54,16 @@ def run(
     shortcuts: float | None = None,
     watched: bool | None = None,
 ) -> Failure | None:
-    """Run one world.
+    """Run one world; return the failure, or None.
 
-    processes: of each machine.
-    recorded: whether processes have journals, which must not be seen by anybody else;
-      None to draw that, too.
-    shortcuts: how often messages go past the books; None likewise.
-    watched: whether tasks watch, and processes leave in order; None likewise.
+    processes: the number of processes on each machine.
+    recorded: True if processes keep journals, which must not affect the run; None to
+      draw it from the seed.
+    shortcuts: the fraction of messages sent by the fast path; None to draw it.
+    watched: True if tasks watch, and processes shut down in order; None to draw it.
     """
     if recorded is None:
-        # Not out of what all else is drawn from, which is to stay as it was.
+        # From a generator of its own, so that the rest of the run stays the same.
         recorded = Random(f"recorded {seed}").random() < _RECORDED
     if shortcuts is None:
         shortcuts = Random(f"shortcuts {seed}").choice(_SHORTCUTS)
@@ -121,7 +121,7 @@ def _live(
 
 
 def _probe(world: World) -> None:
-    """See that each process reaches each public task, and each hearer hears."""
+    """Check that each process reaches each public task, and subscribers receive."""
     tasks = [
         task
         for process in world.living()
@@ -144,7 +144,7 @@ def _probe(world: World) -> None:
     tight = world.limits.searches_in_all == TIGHT["searches_in_all"]
     for letter, task in letters:
         if tight and isinstance(letter.told, BusFullError):
-            continue  # so many are searched for at once
+            continue  # the search was refused: too many at once
         if letter.taken_by != task.id:
             raise BrokenPromiseError(f"{task.name} is not reached: {letter}")
     for number, task in heard.items():

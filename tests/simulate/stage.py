@@ -1,7 +1,7 @@
-"""`Stage`: a small simulated world for one test, every frame of it on record.
+"""`Stage`: a small simulated world for one test, with all frames recorded.
 
-Links take a while and lose nothing unless a test cuts them; what is drawn from the
-world's seed are delays alone, and no test depends on these.
+Links have delays and lose nothing unless a test cuts them. Only the delays are drawn
+from the world's seed, and no test depends on them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SOON_S", "Stage"]
 
-SOON_S = 0.5  # longer than any exchange of frames takes, shorter than any timeout
+SOON_S = 0.5  # longer than any exchange of frames, shorter than any timeout
 
 
 class Stage:
@@ -67,7 +67,7 @@ class Stage:
         return self.world.processes[machine, name]
 
     def soon(self, seconds: float = SOON_S) -> None:
-        """Let happen what does."""
+        """Let time pass; events happen as they are due."""
         self.world.run(seconds)
 
     def task(
@@ -85,11 +85,11 @@ class Stage:
         return [task.process.command(task, to, asks=asks) for _ in range(count)]
 
     def hold(self, task: SimTask) -> None:
-        """Let a task read nothing."""
+        """Stop a task from reading."""
         task.reads = False
 
     def release(self, task: SimTask) -> None:
-        """Let it read again."""
+        """Let a task read again."""
         task.reads = True
         task.review()
 
@@ -100,15 +100,15 @@ class Stage:
             if {end[0] for end in wire.ends if end} == pair:
                 self.world.network.cut(wire)
 
-    # What is on record.
+    # Recorded frames.
 
     def forget(self) -> None:
-        """Begin the record anew."""
+        """Clear the record."""
         assert self.world.frames is not None
         self.world.frames.clear()
 
     def frames(self, one: str | None = None, two: str | None = None) -> list[Frame]:
-        """Return what was put on links, by and for processes of these names."""
+        """Return the frames put on links, by sender and receiver; None for any."""
         assert self.world.frames is not None
         return [
             frame
@@ -118,7 +118,7 @@ class Stage:
         ]
 
     def types(self, one: str | None = None, two: str | None = None) -> list[str]:
-        """Return of which types they are, acknowledgements left out."""
+        """Return the types of the recorded frames, without acknowledgements."""
         names = [
             "MSG" if isinstance(frame, Batch) else frame.type.name
             for frame in self.frames(one, two)
@@ -126,7 +126,7 @@ class Stage:
         return [name for name in names if name != "ACK"]
 
     def relays(self, process: str, machine: str = "m1") -> dict[str, Relay]:
-        """Return what stands for others in a process, by how it is addressed."""
+        """Return the relays of a process, by the name of their task."""
         remote = self.process(process, machine).remote
         return {
             relay.entry.name: relay
@@ -144,5 +144,5 @@ class Stage:
 
 
 def told(letters: list[Letter]) -> list[type[BusError] | None]:
-    """Return what senders were told."""
+    """Return the types of the errors that senders received; None for no error."""
     return [None if each.told is None else type(each.told) for each in letters]

@@ -1,4 +1,4 @@
-"""`Story`: what happened in a run, in order, for whoever has to find out why."""
+"""`Story`: the events of a run in order, for debugging."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Story"]
 
 
 class Story:
-    """Lines with time and process; kept only if asked for, since most runs are well."""
+    """Lines with time and process; kept only on request, since most runs pass."""
 
     def __init__(self, *, told: bool) -> None:
         self.told = told

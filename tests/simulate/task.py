@@ -21,18 +21,18 @@ __all__ = ["Asked", "SimTask"]
 
 @attrs.frozen(eq=False)
 class Asked:
-    """A subscription of a task."""
+    """A subscription or a watch of a task."""
 
     entry: Entry
     specification: Specification
 
 
 class SimTask:
-    """A task: its mailbox, and what is read from it.
+    """A task: its mailbox, and its reader.
 
-    reads: whether it is going on to read; a task that is held back does not.
-    confirmed: whether the master has nothing against its name, as far as it was asked.
-    tracer: makes the traces of what it sends; None where nothing is recorded.
+    reads: False while a test holds the task back.
+    confirmed: True if the master has accepted its name.
+    tracer: makes the traces of sent messages; None if nothing is recorded.
     """
 
     def __init__(self, process: SimProcess, name: str) -> None:
@@ -46,39 +46,39 @@ class SimTask:
         self.entry: Entry
         self.tracer: Tracer | None = None
         self.subscriptions: list[Asked] = []
-        self.kept: list[Incoming] = []  # questions it answers later
+        self.kept: list[Incoming] = []  # questions to answer later
         self.watches: list[Asked] = []
-        # By watch: the addresses that it was told to be here, and not to be gone since.
+        # By watch: the addresses last reported as present.
         self.present: dict[Asked, set[Address]] = {}
-        self.changes = 0  # of what it has subscribed to
-        self.gaps: list[int] = []  # of each notification that it has heard
+        self.changes = 0  # number of changes to its subscriptions
+        self.gaps: list[int] = []  # of each received notification
 
     @property
     def id(self) -> RegistrationId:
-        """Its registration."""
+        """The id of its registration."""
         return self.entry.id
 
     @property
     def here(self) -> bool:
-        """Whether it is registered."""
+        """True if it is registered."""
         return self.entry in self.process.manager.table
 
     def put(self, message: Incoming) -> None:
-        """Take a message into its mailbox."""
+        """Put a message into the mailbox."""
         if message._trace is not None:
             message._trace.accepted(self.id.number)
         self.items.append(message)
         self.review()
 
     def review(self) -> None:
-        """Go on reading if there is anything to read."""
+        """Schedule the next read if there is a message to read."""
         if self.items and not (self.held or self.due or not self.reads):
             self.due = True
             world = self.process.world
             world.at(world.random.random() * world.reading, self.process_one)
 
     def process_one(self) -> None:
-        """Read one message, in its own process."""
+        """Read one message, as an event of its process."""
         self.due = False
         self.process.event(self._read)
 

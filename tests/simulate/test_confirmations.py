@@ -1,4 +1,4 @@
-"""A subscriber waits until all processes have learned of its subscription."""
+"""A subscriber waits until all processes have received its subscription."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ask(hearer: SimTask, pattern: str = "news") -> list[float]:
-    """Let a task subscribe; return a list that gets the time of the confirmation."""
+    """Subscribe a task; return a list that receives the time of the confirmation."""
     process, told = hearer.process, list[float]()
     process.subscribe(hearer, pattern)
     (asked,) = hearer.subscriptions
@@ -45,7 +45,7 @@ def wait(stage: Stage, told: list[float], longest_s: float = 2.0) -> None:
 def test_each_notification_after_the_confirmation_arrives(
     where: str, machines: int, seed: int
 ) -> None:
-    """Whichever process has the notifier, and whichever the subscriber."""
+    """On any process for the notifier, and any for the subscriber."""
     stage = Stage(slaves=3, machines=machines, seed=seed)
     machine = f"m{machines}"
     news = stage.task("news", where, machine)
@@ -64,7 +64,7 @@ def test_each_notification_after_the_confirmation_arrives(
 
 @clause("BUS-MSG-18")
 def test_without_waiting_the_first_notifications_may_be_missed() -> None:
-    """So a wait is useful."""
+    """This shows that waiting is useful."""
     stage = Stage()
     news, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     stage.soon()
@@ -77,7 +77,7 @@ def test_without_waiting_the_first_notifications_may_be_missed() -> None:
 
 @clause("BUS-MSG-18")
 def test_a_process_that_stands_still_keeps_the_subscriber_waiting() -> None:
-    """Until it goes on, or is lost."""
+    """The wait ends when the process runs again, or is lost."""
     stage = Stage(slaves=3)
     stage.process("s3").frozen = True
     first, second = stage.task("h", "s2"), stage.task("i", "s4")
@@ -102,7 +102,7 @@ def test_a_process_that_stands_still_keeps_the_subscriber_waiting() -> None:
 @pytest.mark.parametrize("heir", ["s2", "s3", "s4"])
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.003, 0.2])
 def test_a_subscriber_waits_for_the_next_master(heir: str, after: float) -> None:
-    """Also if the subscriber's own process is the next master."""
+    """Even if the subscriber's own process is the next master."""
     stage = Stage(slaves=3)
     news, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     stage.soon()
@@ -149,7 +149,7 @@ def test_a_process_that_is_alone_waits_for_no_other() -> None:
 
 @clause("BUS-MSG-18", "BUS-ENT-17")
 def test_no_state_of_an_abandoned_wait_remains() -> None:
-    """The subscriber cancels, leaves, or is lost."""
+    """The subscriber cancels, deregisters, or is lost."""
     stage = Stage(slaves=3)
     stage.process("s3").frozen = True
     first, second = stage.task("h", "s2"), stage.task("i", "s4")
@@ -187,7 +187,7 @@ def test_a_subscription_is_confirmed_by_those_alone_that_it_went_to() -> None:
 
 @clause("BUS-MSG-18", "BUS-ENT-17")
 def test_nothing_is_kept_of_the_confirmation_of_an_adopted_request_that_ends() -> None:
-    """A process that stands still has not confirmed it by then."""
+    """The subscription ends while a frozen process has not confirmed it."""
     stage = Stage(slaves=3, machines=2)
     master = stage.process("s1", "m2")
     stage.task("news", "s1", "m2")
@@ -207,7 +207,7 @@ def test_nothing_is_kept_of_the_confirmation_of_an_adopted_request_that_ends() -
     for hearer in (first, second):
         hearer.process.unsubscribe(hearer)
     until = stage.world.now + LIMITS.connect_timeout_s + 1.0
-    while len(listening.ledger):  # not for longer: the other process would be lost
+    while len(listening.ledger):  # no longer: the other process would be lost
         assert stage.world.now < until
         stage.soon(0.01)
     assert len(listening._confirmations) == 0

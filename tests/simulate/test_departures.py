@@ -1,4 +1,4 @@
-"""Tasks and processes that leave, move, are lost: what becomes of what they left."""
+"""Departures: tasks and processes that leave, move or are lost, and their messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.simulate.stage import Stage, told
 
 @clause("BUS-DEREG-2", "BUS-DEREG-3", "BUS-DEREG-6")
 def test_all_learn_that_a_task_is_gone() -> None:
-    """Each process once, on each machine; its relays go, and no others."""
+    """Each process on each machine learns it once; only the relays of that task end."""
     stage = Stage(machines=3)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     g = stage.task("g", "s3")
@@ -47,7 +47,7 @@ def test_all_learn_that_a_task_is_gone() -> None:
 
 @clause("BUS-ENT-17")
 def test_however_many_tasks_have_left_nothing_of_them_is_kept() -> None:
-    """By a process where each of them took something from another one."""
+    """Each of the tasks has extracted a message from the same process."""
     stage = Stage()
     d = stage.task("d", "s2")
     for number in range(30):
@@ -67,7 +67,7 @@ def test_however_many_tasks_have_left_nothing_of_them_is_kept() -> None:
 @pytest.mark.parametrize("to", ["s1", "s2", "s3", "s4"])
 @pytest.mark.parametrize("seed", range(5))
 def test_what_was_not_taken_follows_who_has_the_name_next(to: str, seed: int) -> None:
-    """Whether it was under way or not, in order, each once; wherever that is."""
+    """In order and once each, whether sent or still queued, wherever the name moves."""
     stage = Stage(slaves=3, seed=seed)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
@@ -91,7 +91,7 @@ def test_what_was_not_taken_follows_who_has_the_name_next(to: str, seed: int) ->
 @clause("BUS-DEREG-4")
 @pytest.mark.parametrize("late", ["s1", "s2"])
 def test_it_does_not_matter_which_news_of_a_departure_comes_first(late: str) -> None:
-    """That it is gone, by the master, or what it took, by the link between the two."""
+    """ELIMINATE by the master and UNRELAY on the link may arrive in either order."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
@@ -116,7 +116,7 @@ def test_it_does_not_matter_which_news_of_a_departure_comes_first(late: str) -> 
 
 @clause("BUS-DEREG-4", "BUS-DEREG-8")
 def test_two_who_leave_while_they_write_to_one_another_lose_nothing() -> None:
-    """Neither waits for the other one to take what it will never take."""
+    """Neither waits for the other to extract messages that it never will."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -130,7 +130,8 @@ def test_two_who_leave_while_they_write_to_one_another_lose_nothing() -> None:
 
     for each in (d, f):
         each.process.deregister(each)
-    # Of those who left nobody looks for an addressee; what others send shows the way.
+    # No search is made for a departed sender. Commands of other tasks start the
+    # search that its unread messages need.
     letters += stage.send(stage.task("x", "s2"), "f")
     letters += stage.send(stage.task("y", "s3"), "d")
     stage.soon()
@@ -160,7 +161,7 @@ def test_what_was_not_taken_by_who_leaves_for_good_fails_everywhere() -> None:
 
 @clause("BUS-DEREG-5", "BUS-DEREG-10")
 def test_a_link_for_messages_that_nothing_needs_is_closed() -> None:
-    """After a while, at both ends; never one by which managers speak."""
+    """Some time later, at both ends; links between managers stay open."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -183,7 +184,7 @@ def test_a_link_for_messages_that_nothing_needs_is_closed() -> None:
 
 @clause("BUS-DEREG-5", "BUS-DEREG-10")
 def test_a_link_is_closed_when_those_who_used_it_have_left_at_one_end() -> None:
-    """Though who they wrote to lives; the last of them counts."""
+    """Only when the last user leaves; the addressee still lives."""
     stage = Stage()
     d, e, f = stage.task("d", "s2"), stage.task("e", "s2"), stage.task("f", "s3")
     for each in (d, e):
@@ -206,7 +207,7 @@ def test_a_link_is_closed_when_those_who_used_it_have_left_at_one_end() -> None:
 
 @clause("BUS-DEREG-5", "BUS-DEREG-10")
 def test_a_link_stays_as_long_as_anything_is_under_way_on_it() -> None:
-    """Also what was sent by a task that has left; its questions are no reason."""
+    """Even a message of a deregistered task counts; an answer it awaited does not."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -229,7 +230,7 @@ def test_a_link_stays_as_long_as_anything_is_under_way_on_it() -> None:
 
 @clause("BUS-DEREG-5")
 def test_who_needs_a_link_refuses_to_let_it_be_closed() -> None:
-    """One side may know of no use that the other one has of it."""
+    """One side may not know that the other still uses the link."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -267,7 +268,7 @@ def test_no_link_stays_for_a_subscriber_that_has_left() -> None:
 
 @clause("BUS-DEREG-7")
 def test_late_news_of_a_departure_concern_no_newer_registration() -> None:
-    """Said twice, and after the name was taken again, it changes nothing."""
+    """A repeated report, after the name was registered again, changes nothing."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -294,7 +295,7 @@ def test_late_news_of_a_departure_concern_no_newer_registration() -> None:
 
 @clause("BUS-DEREG-9", "BUS-MOVE-8")
 def test_what_was_sent_to_a_process_that_is_lost_is_in_doubt() -> None:
-    """It is never sent again; what was not sent waits for who comes next."""
+    """Messages in doubt are never sent again; queued ones wait for the next holder."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
@@ -320,7 +321,7 @@ def test_what_was_sent_to_a_process_that_is_lost_is_in_doubt() -> None:
 
 @clause("AMO-21")
 def test_of_a_process_that_is_lost_nothing_is_remembered_for_ever() -> None:
-    """Only for as long as anything of it may be under way."""
+    """Its streams are remembered only while its messages may be under way."""
     stage = Stage(message_life_s=5.0)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -348,9 +349,9 @@ def test_who_waits_for_an_answer_of_a_lost_process_is_told() -> None:
 
     def told_too(number: int, error: Exception) -> None:
         failed.append((number, type(error)))
-        note(number, error)  # type: ignore[arg-type]  # as it came
+        note(number, error)  # type: ignore[arg-type]  # unchanged
 
-    books.told = told_too  # type: ignore[method-assign]  # to listen
+    books.told = told_too  # type: ignore[method-assign]  # records the errors
     while not f.kept:
         stage.send(d, "f", asks=True)
         stage.soon()
@@ -364,7 +365,7 @@ def test_who_waits_for_an_answer_of_a_lost_process_is_told() -> None:
 
 @clause("BUS-MOVE-6")
 def test_messages_for_a_task_that_comes_home_take_no_link() -> None:
-    """What stood for it hands over to it, and the link goes."""
+    """The relay hands its messages over to the local task, and the link is closed."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.hold(f)
@@ -387,7 +388,7 @@ def test_messages_for_a_task_that_comes_home_take_no_link() -> None:
 
 @clause("BUS-MOVE-7", "BUS-NAME-7")
 def test_a_name_that_is_taken_elsewhere_is_not_taken_again() -> None:
-    """The later one leaves and is told; the earlier one notices nothing."""
+    """The later task is evicted and informed; the earlier one is not affected."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
@@ -409,7 +410,7 @@ def test_a_name_that_is_taken_elsewhere_is_not_taken_again() -> None:
 
 @clause("BUS-MOVE-7", "BUS-DEREG-4")
 def test_a_name_that_is_claimed_again_and_again_loses_no_message() -> None:
-    """While what was sent to who has it is still under way, each time."""
+    """Each claim is made while messages to the holder are still under way."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -436,7 +437,7 @@ def test_a_name_that_is_claimed_again_and_again_loses_no_message() -> None:
 @clause("BUS-MOVE-8")
 @pytest.mark.parametrize("after", [0.001 * number for number in range(0, 40, 2)])
 def test_nothing_is_delivered_twice_wherever_a_process_is_lost(after: float) -> None:
-    """Killed at any point: each message is taken, in doubt, or told of as not sent."""
+    """Killed at any point: each message is taken, in doubt, or reported unsent."""
     stage = Stage()
     d = stage.task("d", "s2")
     stage.task("f", "s3")
@@ -452,9 +453,9 @@ def test_nothing_is_delivered_twice_wherever_a_process_is_lost(after: float) -> 
 
 @clause("BUS-DEREG-4", "BUS-FLOW-7")
 def test_messages_under_way_wait_for_the_process_of_their_addressee() -> None:
-    """The masters' announcement of the departure comes first, and does not decide.
+    """An ELIMINATE that arrives first does not decide.
 
-    The relay is still known by hearsay alone: its task has taken no message yet.
+    The relay is still known by hearsay alone: its task has extracted no message yet.
     """
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -475,7 +476,7 @@ def test_messages_under_way_wait_for_the_process_of_their_addressee() -> None:
 
 @clause("BUS-DEREG-7", "BUS-ROUTE-12")
 def test_a_dial_that_failed_gives_up_the_life_that_was_dialled() -> None:
-    """By then a search has found a later life; that one is kept."""
+    """By then a search has found a later life, which must be kept."""
     stage = Stage()
     d = stage.task("d", "s2")
     stage.task("f", "s3")

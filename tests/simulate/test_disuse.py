@@ -1,4 +1,4 @@
-"""Relays that nobody uses: when they go, and what keeps them (BUS-DEREG-13)."""
+"""Unused relays: when they are released, and which uses keep them (BUS-DEREG-13)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @clause("BUS-DEREG-10", "BUS-DEREG-13")
 def test_a_relay_goes_with_the_last_task_that_used_it() -> None:
-    """Its task lives on, and so does the link, for others."""
+    """Its task lives on, and the link stays for other relays."""
     stage = Stage()
     d, e = stage.task("d", "s2"), stage.task("e", "s2")
     f, g = stage.task("f", "s3"), stage.task("g", "s3")
@@ -35,9 +35,9 @@ def test_a_relay_goes_with_the_last_task_that_used_it() -> None:
     stage.soon(3 * LIMITS.linger_s)
 
     assert stage.links("s2", "s3") == 1
-    assert set(stage.relays("s2")) == {"g"}  # which has written to the new one
+    assert set(stage.relays("s2")) == {"g"}  # g has sent to the new d
     assert set(stage.relays("s3")) == {"d"}
-    letters = stage.send(f, "d")  # of whom nothing is known there
+    letters = stage.send(f, "d")  # d is not known in that process
     stage.soon()
     letters += stage.send(again, "f")
     stage.soon()
@@ -46,7 +46,7 @@ def test_a_relay_goes_with_the_last_task_that_used_it() -> None:
 
 @clause("BUS-DEREG-13", "BUS-DEREG-5")
 def test_of_a_relay_whose_task_has_left_nothing_is_to_be_seen_later() -> None:
-    """Else what comes and goes faster than relays linger would be held until then."""
+    """Otherwise short-lived relays would pile up until the linger time has passed."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -67,7 +67,7 @@ def test_of_a_relay_whose_task_has_left_nothing_is_to_be_seen_later() -> None:
 def test_a_relay_whose_name_is_somebody_elses_goes_when_nobody_uses_it() -> None:
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
-    stage.send(stage.task("e", "s2"), stage.task("g", "s3").name)  # the link stays
+    stage.send(stage.task("e", "s2"), stage.task("g", "s3").name)  # keeps the link open
     stage.send(d, f.name)
     stage.soon()
     relay = stage.relays("s2")["f"]
@@ -81,7 +81,7 @@ def test_a_relay_whose_name_is_somebody_elses_goes_when_nobody_uses_it() -> None
 
 @clause("BUS-DEREG-13", "BUS-RELAY-8")
 def test_the_relay_of_a_notifier_goes_with_who_heard_it() -> None:
-    """No frame is sent for it any more; who hears it later hears all from then on."""
+    """No frame is sent for the relay any more; a later subscriber receives again."""
     stage = Stage()
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
     stage.send(stage.task("d", "s2"), stage.task("f", "s3").name)
@@ -108,7 +108,7 @@ def test_the_relay_of_a_notifier_goes_with_who_heard_it() -> None:
 
 @clause("BUS-DEREG-13")
 def test_a_relay_stays_if_it_comes_to_use_while_its_process_is_asked() -> None:
-    """However that and what is asked and answered meet on their way."""
+    """The new use may cross the request and its answer at any point."""
     for delay in range(40):
         stage = Stage(seed=delay)
         d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -138,7 +138,7 @@ def test_a_relay_stays_if_it_comes_to_use_while_its_process_is_asked() -> None:
 def test_a_relay_stays_if_a_search_of_its_task_was_answered_meanwhile(
     seed: int,
 ) -> None:
-    """Who has searched takes it that its task is known by that."""
+    """The searching process assumes that its task is now known there."""
     for delay in range(30):
         stage = Stage(seed=seed)
         a = stage.task("a", "s1")
@@ -154,7 +154,7 @@ def test_a_relay_stays_if_a_search_of_its_task_was_answered_meanwhile(
 
 
 def used_link() -> Stage:
-    """A stage where a link between two slaves is used whatever else is."""
+    """Return a stage where a link between two slaves always has users."""
     stage = Stage()
     a, b = stage.task("a", "s2"), stage.task("b", "s3")
     stage.send(a, "b")
@@ -166,7 +166,7 @@ def used_link() -> Stage:
 @clause("BUS-DEREG-13", "BUS-RELAY-12")
 @pytest.mark.parametrize("early_ms", [0.5, 1, 1.5, 2, 2.5, 3])
 def test_a_process_is_not_asked_again_before_it_has_answered(early_ms: float) -> None:
-    """Else what it answers first would be taken for its answer to the second."""
+    """Otherwise the answer to the first request would be taken for the second."""
     stage = Stage()
     x, g = stage.task("x", "s2"), stage.task("g", "s1")
     f, h = stage.task("f", "s1"), stage.task("h", "s1")
@@ -194,7 +194,7 @@ def test_a_process_is_not_asked_again_before_it_has_answered(early_ms: float) ->
 @clause("BUS-DEREG-13")
 @pytest.mark.parametrize("after_ms", range(8))
 def test_a_relay_that_nobody_ever_used_goes(after_ms: int) -> None:
-    """Who wanted to hear its task does not any more when that is introduced."""
+    """The subscriber has unsubscribed by the time the notifier is introduced."""
     stage = used_link()
     stage.task("news", "s3")
     hearer = stage.task("h", "s2")
@@ -208,7 +208,7 @@ def test_a_relay_that_nobody_ever_used_goes(after_ms: int) -> None:
 
 @clause("BUS-DEREG-13")
 def test_a_relay_that_is_made_after_all_had_gone_goes_too() -> None:
-    """By a notifier that does not know yet that nobody hears it."""
+    """Its notifier has not yet received the cancellation of the last subscription."""
     stage = used_link()
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")
@@ -250,7 +250,7 @@ def test_a_notifier_gets_its_answer_from_who_hears_it_no_more() -> None:
 
 @clause("BUS-DEREG-13")
 def test_who_is_asked_may_have_sent_something_before() -> None:
-    """That comes from somebody, and is delivered; then the relay has a use."""
+    """That message is delivered with its sender; then the relay has a use."""
     for delay in range(40):
         stage = Stage(seed=delay)
         d, f = stage.task("d", "s2"), stage.task("f", "s3")

@@ -1,4 +1,4 @@
-"""Masters that have relays of all public tasks before anybody writes to them."""
+"""Masters that create relays of all public tasks before any message is sent to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.simulate.stage import Stage
 def test_a_master_has_relays_of_all_public_tasks_at_once_if_it_is_to(
     eager: bool,
 ) -> None:
-    """Messages and answers are the same; with relays nobody is searched for."""
+    """Messages and answers are the same; with such relays no search is made."""
     stage = Stage(eager_relays=eager)
     tasks = {name: stage.task(name, "s2") for name in ("d", "d/x")}
     tasks |= {name: stage.task(name, "s3") for name in ("f", "g")}
@@ -53,7 +53,7 @@ def test_a_master_that_is_new_has_relays_of_those_who_were_there_before() -> Non
 
 @clause("BUS-INIT-14", "BUS-ENT-13")
 def test_what_a_master_has_at_once_serves_its_own_tasks_only() -> None:
-    """Others are answered by who hosts the task, and write to it without the master."""
+    """The host answers other processes, whose messages then bypass the master."""
     stage = Stage(eager_relays=True)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
@@ -74,7 +74,7 @@ def test_what_a_master_has_at_once_serves_its_own_tasks_only() -> None:
 
 @clause("BUS-INIT-13", "BUS-MOVE-7")
 def test_who_claims_a_name_later_is_not_what_a_master_finds() -> None:
-    """Not even until it has heard that it must give the name up."""
+    """Not even before the later claimant is evicted."""
     stage = Stage(eager_relays=True)
     a, f = stage.task("a", "s1"), stage.task("f", "s3")
     stage.soon()

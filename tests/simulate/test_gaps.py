@@ -1,4 +1,4 @@
-"""Notifications that were dropped before a link: who hears the next one is told."""
+"""Notifications dropped before the link: the next notification reports the gap."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
     from tests.simulate.task import SimTask
 
 QUEUE = LIMITS.relay_queue
-LENGTH = 3  # of what is notified, in bytes
+LENGTH = 3  # of a notification, in bytes
 
 
 def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> list[int]:
-    """Return which notifications of a task another one has heard, from 1."""
+    """Return the positions, from 1, of the notifications that a task received."""
     sent = stage.world.books.notifications[notifier.id]
     books = stage.world.books.heard
     return [at for at, each in enumerate(sent, start=1) if (each, hearer.id) in books]
 
 
 def grow(stage: Stage) -> None:
-    """Let all that is notified from now on be `LENGTH` bytes long: a greater number."""
+    """Raise the numbers until each further notification is `LENGTH` bytes long."""
     while size_of(stage.world.number()) < LENGTH:
         pass
 
 
 def audiences(stage: Stage, process: str) -> list[Relay]:
-    """Return what stands in a process for all who hear it in each other one."""
+    """Return the audience relays of a process: one for each other process."""
     peers = stage.process(process).remote.neighbours.peers
     return [each.audience for each in peers.values()]
 
 
 def notify(task: SimTask, count: int) -> None:
-    """Let a task notify so often."""
+    """Let a task send so many notifications."""
     for _ in range(count):
         task.process.notify(task)
 
 
 @clause("BUS-FLOW-3")
 def test_what_a_process_drops_since_there_is_no_link_is_told_by_the_next() -> None:
-    """What is heard and what is missing is what was sent, whoever hears it."""
+    """For each subscriber, received and missing notifications add up to those sent."""
     stage = Stage()
     notifier = stage.task("news", "s3")
     hearers = [stage.task(name, "s2") for name in ("h", "i")]
@@ -62,7 +62,7 @@ def test_what_a_process_drops_since_there_is_no_link_is_told_by_the_next() -> No
     notify(notifier, QUEUE + 30)
     stage.soon(3.0)
 
-    count, sent = QUEUE + 31, LIMITS.window  # by the link, before its end is known
+    count, sent = QUEUE + 31, LIMITS.window  # sent on the link before its loss is known
     missing = 30 - sent
     for each in hearers:
         assert heard(stage, each, notifier) == [
@@ -75,7 +75,7 @@ def test_what_a_process_drops_since_there_is_no_link_is_told_by_the_next() -> No
 
 @clause("BUS-FLOW-1", "BUS-FLOW-3", "BUS-FLOW-7")
 def test_what_waits_for_a_process_is_bounded_in_bytes_too() -> None:
-    """What is dropped for that is told, and in the books, as for the number of them."""
+    """Drops for size are reported and counted as drops for number are."""
     bound = 60
     stage = Stage(relay_bytes=bound)
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
@@ -102,7 +102,7 @@ def test_what_waits_for_a_process_is_bounded_in_bytes_too() -> None:
 
 @clause("BUS-FLOW-1", "BUS-FLOW-3")
 def test_a_notification_that_is_above_the_bound_waits_where_nothing_does() -> None:
-    """So it arrives, unless another one comes before it may go."""
+    """It arrives, unless another notification is sent before the link has room."""
     stage = Stage(relay_bytes=LENGTH - 1)
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")
@@ -129,7 +129,7 @@ def test_each_notifier_tells_of_its_own() -> None:
     stage.cut("s2", "s3")
     notify(one, 5)
     notify(two, QUEUE - 1)
-    notify(one, 1)  # drops four of the first five, and then the fifth
+    notify(one, 1)  # drops four of the first five, then the fifth
     notify(two, 10)
     stage.soon(3.0)
 
@@ -192,7 +192,7 @@ def test_nothing_is_kept_of_a_notifier_that_has_left() -> None:
 
 @clause("BUS-FLOW-7", "BUS-RELAY-10")
 def test_the_books_of_notifications_go_on_when_all_begins_anew() -> None:
-    """One process gives the other one up, and comes back; all is in both books."""
+    """One process declares the other lost and reconnects; both counters continue."""
     stage = Stage()
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")

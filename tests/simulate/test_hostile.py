@@ -1,4 +1,4 @@
-"""A peer that says anything at any time: its link is closed, and nothing more."""
+"""A peer that sends arbitrary frames at any time: only its link is closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS = 30
 
 
 def plausible(random: Random, me: SimProcess) -> list[Frame]:
-    """Return frames that are nearly right: of this peer, about its tasks or others'."""
+    """Return nearly valid frames, about tasks of this peer or of others."""
     machine, name = random.choice((("m1", "s2"), ("m1", "s3"), ("m2", "s1")))
     number = random.choice((1, 2, 10**9 + 3, 10**9 + 5))
     id_ = RegistrationId(machine, name, number)
@@ -74,7 +74,7 @@ def plausible(random: Random, me: SimProcess) -> list[Frame]:
 @pytest.mark.parametrize("greeted", [False, True], ids=["unknown", "known"])
 @pytest.mark.parametrize("seed", range(150))
 def test_whatever_a_peer_says_the_process_goes_on(seed: int, greeted: bool) -> None:
-    """Before it was greeted, and after; and two others notice nothing."""
+    """Before and after the handshake; two other processes are not affected."""
     random = Random(seed)
     stage = Stage(slaves=3, seed=seed)
     d, f = stage.task("d", "s3"), stage.task("f", "s4")
@@ -108,6 +108,6 @@ def test_whatever_a_peer_says_the_process_goes_on(seed: int, greeted: bool) -> N
 
 
 def _quiet(actions: list[Action]) -> list[Action]:
-    """Leave out what is for the peer that nobody plays here, and for its messages."""
+    """Drop the actions for the simulated peer, which no process plays here."""
     kept = {"Open", "Vacate"}
     return [each for each in actions if type(each).__name__ in kept]

@@ -1,4 +1,4 @@
-"""BUS-SEC-1, BUS-SEC-7: guests that say of tasks, and of themselves, what is not so."""
+"""BUS-SEC-1, BUS-SEC-7: guests that lie about tasks and about themselves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def stage_of() -> Stage:
-    """A stage where a process may say what is not so."""
+    """Return a stage where a process may send false statements."""
     stage = stage_for()
     stage.world.checks.answer = lambda *_: None  # type: ignore[method-assign]
     stage.world.witness.step = lambda *_: None  # type: ignore[method-assign]
@@ -44,7 +44,7 @@ def stage_of() -> Stage:
 
 
 def tell(stage: Stage, process: str, *frames: ControlFrame) -> None:
-    """Let the guest say something to a process that it has a link with."""
+    """Let the guest send control frames to a process that it has a link with."""
     rogue = stage.process(GUEST)
     for frame in frames:
         rogue.remote.neighbours.peers["m1", process].session.tell(frame)
@@ -54,7 +54,7 @@ def tell(stage: Stage, process: str, *frames: ControlFrame) -> None:
 def task_of(
     stage: Stage, name: str, *, number: int = 5, relay: int = 50, process: str = GUEST
 ) -> Characteristics:
-    """What a guest says of a task that it makes up."""
+    """Return the characteristics of a task that the guest invents."""
     return Characteristics(
         relay=relay,
         id=RegistrationId("m1", process, number),
@@ -90,15 +90,15 @@ def test_one_registration_by_two_names_ends_nobody(host: str) -> None:
 @pytest.mark.parametrize(
     ("heard", "process", "name", "addresses"),
     [
-        ("**", GUEST, "guest/a", ()),  # nobody could dial that
-        ("anything", GUEST, "guest/a", ("m1/s3",)),  # it was not asked for
-        ("anything", "s4", "anything", ("m1/s3",)),  # it is another's
+        ("**", GUEST, "guest/a", ()),  # no address to dial
+        ("anything", GUEST, "guest/a", ("m1/s3",)),  # does not match the subscription
+        ("anything", "s4", "anything", ("m1/s3",)),  # a task of another process
     ],
 )
 def test_an_answer_that_a_guest_makes_up_costs_it_its_link(
     heard: str, process: str, name: str, addresses: tuple[str, ...]
 ) -> None:
-    """And nobody else anything."""
+    """No other process is affected."""
     stage = stage_of()
     real = stage.task("anything", "s2")
     hearer = stage.task("d", "s4")
@@ -179,7 +179,7 @@ def test_a_guest_does_not_answer_for_others() -> None:
         size=5,
     )
     rogue = stage.process(GUEST)
-    for number in range(1, 4):  # the asker's is one of these
+    for number in range(1, 4):  # the asker's relay number is among these
         rogue.remote.neighbours.peers["m1", "s2"].session.send(number, [fake])
     rogue.settle()
     stage.soon()
@@ -193,7 +193,7 @@ def test_a_guest_does_not_answer_for_others() -> None:
     ("machine", "reason"), [("m9", Reason.ACCESS), ("m1", Reason.DUPLICATE)]
 )
 def test_a_guest_is_master_of_nothing(machine: str, reason: Reason) -> None:
-    """Of no other machine either: what a master says it says for others, too."""
+    """Not even of another machine, since a master speaks for other processes, too."""
     stage = stage_of()
     rogue = SimProcess(stage.world, machine, "evil", master=True, life=7)
     rogue.guest = True
@@ -252,7 +252,7 @@ def test_who_is_sent_to_the_wrong_process_does_not_go_there_again_and_again() ->
 def test_who_passes_for_a_process_that_was_not_met_gets_nothing_for_it(
     later: int, *, known: bool
 ) -> None:
-    """The master has told whose that process is; then it goes, or does not come in."""
+    """The master has reported the real owner; the impostor is dropped or rejected."""
     stage = stage_of()
     real, caller = stage.task("secret", "s2"), stage.task("d", "s4")
     stage.soon()
@@ -267,7 +267,7 @@ def test_who_passes_for_a_process_that_was_not_met_gets_nothing_for_it(
 
     stage.world.network.dial(rogue, LinkKind.DATA, ("m1", "s4"), "m1/s4")
     stage.soon()
-    rogue.frozen = True  # whatever comes to it from now on, it keeps
+    rogue.frozen = True  # it takes no message from now on
     letters += stage.send(caller, "secret", 2)
     stage.soon(3.0)
 

@@ -1,4 +1,4 @@
-"""OPEN-2: a silent link is asked for a sign of life, and what follows from none."""
+"""OPEN-2: a process sends PING on a silent link, and reacts if no answer comes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def stage_of(*, machines: int = 1, slaves: int = 1) -> Stage:
 
 
 def complaints(stage: Stage, process: str, machine: str = "m1") -> list[str]:
-    """What a process complains of from now on."""
+    """Return a list that receives the complaints of a process from now on."""
     told: list[str] = []
     stage.process(process, machine).remote.neighbours.complain = told.append  # type: ignore[misc]
     return told
@@ -30,7 +30,7 @@ def test_a_silent_link_is_asked_once_in_a_while_and_answers() -> None:
 
     pings = [each for each in stage.frames() if isinstance(each, Ping)]
     pongs = [each for each in stage.frames() if isinstance(each, Pong)]
-    # Both ask at about the same time, or one does, and both have heard something then.
+    # Either both ends ask at about the same time, or one does; then neither is silent.
     assert 3 <= len(pings) <= 8
     assert [each.number for each in pongs] == [each.number for each in pings]
 
@@ -40,7 +40,7 @@ def test_who_hears_something_anyway_asks_nothing() -> None:
     stage = stage_of()
     a, b = stage.task("a", "s1"), stage.task("b", "s2")
     stage.soon()
-    stage.forget()  # pings that ask for verdicts on their names
+    stage.forget()  # drops the PINGs that ask for verdicts on their names
     for _ in range(10):
         stage.send(a, "b")
         stage.send(b, "a")
@@ -69,7 +69,7 @@ def test_who_stands_still_is_complained_of_once_and_kept() -> None:
     assert [each.unresponsive for each in (peer,)] == [True]
     (letter,) = stage.send(a, "b")
     stage.soon()
-    assert letter.told is None  # it waits: a debugger is no crash
+    assert letter.told is None  # still queued: a process in a debugger is not dead
 
     slave.thaw()
     stage.soon()

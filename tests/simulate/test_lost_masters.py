@@ -1,6 +1,6 @@
-"""A master leaves: the requests that it passed on belong to their askers.
+"""A master is lost: the requests that it forwarded belong to their askers.
 
-The process m1/s1 is the master, and is lost; s2 subscribes or watches, s3 and s4 have
+The process m1/s1 is the master, and is lost; s2 subscribes or watches; s3 and s4 host
 the tasks.
 """
 
@@ -26,7 +26,7 @@ IN_TIME_S = LIMITS.connect_timeout_s + 2.0  # to find a new master, and to be co
 
 
 def subscriber(stage: Stage, pattern: str = "news") -> SimTask:
-    """Let a task of s2 subscribe, and be known to notifiers."""
+    """Subscribe a task of s2; wait until notifiers have received the subscription."""
     task = stage.task("h", "s2")
     task.process.subscribe(task, pattern)
     stage.soon()
@@ -34,7 +34,7 @@ def subscriber(stage: Stage, pattern: str = "news") -> SimTask:
 
 
 def watcher(stage: Stage, pattern: str = "t/**") -> tuple[SimTask, Asked]:
-    """Let a task of s2 watch."""
+    """Start a watch of a task of s2."""
     task = stage.task("w", "s2")
     task.process.watch(task, pattern)
     stage.soon()
@@ -80,7 +80,7 @@ def test_a_subscription_outlives_the_master_that_passed_it_on(
 def test_a_task_registered_later_is_heard_under_the_next_master(
     heir: str | None,
 ) -> None:
-    """By the request that outlived the first one, or by its repetition."""
+    """Its process keeps the surviving request, or receives its repetition."""
     stage = Stage(slaves=3)
     first = stage.task("n/1", "s3")
     hearer = subscriber(stage, "n/*")
@@ -121,7 +121,7 @@ def test_a_notifier_drops_a_subscription_cancelled_without_a_master(
 
 @clause("BUS-RELAY-8", "BUS-ENT-17")
 def test_a_cancellation_that_the_master_did_not_forward_takes_effect() -> None:
-    """The subscriber cancelled before any process knew of the loss."""
+    """The subscriber cancelled before any process noticed the loss."""
     stage = Stage()
     stage.task("news", "s3")
     hearer = subscriber(stage)
@@ -135,7 +135,7 @@ def test_a_cancellation_that_the_master_did_not_forward_takes_effect() -> None:
 
 @clause("BUS-RELAY-8", "BUS-ENT-17")
 def test_a_subscription_without_its_asker_or_its_task_ends_with_the_master() -> None:
-    """The process that keeps it has no such task, or loses the subscriber."""
+    """Its keeper hosts no such task, or loses the subscriber."""
     stage = Stage(slaves=3)
     news = stage.task("news", "s3")
     subscriber(stage)
@@ -188,7 +188,7 @@ def test_a_new_master_passes_on_what_subscribers_say_and_nothing_it_kept() -> No
 def test_tasks_that_leave_along_with_the_master_are_gone(
     heir: str | None, seed: int
 ) -> None:
-    """Four processes close in order at about the same time, the master among them."""
+    """Four processes shut down at about the same time, the master among them."""
     stage = Stage(slaves=4, seed=seed)
     closing = ("s1", "s3", "s4")
     for process in (*closing, "s5"):
@@ -218,7 +218,7 @@ def test_tasks_that_leave_along_with_the_master_are_gone(
 
 @clause("BUS-DEREG-2")
 def test_a_process_late_at_the_new_master_is_gone_until_it_joins() -> None:
-    """It may have ended; if it was only stopped, the watch reports it again."""
+    """It may have died; if it was only stopped, the watch reports its tasks again."""
     stage = Stage(slaves=3)
     stage.task("t/3", "s3")
     stage.task("t/4", "s4")
@@ -238,7 +238,7 @@ def test_a_process_late_at_the_new_master_is_gone_until_it_joins() -> None:
 
 @clause("BUS-DEREG-2")
 def test_a_watch_reports_a_task_in_doubt_once_confirmed() -> None:
-    """Else `wait_for` would return a task that has left with the master."""
+    """Otherwise `wait_for` would return a task that has left with the master."""
     stage = Stage(slaves=3)
     left, stays = stage.task("t/3", "s3"), stage.task("t/4", "s4")
     watcher(stage)
@@ -314,7 +314,7 @@ def test_tasks_stay_here_when_the_link_with_their_process_is_not_needed() -> Non
 
 @clause("BUS-DEREG-2", "BUS-RELAY-8")
 def test_tasks_of_a_process_that_was_given_up_and_lives_are_seen_again() -> None:
-    """The link to it was lost while it was stopped; its master has kept it."""
+    """The link was lost while the process was stopped; the master has kept it."""
     stage = Stage()
     stage.task("t/3", "s3")
     task, watch = watcher(stage)
@@ -332,7 +332,7 @@ def test_tasks_of_a_process_that_was_given_up_and_lives_are_seen_again() -> None
 
 @clause("BUS-DEREG-7")
 def test_the_loss_of_an_earlier_life_ends_nothing_of_a_later_one() -> None:
-    """The master has announced the later life before the link is found lost."""
+    """The master announces the later life before the loss of the link is noticed."""
     stage = Stage()
     stage.task("t/3", "s3")
     task, watch = watcher(stage)
@@ -351,13 +351,13 @@ def test_the_loss_of_an_earlier_life_ends_nothing_of_a_later_one() -> None:
 @clause("BUS-DEREG-7")
 @pytest.mark.parametrize("where", ["s2", "s3"])
 def test_a_name_that_is_taken_before_its_departure_is_known_is_here(where: str) -> None:
-    """The news of the departure may come last, and is of another registration."""
+    """The news of the departure may come last, and concerns another registration."""
     stage = Stage()
     left = stage.task("t/1", "s1")
     task, watch = watcher(stage)
     manager = task.process.manager
     (number,) = manager.far._tasks
-    stage.process("s1").frozen = True  # its own departure comes later than all else
+    stage.process("s1").frozen = True  # its own departure arrives last
     if where == "s2":
         taken = stage.task("t/1", "s2")
     else:
@@ -371,7 +371,7 @@ def test_a_name_that_is_taken_before_its_departure_is_known_is_here(where: str) 
 
 @clause("BUS-DEREG-2")
 def test_news_of_a_departure_still_come_from_the_master() -> None:
-    """Each watch reports it once, though its own link announced it before."""
+    """Each watch reports it once, though the task's own link announced it before."""
     stage = Stage()
     target = stage.task("t/3", "s3")
     task, watch = watcher(stage)
@@ -387,7 +387,7 @@ def test_news_of_a_departure_still_come_from_the_master() -> None:
 
 @clause("BUS-DEREG-2", "BUS-DEREG-5")
 def test_two_processes_that_watch_one_another_need_no_link_and_stay_here() -> None:
-    """No process waits for a link to a watcher, or gives it up without one."""
+    """Neither waits for a link to a watcher, or declares it lost without one."""
     stage = Stage()
     stage.task("t/2", "s2")
     stage.task("t/3", "s3")
@@ -405,7 +405,7 @@ def test_two_processes_that_watch_one_another_need_no_link_and_stay_here() -> No
 def test_a_process_that_makes_no_link_in_time_is_still_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The master would announce that it is gone."""
+    """Otherwise the master would announce that it is lost."""
     stage = Stage()
     stage.task("news", "s3")
     stage.task("t/2", "s2")

@@ -1,4 +1,4 @@
-"""A machine as a whole: who joins, who is told of whom, who is master."""
+"""A machine as a whole: joining, announcements of tasks, succession of the master."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_both_sides_say_who_they_are_before_all_else() -> None:
 
 @clause("BUS-INIT-3", "BUS-INIT-15")
 def test_a_slave_without_a_master_works_and_joins_when_there_is_one() -> None:
-    """Whether it registered before, while or after it joined."""
+    """It may register before, while, or after it joins."""
     stage = Stage(slaves=1)
     stage.process("s1").die()
     stage.soon(2.0)
@@ -64,7 +64,7 @@ def test_a_slave_without_a_master_works_and_joins_when_there_is_one() -> None:
 
 @clause("BUS-INIT-4", "BUS-WIRE-4")
 def test_a_link_on_which_something_wrong_comes_is_closed() -> None:
-    """Before it was said who is there, or bytes that are no frame; others go on."""
+    """A frame before the handshake, or bytes that are no frame; others stay open."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -107,7 +107,7 @@ def test_a_link_on_which_something_wrong_comes_is_closed() -> None:
 def test_a_message_that_no_correct_process_sends_closes_its_link(
     wrong: wire.Run,
 ) -> None:
-    """It reaches nobody, and other processes go on."""
+    """It reaches no task, and other processes continue."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s1")
     stage.send(d, "f")
@@ -134,7 +134,7 @@ def test_a_message_that_no_correct_process_sends_closes_its_link(
 def test_each_type_may_come_in_some_states_only(
     kind: FrameType, state: LinkState, use: LinkKind
 ) -> None:
-    """As the table says; what may not changes nothing."""
+    """The table lists the states of each type; in others it changes nothing."""
     link = Link(1, use, 0.0)
     link.state = state
     greetings = {
@@ -162,7 +162,7 @@ def test_each_type_may_come_in_some_states_only(
 
 @clause("BUS-INIT-6")
 def test_a_process_has_one_link_to_its_master() -> None:
-    """Another one of the same life is refused; both are known by bus and process."""
+    """A second link of the same life is refused; bus and process name identify both."""
     stage = Stage()
     master, slave = stage.process("s1"), stage.process("s2")
     links = list(master.remote.links.by_number.values())
@@ -182,7 +182,7 @@ def test_a_process_has_one_link_to_its_master() -> None:
 @clause("BUS-INIT-11", "BUS-INIT-12")
 @pytest.mark.parametrize("seed", range(5))
 def test_the_master_knows_all_public_tasks_of_its_machine(seed: int) -> None:
-    """Where each is; of the private ones it is not told."""
+    """With the process of each; private tasks are not announced to it."""
     stage = Stage(slaves=3, seed=seed)
     random = Random(seed)
     public: dict[str, tuple[str, str]] = {}
@@ -239,7 +239,7 @@ def test_who_know_one_another_need_no_master() -> None:
 
 @clause("BUS-SEC-7")
 def test_a_process_speaks_for_its_own_tasks_only() -> None:
-    """A slave that exports or ends another one's is cut off, to nobody's harm."""
+    """If a slave exports or removes a task of another, only its own link is closed."""
     stage = Stage()
     f = stage.task("f", "s3")
     stage.soon()
@@ -268,7 +268,7 @@ def test_a_process_speaks_for_its_own_tasks_only() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_slave_takes_over_from_a_master_that_is_lost(seed: int) -> None:
-    """OPEN-1: the others join it; nothing is lost but what the lost one had."""
+    """OPEN-1: the others join it; only the messages of the lost master are lost."""
     stage = Stage(slaves=3, seed=seed)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.task("m", "s1")
@@ -291,7 +291,7 @@ def test_a_slave_takes_over_from_a_master_that_is_lost(seed: int) -> None:
 
 
 def test_of_two_who_claim_a_name_under_a_new_master_the_earlier_has_it() -> None:
-    """OPEN-1: whichever is heard first."""
+    """OPEN-1: regardless of whose claim arrives first."""
     stage = Stage(slaves=2)
     stage.process("s1").die()
     stage.soon(1.5)

@@ -1,4 +1,4 @@
-"""What comes over links is given to each task once, whatever the links carry."""
+"""Each task receives each message once, even if links repeat frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def subscribe(task: SimTask, *specifications: str) -> None:
-    """Let a task subscribe to each of these."""
+    """Subscribe a task to each of these specifications."""
     for each in specifications:
         task.process.subscribe(task, each)
 
@@ -24,7 +24,7 @@ def subscribe(task: SimTask, *specifications: str) -> None:
 @clause("AMO-2")
 @pytest.mark.parametrize("times", [2, 5])
 def test_tasks_see_no_message_that_came_again(times: int) -> None:
-    """Commands, questions, answers and notifications: their process refuses it."""
+    """Its process refuses repeated commands, questions, answers and notifications."""
     stage = Stage()
     d, e = stage.task("d", "s2"), stage.task("e", "s2")
     f, g = stage.task("f", "s3"), stage.task("g", "s3")
@@ -38,7 +38,7 @@ def test_tasks_see_no_message_that_came_again(times: int) -> None:
         for _ in range(times if isinstance(decode(data), Batch) else 1):
             send(number, data)
 
-    network.send = again  # type: ignore[method-assign]  # it repeats
+    network.send = again  # type: ignore[method-assign]  # repeats each batch
 
     letters = []
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_tasks_see_no_message_that_came_again(times: int) -> None:
 def test_a_notification_comes_once_with_all_subscriptions_that_match(
     where: str,
 ) -> None:
-    """In the order they were made; to each task by itself."""
+    """In the order in which the task subscribed, and separately for each task."""
     stage = Stage()
     notifier = stage.task("news/x", where)
     one, other = stage.task("one", "s3"), stage.task("other", "s3")
@@ -85,7 +85,7 @@ def test_a_notification_comes_once_with_all_subscriptions_that_match(
 
 @clause("AMO-29")
 def test_a_subscription_that_is_asked_for_again_is_one() -> None:
-    """It is kept once and answered to once, and one cancel ends it."""
+    """A repeated request is kept once, answered once, and ended by one cancel."""
     stage = Stage()
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
     subscribe(hearer, "news")
@@ -117,7 +117,7 @@ def test_a_subscription_that_is_asked_for_again_is_one() -> None:
 
 @clause("AMO-29")
 def test_what_is_notified_after_a_subscription_was_answered_is_heard() -> None:
-    """What was notified before that may be missed."""
+    """Notifications sent before the answer may be missed."""
     stage = Stage()
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
     subscribe(hearer, "news")

@@ -12,7 +12,7 @@ from tests.simulate.stage import Stage
 
 
 def pair(stage: Stage) -> tuple[SimTask, SimTask]:
-    """Let a task of one slave know one of another, which hears it."""
+    """Return a task of one slave and a task of another that subscribes to it."""
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     f.process.subscribe(f, "*")
     stage.soon()
@@ -22,13 +22,13 @@ def pair(stage: Stage) -> tuple[SimTask, SimTask]:
 
 
 def hears(stage: Stage, hearer: SimTask, number: int) -> bool:
-    """Whether a notification was heard by a task."""
+    """Whether a task has received a notification."""
     return (number, hearer.id) in stage.world.books.heard
 
 
 @clause("BUS-MSG-15")
 def test_a_notification_waits_for_commands_that_were_sent_before_it() -> None:
-    """And what its sender sends after that waits for it; whoever may be held."""
+    """Later messages of its sender, to any task, wait for the notification."""
     stage = Stage()
     d, f = pair(stage)
     g = stage.task("g", "s3")
@@ -51,7 +51,7 @@ def test_a_notification_waits_for_commands_that_were_sent_before_it() -> None:
 
 @clause("BUS-MSG-15")
 def test_a_command_waits_for_a_notification_that_was_sent_before_it() -> None:
-    """Both wait for a link; what is sent by each goes in its turn."""
+    """Both wait for a link, then are sent in their order."""
     stage = Stage()
     d, f = pair(stage)
     f.process.frozen = True
@@ -71,7 +71,7 @@ def test_a_command_waits_for_a_notification_that_was_sent_before_it() -> None:
 
 @clause("BUS-MSG-15", "BUS-RELAY-11")
 def test_a_task_that_does_not_read_holds_up_who_writes_to_it_and_nobody_else() -> None:
-    """Other senders notify, and write to others, past what waits."""
+    """Other senders notify, and send to other tasks, past the waiting messages."""
     stage = Stage()
     d, f = pair(stage)
     other, g = stage.task("other", "s2"), stage.task("g", "s3")
@@ -119,7 +119,7 @@ def test_a_notification_goes_on_when_what_it_waits_for_goes_elsewhere(end: str) 
 
 @clause("BUS-MSG-15")
 def test_what_was_sent_first_does_not_wait_for_what_waits_for_it() -> None:
-    """What is posted before a relay is open, and a notification after that."""
+    """Messages parked before the relay opened go first, then a later notification."""
     stage = Stage()
     d, f = pair(stage)
     relay = stage.relays("s2")["f"]

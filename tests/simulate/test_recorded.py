@@ -1,4 +1,4 @@
-"""What a simulated machine tells its journals keeps the rules of the bus."""
+"""The journals of a simulated machine keep the rules of the bus."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from bus.journal.format import Record
     from tests.simulate.world import World
 
-# Seeds, and on how many machines: what two have in common is told by two masters, too.
+# Seed and number of machines; traffic between two machines passes two masters.
 RUNS = [*[(seed, 1) for seed in range(1, 101)], *[(seed, 2) for seed in range(1, 51)]]
-# Threads alone take a task with them; here each stays with its process.
+# Only a real thread takes a task along; here each task stays with its process.
 UNTOLD = {BusOperation.MOVE}
 
 
 def again(seed: int, machines: int) -> str | None:
-    """Do one run of four processes at most; return what was wrong."""
+    """Execute one run of at most four processes; return the violation."""
     failure = run(seed, machines=machines, processes=4 - machines, recorded=True)
     return None if failure is None else failure.error
 
 
 @clause("B1", "B2", "B3", "B5")
 def test_recorded_runs_keep_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever they lose; and between them they tell of everything there is to tell."""
+    """Even with losses; all runs together contain every kind of record."""
     told = Counter[int]()
     profiles = set[str]()
     rest = Recorded.rest
@@ -67,11 +67,11 @@ def test_recorded_runs_keep_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nothing(*_: object, **__: object) -> None:
-    """Tell nothing."""
+    """Record nothing."""
 
 
 def twice(tell: Callable[[Trace], None]) -> Callable[[Trace], None]:
-    """Tell it, and tell it again."""
+    """Record the step twice."""
 
     def told(self: Trace) -> None:
         tell(self)
@@ -81,13 +81,13 @@ def twice(tell: Callable[[Trace], None]) -> Callable[[Trace], None]:
 
 
 def falling(self: Trace) -> None:
-    """Number what is sent later by less."""
+    """Give later messages lower numbers."""
     assert self._numbers is not None or self.mid
     if self._numbers is not None and not self.mid:
         self.mid = 10_000 - next(self._numbers)
 
 
-# By which rule it is seen, and which step is told of in a wrong way.
+# The rule that detects the fault, the step recorded wrongly, and the replacement.
 FAULTS: list[tuple[str, str, Callable[..., None]]] = [
     ("B1", "delivered", twice(Trace.delivered)),
     ("B2", "arrived", nothing),
@@ -139,11 +139,11 @@ def test_a_recorded_run_that_fails_is_recorded_again(
     assert " --recorded\n" in told
 
 
-# Losses that are rare in runs. Here nobody dies: a death would explain them all.
+# Losses that are rare in runs. No process dies here: a death would explain them all.
 
 
 def given_up() -> Stage:
-    """A process stands still for so long that it is given up, and then goes on."""
+    """A frozen process is declared lost, and then runs again."""
     stage = Stage(recorded=True)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     f.process.subscribe(f, "*")
@@ -151,7 +151,7 @@ def given_up() -> Stage:
     stage.send(d, "f")
     stage.soon()
     f.process.frozen = True
-    stage.cut("s2", "s3")  # of which neither knows at once
+    stage.cut("s2", "s3")  # neither end notices at once
     stage.send(d, "f", LIMITS.window + 1)
     for _ in range(LIMITS.window + 1):
         d.process.notify(d)
@@ -161,7 +161,7 @@ def given_up() -> Stage:
 
 
 def too_many_notifications() -> Stage:
-    """A process does not take them, so that the oldest are dropped."""
+    """A frozen process takes none, so that the oldest are dropped."""
     stage = Stage(recorded=True, relay_queue=2)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     f.process.subscribe(f, "*")
@@ -175,7 +175,7 @@ def too_many_notifications() -> Stage:
 
 
 def too_many_answers(*, cut: bool = False) -> Stage:
-    """The asker stands still, and is given more answers than go on a link at once."""
+    """The frozen asker is sent more answers than the link takes at once."""
     stage = Stage(recorded=True)
     d, f, g = stage.task("d", "s2"), stage.task("f", "s3"), stage.task("g", "s3")
     for task in (f, g):
@@ -197,7 +197,7 @@ def too_many_answers(*, cut: bool = False) -> Stage:
 
 
 def asker_leaves() -> Stage:
-    """Who asked leaves before all of its answers could be put on the link."""
+    """The asker deregisters before all of its answers are on the link."""
     stage = too_many_answers()
     asker = stage.process("s2").tasks["d"]
     asker.process.frozen = False
@@ -207,7 +207,7 @@ def asker_leaves() -> Stage:
 
 
 def asker_given_up() -> Stage:
-    """It is given up, with some of them on a link that was lost."""
+    """The asker is declared lost, with some answers on a lost link."""
     stage = too_many_answers(cut=True)
     stage.soon(30.0)
     stage.process("s2").thaw()
@@ -225,7 +225,7 @@ LOSSES = [
 
 
 def records(stage: Stage) -> list[Record]:
-    """Return what was told until nothing was under way, which keeps the rules."""
+    """Return the records once nothing is under way; check that they keep the rules."""
     stage.soon(REST_S)
     recorded = stage.world.recorded
     assert recorded is not None
@@ -242,7 +242,7 @@ def test_a_loss_is_told(
     operation: BusOperation,
     reason: BusReason,
 ) -> None:
-    """And if it were not, that would be seen."""
+    """Without its record, the loss would be detected."""
     told = {(record.kind, record.reason) for record in records(loss())}
     assert (operation, reason) in told
 
@@ -252,7 +252,7 @@ def test_a_loss_is_told(
 
 
 def test_what_is_read_and_not_told_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No rule sees it if a journal knows nothing of a message."""
+    """No rule detects it if a journal has no record of the message."""
     put = SimTask.put
 
     def untold(self: SimTask, message: Incoming) -> None:
@@ -267,7 +267,7 @@ def test_what_is_read_and_not_told_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_two_that_go_on_after_one_gave_up_the_other_both_tell_it() -> None:
-    """The other one learns of it by a link that it has already."""
+    """The other one learns it from the next link."""
     stage = given_up()
     told = records(stage)
 
@@ -275,12 +275,12 @@ def test_two_that_go_on_after_one_gave_up_the_other_both_tell_it() -> None:
     for name in ("s2", "s3"):
         life = stage.process(name).life
         about = [each.kind for each in told if each.mid == life]
-        # The master first, which sees nothing of all this.
+        # The first LINK_UP is recorded by the master, which notices no loss.
         assert [each for each in about if each in {up, down}] == [up, up, down, up]
 
 
 def test_a_death_is_told_by_who_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one that lives it would be seen."""
+    """A false report about a living process would be detected."""
     cut = Network.cut
 
     def torn(self: Network, wire: Wire) -> None:

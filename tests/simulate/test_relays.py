@@ -1,4 +1,4 @@
-"""What stands for tasks of other processes: made once, bounded, told what was taken."""
+"""Relays: created once per registration, bounded, informed of extracted messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def pair(stage: Stage) -> tuple[object, object]:
-    """Let a task of one slave know one of another."""
+    """Return tasks of two slaves, with a relay of one in the process of the other."""
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
     stage.send(d, "f")
@@ -32,7 +32,7 @@ def pair(stage: Stage) -> tuple[object, object]:
 
 @clause("BUS-RELAY-3", "BUS-RELAY-4")
 def test_a_relay_is_made_once_for_a_registration() -> None:
-    """Said again, it is the same; another registration of the name is another one."""
+    """A repeated ADD_RELAY changes nothing; a new registration gets a new relay."""
     stage = Stage()
     pair(stage)
     here, there = stage.process("s2"), stage.process("s3")
@@ -58,7 +58,7 @@ def test_a_relay_is_made_once_for_a_registration() -> None:
 
 @clause("BUS-RELAY-3")
 def test_a_task_that_left_has_one_relay_for_all_that_it_has_still_to_say() -> None:
-    """Some waits for a window, and some has only now found its addressee."""
+    """Some messages wait for the window, others have just found their addressee."""
     stage = Stage()
     pair(stage)
     d, f = stage.process("s2").tasks["d"], stage.process("s3").tasks["f"]
@@ -83,7 +83,7 @@ def test_a_task_that_left_has_one_relay_for_all_that_it_has_still_to_say() -> No
 
 @clause("BUS-RELAY-5")
 def test_a_private_task_gets_answers_and_nothing_else() -> None:
-    """Its relay is found by nobody who looks for its name."""
+    """A lookup by name does not find its relay."""
     stage = Stage()
     p, e = stage.task("p", "s2", private=True), stage.task("e", "s3")
     stage.soon()
@@ -106,7 +106,7 @@ def test_a_private_task_gets_answers_and_nothing_else() -> None:
 
 @clause("BUS-RELAY-7", "BUS-MSG-4", "AMO-25")
 def test_a_notification_crosses_each_link_once() -> None:
-    """However many hear it there, and each of them once."""
+    """However many subscribers the process has; each of them receives it once."""
     stage = Stage()
     notifier = stage.task("news/x", "s2")
     hearers = [stage.task(f"h/{number}", "s3") for number in range(10)]
@@ -129,7 +129,7 @@ def test_a_notification_crosses_each_link_once() -> None:
 
 @clause("BUS-RELAY-8", "AMO-26", "AMO-27")
 def test_one_request_is_for_all_who_come() -> None:
-    """Those that match, in whatever process, in each of their lives; until it ends."""
+    """For matching tasks in any process and any of its lives, until cancelled."""
     stage = Stage()
     hearer = stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news/*")
@@ -157,7 +157,7 @@ def test_one_request_is_for_all_who_come() -> None:
 
 @clause("BUS-RELAY-8")
 def test_who_subscribed_hears_a_process_that_was_lost_and_came_back() -> None:
-    """Without doing anything about it."""
+    """Without a new call by the subscriber."""
     stage = Stage()
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
     hearer.process.subscribe(hearer, "news")
@@ -179,7 +179,7 @@ def test_who_subscribed_hears_a_process_that_was_lost_and_came_back() -> None:
 def test_a_notifier_that_comes_as_a_link_is_closed_is_heard_however_late(
     seed: int,
 ) -> None:
-    """What is known of it by hearsay is forgotten, unless its process confirms it."""
+    """Hearsay about the notifier is forgotten unless its process confirms it."""
     for delay in range(30):
         stage = Stage(seed=seed)
         hearer, d = stage.task("h", "s2"), stage.task("d", "s2")
@@ -195,7 +195,7 @@ def test_a_notifier_that_comes_as_a_link_is_closed_is_heard_however_late(
 
         stage.forget()
         stage.soon(3 * LIMITS.linger_s)
-        assert stage.types("s2", "s3") == []  # nobody wants to close it
+        assert stage.types("s2", "s3") == []  # no end wants to close it
         assert stage.links("s2", "s3") == 1
         number = notifier.process.notify(notifier)
         stage.soon()
@@ -205,7 +205,7 @@ def test_a_notifier_that_comes_as_a_link_is_closed_is_heard_however_late(
 @clause("BUS-RELAY-8", "BUS-RELAY-10")
 @pytest.mark.parametrize("still_s", [0.7, 0.9, 1.5, 3.0])
 def test_who_was_given_up_is_heard_again_by_those_who_did(still_s: float) -> None:
-    """It is asked before it knows that; then it introduces its tasks once more."""
+    """It is asked before it notices the loss; then it introduces its tasks again."""
     stage = Stage()
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")
@@ -246,9 +246,9 @@ def test_nobody_hears_what_is_notified_after_it_has_cancelled() -> None:
 def test_what_several_tasks_send_together_is_of_each_of_them(
     *, known: bool, asks: bool
 ) -> None:
-    """Also of those of whom the other process has not heard, and in between of one.
+    """Even if the peer does not know the senders yet, and one of them sends in between.
 
-    asks: whether each waits for an answer, and so is posted by itself.
+    asks: True if each message wants an answer, and so is posted by itself.
     """
     stage = Stage()
     pair(stage)
@@ -267,7 +267,7 @@ def test_what_several_tasks_send_together_is_of_each_of_them(
     assert [each.payload for each in f.items] == [each.number for each in sent]
     assert [each.sender.module for each in f.items] == list("abab")
 
-    # So many are under way at most; others wait until there is room for all of them.
+    # The window is full; the other messages wait until it has room for them.
     assert len(f.items) == LIMITS.window
     stage.send(senders[0], "f", 3)
     stage.send(stage.task("c", "s2"), "f")
@@ -287,7 +287,7 @@ def test_what_several_tasks_send_together_is_of_each_of_them(
 @clause("BUS-MSG-1", "BUS-CHAN-6", "BUS-FLOW-7")
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_sender_is_announced_though_others_send_to_more_relays(seed: int) -> None:
-    """What waits for the first link, of two tasks, and of one of them elsewhere too."""
+    """Two tasks' commands wait for the first link; one has a second relay."""
     stage = Stage(seed=seed)
     stage.task("f", "s3")
     stage.task("g", "s3")
@@ -323,7 +323,7 @@ def test_what_comes_together_for_several_tasks_is_for_each_of_them() -> None:
 
 @clause("BUS-RELAY-9", "BUS-RELAY-11")
 def test_what_is_not_taken_fills_the_window_and_no_more() -> None:
-    """It is acknowledged when it is taken, not when it comes; others go on."""
+    """Acknowledged when extracted, not on arrival; other tasks continue."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     g = stage.task("g", "s3")
@@ -367,7 +367,7 @@ def test_what_is_taken_is_acknowledged_for_many_at_once() -> None:
 @clause("BUS-RELAY-10", "BUS-MOVE-8")
 @pytest.mark.parametrize("seed", range(20))
 def test_a_link_that_is_lost_loses_nothing(seed: int) -> None:
-    """Its two processes live: all goes on over the next one, in order, once."""
+    """Both processes live: traffic resumes on the next link, in order and once."""
     stage = Stage(seed=seed)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     letters = stage.send(d, "f")
@@ -417,7 +417,7 @@ def test_who_needed_no_search_is_announced_before_its_first_message() -> None:
 
 @clause("BUS-FLOW-1", "BUS-FLOW-2")
 def test_what_waits_in_a_relay_is_bounded() -> None:
-    """Who sends more is refused; what was accepted arrives."""
+    """Messages beyond the bound are refused; all accepted messages arrive."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.hold(f)
@@ -435,7 +435,7 @@ def test_what_waits_in_a_relay_is_bounded() -> None:
 
 
 def kept(relay: Relay) -> int:
-    """Count all that a relay holds, wherever it does."""
+    """Count everything that a relay holds, in whatever field."""
     fields = [getattr(relay, each) for each in relay.__slots__]
     return sum(len(each) for each in fields if isinstance(each, Collection))
 
@@ -443,7 +443,7 @@ def kept(relay: Relay) -> int:
 @clause("BUS-ENT-17", "BUS-FLOW-1", "BUS-FLOW-5")
 @pytest.mark.parametrize("leaves", [False, True])
 def test_of_an_answer_that_is_too_late_nothing_is_kept(*, leaves: bool) -> None:
-    """Though something else is under way to who gives it; nor of who has asked."""
+    """Though another message to the host is under way, or the asker has left."""
     stage = Stage()
     other, f = stage.task("other", "s2"), stage.task("f", "s3")
     d = stage.task("d", "s2") if leaves else other
@@ -478,7 +478,7 @@ def test_of_an_answer_that_is_too_late_nothing_is_kept(*, leaves: bool) -> None:
 
 @clause("BUS-ENT-17", "BUS-DEREG-1")
 def test_of_a_question_of_who_has_left_none_is_asked() -> None:
-    """It is under way when its asker leaves, and taken after that."""
+    """The question is under way when its asker leaves, and is extracted afterwards."""
     stage = Stage()
     d, other, f = stage.task("d", "s2"), stage.task("o", "s2"), stage.task("f", "s3")
     stage.send(other, "f")
@@ -501,7 +501,7 @@ def test_of_a_question_of_who_has_left_none_is_asked() -> None:
 @clause("BUS-MSG-6", "BUS-MSG-7", "BUS-FLOW-4")
 @pytest.mark.parametrize("where", ["s1", "s2", "s3"])
 def test_an_answer_goes_back_however_much_waits(where: str) -> None:
-    """Given at once or later, by whatever way the question came; once for each."""
+    """At once or later, over any path of the question, and once for each."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", where)
     stage.soon()

@@ -1,4 +1,4 @@
-"""BUS-SEC-1: what processes of other users may register, command and hear, by name."""
+"""BUS-SEC-1: which names guests may register, command and subscribe to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RIGHTS = Rights(
 
 
 def by_all(rights: Rights) -> Callable[[str, str], Rights | None]:
-    """The list that all processes have: what it says of the guest."""
+    """Return rights that every process grants to the guest."""
     return lambda who, _by: rights if who == GUEST else None
 
 
@@ -43,14 +43,14 @@ def stage_of(rights: Rights = RIGHTS, slaves: int = 3) -> Stage:
 
 
 def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> int:
-    """Return how many notifications of a task another one has heard."""
+    """Return how many notifications of a task another one has received."""
     sent = stage.world.books.notifications.get(notifier.id, [])
     books = stage.world.books.heard
     return sum((each, hearer.id) in books for each in sent)
 
 
 def complaints(stage: Stage, process: str) -> list[str]:
-    """What a process complains of from now on."""
+    """Return a list that receives the complaints of a process from now on."""
     lines: list[str] = []
     stage.process(process).remote.neighbours.complain = lines.append  # type: ignore[misc]
     return lines
@@ -80,7 +80,7 @@ def test_a_guest_has_the_names_that_are_granted_and_no_other() -> None:
 
 @clause("BUS-SEC-1", "BUS-SEC-7")
 def test_a_guest_that_takes_a_name_all_the_same_gets_nothing_for_it() -> None:
-    """It does not leave as it is told to; and answers a search that is for all."""
+    """The guest ignores its eviction, and would answer a search sent to all."""
     stage = stage_of()
     rogue = stage.process(GUEST)
     does = rogue._do
@@ -154,7 +154,7 @@ def test_whoever_answers_a_guest_needs_no_right_nor_does_a_guest_that_answers() 
     letters += stage.send(guest, "open", asks=True)
     stage.soon()
     for task in (guest, host):
-        for question in task.kept:  # to be answered some time
+        for question in task.kept:  # answered at last
             task.process.answer(question)
         task.process.settle()
     stage.soon()
@@ -166,7 +166,7 @@ def test_whoever_answers_a_guest_needs_no_right_nor_does_a_guest_that_answers() 
 @clause("BUS-SEC-1")
 @pytest.mark.parametrize("host", ["s1", "s2"])
 def test_whom_a_guest_hears_it_may_still_not_command(host: str) -> None:
-    """It has a relay of that task then, which does not go by its name."""
+    """Its relay of that task is not found by name."""
     stage = stage_of()
     notifier, hearer = stage.task("news", host), stage.task("guest/a", GUEST)
     hearer.process.subscribe(hearer, "news")
@@ -183,7 +183,7 @@ def test_whom_a_guest_hears_it_may_still_not_command(host: str) -> None:
 
 @clause("BUS-SEC-1", "BUS-FLOW-7")
 def test_what_comes_all_the_same_is_refused_and_nothing_else_waits_for_it() -> None:
-    """Here since only its addressee's process has it on its list."""
+    """It arrives here since only the addressee's process denies the right."""
     stage = Stage(
         slaves=3,
         guests={GUEST},
@@ -242,7 +242,7 @@ def test_a_guest_hears_what_is_granted_and_nothing_else(host: str, early: bool) 
 
 @clause("BUS-SEC-1")
 def test_what_waited_for_a_process_before_it_was_known_is_dropped() -> None:
-    """Of what it must not hear; the master has let it subscribe."""
+    """Those that it may not receive; the master has accepted its subscription."""
     stage = Stage(
         slaves=3,
         guests={GUEST},
@@ -266,12 +266,12 @@ def test_what_waited_for_a_process_before_it_was_known_is_dropped() -> None:
     assert peer.notifications.dropped == 2
 
 
-# Who it is.
+# Identity.
 
 
 @clause("BUS-SEC-1", "BUS-SEC-2", "BUS-ROUTE-11")
 def test_a_guest_does_not_pass_for_a_process_of_somebody_else() -> None:
-    """Nor does it end what that has, by saying that it is its next life."""
+    """Nor can it end that process by claiming to be its next life."""
     stage = stage_of()
     f, d = stage.task("f", "s4"), stage.task("d", "s2")
     stage.send(d, "f")
@@ -292,7 +292,7 @@ def test_a_guest_does_not_pass_for_a_process_of_somebody_else() -> None:
     assert letter.taken_by == f.id
 
 
-# Rights by themselves.
+# Rights alone.
 
 
 @clause("BUS-SEC-1")

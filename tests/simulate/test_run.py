@@ -1,4 +1,4 @@
-"""The simulator itself: one run from one seed, and a story where a run fails."""
+"""The simulator itself: one run from one seed, and the story of a failed run."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_a_run_that_fails_tells_its_story_and_how_to_see_it_again(
     take = SimProcess.read
 
     def twice(self: SimProcess, task: object, message: object) -> None:
-        take(self, task, message)  # type: ignore[arg-type]  # as it came
-        take(self, task, message)  # type: ignore[arg-type]  # as it came
+        take(self, task, message)  # type: ignore[arg-type]  # unchanged
+        take(self, task, message)  # type: ignore[arg-type]  # unchanged
 
     monkeypatch.setattr(SimProcess, "read", twice)
 
@@ -79,7 +79,7 @@ def letter(books: Books, *, asks: bool = False) -> Letter:
 
 
 def test_the_books_see_what_must_not_be() -> None:
-    """Each of these is one broken promise."""
+    """Each call violates one invariant."""
     books = Books(ordered=True)
     one = letter(books)
     books.taken(1, one.sender, "f")
@@ -102,7 +102,7 @@ def test_the_books_see_what_must_not_be() -> None:
 
 @clause("BUS-MSG-15")
 def test_the_books_see_a_command_that_a_notification_has_overtaken() -> None:
-    """Not one that had to look for its addressee."""
+    """A command that waited for a search is exempt."""
     books = Books(ordered=True)
     one = letter(books)
     books.notifies(5, one.sender)
@@ -120,13 +120,13 @@ def test_the_books_see_a_command_that_a_notification_has_overtaken() -> None:
 def test_a_run_sees_a_receiver_that_accepts_anything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Links that are made again carry again what came: something has to refuse it."""
+    """New links repeat messages: the receiver must refuse them."""
     accept = IncomingStreams.accept
 
     def accept_all(
         self: IncomingStreams[object], *about: object
     ) -> list[object] | object:
-        accept(self, *about)  # type: ignore[arg-type]  # as it came
+        accept(self, *about)  # type: ignore[arg-type]  # unchanged
         messages = about[4]
         assert isinstance(messages, list)
         return [each for each in messages if isinstance(each[1], Run)] * 2

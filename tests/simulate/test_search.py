@@ -15,7 +15,7 @@ from tests.simulate.stage import SOON_S, Stage, told
 
 @clause("BUS-ROUTE-6", "BUS-RELAY-1", "BUS-RELAY-12")
 def test_a_slave_finds_a_task_of_its_master() -> None:
-    """One search, one answer, then messages: the search has made the asker known."""
+    """One search, one answer, then messages: the search has introduced the asker."""
     stage = Stage()
     c, d = stage.task("c", "s1"), stage.task("d", "s2")
     stage.soon()
@@ -58,7 +58,7 @@ def test_a_name_is_searched_for_once_at_a_time() -> None:
 
 @clause("BUS-ROUTE-8")
 def test_a_master_finds_a_task_of_a_slave() -> None:
-    """By the link that is there: no other one is made."""
+    """Over the existing link: no other one is made."""
     stage = Stage()
     a, e = stage.task("a", "s1"), stage.task("e", "s3")
     stage.soon()
@@ -75,7 +75,7 @@ def test_a_master_finds_a_task_of_a_slave() -> None:
 
 @clause("BUS-ROUTE-9", "BUS-RELAY-1")
 def test_a_slave_finds_a_task_of_another_slave() -> None:
-    """The master passes search and answer on, and no message."""
+    """The master forwards search and answer, but no message."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
@@ -116,14 +116,14 @@ def test_only_who_hosts_a_public_task_answers() -> None:
         for sender, _, frame in stage.world.frames or ()
         if isinstance(frame, AddRelay) and frame.search is not None
     ]
-    assert answers == ["s3", "s1"]  # and passed on
+    assert answers == ["s3", "s1"]  # s1 forwards
     assert letter.taken_by == f.id
 
 
 @clause("BUS-ROUTE-11")
 @pytest.mark.parametrize("seed", range(40))
 def test_two_who_find_one_another_at_once_share_one_link(seed: int) -> None:
-    """Whichever dials first; and each message comes once, in order."""
+    """Whichever dials first; each message arrives once, in order."""
     stage = Stage(seed=seed)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
@@ -154,7 +154,7 @@ def test_all_pairs_of_tasks_of_two_processes_share_one_link() -> None:
 
 @clause("BUS-ROUTE-12")
 def test_who_was_searched_for_can_write_before_there_is_a_link() -> None:
-    """The relay of the searcher is there as soon as its search is answered."""
+    """The relay of the searcher exists as soon as its search is answered."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
@@ -190,7 +190,7 @@ def test_what_waits_for_a_link_that_cannot_be_made_fails() -> None:
 
 @clause("BUS-ROUTE-13")
 def test_a_master_asks_only_who_has_the_name_if_it_knows_it() -> None:
-    """And all others where it does not, but never who asked."""
+    """If it does not know the name, it asks all slaves except the asker."""
     stage = Stage(slaves=3)
     d = stage.task("d", "s2")
     stage.task("f", "s3")
@@ -209,7 +209,7 @@ def test_a_master_asks_only_who_has_the_name_if_it_knows_it() -> None:
 
 @clause("BUS-ROUTE-14", "BUS-NAME-4")
 def test_a_slave_finds_a_slave_of_another_machine() -> None:
-    """Masters pass on search and answer; messages go from one to the other."""
+    """Masters forward search and answer; messages go directly."""
     stage = Stage(machines=3)
     d, f = stage.task("d", "s2", "m1"), stage.task("f", "s3", "m2")
     stage.soon()
@@ -253,7 +253,7 @@ def test_masters_use_the_link_between_them() -> None:
 
 @clause("BUS-ROUTE-17")
 def test_a_search_goes_one_step_between_masters() -> None:
-    """And to the slaves of the machine that is meant."""
+    """The master of the addressed machine forwards it to its slaves."""
     stage = Stage(machines=4, slaves=1)
     d = stage.task("d", "s2", "m1")
     stage.forget()
@@ -286,7 +286,7 @@ def test_a_message_for_a_machine_that_is_not_known_waits_for_it() -> None:
 @clause("BUS-ROUTE-18", "BUS-MOVE-5")
 @pytest.mark.parametrize("where", ["s1", "s2", "s3"])
 def test_who_registers_later_answers_a_search(where: str) -> None:
-    """Without another search, whoever searched and wherever it is."""
+    """Without another search, wherever the searchers and the task are."""
     stage = Stage()
     senders = [stage.task(f"d/{each}", f"s{each}") for each in (1, 2, 3)]
     letters = [stage.send(each, "z", 2) for each in senders]
@@ -320,7 +320,7 @@ def test_a_slave_that_comes_later_is_asked_too() -> None:
 
 @clause("BUS-ROUTE-19", "BUS-DEREG-11")
 def test_a_search_ends_when_nobody_waits_for_it() -> None:
-    """Each is told once, and no process keeps the search."""
+    """Each sender gets one error, and no process keeps the search."""
     stage = Stage()
     d = stage.task("d", "s2")
     letters = stage.send(d, "z", 3)
@@ -339,7 +339,7 @@ def test_a_search_ends_when_nobody_waits_for_it() -> None:
     ("bound", "fits"), [("searches_per_process", True), ("searches_in_all", False)]
 )
 def test_what_a_master_keeps_of_searches_is_bounded(bound: str, fits: bool) -> None:
-    """Who sends more is told, once for each message; who hosts a task still answers."""
+    """Each further message is refused once; the host of a task still answers."""
     limits: dict[str, Any] = {bound: 2}
     stage = Stage(**limits)
     c, d, e = stage.task("c", "s1"), stage.task("d", "s2"), stage.task("e", "s3")
@@ -364,7 +364,7 @@ def test_what_a_master_keeps_of_searches_is_bounded(bound: str, fits: bool) -> N
 
 @clause("BUS-FLOW-1")
 def test_what_a_master_keeps_of_subscriptions_is_bounded() -> None:
-    """In all: one too many is passed over, as its log tells, and those kept go on."""
+    """One too many is skipped and logged; those kept stay in effect."""
     stage = Stage(subscriptions_in_all=2)
     lines: list[str] = []
     stage.process("s1").remote.neighbours.complain = lines.append  # type: ignore[misc]
@@ -402,7 +402,7 @@ def test_what_a_master_keeps_of_subscriptions_is_bounded() -> None:
 def test_a_slave_that_keeps_no_more_searches_is_asked_again_when_it_has_the_name() -> (
     None
 ):
-    """Nobody is told that it was full: another may have had the name."""
+    """It reports no error when it is full, since another process may hold the name."""
     stage = Stage(slaves=3, searches_in_all=1)
     d, e = stage.task("d", "s1"), stage.task("e", "s1")
     letters = stage.send(d, "x") + stage.send(e, "y")

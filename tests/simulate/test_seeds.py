@@ -7,9 +7,9 @@ import pytest
 from specs.clauses import clause
 from tests.simulate.run import run
 
-# Each of these showed a fault when it was found. Steps are drawn anew if `plan` or
-# `run` change: then they are runs like any others, and the tests of the clauses are
-# what keeps the fault away. Recorded ones send one by one, and so are others, too.
+# Each of these revealed a fault. If `plan` or `run` change, their events are drawn
+# anew: then they are ordinary runs, and the tests of the clauses guard against the
+# fault. The same holds for recorded runs, where messages are sent one by one.
 FOUND = (3, 15, 24, 48, 106, 133, 195, 233, 312, 325, 399, 504, 550, 604, 967, 1495)
 
 

@@ -1,4 +1,4 @@
-"""`Shortcut`: the accounts are at once what a round would have made of them."""
+"""`Shortcut`: the fast path leaves the same accounts as the normal path, at once."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 
 class Dialogue:
-    """A task that asks, one that answers, and the short way between their processes."""
+    """A task that asks, one that answers, and the fast path between their processes."""
 
     def __init__(self, *, asker: str = "s1", **world: Any) -> None:
         self.stage = Stage(**world)
         self.asker = self.stage.task("asker", asker)
         self.answerer = self.stage.task("answerer", "s2")
         self.stage.soon()
-        # A first question, by the long way: from then on they know one another.
+        # The first question takes the normal path, which introduces the tasks.
         self.ask()
         self.stage.soon()
         self.near, self.far = self.asker.process, self.answerer.process
@@ -59,11 +59,11 @@ class Dialogue:
         return letter
 
     def decide(self) -> None:
-        """Let be noticed what a test has changed; it is looked up again then."""
+        """Mark a decision, so that the fast path checks its conditions again."""
         self.near.manager.revision += 1
 
     def answer_kept(self) -> None:
-        """Let be answered what the task has left for later."""
+        """Answer the questions that the task has left for later."""
 
         def answer() -> list[Any]:
             kept, self.answerer.kept = self.answerer.kept, []
@@ -96,7 +96,7 @@ def _shortcut(process: SimProcess, other: SimProcess) -> Shortcut:
 
 
 def _books(process: SimProcess, other: SimProcess) -> dict[str, Any]:
-    """Return what a process has in its books of another one."""
+    """Return the accounts that a process has of another one."""
     peer: Peer = process.remote.neighbours.peers[other.key]
     session = peer.session
     return {
@@ -124,7 +124,7 @@ def _books(process: SimProcess, other: SimProcess) -> dict[str, Any]:
 
 @clause("BUS-CHAN-7")
 def test_the_accounts_are_in_the_end_those_of_rounds() -> None:
-    """Two worlds that send the same, one of them by shortcuts wherever these may be."""
+    """Two worlds send the same, one of them by the fast path where possible."""
     ends = []
     for shortcuts in (0.0, 1.0):
         talk = Dialogue(shortcuts=shortcuts)
@@ -144,7 +144,7 @@ def test_the_accounts_are_in_the_end_those_of_rounds() -> None:
 @clause("AMO-7")
 @pytest.mark.parametrize("seed", range(30))
 def test_each_question_has_one_end_whatever_becomes_of_the_link(seed: int) -> None:
-    """Though links are cut, and who puts a message on one is struck."""
+    """Though links are cut, and senders are interrupted on the fast path."""
     talk = Dialogue(shortcuts=0.9, struck=0.1)
     random, letters = Random(seed), []
     for _ in range(60):
@@ -206,9 +206,9 @@ def _asker_leaves(talk: Dialogue) -> None:
 
 
 def _asker_is_leaving(talk: Dialogue) -> None:
-    """It is found no more; its thread has not emptied it yet."""
+    """It is not found any more, but its thread has not emptied its mailbox yet."""
     talk.near.manager.leave(talk.asker.entry, final=False)
-    talk.near.remote.flush(talk.stage.world.now)  # as it says so, it may not send
+    talk.near.remote.flush(talk.stage.world.now)  # withdraws the right to send
 
 
 def _superseded(talk: Dialogue) -> None:
@@ -252,7 +252,7 @@ def test_nothing_goes_by_a_shortcut_that_could_overtake(
 def test_what_was_decided_since_the_last_question_is_noticed(
     so: Callable[[Dialogue], None],
 ) -> None:
-    """What was looked at is remembered until anything is decided."""
+    """The conditions are remembered only until the next decision."""
     talk = Dialogue()
     assert talk.short.command(talk.question(), talk.stage.world.now) is not None
     so(talk)
@@ -273,7 +273,7 @@ def test_that_it_was_looked_at_is_forgotten_though_nothing_went() -> None:
 
 
 def test_each_task_has_leave_of_its_own() -> None:
-    """Who was looked at last says nothing of another one, or of an answer."""
+    """The check of one task does not hold for another, or for an answer."""
     talk = Dialogue()
     assert talk.short.command(talk.question(), talk.stage.world.now) is not None
     new = talk.stage.task("new", "s1")
@@ -284,7 +284,7 @@ def test_each_task_has_leave_of_its_own() -> None:
 
 
 def test_what_may_go_by_a_shortcut_does() -> None:
-    """So what others refuse here would not be refused otherwise."""
+    """This shows that the refusals in other tests have their stated reason."""
     talk = Dialogue()
     before = _books(talk.near, talk.far)
 
@@ -345,17 +345,17 @@ def test_no_more_go_by_a_shortcut_than_the_stream_takes() -> None:
     assert went == 7
 
 
-# What comes.
+# Arrivals.
 
 
 class Arrival(Dialogue):
-    """A question of the asker as it comes to the other process."""
+    """A question of the asker as it arrives at the other process."""
 
     def __init__(self, **world: Any) -> None:
         super().__init__(**world)
         self.peer = self.far.remote.neighbours.peers[self.near.key]
         self.short = _shortcut(self.far, self.near)
-        self.asked = self.question()._to.box  # the near one's relay
+        self.asked = self.question()._to.box  # relay in the asker's process
 
     def frame(self, *, ahead: int = 0, **changes: Any) -> bytes:
         session = self.near.remote.neighbours.peers[self.far.key].session
@@ -440,7 +440,7 @@ def test_what_follows_it_is_taken() -> None:
 
 @clause("BUS-FLOW-5")
 def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
-    """It is late; as if it were for what is under way, it would be kept for good."""
+    """It is late; taken for an answer to the new question, it would stay forever."""
     talk = Dialogue()
     talk.answer_kept()
     talk.stage.soon()
@@ -490,7 +490,7 @@ def test_each_message_is_in_the_accounts_at_once() -> None:
 
 
 class RoundTrips(Dialogue):
-    """Both ends of shortcuts, in whose frames acknowledgements travel."""
+    """Both ends of the fast path, whose frames carry acknowledgements."""
 
     def __init__(self, **world: Any) -> None:
         super().__init__(**world)
@@ -508,7 +508,7 @@ class RoundTrips(Dialogue):
         return question, frame
 
     def take(self, frame: bytes) -> Incoming:
-        """Let the answerer get a question, and take it."""
+        """Let the answerer receive a question and extract it."""
         todo, now = deque[Action](), self.stage.world.now
         assert self.back.came(frame, now, todo)
         (action,) = todo
@@ -525,12 +525,12 @@ class RoundTrips(Dialogue):
         return frame
 
     def by_a_round(self, frame: bytes) -> list[Action]:
-        """Let the asker read a frame as any other; return what is to be done."""
+        """Receive a frame by the normal path; return the actions."""
         now = self.stage.world.now
         return self.near.remote.receive(self.short.link, _decoded(frame), now)
 
     def comes_back(self, frame: bytes) -> bool:
-        """Whether the asker takes a frame by the shortcut."""
+        """Whether the asker receives a frame by the fast path."""
         return self.short.came(frame, self.stage.world.now, deque())
 
 
@@ -554,7 +554,7 @@ def test_each_message_acknowledges_the_one_before_it() -> None:
         assert not relay._unanswered
         assert len(talk.asking.outgoing) == 0
         assert talk.asking.outgoing.floor == talk.asking.outgoing.next
-        assert talk.asking.ack_at is not None  # of the answer
+        assert talk.asking.ack_at is not None  # for the answer
     talk.ask_now()
     assert talk.asking.ack_at is None
     talk.stage.soon()
@@ -567,7 +567,7 @@ def test_each_message_acknowledges_the_one_before_it() -> None:
 
 @clause("BUS-RELAY-9")
 def test_that_a_question_came_says_not_that_it_was_taken() -> None:
-    """An answer to an earlier one is on its way before it is."""
+    """An earlier question may be answered before the next one is extracted."""
     talk = RoundTrips()
     _, first = talk.ask_now()
     answered = talk.take(first)
@@ -575,7 +575,7 @@ def test_that_a_question_came_says_not_that_it_was_taken() -> None:
     todo = deque[Action]()
     assert talk.back.came(second, talk.stage.world.now, todo)
 
-    # Two are under way, so it is read by a round.
+    # Two questions are under way, so the normal path reads the answer.
     answer = talk.answer_now(answered)
     assert not talk.comes_back(answer)
     talk.by_a_round(answer)
@@ -590,7 +590,7 @@ def test_a_question_that_is_taken_and_not_answered_is_asked() -> None:
     talk = RoundTrips()
     question, frame = talk.ask_now()
     message = talk.take(frame)
-    # What the answerer sends otherwise acknowledges it as well.
+    # Any other answer acknowledges it as well.
     other = talk.back.answer(message, 1)
     assert other is not None
     late = decode(other)
@@ -663,7 +663,7 @@ def test_what_was_never_sent_is_not_acknowledged() -> None:
 
 @clause("BUS-RELAY-11")
 def test_what_waits_for_room_goes_on_when_an_answer_makes_room() -> None:
-    """A round puts it on the link."""
+    """The normal path puts it on the link."""
     talk = RoundTrips(window=1)
     _, frame = talk.ask_now()
     answer = talk.answer_now(talk.take(frame))
@@ -679,7 +679,7 @@ def test_what_waits_for_room_goes_on_when_an_answer_makes_room() -> None:
 
 @clause("BUS-RELAY-11", "AMO-13")
 def test_what_waits_for_numbers_goes_on_when_an_answer_frees_some() -> None:
-    """Though the task of the answer has taken nothing that is under way."""
+    """Though the answering task has extracted nothing that is under way."""
     talk = RoundTrips()
     message = talk.take(talk.ask_now()[1])
     answer = talk.answer_now(message)
@@ -711,7 +711,7 @@ def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
     assert later is not None
     assert now + limits.ack_delay_s < later <= now + 0.1
     assert talk.asking.watched
-    assert talk.asking.next_ack(now) is None  # nothing was exchanged since
+    assert talk.asking.next_ack(now) is None  # no exchange since
     assert not talk.asking.watched
 
 
@@ -741,7 +741,7 @@ def test_what_is_not_plain_is_left_to_the_books(changes: dict[str, Any]) -> None
 
 @clause("BUS-DEREG-4", "BUS-CHAN-7")
 def test_what_comes_for_a_task_that_has_left_is_left_to_a_round() -> None:
-    """Who it is for was looked up before that."""
+    """The addressee was looked up before it left."""
     talk = Arrival()
     assert talk.come(talk.frame()) is not None
     talk.far.deregister(talk.answerer)
@@ -778,7 +778,7 @@ def test_an_interrupt_enters_a_question_as_sent_as_a_whole_or_not_at_all() -> No
 
 @clause("QB-ERR-9", "AMO-7", "BUS-FLOW-7")
 def test_an_interrupt_loses_no_answer_and_no_acknowledgement() -> None:
-    """What was not entered as received comes again, and is entered then."""
+    """A frame that was not committed as received is resent, and committed then."""
     given = list[int]()
 
     def case(struck: Blow) -> None:
@@ -816,7 +816,7 @@ def test_of_answers_and_commands_the_answers_may_be_taken_alone() -> None:
 
 @clause("BUS-SEC-1")
 def test_what_a_guest_sends_is_left_to_the_books() -> None:
-    """They look at what it may."""
+    """The normal path checks the guest's rights."""
     talk = Arrival(
         asker="s3", guests={"s3"}, rights=lambda _who, _by: Rights(subscribe=())
     )

@@ -1,4 +1,4 @@
-"""OPEN-3: what a slave hears of the names that it takes, whoever is master."""
+"""OPEN-3: the verdicts that a slave receives on its names, whoever is master."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def awaited(stage: Stage, process: str) -> list[Entry]:
-    """The tasks of a slave on which its master has said nothing."""
+    """Return the tasks of a slave that still await a verdict of its master."""
     return stage.process(process).remote.directory.verdicts.awaited()
 
 
 @clause("OPEN-3")
 def test_a_slave_hears_that_its_names_are_free() -> None:
-    """Of all that it asks for at once; behind each EXPORT goes a PING."""
+    """One verdict covers each name; a PING follows each EXPORT."""
     stage = Stage()
     a, b = stage.task("a", "s2"), stage.task("b", "s2")
     assert awaited(stage, "s2") == [a.entry, b.entry]

@@ -38,7 +38,7 @@ def say(stage: Stage, frame: ControlFrame, to: str, of: str = "s3") -> None:
 
 
 def linked(stage: Stage) -> None:
-    """Let s2 and s3 have a link for messages."""
+    """Give s2 and s3 a data link."""
     one, other = stage.task("one", "s2"), stage.task("other", "s3")
     stage.soon()
     stage.send(one, "other")
@@ -47,13 +47,13 @@ def linked(stage: Stage) -> None:
 
 
 def searches(process: SimProcess) -> int:
-    """Return how many searches a process knows."""
+    """Return how many searches a process keeps."""
     return len(process.remote.finder.ledger)
 
 
 @clause("BUS-SEC-7", "BUS-ROUTE-18")
 def test_only_its_origin_cancels_a_search() -> None:
-    """Else a message would time out although its name is registered."""
+    """Otherwise a message would time out although its name is registered."""
     stage = Stage()
     sender = stage.task("d", "s2")
     (letter,) = stage.send(sender, "f")
@@ -83,7 +83,7 @@ def test_only_its_origin_cancels_a_subscription() -> None:
 @clause("BUS-SEC-7", "BUS-FLOW-1")
 @pytest.mark.parametrize("reason", [Reason.BUSY, Reason.ACCESS])
 def test_only_its_recipients_refuse_a_search(reason: Reason) -> None:
-    """A process that only has a link for messages is not one."""
+    """A process that has only a data link is not a recipient."""
     stage = Stage()
     linked(stage)
     sender = stage.task("d", "s2")
@@ -158,7 +158,7 @@ def test_a_subscription_without_a_master_is_refused_by_its_asker_alone() -> None
 
 @clause("BUS-RELAY-8")
 def test_a_subscription_that_a_master_passes_on_is_taken_back_by_way_of_it() -> None:
-    """A refusal on the link for messages answers an earlier request, and is late."""
+    """A refusal on the data link answers an earlier request, and is late."""
     stage = Stage()
     stage.task("news", "s3")
     hearer = subscriber(stage)
@@ -176,7 +176,7 @@ def test_a_subscription_of_an_earlier_life_ends_with_the_master() -> None:
     stage = Stage()
     stage.task("news", "s3")
     subscriber(stage)
-    stage.process("s1").frozen = True  # it passes on no more that the asker is lost
+    stage.process("s1").frozen = True  # it does not report the loss of the asker
     stage.process("s2").die()
     stage.soon(2.0)
     again = stage.world.start("m1", "s2")
@@ -190,7 +190,7 @@ def test_a_subscription_of_an_earlier_life_ends_with_the_master() -> None:
 
 @clause("BUS-DEREG-13", "BUS-SEC-7")
 def test_a_relay_goes_by_the_agreement_of_both_and_no_other_way() -> None:
-    """DISMISSED without a question of this process has no effect."""
+    """DISMISSED has no effect if this process did not ask."""
     stage = Stage()
     linked(stage)
     relay = stage.relays("s2")["other"]

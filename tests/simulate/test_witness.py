@@ -25,14 +25,14 @@ _SPREAD = Requests.spread
 
 
 def sent_back(self: Requests[Any], request: Any, ways: Any) -> None:
-    """Pass a search on to who asked, too."""
+    """Forward a search also to its asker."""
     _SPREAD(self, request, ways)
     if request.origin is not None and self._neighbours.is_master:
         request.origin.session.tell(request.frame)
 
 
 def answered_by_relay(self: Finder, peer: Peer, frame: Any, now: float) -> None:
-    """Answer with what stands for a task."""
+    """Answer with a relay of a task."""
     _ASKED(self, peer, frame, now)
     task, request = self._manager.table.find(frame.name), self.ledger.get(frame.id)
     if task is not None and request is not None:
@@ -40,7 +40,7 @@ def answered_by_relay(self: Finder, peer: Peer, frame: Any, now: float) -> None:
 
 
 def passed_twice(self: Finder, peer: Peer, frame: Any, now: float) -> bool:
-    """Pass an answer back twice."""
+    """Forward an answer twice."""
     request = self.ledger.get(frame.search)
     if request is not None and request.origin is not None:
         request.origin.session.tell(frame)
@@ -48,7 +48,7 @@ def passed_twice(self: Finder, peer: Peer, frame: Any, now: float) -> bool:
 
 
 def by_name(self: Relays, registration: object) -> None:
-    """Release also those that nothing was said of."""
+    """Release other relays as well."""
     for peer in self._neighbours.peers.values():
         peer.relays.clear()
 
@@ -66,7 +66,7 @@ FAULTS: list[tuple[str, type, str, Callable[..., Any]]] = [
 
 
 def _live() -> None:
-    """Let tasks find one another, search in vain, and leave in the midst of it."""
+    """Let tasks find one another, search in vain, and leave in between."""
     stage = Stage()
     d, e, f = stage.task("d", "s2"), stage.task("e", "s1"), stage.task("f", "s3")
     stage.soon()
@@ -105,7 +105,7 @@ def test_a_fault_breaks_an_invariant(
     name: str,
     fault: Callable[..., Any],
 ) -> None:
-    """At the step that shows it; `Checks` knows some of them as well."""
+    """The violating step reveals it; `Checks` detects some faults as well."""
     monkeypatch.setattr(where, name, fault)
     monkeypatch.setattr(Checks, "answer", lambda *_: None)
 

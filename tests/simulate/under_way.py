@@ -1,7 +1,7 @@
-"""`UnderWay`: what has been said in a simulated world and was not heard yet.
+"""`UnderWay`: news sent in a simulated world and not received yet.
 
-It is looked for only where an invariant asks for it, in what sessions keep until it is
-acknowledged. `Expired` are the searches that end without a word.
+It is computed only when an invariant asks for it, from the frames that sessions keep
+until they are acknowledged. `Expired` holds the searches that end without a frame.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["Expired", "Numbers", "Registration", "UnderWay"]
 
 Registration: TypeAlias = tuple[str, str, int]  # cheaper to compare than its id
-# Who is meant by a relay number, of which process in which life.
+# The registration that a relay number means, by process and incarnation.
 Numbers: TypeAlias = "dict[tuple[Key, int, int], Registration]"
 
-_ROUNDED_S: Final = 0.001  # what a deadline loses that is said in milliseconds
+_ROUNDED_S: Final = 0.001  # rounding error of a deadline sent in milliseconds
 
 
 class Expired:
-    """The searches whose time is up."""
+    """The searches whose deadline has passed."""
 
     def __init__(self, world: World, deadlines: dict[RequestId, float]) -> None:
         self._world = world
@@ -91,7 +91,7 @@ class UnderWay:
         )
 
     def _is_eliminated(self, process: SimProcess, task: Registration) -> bool:
-        """Whether managers will tell it: that ends what is known by hearsay."""
+        """Whether an ELIMINATE is under way, which ends a relay known by hearsay."""
         hops = {process.key: process}
         for _ in range(3):
             for each in list(hops.values()):
@@ -107,7 +107,7 @@ class UnderWay:
         return False
 
     def _session(self, process: SimProcess, peer: Peer) -> Peer | None:
-        """Return how the other side sees the same session; None if it does not."""
+        """Return the peer's end of the same session; None if it has none."""
         other = self._world.processes[peer.key]
         there = other.remote.neighbours.peers.get(process.key)
         if not other.alive or other.life != peer.session.incarnation or there is None:
@@ -118,11 +118,11 @@ class UnderWay:
         return there if same and its.incarnation == process.life else None
 
     def _is_lost(self, process: SimProcess, peer: Peer) -> bool:
-        """Whether a process will learn that it has to give up another one."""
+        """Whether a process is going to declare another one lost."""
         return self._session(process, peer) is None
 
     def _under_way(self, process: SimProcess, peer: Peer) -> list[ControlFrame]:
-        """Return what another process has said, or will, and has not come."""
+        """Return the control frames of another process that have not arrived yet."""
         there = self._session(process, peer)
         if there is None:
             return []

@@ -1,7 +1,8 @@
 """`Witness`: a simulated world as the invariants of searches and relays see it.
 
-It notes what came by each link, and takes a `Snapshot` after each step that changed
-anything they speak of: each process as it was after its own last such step.
+It records the arrivals on each link, and takes a `Snapshot` after each step that
+changed anything the invariants depend on. The snapshot shows each process as of its own
+last such step.
 """
 
 from __future__ import annotations
@@ -59,29 +60,29 @@ _OF_NOW: Final = tuple(each for each in SAFETY if each not in _OF_THE_PAST)
 
 
 class Witness:
-    """What was said so far, and how the world is now."""
+    """The frames sent so far, and the present state of the world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._marks: dict[SimProcess, object] = {}
         self._processes: dict[str, Process] = {}
         self._public: set[Registration] = set()
-        self._deadlines: dict[RequestId, float] = {}  # of searches
+        self._deadlines: dict[RequestId, float] = {}  # by search
         self._numbers: Numbers = {}
-        # Whether who said first that this is the answer to a search hosted it.
+        # True if the first sender of this answer to a search hosted the task.
         self._hosted: dict[tuple[RequestId, Registration], bool] = {}
         self._sought: list[tuple[RequestId, str]] = []
         self._answers: list[Answer] = []
         self._releases: list[Release] = []
-        self._past = 0  # how much of it was looked at
+        self._past = 0  # number of past events already checked
         self._known: dict[Entry, Hosted] = {}
         self._news = UnderWay(world, self._numbers)
         self._expired = Expired(world, self._deadlines)
 
-    # What happens.
+    # Events.
 
     def sent(self, process: SimProcess, frame: Frame) -> None:
-        """Note what a process says of tasks."""
+        """Record what a frame states about tasks."""
         match frame:
             case AddRelay(search=RequestId() as search, task=task):
                 self._know(process, task)
@@ -101,7 +102,7 @@ class Witness:
     def hears(
         self, process: SimProcess, link: int, frame: Frame | None
     ) -> list[Action]:
-        """Let a process take a frame, and note that if it listened."""
+        """Let a process receive a frame; record it if the process accepted it."""
         note: Callable[[Peer], None]
         match frame:
             case Search():
@@ -126,8 +127,8 @@ class Witness:
         kept = process.remote.finder.ledger.get(frame.id)
 
         def note(_: Peer) -> None:
-            # Who has answered it, or was told that it is over, can be asked again on
-            # behalf of who was lost and has come back.
+            # A process that has answered a search, or received its end, may receive it
+            # again on behalf of a process that was lost and has come back.
             if not kept and came in self._sought:
                 self._sought.remove(came)
             self._sought.append(came)
@@ -137,7 +138,7 @@ class Witness:
     def _answered(
         self, process: SimProcess, search: RequestId, frame: AddRelay
     ) -> Callable[[Peer], None]:
-        # Several slaves may tell a master that asks, which takes the first.
+        # Several slaves may answer a master that searches; it takes the first answer.
         taken = search in _searches(process) or not process.remote.neighbours.is_master
 
         def note(_: Peer) -> None:
@@ -164,13 +165,13 @@ class Witness:
         return note
 
     def ended(self, process: SimProcess) -> None:
-        """Note that a process has ended."""
+        """Record that a process has ended."""
         self._processes.pop(process.name, None)
 
-    # What must hold.
+    # Invariants.
 
     def step(self, process: SimProcess) -> None:
-        """See whether all is well after a step of a process."""
+        """Check the invariants after a step of a process."""
         mark = _mark(process)
         if self._marks.get(process) != mark:
             self._marks[process] = mark
@@ -180,7 +181,7 @@ class Witness:
             self._past = past
 
     def rest(self) -> None:
-        """See whether all has come that must come in the end."""
+        """Check the safety invariants, and those that hold at rest."""
         self._look_again(at_rest=True)
         self._all((*SAFETY, *AT_REST))
 
@@ -188,7 +189,7 @@ class Witness:
         try:
             self._all(invariants)
         except AssertionError:
-            # Something may have changed that leaves no mark, such as time.
+            # A change that the mark does not cover, such as time, may be the reason.
             self._look_again()
             self._all(invariants)
 
@@ -212,7 +213,7 @@ class Witness:
                 raise BrokenInvariantError(f"{each.__name__}: {error}") from None
 
     def _seen(self, process: SimProcess, *, at_rest: bool = False) -> Process:
-        """Return a process as it is; at rest with what each relay is there for."""
+        """Return the state of a process; at rest with the users of each relay."""
         remote = process.remote
         hosted = [
             self._known.get(each) or self._meet(each)
@@ -244,7 +245,7 @@ class Witness:
         )
 
     def _stays(self, process: SimProcess, peer: Peer, relay: BusRelay) -> bool:
-        """Whether it is kept along with a link that is needed for something else."""
+        """Whether a relay stays because its link is needed for something else."""
         whose = self._world.processes[peer.key]
         if relay.entry.id not in {each.id for each in whose.manager.table}:
             return False
@@ -290,13 +291,13 @@ def _searches(process: SimProcess) -> frozenset[RequestId]:
 
 
 def _incarnation(process: SimProcess) -> str:
-    """Say who it is to those it is joined with: who joins again is another one."""
+    """Return a process as its peers identify it; after a rejoin it is another one."""
     sessions = [peer.session for peer in process.remote.neighbours.joined()]
     return f"{process.name} {[(each.epoch, each.their_epoch) for each in sessions]}"
 
 
 def _made_for(process: SimProcess, relay: BusRelay) -> frozenset[Registration]:
-    """Return who uses a relay, hears its task, or waits for it."""
+    """Return the tasks that use a relay, subscribe to its task, or await an answer."""
     hearers = {each.entry for each in process.remote.relays.audience(relay)}
     asked = {source for source, _ in relay.asked}
     everybody = relay.users | hearers | asked
@@ -306,9 +307,10 @@ def _made_for(process: SimProcess, relay: BusRelay) -> frozenset[Registration]:
 
 
 def _lingers(process: SimProcess, peer: Peer, relay: BusRelay) -> bool:
-    """Whether it is released in time, whatever happens.
+    """Whether a relay is certain to be released in time.
 
-    What is known by hearsay and written to is told of by who gets that.
+    If a relay is known by hearsay and in use, the process that receives its messages
+    reports the departure of the task.
     """
     if peer.session.link is None:
         return True
@@ -317,9 +319,9 @@ def _lingers(process: SimProcess, peer: Peer, relay: BusRelay) -> bool:
 
 
 def _mark(process: SimProcess) -> object:
-    """Return what differs after each step that changed anything of this.
+    """Return a value that differs after each step that matters to the invariants.
 
-    What it says to others is not looked at: news under way only excuse what is there.
+    Frames sent to other processes do not count: news under way can only excuse a state.
     """
     remote = process.remote
     return (

@@ -19,12 +19,12 @@ from bus.payload import decode
 
 __all__ = ["words"]
 
-# What says nothing to who reads a story.
+# Fields of no interest in a story.
 _DULL = {"nonce", "window", "message_bytes_max", "versions", "version", "overflow"}
 
 
 def words(frame: Frame) -> str:
-    """Say what a frame says."""
+    """Summarize a frame."""
     if isinstance(frame, Batch):
         messages = ", ".join(
             f"{run.kind.name.lower()} {_said(run, body)} from {run.source} "

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = ["World"]
 
-_LIVES_APART = 1000  # more tasks than a process has in its life
+_LIVES_APART = 1000  # more than the number of tasks in one life of a process
 
 
 class World:
-    """All there is in a run.
+    """The complete state of one run.
 
     limits: of all processes.
-    masters: who listens as master, by machine.
-    reading: how long a task takes before it reads a message, at most, in seconds.
-    frames: all that were put on links, by whom and for whom, if that is to be kept.
-    recorded: the journals of all processes; None if they have none.
-    shortcuts: how often a message that may go past the books does; struck: how often
-      who puts it on its link is interrupted. went_short: how many went so.
-    watched: whether tasks watch, and processes leave in order.
-    guests: names of processes of another user. rights: what one of these may do, by its
-      name, and by whose list; None for everything.
+    masters: the process that listens as master, by machine.
+    reading: the maximum delay before a task reads a message, in seconds.
+    frames: the frames put on links, each with sender and receiver; None if not kept.
+    recorded: the journals of all processes; None if there are none.
+    shortcuts: the fraction of messages that take the fast path when they may; struck:
+      the fraction of these whose sender is interrupted. went_short: how many took it.
+    watched: True if tasks watch, and processes shut down in order.
+    guests: names of the processes of another user. rights: the rights of a guest, by
+      its name and the name of the process that grants them; None for all rights.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class World:
         self.guests = guests
         self.rights = rights
         self.random = Random(seed)
-        # Not out of what all else is drawn from, which is to stay as it was.
+        # A generator of its own, so that all other draws stay the same.
         self._short = Random(f"short {seed}")
         self._shortcuts = shortcuts
         self._struck = struck
@@ -85,24 +85,24 @@ class World:
         self._numbers = itertools.count(1)
 
     def credentials(self, process: SimProcess, by: SimProcess) -> Credentials:
-        """Return who a process is, as another one sees it."""
+        """Return the credentials of a process, as another one sees them."""
         rights = self.rights(process.key[1], by.key[1]) if process.guest else None
         return Credentials(int(process.guest), rights or Rights())
 
     def short(self) -> bool:
-        """Draw whether a message is to go past the books, if it may."""
+        """Draw whether a message takes the fast path, if it may."""
         return self._short.random() < self._shortcuts
 
     def struck(self) -> bool:
-        """Draw whether who puts a message on its link is interrupted."""
+        """Draw whether the sender is interrupted on the fast path."""
         return self._short.random() < self._struck
 
     def at(self, after: float, act: Callable[[], None]) -> None:
-        """Let something happen some seconds from now."""
+        """Schedule an event some seconds from now."""
         heapq.heappush(self._events, (self.now + after, next(self._order), act))
 
     def run(self, seconds: float) -> None:
-        """Let time pass, and happen what does."""
+        """Let time pass, and execute the events that are due."""
         until = self.now + seconds
         while self._events and self._events[0][0] <= until:
             self.now, _, act = heapq.heappop(self._events)
@@ -110,12 +110,12 @@ class World:
         self.now = until
 
     def number(self) -> int:
-        """Return a number for a message."""
+        """Return a unique number for a message."""
         return next(self._numbers)
 
     def start(self, machine: str, name: str, *, master: bool = False) -> SimProcess:
-        """Start a process, again if it was there before."""
-        # Journals know a registration by its number alone.
+        """Start a process, or restart it in a new incarnation."""
+        # Journals identify a registration by its number alone.
         life = (int(self.now * 1e9) + next(self._order)) * _LIVES_APART
         process = SimProcess(self, machine, name, master=master, life=life)
         process.guest = name in self.guests
@@ -129,7 +129,7 @@ class World:
         return process
 
     def introduce(self, process: SimProcess) -> None:
-        """Let a master and those of other machines know of one another."""
+        """Make a master and the masters of other machines known to one another."""
         for machine, other in self.masters.items():
             if other is not process and other.alive:
                 here = process.key[0]
@@ -144,14 +144,14 @@ class World:
         process.event(lambda: process.remote.machine_known(machine, (address,)))
 
     def promote(self, process: SimProcess) -> None:
-        """Let a slave be master, since it has won the lock (OPEN-1)."""
+        """Promote a slave to master, as if it had acquired the lock (OPEN-1)."""
         process.say(lambda: "becomes master")
         self.masters[process.key[0]] = process
         process.event(process.remote.become_master)
         self.introduce(process)
 
     def listening(self, address: str) -> SimProcess | None:
-        """Return who listens at an address; None if nobody does."""
+        """Return the process that listens at an address; None if there is none."""
         machine, _, name = address.partition("/")
         if name == "Master":
             process = self.masters.get(machine)
@@ -160,10 +160,10 @@ class World:
         return process if process is not None and process.alive else None
 
     def living(self) -> list[SimProcess]:
-        """Return the processes that live."""
+        """Return the processes that are alive."""
         return [each for each in self.processes.values() if each.alive]
 
     def check(self, process: SimProcess) -> None:
-        """See whether all is well in a process, after something happened there."""
+        """Check all invariants after an event in a process."""
         self.checks.step(process)
         self.witness.step(process)

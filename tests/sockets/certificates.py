@@ -1,6 +1,6 @@
-"""Certificates for tests: one authority, and whoever it vouches for.
+"""Certificates for tests: one authority, and the identities it signs.
 
-Made once in a run, of the smallest keys there are, and removed at its end.
+They are made once in a run, with the smallest possible keys, and removed at its end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["identity", "stranger"]
 
 
 class Authority:
-    """Signs certificates; keeps its files in a folder of its own."""
+    """Signs certificates; keeps its files in a separate folder."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(
@@ -35,7 +35,7 @@ class Authority:
         self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
     def identity(self, name: str) -> Tls:
-        """Return what one process shows: its name, valid on this machine."""
+        """Return the identity of one process: its name, valid on this machine."""
         key = ec.generate_private_key(ec.SECP256R1())
         made = self._signed(_name_of(name), key, is_authority=False)
         certificate, secret = self.folder / f"{name}.pem", self.folder / f"{name}.key"
@@ -80,13 +80,13 @@ def _authority(_number: int) -> Authority:
 
 @functools.cache
 def identity(name: str) -> Tls:
-    """Return what somebody shows whom all others believe."""
+    """Return an identity that all others trust."""
     return _authority(0).identity(name)
 
 
 @functools.cache
 def stranger() -> Tls:
-    """Return what somebody shows whom nobody believes; it believes all others."""
+    """Return an identity that no other trusts; it trusts all others."""
     known = _authority(1).identity("stranger")
     return Tls(
         certificate=known.certificate, key=known.key, authority=_authority(0).file

@@ -1,9 +1,10 @@
 """``python -m tests.sockets.kills --count 200 --seed S``: kill -9 at the other end.
 
-Each kill has a process of its own at the other end of a connection of its own. After
-each: nobody hangs; the queue ended abnormally, with its cause, after what had arrived;
-the books balance; no descriptor and no thread is left. The seed gives the victims, the
-media and the points at which they are killed. Exit 0 if all went well, 1 if not.
+Each kill has its own process at the other end of its own connection. After each: no
+call hangs; the queue ended abnormally, with its cause, after the messages that had
+arrived; the counters balance; no descriptor and no thread is left. The seed determines
+the victims, the media and the points at which they are killed. Exit 0 if all went well,
+1 if not.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MEDIA: Final = {"unix": None, "tcp": "tcp://127.0.0.1:0"}
 
 
 class Killer:
-    """Has victims made, one after the other, and kills them."""
+    """Has victims started, one after the other, and kills them."""
 
     def __init__(self) -> None:
         self._maker = subprocess.Popen(
@@ -58,21 +59,21 @@ class Killer:
         self._rest = b""
 
     def order(self, name: str, address: str, number: int, cut: int) -> None:
-        """Have a victim made."""
+        """Have a victim started."""
         assert self._maker.stdin is not None
         self._maker.stdin.write(f"{name} {address} {number} {cut}\n".encode())
         self._victim = int(self._line())
 
     def wait_ready(self) -> None:
-        """Wait until it is where it is to be killed, or on its way there."""
+        """Wait until it is at or on its way to the point where to kill it."""
         answer = self._line()
         assert answer == "ready", answer
 
     def kill(self) -> None:
-        """Kill it; return when it is gone."""
+        """Kill it; return when it has exited."""
         os.kill(self._victim, signal.SIGKILL)
         while self._line() != "gone":
-            pass  # it was quicker to be ready
+            pass  # it was ready earlier
         self._victim = 0
 
     def _line(self) -> str:
@@ -105,7 +106,7 @@ class Killer:
 
 
 class _Survivor:
-    """The other end: what it sent and received, and how its queue has ended."""
+    """The other end: its sent and received messages, and how its queue has ended."""
 
     def __init__(
         self, killer: Killer, host: SocketQueueBroker, chance: random.Random
@@ -118,7 +119,7 @@ class _Survivor:
         self.sent = 0
 
     def meet(self, name: str) -> MessageQueue:
-        """Have a victim made, and accept it."""
+        """Have a victim started, and accept it."""
         assert self.host.address is not None
         with Threads() as threads:
             accepting = threads.start(self.host.accept, PORT)
@@ -128,20 +129,20 @@ class _Survivor:
         return near
 
     def receive(self, near: MessageQueue, count: int | None = None) -> None:
-        """Receive so many in order, None for all until there is an error."""
+        """Receive that many in order; None to receive until there is an error."""
         while count is None or self.received < count:
             message = near.receive(timeout=LIMIT_S)
             assert message == payload(self.received), f"message {self.received}"
             self.received += 1
 
     def send(self, near: MessageQueue, count: int | None = None) -> None:
-        """Send so many, None for as many as go."""
+        """Send that many; None to send until there is an error."""
         while count is None or self.sent < count:
             near.send(payload(self.sent), timeout=LIMIT_S)
             self.sent += 1
 
     def check(self, near: MessageQueue) -> None:
-        """The queue has ended as it must, and its books balance (QB-SOCK-4)."""
+        """Check how the queue has ended and that its counters balance (QB-SOCK-4)."""
         for act in (self.receive, self.send):
             with pytest.raises(DisconnectedQueueError) as caught:
                 act(near)
@@ -154,10 +155,10 @@ class _Survivor:
         assert 0 <= books.peer_lost == books.dropped <= self.sent, books
         near.disconnect()
 
-    # One for each kind of victim.
+    # One method for each kind of victim.
 
     def handshake(self) -> None:
-        """Nobody accepts it, or somebody does."""
+        """Kill it before an accept, or during one."""
         assert self.host.address is not None
         name = "in_handshake"
         if self.number % 2:
@@ -178,7 +179,7 @@ class _Survivor:
         self.wait_forgotten()
 
     def wait_forgotten(self) -> None:
-        """Wait until nothing is left of who was killed before it was accepted."""
+        """Wait until the listener has forgotten a victim killed before its accept."""
         listener = self.host._listener
         assert listener is not None
         until(
@@ -187,14 +188,14 @@ class _Survivor:
         )
 
     def mid_frame(self) -> None:
-        """What was whole is received, what was not is not."""
+        """Kill it in a frame: whole messages are received, and nothing else."""
         near = self.meet("in_mid_frame")
         self.killer.kill()
         self.check(near)
         assert self.received == self.number
 
     def bulk(self) -> None:
-        """Killed while it sends, and this end receives."""
+        """Kill it while it sends, and this end receives."""
         near = self.meet("in_bulk")
         with Threads() as threads:
             receiving = threads.start(self.receive, near)
@@ -204,7 +205,7 @@ class _Survivor:
         self.check(near)
 
     def receiving(self) -> None:
-        """Killed in a round trip, or between two of them."""
+        """Kill it in a round trip, or between two of them."""
         near = self.meet("in_receive")
         for count in range(1, self.number):
             self.send(near, count)
@@ -216,7 +217,7 @@ class _Survivor:
         self.check(near)
 
     def credit(self) -> None:
-        """Killed while it waits for credit: what it was given is all that came."""
+        """Kill it while it waits for credit: its messages within its credit arrive."""
         near = self.meet("in_wait_for_credit")
         until(lambda: near.pending == CAPACITY, "it has sent what it may")
         self.receive(near, self.number // 3)
@@ -225,7 +226,7 @@ class _Survivor:
         assert self.received >= CAPACITY
 
     def owing(self) -> None:
-        """Killed while this end waits for its credit, in a send."""
+        """Kill it while this end waits for its credit, in a send."""
         near = self.meet("without_receiving")
         with Threads() as threads:
             sending = threads.start(self.send, near)
@@ -251,7 +252,7 @@ def kill_one(killer: Killer, state: str, medium: str, chance: random.Random) -> 
     """Kill a victim in a state.
 
     Raises:
-        AssertionError: somebody hangs, or what is left is not as it must be.
+        AssertionError: a call hangs, or the state afterwards is wrong.
     """
     before = Snapshot.take()
     with brokers(MEDIA[medium], {"capacity": CAPACITY}) as (host, _):
@@ -261,7 +262,7 @@ def kill_one(killer: Killer, state: str, medium: str, chance: random.Random) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Kill as many as were asked for; return the exit code."""
+    """Kill as many as requested; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.sockets.kills")
     parser.add_argument("--count", type=int, default=200, help="how many are killed")
     parser.add_argument(
@@ -273,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done: Counter[tuple[str, str]] = Counter()
     with Killer() as killer:
         for number in range(options.first, options.first + options.count):
-            # So that each can be repeated without those before it.
+            # So that each kill can be repeated without those before it.
             chance = random.Random(f"{options.seed}/{number}")
             state = list(STATES)[number % len(STATES)]
             medium = chance.choice(list(MEDIA))

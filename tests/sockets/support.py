@@ -1,4 +1,4 @@
-"""What tests of sockets share: a pair of brokers, a pair of ends, other processes."""
+"""Shared by socket tests: a pair of brokers, a pair of ends, other processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PORT = 7
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Give a folder with a short path: there is little room for one in an address."""
+    """Yield a folder with a short path: a socket address has little room for it."""
     with tempfile.TemporaryDirectory(prefix="qb-") as name:
         yield Path(name)
 
@@ -36,7 +36,7 @@ def brokers(
     guest: dict[str, Any] | None = None,
     observer: Observer | None = None,
 ) -> Iterator[tuple[SocketQueueBroker, SocketQueueBroker]]:
-    """Give a broker that listens and one that does not, as in two processes."""
+    """Yield a broker that listens and one that does not, as in two processes."""
     with (
         folder() as place,
         BrokerManager(observer=observer) as one,
@@ -52,7 +52,7 @@ def brokers(
 def meet(
     acceptor: SocketQueueBroker, connector: SocketQueueBroker, port: int = PORT
 ) -> tuple[SocketMessageQueue, SocketMessageQueue]:
-    """Let the two meet; give the acceptor's end and the connector's."""
+    """Connect the two; return the acceptor's end and the connector's."""
     assert acceptor.address is not None
     with Threads() as threads:
         accepting = threads.start(acceptor.accept, port)
@@ -71,7 +71,7 @@ def ends(
     host: dict[str, Any] | None = None,
     guest: dict[str, Any] | None = None,
 ) -> Iterator[tuple[SocketMessageQueue, SocketMessageQueue]]:
-    """Give both ends of a connection over a socket."""
+    """Yield both ends of a connection over a socket."""
     with brokers(listen, host, guest) as (acceptor, connector):
         accepted, connected = meet(acceptor, connector)
         with accepted, connected:

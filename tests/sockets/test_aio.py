@@ -1,4 +1,4 @@
-"""QB-PY-11 for a broker that others reach from outside: `aio.wrap` of one."""
+"""QB-PY-11 for a broker that listens at a socket: `aio.wrap` of one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def settings(listen: str | None) -> dict[str, Any]:
 @clause("QB-PY-11", "QB-SOCK-1")
 @pytest.mark.parametrize("listen", MEDIA, ids=["unix", "tcp", "name", "tls"])
 def test_coroutines_meet_by_an_address(listen: str | None) -> None:
-    """And speak, and see one another hang up, as at any other broker."""
+    """They exchange messages and see disconnects, as at any other broker."""
 
     async def serve(server: aio.QueueBroker) -> None:
         async with await server.accept(PORT, timeout=LIMIT_S) as queue:
@@ -161,7 +161,7 @@ def test_a_broker_that_closes_ends_the_wait_of_a_coroutine() -> None:
 
 @clause("QB-PY-11")
 def test_a_loop_runs_while_a_host_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That may take long; and no longer than the caller would wait."""
+    """The look-up may take long, but no longer than the call's timeout."""
     asked, answer = threading.Event(), threading.Event()
 
     def look_up(*_: object) -> str:

@@ -1,8 +1,8 @@
 """The ONE conformance suite over sockets (QB-SOCK-1).
 
-`EXCEPTIONS` lists what cannot hold between processes; what is only seen later there is
-waited for in `tests.sockets.worlds`. By default every scenario goes over UNIX sockets.
-``SOCKET_MEDIA=unix,tcp,tls`` says otherwise.
+`EXCEPTIONS` lists the clauses that cannot hold between processes;
+`tests.sockets.worlds` waits for effects that become visible later there. By default
+every scenario runs over UNIX sockets; ``SOCKET_MEDIA=unix,tcp,tls`` selects others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MEDIA = os.environ.get("SOCKET_MEDIA", "unix").split(",")
 
-# Scenario to the clause it is about, and why that is otherwise here.
+# Scenario -> its clause, and why the clause differs here.
 EXCEPTIONS = {
     "receiving.the_error_says_who_and_why": (
         "QB-RECV-9: the error of the peer has its text and the name of its class, but"
@@ -35,13 +35,13 @@ EXCEPTIONS = {
     ),
 }
 
-# Groups, or clauses, that speak of one address space: no world of sockets offers them.
+# Groups, or clauses, about one address space: no world of sockets offers them.
 ELSEWHERE = ("QB-CHAN", "QB-BUF", "QB-NAME", "QB-RDV-4", "QB-RDV-11", "QB-RDV-12")
 
 
 @pytest.fixture(scope="module", params=MEDIA)
 def subject(request: pytest.FixtureRequest) -> Subject:
-    """The brokers of one medium as the suite sees them."""
+    """Return the brokers of one medium as the suite sees them."""
     found = load(f"tests.sockets.worlds:{request.param}", SCENARIOS)
     remove_worlds()
     return found
@@ -49,14 +49,14 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 @pytest.fixture(autouse=True)
 def no_world_left() -> Iterator[None]:
-    """A scenario closes its ends, and not its brokers."""
+    """Remove the worlds: a scenario closes its ends, but not its brokers."""
     yield
     remove_worlds()
 
 
 @pytest.fixture(autouse=True)
 def seen_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a socket carries is not at rest before it has arrived (QB-SOCK-1)."""
+    """Adjust the suite: data in a socket's transit is not at rest (QB-SOCK-1)."""
     monkeypatch.setattr(real, "RealDriver", Carried)
 
 
@@ -64,7 +64,7 @@ def seen_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 @clause("QB-SOCK-1")
 def test_the_contract_holds_over_sockets(subject: Subject, scenario: Scenario) -> None:
-    """The scenario passes, or is one of the exceptions, or not of sockets at all."""
+    """The scenario passes, is a listed exception, or is not about sockets."""
     lacks = subject.lacks(scenario)
     if lacks is not None:
         explored = "explorer" in lacks

@@ -1,4 +1,4 @@
-"""QB-SOCK-9: descriptors go along with messages, and none is ever left open."""
+"""QB-SOCK-9: descriptors travel with messages, and none is ever left open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THREE = {"options": SocketOptions(descriptors_max=3)}
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """Give both ends of a pipe."""
+    """Yield both ends of a pipe."""
     made = os.pipe()
     yield made
     for fd in made:
@@ -32,7 +32,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 @clause("QB-SOCK-9")
 def test_descriptors_arrive_with_their_message(pipe: tuple[int, int]) -> None:
-    """In order, among messages without; closed on exec."""
+    """In order, among messages without any; they are closed on exec."""
     with ends(host=THREE, guest=THREE) as (near, far):
         near.send(b"before")
         near.send(b"with", fds=pipe)
@@ -51,7 +51,7 @@ def test_descriptors_arrive_with_their_message(pipe: tuple[int, int]) -> None:
 
 @clause("QB-SOCK-9")
 def test_a_descriptor_may_be_closed_once_it_was_sent(pipe: tuple[int, int]) -> None:
-    """Also where the message still waits for the socket."""
+    """Even if the message still waits for the socket."""
     with ends(host=THREE, guest=THREE) as (near, far):
         near.send(bytes(4 << 20))
         mine = os.dup(pipe[1])
@@ -70,7 +70,7 @@ def test_a_descriptor_may_be_closed_once_it_was_sent(pipe: tuple[int, int]) -> N
 def test_descriptors_that_nobody_takes_are_closed(
     pipe: tuple[int, int], way: str
 ) -> None:
-    """Whatever becomes of their message; the leak check of each test sees it."""
+    """However their message ends; the leak check of each test verifies it."""
     with ends(host={**THREE, "capacity": 1}, guest=THREE) as (near, far):
         if way == "left":
             far.disconnect()
@@ -94,7 +94,7 @@ def test_descriptors_that_nobody_takes_are_closed(
 
 @clause("QB-SOCK-9")
 def test_more_than_both_allow_is_refused(pipe: tuple[int, int]) -> None:
-    """Over TCP none is; a wrong one is an error and leaves nothing open."""
+    """TCP allows none; a wrong one raises an error and leaves nothing open."""
     with ends(host=THREE) as (near, _), pytest.raises(ValueError, match="takes 0"):
         near.send(b"m", fds=pipe)
     by_tcp = ends("tcp://127.0.0.1:0", THREE, THREE)
@@ -111,7 +111,7 @@ def test_more_than_both_allow_is_refused(pipe: tuple[int, int]) -> None:
 
 @clause("QB-SOCK-5", "QB-SOCK-9")
 def test_descriptors_that_were_promised_and_did_not_come(pipe: tuple[int, int]) -> None:
-    """A violation; those that came are closed."""
+    """It is a violation; the descriptors that came are closed."""
     with brokers(host=THREE) as (host, _), socket.socket(socket.AF_UNIX) as peer:
         assert host.address is not None
         peer.connect(host.address.removeprefix("ipc://"))

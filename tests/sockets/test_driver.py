@@ -1,4 +1,4 @@
-"""`Driver` and the reading that a receiver takes over from it and gives back."""
+"""`Driver` and the read lease that a receiver takes from it and returns."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def driver() -> Iterator[Driver]:
-    """Give one that this thread turns."""
+    """Yield a driver that this thread runs."""
     made = Driver()
     yield made
     made.close()
 
 
 def rung(driver: Driver, limit_s: float = 0) -> bool:
-    """Whether its descriptor says that there is something to do."""
+    """Return whether its descriptor reports that there is work."""
     return bool(select.select([driver], [], [], limit_s)[0])
 
 
 def test_a_call_rings_for_who_turns_it(driver: Driver) -> None:
-    """Also from the thread that turns it, while it does not."""
+    """This includes a call from that thread between its polls."""
     made: list[int] = []
     assert not rung(driver)
 
@@ -46,9 +46,10 @@ def test_a_call_rings_for_who_turns_it(driver: Driver) -> None:
 def test_a_call_may_be_the_last_that_its_driver_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who turns it does what is called, and ends it, before the caller has rung.
+    """Its owner runs the call and closes the driver before the caller has rung.
 
-    Then the caller rang a bell that was closed, or whatever had its number by then.
+    Then the caller would write to a bell that is closed, or to a reused descriptor
+    number.
     """
     ending = Driver()
     ring = os.eventfd_write
@@ -68,7 +69,7 @@ def test_a_call_may_be_the_last_that_its_driver_needs(
 
 
 def test_a_driver_that_has_ended_keeps_no_call() -> None:
-    """Each would keep its connection for as long as the driver exists."""
+    """Each would keep its connection alive for as long as the driver exists."""
     ended = Driver()
     ended.close()
     ended.call(list)
@@ -79,7 +80,7 @@ def test_a_driver_that_has_ended_keeps_no_call() -> None:
 def test_what_is_called_may_call_again_in_the_same_turn(
     driver: Driver, *, soon: bool
 ) -> None:
-    """Nobody need be woken for it."""
+    """No wake-up is needed."""
     made: list[int] = []
 
     def first() -> None:
@@ -96,7 +97,7 @@ def test_what_is_called_may_call_again_in_the_same_turn(
 
 
 def test_what_is_called_may_fail(driver: Driver) -> None:
-    """The owner is told, and what was not called yet is called in the next turn."""
+    """The owner gets the error; the remaining calls run in the next turn."""
     made: list[int] = []
 
     def fail() -> None:
@@ -114,7 +115,7 @@ def test_what_is_called_may_fail(driver: Driver) -> None:
 
 
 def test_a_call_from_elsewhere_wakes_who_turns_it(driver: Driver) -> None:
-    """It would sleep otherwise."""
+    """Otherwise it would sleep."""
     made: list[int] = []
     with Threads() as threads:
         turning = threads.start(driver.poll, LIMIT_S)
@@ -125,7 +126,7 @@ def test_a_call_from_elsewhere_wakes_who_turns_it(driver: Driver) -> None:
 
 @clause("QB-SOCK-8")
 def test_after_a_receive_the_driver_reads_again() -> None:
-    """Soon, though nobody calls anything: what is sent then arrives."""
+    """It does so soon, without any call: a message sent then arrives."""
     with ends() as (near, far):
         with Threads() as threads:
             receiving = threads.start(near.receive)
@@ -142,7 +143,7 @@ def test_after_a_receive_the_driver_reads_again() -> None:
 def test_one_timer_serves_all_who_receive_within_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It goes on while receives do, and then gives the reading back."""
+    """It continues while receives do, and then returns the read lease."""
     monkeypatch.setattr(turn, "IDLE_S", 3600.0)
     with ends() as (near, _):
         ours, posted = near._far.link, 0
@@ -168,7 +169,7 @@ def test_one_timer_serves_all_who_receive_within_its_time(
 
 
 def test_who_waits_gets_the_reading_at_once() -> None:
-    """Whoever leaves a socket at which another waits does not let it wait."""
+    """A receiver that leaves the socket hands the lease to the next waiter."""
     with ends() as (near, far), Threads() as threads:
         first = threads.start(near.receive)
         until(lambda: near._far.link.turn.led, "the first reads")

@@ -1,4 +1,4 @@
-"""QB-SOCK-9: a link that has ended goes, though who is there does nothing."""
+"""QB-SOCK-9: an ended link closes even if its peer does nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_FRAME = HEAD.pack(255, 0)
 
 
 def raw(host: SocketQueueBroker) -> socket.socket:
-    """Connect without a word of the protocol; read nothing unasked."""
+    """Connect without any frame of the protocol; read only on request."""
     assert host.address is not None
     scheme, _, where = host.address.partition("://")
     made = socket.socket(socket.AF_UNIX if scheme == "ipc" else socket.AF_INET)
@@ -45,7 +45,7 @@ def raw(host: SocketQueueBroker) -> socket.socket:
 def accepted(
     host: SocketQueueBroker, peer: socket.socket, threads: Threads
 ) -> SocketMessageQueue:
-    """Let it be accepted; give this end, with more to be sent than the system takes."""
+    """Accept the peer; return this end, with more to send than the system takes."""
     accepting = threads.start(host.accept, PORT)
     peer.sendall(frames.encode(Hello("raw", PORT, 1 << 28)))
     near = accepting.result()
@@ -57,7 +57,7 @@ def accepted(
 @clause("QB-SOCK-9")
 @pytest.mark.parametrize("leaves", [False, True])
 def test_who_broke_the_rules_and_reads_nothing_is_not_waited_for(leaves: bool) -> None:
-    """Not longer than who was left in order; whether the end is left then or not."""
+    """The limit is that of an orderly close, if this end disconnects or not."""
     options = SocketOptions(farewell_s=0.05)
     with (
         brokers(host={"options": options}) as (host, _),
@@ -79,7 +79,7 @@ def test_who_broke_the_rules_and_reads_nothing_is_not_waited_for(leaves: bool) -
 def test_who_was_silent_past_the_lease_and_reads_nothing_is_not_waited_for(
     leaves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be a machine that is gone; no option says how long it may take to read."""
+    """Its machine may be down; no option sets how long it may take to read."""
     monkeypatch.setattr(link, "LAST_S", 0.05)
     options = SocketOptions(lease_s=0.1)
     with (
@@ -99,7 +99,7 @@ def test_who_was_silent_past_the_lease_and_reads_nothing_is_not_waited_for(
 def test_who_broke_the_rules_and_reads_is_told_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Behind all that was sent before."""
+    """The reason comes after all data sent before."""
     monkeypatch.setattr(link, "LAST_S", LIMIT_S)
     with brokers() as (host, _), raw(host) as peer, Threads() as threads:
         accepted(host, peer, threads)

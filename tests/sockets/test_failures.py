@@ -52,7 +52,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def works(one: SocketQueueBroker, other: SocketQueueBroker) -> None:
-    """Check that the two still meet, and that messages pass."""
+    """Check that the two brokers still meet, and that messages pass."""
     near, far = meet(one, other)
     with near, far:
         far.send(b"after")
@@ -77,7 +77,7 @@ def raw(address: str | None) -> Iterator[socket.socket]:
 
 @clause("QB-SOCK-10")
 def test_a_peer_that_resets_before_the_tls_handshake_ends_nothing_else() -> None:
-    """As a port scan does; it ended all sockets of the process."""
+    """A port scan does that; it once ended all sockets of the process."""
     served = Driver()
     tls = {"tls": identity("localhost")}
     with brokers("tls://localhost:0", {"driver": served, **tls}, tls) as (host, guest):
@@ -85,7 +85,7 @@ def test_a_peer_that_resets_before_the_tls_handshake_ends_nothing_else() -> None
         with raw(host.address.replace("localhost", "127.0.0.1")) as peer:
             peer.sendall(b"\x16")
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        served.poll(LIMIT_S)  # takes in what has gone again
+        served.poll(LIMIT_S)  # accepts a connection that is already reset
 
         assert served.failures == 1
         assert served.sockets == 1  # only the listener
@@ -149,7 +149,7 @@ def test_an_error_on_the_way_of_a_peer_ends_that_peer(
 def test_an_error_of_a_timer_or_a_call_ends_what_it_was_for(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The timer of the handshake, and the check of an accept's outcome."""
+    """Tested: the handshake timer, and the check of an accept's outcome."""
     options = SocketOptions(handshake_s=0.05 if what == "expire_unknown" else 60.0)
     with brokers(host={"options": options}) as (host, guest):
         with monkeypatch.context() as patch:
@@ -165,7 +165,7 @@ def test_an_error_of_a_timer_or_a_call_ends_what_it_was_for(
 def test_an_error_in_the_life_of_a_connection_ends_it(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In its timer, or in the read after a write has failed."""
+    """The error is in its timer, or in the read after a failed write."""
     options = {"options": SocketOptions(lease_s=0.05)}
     with brokers("tcp://127.0.0.1:0", options, options) as (host, guest):
         near, far = meet(host, guest)
@@ -195,7 +195,7 @@ def test_an_error_in_the_life_of_a_connection_ends_it(
 def test_a_connection_whose_end_fails_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else its driver would never end, and its descriptor would stay open."""
+    """Otherwise its driver would never end, and its descriptor would leak."""
     with brokers() as (host, guest):
         near, far = meet(host, guest)
         served = near._far.link.driver
@@ -211,7 +211,7 @@ def test_a_connection_whose_end_fails_is_released(
 def test_the_reading_that_cannot_be_given_back_ends_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The timer that gives it back is that of one connection."""
+    """The timer that releases the read lease belongs to one connection."""
     with ends() as (near, far), monkeypatch.context() as patch:
         patch.setattr(turn.Turn, "rearm_locked", fail)
         far.send(b"1")
@@ -230,7 +230,7 @@ def test_the_reading_that_cannot_be_given_back_ends_the_connection(
 def test_an_error_on_the_way_to_a_peer_is_raised_by_the_connect(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unchanged, and at once: no answer would come."""
+    """Unchanged and at once: no answer would come."""
     with brokers("tcp://127.0.0.1:0") as (host, guest), Threads() as threads:
         accepting = threads.start(host.accept, PORT)
         assert host.address is not None
@@ -247,7 +247,7 @@ def test_an_error_on_the_way_to_a_peer_is_raised_by_the_connect(
 
 @clause("QB-SOCK-10")
 def test_a_listener_that_fails_listens_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A moment later, after any error."""
+    """After any error it resumes a moment later."""
     with brokers() as (host, guest):
         inner = host._listener
         assert inner is not None
@@ -263,7 +263,7 @@ def test_a_listener_that_fails_listens_on(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_message_too_large_for_the_memory_ends_its_connection(
     secured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both sides get the error, also the one whose send had returned."""
+    """Both sides get the error, even after the send has returned."""
 
     def no_memory(*_args: object) -> NoReturn:
         raise MemoryError
@@ -326,7 +326,7 @@ class Broken:
 def test_a_driver_that_ends_is_logged_and_replaced(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its connections end with the cause; its listener is served by the next one."""
+    """Its connections end with the cause; the next driver serves its listener."""
     with brokers() as (host, guest), Threads() as threads:
         near, far = meet(host, guest)
         former = near._far.link.driver
@@ -383,7 +383,7 @@ def test_a_connect_does_not_wait_for_a_driver_that_its_owner_closed() -> None:
 def test_a_broker_that_no_driver_serves_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its accepts would wait for ever."""
+    """Its accepts would block forever."""
     with folder() as place, Threads() as threads:
         file = place / "host"
         host = SocketQueueBroker("host", listen=f"ipc://{file}")
@@ -423,7 +423,7 @@ def test_an_epoll_that_fails_ends_a_driver_in_order(
 def test_a_driver_whose_thread_cannot_be_started_is_started_by_the_next_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The failed call leaves neither a driver, nor the broker's name, nor its file."""
+    """The failed call leaves no driver, broker name or file behind."""
 
     def no_thread(*_args: object, **_kwargs: object) -> NoReturn:
         msg = "can't start new thread"

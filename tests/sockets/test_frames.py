@@ -1,4 +1,4 @@
-"""The codec: golden bytes, there and back, and everything that is no frame."""
+"""The codec: golden bytes, round trips, and bytes that are not a frame."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from specs.clauses import clause
 if TYPE_CHECKING:
     from queuebroker.sockets.frames import Value
 
-# Frames as they stand on the wire. A change here is a new version of the protocol.
+# Frames as encoded on the wire. A change here is a new version of the protocol.
 GOLDEN: tuple[tuple[Value, str], ...] = (
     (
         Hello("ann", 7, 1000),
@@ -71,7 +71,7 @@ def decoded(frame: bytes) -> Value:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether two values are the same, lists and tuples of messages alike."""
+    """Return whether two values are equal, messages as list or tuple alike."""
     if isinstance(one, Messages) and isinstance(other, Messages):
         return (one.first, list(one.messages), one.descriptors) == (
             other.first,
@@ -84,13 +84,13 @@ def same(one: Value, other: Value) -> bool:
 @pytest.mark.parametrize(("value", "wire"), GOLDEN, ids=lambda one: str(one)[:20])
 @clause("QB-SOCK-5")
 def test_the_bytes_of_each_frame_are_these(value: Value, wire: str) -> None:
-    """Network order, whatever the machine."""
+    """In network byte order on every machine."""
     assert encoded(value).hex() == wire.replace(" ", "")
 
 
 @pytest.mark.parametrize(("value", "wire"), GOLDEN, ids=lambda one: str(one)[:20])
 def test_each_frame_is_read_back(value: Value, wire: str) -> None:
-    """What was written is what is read."""
+    """Decoding returns the value that was encoded."""
     assert same(decoded(bytes.fromhex(wire.replace(" ", ""))), value)
 
 
@@ -118,13 +118,13 @@ values = st.one_of(
 
 @given(values)
 def test_any_value_is_read_back(value: Value) -> None:
-    """Names and numbers of every size the frames have room for."""
+    """Names and numbers of every size that the frames have room for."""
     assert same(decoded(encoded(value)), value)
 
 
 @given(st.text(min_size=1, alphabet=st.characters(categories=["Cs", "L"])))
 def test_a_name_that_is_no_text_travels(name: str) -> None:
-    """A broker may be called anything that a `str` can be."""
+    """A broker's name may be any `str`, including lone surrogates."""
     assert decoded(frames.encode(Hello(name, 0, 0))) == Hello(name, 0, 0)
 
 
@@ -132,7 +132,7 @@ def test_a_name_that_is_no_text_travels(name: str) -> None:
 @pytest.mark.parametrize("before", range(4))
 @pytest.mark.parametrize("character", "aé€𝄞")
 def test_a_long_reason_is_cut_at_a_character(character: str, before: int) -> None:
-    """The text of an error may have any length; what travels has not.
+    """The text of an error may have any length; its encoding has a limit.
 
     Half a character would make the good-bye a violation.
     """
@@ -147,7 +147,7 @@ def test_a_long_reason_is_cut_at_a_character(character: str, before: int) -> Non
 @pytest.mark.parametrize(("value", "wire"), GOLDEN, ids=lambda one: str(one)[:20])
 @clause("QB-SOCK-5")
 def test_a_body_that_is_cut_is_refused_or_shorter(value: Value, wire: str) -> None:
-    """Only a lone message may have any length; nothing else is read from less."""
+    """Only a lone message may have any length; other values need a whole body."""
     body = bytes.fromhex(wire.replace(" ", ""))[HEAD.size :]
     kind = bytes.fromhex(wire[:2])[0]
     for length in range(len(body)):
@@ -163,7 +163,7 @@ def test_a_body_that_is_cut_is_refused_or_shorter(value: Value, wire: str) -> No
 @pytest.mark.parametrize(("value", "wire"), GOLDEN, ids=lambda one: str(one)[:20])
 @clause("QB-SOCK-5")
 def test_a_flipped_bit_is_another_value_or_an_error(value: Value, wire: str) -> None:
-    """No other exception comes out, and no frame is taken for what it was."""
+    """Only `ProtocolError` is raised, and no frame decodes to its original value."""
     frame = bytes.fromhex(wire.replace(" ", ""))
     kind, body = frame[0], frame[HEAD.size :]
     for bit in range(8 * len(body)):
@@ -184,7 +184,7 @@ def test_a_flipped_bit_is_another_value_or_an_error(value: Value, wire: str) -> 
 
 @given(st.integers(0, 255), st.binary(max_size=60))
 def test_any_bytes_are_a_value_or_an_error(kind: int, body: bytes) -> None:
-    """Nothing but `ProtocolError` comes out."""
+    """Only `ProtocolError` is raised."""
     try:
         value = frames.decode(kind, body)
     except ProtocolError:
@@ -195,7 +195,7 @@ def test_any_bytes_are_a_value_or_an_error(kind: int, body: bytes) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 2**31, 2**32 - 1])
 def test_a_run_that_promises_more_than_it_holds_is_refused(count: int) -> None:
-    """Its count is weighed against its length before anything is made of it."""
+    """The count is checked against the length before anything is allocated."""
     body = struct.pack(">QI", 1, count)
 
     with pytest.raises(ProtocolError):

@@ -1,4 +1,4 @@
-"""Unit: a long message is written where it stays."""
+"""A long message is written to its final place."""
 
 import tracemalloc
 
@@ -8,7 +8,7 @@ from queuebroker.sockets.gathering import Gathering
 
 
 def test_what_was_set_aside_becomes_the_message() -> None:
-    """No copy is made of it."""
+    """No copy of it is made."""
     size = 1 << 20
     tracemalloc.start()
     try:
@@ -26,7 +26,7 @@ def test_what_was_set_aside_becomes_the_message() -> None:
 
 
 def test_a_room_that_is_held_costs_a_copy_and_not_the_message() -> None:
-    """And who holds it cannot change what was handed out."""
+    """A holder of the memory cannot change the message that was returned."""
     gathering = Gathering(b"", 3)
     room = gathering.room
     room[:] = b"abc"
@@ -39,7 +39,7 @@ def test_a_room_that_is_held_costs_a_copy_and_not_the_message() -> None:
 
 @pytest.mark.parametrize("came", [0, 1, 9])
 def test_the_room_is_what_is_wanted(came: int) -> None:
-    """After what has come."""
+    """The memory begins after the bytes that have arrived."""
     gathering = Gathering(b"head", 10)
     gathering.wanted -= came
     with gathering.room as room:

@@ -1,4 +1,4 @@
-"""Conditions with two halves, writes in part, and events of another life."""
+"""Regressions: partial writes, late timers, late events of an ended connection."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from queuebroker._net import Socket
 
 MEDIA = [None, "tcp://127.0.0.1:0", "tls://localhost:0"]
-LATE_S = 5.0  # a message that is on its way comes sooner
+LATE_S = 5.0  # a message in transit comes sooner
 
 
 class Stingy:
-    """A socket that takes only a part of the first data, or nothing of it."""
+    """A socket that takes only a part of the first data, or none of it."""
 
     def __init__(self, sound: Socket, most: int) -> None:
         self._sound = sound
@@ -53,7 +53,7 @@ class Stingy:
 def test_the_driver_goes_on_with_what_a_socket_took_in_part(
     listen: str | None, most: int, several: bool
 ) -> None:
-    """Though the sender makes no further call, and the peer sends nothing."""
+    """The sender makes no further call, and the peer sends nothing."""
     tls = {"tls": identity("localhost")} if listen and "tls" in listen else {}
     message = bytes(range(250)) * 4
     with ends(listen, tls, tls) as (near, far):
@@ -70,7 +70,7 @@ def test_the_driver_goes_on_with_what_a_socket_took_in_part(
 
 @clause("QB-SOCK-9")
 def test_a_peer_that_has_said_what_it_wants_may_wait_longer_than_a_handshake() -> None:
-    """The timer of the handshake is only for peers that have sent no port."""
+    """The handshake timer is only for peers that have sent no port."""
     with brokers(host={"options": SocketOptions(handshake_s=60.0)}) as (host, guest):
         assert host.address is not None
         inner = host._listener
@@ -86,7 +86,7 @@ def test_a_peer_that_has_said_what_it_wants_may_wait_longer_than_a_handshake() -
 
             near = host.accept(PORT, timeout=LATE_S)
             far = connecting.result()
-        arrival.expire_unknown()  # nor does it matter once it is accepted
+        arrival.expire_unknown()  # nor does it matter after the accept
         with near, far:
             far.send(b"alive")
             assert near.receive(timeout=LATE_S) == b"alive"
@@ -94,7 +94,7 @@ def test_a_peer_that_has_said_what_it_wants_may_wait_longer_than_a_handshake() -
 
 @clause("QB-SOCK-9")
 def test_descriptors_that_come_after_a_disconnect_are_closed() -> None:
-    """The message is dropped, since no call can receive it, and they with it."""
+    """No call can receive the message, so it is dropped with its descriptors."""
     options = {"options": SocketOptions(descriptors_max=1)}
     with ends(None, options, options) as (near, _):
         connection = near._far
@@ -109,7 +109,7 @@ def test_descriptors_that_come_after_a_disconnect_are_closed() -> None:
 
 @clause("QB-SOCK-2")
 def test_a_broker_that_closes_leaves_the_file_of_its_successor() -> None:
-    """Its own file was removed, and another broker listens at the path by now."""
+    """Its own file was removed, and another broker now listens at the path."""
     with folder() as place:
         file, address = place / "x", f"ipc://{place}/x"
         with SocketQueueBroker("guest") as guest:
@@ -128,7 +128,7 @@ def test_a_broker_that_closes_leaves_the_file_of_its_successor() -> None:
 def test_a_connection_ends_after_the_last_message_of_a_peer_that_left(
     how: str,
 ) -> None:
-    """This end sends its good-bye though no call disconnects it."""
+    """This end sends its good-bye even if no call disconnects it."""
     with ends() as (near, far):
         theirs = far._far.link
         far.send(b"last")

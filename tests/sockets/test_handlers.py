@@ -1,7 +1,7 @@
 """QB-CONC-10 over sockets: a signal handler at every point of a call.
 
-In the middle of a call on the same end it may hang up, which takes effect when the call
-ends, and read the statistics; a call that would send inside a frame is refused.
+In the middle of a call on the same end it may disconnect, which takes effect when the
+call ends, and read the statistics; a call that would send inside a frame is rejected.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ HANDLERS: dict[str, Call] = {
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
-    """Give a maker of connections; nobody reads one after a receive but a receive."""
+    """Return a factory of connections on which only a receive reads after a receive."""
     monkeypatch.setattr(turn, "IDLE_S", 3600.0)
     with ExitStack() as stack:
         acceptor, connector = stack.enter_context(
@@ -117,7 +117,7 @@ def test_a_handler_anywhere_in_a_call_acts_or_is_refused(
 def test_a_handler_that_hangs_up_ends_the_receive_that_it_interrupted(
     make: Callable[[], Ends],
 ) -> None:
-    """By a real signal, while the main thread sleeps at the socket."""
+    """A real signal arrives while the main thread sleeps at the socket."""
     near, _far = make()
     before = signal.signal(signal.SIGALRM, lambda *_: near.disconnect())
     try:
@@ -134,7 +134,7 @@ def test_a_handler_that_hangs_up_ends_the_receive_that_it_interrupted(
 def test_a_close_while_the_driver_withdraws_a_caller_takes_effect_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A handler may interrupt the main thread as that turns a driver of its own."""
+    """A handler may interrupt the main thread while that runs its own driver."""
     withdraw = meeting.withdraw_locked
     with brokers() as (acceptor, connector):
         manager = acceptor._inner.manager

@@ -1,4 +1,4 @@
-"""QB-SOCK-7: nothing of this package can be told by its peer what to run."""
+"""QB-SOCK-7: no peer can make this package run code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def imported(tree: ast.AST) -> set[str]:
 
 @clause("QB-SOCK-7")
 def test_neither_multiprocessing_nor_pickle_is_used() -> None:
-    """In none of its modules, nor in the door to the sockets."""
+    """Neither in its modules, nor in the public module of sockets."""
     folder = Path(queuebroker.sockets.__file__).parent
     modules = [*folder.glob("*.py"), folder.parent / "_net.py"]
     assert len(modules) > 10

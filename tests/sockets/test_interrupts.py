@@ -1,7 +1,7 @@
 """QB-ERR-9 over sockets: Ctrl-C at every point of a call that reads or writes.
 
-Each call is struck at each of its points, on a connection of its own. Either the queue
-is usable then, with all of its capacity; or it has ended at both sides, with a cause:
+Each call is interrupted at each of its points, on a new connection. Afterwards the
+queue is usable, with all of its capacity; or it has ended at both sides, with a cause:
 never half a frame.
 """
 
@@ -36,7 +36,7 @@ LARGE = bytes(300_000)  # more than a socket takes at once
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
-    """Give a maker of connections; nobody reads one after a receive but a receive."""
+    """Return a factory of connections on which only a receive reads after a receive."""
     monkeypatch.setattr(turn, "IDLE_S", 3600.0)
     with ExitStack() as stack:
         acceptor, connector = stack.enter_context(
@@ -53,7 +53,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
 
 
 def let_nobody_read(end: SocketMessageQueue) -> None:
-    """Make the next receive read the socket itself, as one soon after another does."""
+    """Make the next receive read the socket itself, as a prompt second receive does."""
     connection = end._connection
     with connection.lock:
         assert end._far.lead_locked()
@@ -61,18 +61,18 @@ def let_nobody_read(end: SocketMessageQueue) -> None:
 
 
 def apart(case: Callable[[Blow], None]) -> None:
-    """Strike `everywhere`, in a thread of its own.
+    """Run `everywhere` in its own thread.
 
-    An interpreter that is struck as it begins or ends to handle an exception may take
-    it, for as long as that thread lives, that it handles that one: each error of later
-    tests would have it as its context.
+    An interpreter that is interrupted at the begin or end of an exception handler may
+    keep that exception as the one being handled, for as long as the thread lives. Each
+    error of later tests would have it as its context.
     """
     with Threads() as threads:
         threads.start(everywhere, case).result(_EVERYWHERE_S)
 
 
 def lost(act: Callable[[], object]) -> bool:
-    """Whether an act is refused because the peer is lost; else it succeeds."""
+    """Return whether an operation fails because the peer is lost; else it succeeds."""
     refused: DisconnectedQueueError | None = None
     try:
         act()
@@ -85,9 +85,9 @@ def lost(act: Callable[[], object]) -> bool:
 def check(
     near: SocketMessageQueue, far: SocketMessageQueue
 ) -> tuple[bool, list[bytes]]:
-    """Return whether a connection has ended, and what ``far`` received until now.
+    """Return whether a connection has ended, and the messages that ``far`` received.
 
-    If it has not, it is whole in both directions, and so is its capacity.
+    If it has not ended, both directions work with full capacity.
     """
     received: list[bytes] = []
     if lost(lambda: near.send(b"after", timeout=LIMIT_S)):
@@ -106,7 +106,7 @@ def check(
                 end._far.link.turn.rearm_locked()
         assert one.ping(LIMIT_S)
         assert other.ping(LIMIT_S)
-        # What the peer keeps back is what it has received since, and nothing else.
+        # The peer withholds only the credit for messages it has received since.
         said, heard = one._far.link.protocol, other._far.link.protocol
         assert said.unreceived == heard.owed == heard.taken < CAPACITY
     return False, received[:-1]
@@ -115,7 +115,7 @@ def check(
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("message", [b"struck", LARGE], ids=["small", "large"])
 def test_a_send_that_is_struck(pair: Callable[[], Ends], message: bytes) -> None:
-    """Is sent, or is not, or the connection ends: at some points each of the three."""
+    """It is sent, or is not, or the connection ends: each occurs at some points."""
     seen = set()
 
     def case(struck: Blow) -> None:
@@ -132,7 +132,7 @@ def test_a_send_that_is_struck(pair: Callable[[], Ends], message: bytes) -> None
 
 @clause("QB-ERR-9")
 def test_a_send_of_several_that_is_struck(pair: Callable[[], Ends]) -> None:
-    """What came is a beginning of what was sent."""
+    """The messages received are a prefix of those sent."""
     messages = [b"1", b"2", b"3"]
 
     def case(struck: Blow) -> None:
@@ -150,7 +150,7 @@ def test_a_send_of_several_that_is_struck(pair: Callable[[], Ends]) -> None:
 def test_a_receive_that_is_struck(
     pair: Callable[[], Ends], size: int, *, reads: bool
 ) -> None:
-    """It has received the message, or the next one does, or the connection ends."""
+    """It or the next receive has the message, or the connection ends."""
     seen = set()
 
     def case(struck: Blow) -> None:
@@ -160,7 +160,7 @@ def test_a_receive_that_is_struck(
         messages = [b"1" * size, b"2", b"3"]
         far.send_many(messages)
         if not reads:
-            assert near.ping(LIMIT_S)  # they are here
+            assert near.ping(LIMIT_S)  # they have arrived
         taken: list[bytes] = []
         struck(lambda: taken.append(near.receive(timeout=LIMIT_S)))
         assert taken in ([], messages[:1])
@@ -183,7 +183,7 @@ def test_a_receive_that_is_struck(
 def test_a_receive_that_is_struck_as_it_begins_to_wait(
     pair: Callable[[], Ends],
 ) -> None:
-    """The next one is woken all the same; nobody has waited in that socket before."""
+    """The next one is still woken; no caller has waited in that socket before."""
 
     def case(struck: Blow) -> None:
         near, far = pair()
@@ -235,7 +235,7 @@ def test_a_sleeper_that_is_struck_can_be_slept_on() -> None:
 def test_what_the_handler_of_a_signal_raises_is_no_failure_of_the_socket(
     patience_s: int, pair: Callable[[], Ends], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though it may be an `OSError`; and the connection is as it was."""
+    """Even if it is an `OSError`; the connection is unchanged."""
     monkeypatch.setattr(_net, "_PATIENCE", struct.pack("@ll", patience_s, 1))
     near, far = pair()
 
@@ -263,7 +263,7 @@ def test_what_the_handler_of_a_signal_raises_is_no_failure_of_the_socket(
 
 @clause("QB-ERR-9")
 def test_a_disconnect_that_is_struck(pair: Callable[[], Ends]) -> None:
-    """Done again, it is done; the peer has all that was sent, or is told of a loss."""
+    """A repeat completes it; the peer has all messages, or gets an error."""
 
     def case(struck: Blow) -> None:
         near, far = pair()

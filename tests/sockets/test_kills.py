@@ -1,5 +1,6 @@
-"""QB-SOCK-4: a peer that is killed, at a few points; ``python -m tests.sockets.kills``
-does it at many.
+"""QB-SOCK-4: a peer is killed at a few points.
+
+``python -m tests.sockets.kills`` does it at many.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def test_who_is_killed_leaves_nothing_behind(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Nobody hangs, books balance; twelve kills say how many of each there were."""
+    """No call hangs and counters balance; twelve kills print a count of each kind."""
     assert kills.main(["--count", "12", "--seed", "3"]) == 0
 
     out = capsys.readouterr().out

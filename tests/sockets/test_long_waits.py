@@ -18,7 +18,7 @@ from tests.support import Threads, until
 if TYPE_CHECKING:
     from queuebroker import MessageQueue
 
-# Above what a poll takes, a lock takes, a float holds.
+# Longer than a poll accepts, than a lock accepts, than a float can hold.
 LONG = [3e6, 1e9, 1e10, 1e300, math.inf, 10**400]
 IDS = ["weeks", "years", "centuries", "float", "inf", "int"]
 long = pytest.mark.parametrize("timeout", LONG, ids=IDS)
@@ -67,7 +67,7 @@ def test_a_timer_may_be_however_far_away(moment: float) -> None:
 @long
 @pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"], ids=["unix", "tcp"])
 def test_queues_wait_for_any_time(timeout: float, listen: str | None) -> None:
-    """And each limit of time may be as long."""
+    """Every time limit in the options may be as long."""
     long_s = math.inf if timeout == 10**400 else timeout
     options = {
         "options": SocketOptions(
@@ -128,7 +128,7 @@ def test_a_task_is_joined_for_any_time(timeout: float) -> None:
 
 @clause("QB-TIME-1", "QB-TIME-2")
 def test_a_wait_is_made_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what the platform takes; it ends when all of them are over, and not before."""
+    """A slice is the longest wait of the platform; the wait ends after the last one."""
     monkeypatch.setattr(_sync, "WAIT_S_MAX", 0.01)
     parker = _sync.Lock()
     parker.acquire()

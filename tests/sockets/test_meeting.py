@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @clause("QB-SOCK-2")
 def test_connect_before_accept() -> None:
-    """It waits at the broker, where everybody can see it, and is met there."""
+    """It waits at the broker, which lists it, and is matched there."""
     with brokers() as (host, guest), Threads() as threads:
         assert host.address is not None
         connecting = threads.start(guest.connect, host.address, PORT, required=True)
@@ -53,7 +53,7 @@ def test_connect_before_accept() -> None:
 
 @clause("QB-SOCK-2")
 def test_accept_before_connect() -> None:
-    """It is met at once."""
+    """The connect is matched at once."""
     with brokers() as (host, guest), Threads() as threads:
         accepting = threads.start(host.accept, PORT)
         until(lambda: host.waiting_accepts() == {PORT: 1}, "the accept waits")
@@ -69,7 +69,7 @@ def test_accept_before_connect() -> None:
 
 @clause("QB-SOCK-2")
 def test_callers_from_here_and_from_afar_wait_in_one_line() -> None:
-    """Accepts serve them in the order in which they came."""
+    """Accepts match local and remote callers in order of arrival."""
     with (
         brokers() as (host, guest),
         SocketQueueBroker("near", manager=host.manager) as near,
@@ -99,7 +99,7 @@ def test_callers_from_here_and_from_afar_wait_in_one_line() -> None:
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("kind", ["no file", "left behind", "no folder"])
 def test_where_nobody_listens_is_an_unknown_broker(kind: str) -> None:
-    """None, or the error with ``required``, whatever the timeout."""
+    """None, or the error with ``required``, with any timeout."""
     with folder() as place, BrokerManager() as manager:
         address = f"ipc://{place}/x" if kind != "no folder" else f"ipc://{place}/x/y"
         if kind == "left behind":
@@ -112,7 +112,7 @@ def test_where_nobody_listens_is_an_unknown_broker(kind: str) -> None:
 
 
 def _leave_behind(path: Path) -> None:
-    """Leave the socket file of a process that was killed."""
+    """Leave the socket file of a killed process behind."""
 
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(path))
@@ -121,7 +121,7 @@ def _leave_behind(path: Path) -> None:
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("closes", ["host", "guest"])
 def test_a_broker_that_closes_ends_the_wait(closes: str) -> None:
-    """Of the listener, told from afar; of the caller's own."""
+    """Tested: the listener, which sends a notice, and the caller's own broker."""
     with brokers() as (host, guest), Threads() as threads:
         assert host.address is not None
         connecting = threads.start(guest.connect, host.address, PORT)
@@ -137,7 +137,7 @@ def test_a_broker_that_closes_ends_the_wait(closes: str) -> None:
 
 @clause("QB-SOCK-2")
 def test_a_manager_that_closes_takes_the_address_along() -> None:
-    """There is nobody there any more, and no file."""
+    """No broker listens afterwards, and the file is removed."""
     with brokers() as (host, guest):
         assert host.address is not None
         path = Path(host.address.removeprefix("ipc://"))
@@ -150,7 +150,7 @@ def test_a_manager_that_closes_takes_the_address_along() -> None:
 
 
 def test_an_expired_connect_is_met_by_nobody() -> None:
-    """The listener is told, and forgets it."""
+    """The listener gets a notice, and forgets it."""
     with brokers() as (host, guest):
         assert host.address is not None
         with pytest.raises(RendezvousTimeoutError, match=r"within 0\.05 s"):
@@ -161,7 +161,7 @@ def test_an_expired_connect_is_met_by_nobody() -> None:
 
 
 def test_a_connect_that_shall_not_wait_asks_once() -> None:
-    """It is answered at once, with an end or without."""
+    """It gets an answer at once, with an end or without."""
     with brokers() as (host, guest), Threads() as threads:
         assert host.address is not None
         with pytest.raises(RendezvousTimeoutError, match="within 0 s"):
@@ -176,7 +176,7 @@ def test_a_connect_that_shall_not_wait_asks_once() -> None:
 
 
 def test_one_listener_has_an_address() -> None:
-    """The second is told, and neither file nor listener of the first is touched."""
+    """The second raises; file and listener of the first stay."""
     with brokers() as (host, guest), BrokerManager() as manager:
         with pytest.raises(BrokerNameInUseError, match="in use"):
             SocketQueueBroker("second", listen=host.address, manager=manager)
@@ -186,7 +186,7 @@ def test_one_listener_has_an_address() -> None:
 
 
 def test_a_file_left_behind_is_replaced() -> None:
-    """Its process is gone; it could not remove it any more."""
+    """Its process has exited without removing it."""
     with folder() as place, BrokerManager() as manager:
         _leave_behind(place / "x")
         with SocketQueueBroker("a", listen=f"ipc://{place}/x", manager=manager) as made:
@@ -197,7 +197,7 @@ def test_a_file_left_behind_is_replaced() -> None:
 
 
 def test_what_is_no_socket_is_not_replaced() -> None:
-    """A file of somebody's stays what it is."""
+    """A regular file stays unchanged."""
     with folder() as place, BrokerManager() as manager:
         (place / "x").write_text("mine")
         with pytest.raises(BrokerNameInUseError):
@@ -257,7 +257,7 @@ def test_a_connection_outlives_its_brokers() -> None:
 def test_a_folder_that_somebody_keeps_locked_is_an_error_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as a process that was stopped just when it was about to listen."""
+    """The lock's owner may be a process that was stopped just before it listened."""
     monkeypatch.setattr(_net, "_LOCK_TRIES", 3)
     address = f"ipc://{tmp_path / 'wire'}"
     held = os.open(tmp_path, os.O_RDONLY)
@@ -291,7 +291,7 @@ _STRANGER = """
 @clause("QB-SOCK-2")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_where_the_system_lets_one_not_go_one_is_told_so() -> None:
-    """Somebody may listen there; that nobody does would be a guess."""
+    """A broker may listen there; reporting "no broker" would be a guess."""
     with brokers() as (host, _):
         address = str(host.address)
 

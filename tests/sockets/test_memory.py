@@ -1,4 +1,4 @@
-"""`keep_memory`: long messages do not get new pages from the kernel each time."""
+"""`keep_memory`: long messages reuse the pages that earlier ones freed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from specs.clauses import clause
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Eight messages of 1 MiB are written, and freed, again and again: in how many pages
-# of those times but the first ones the kernel had to be asked for.
+# Eight messages of 1 MiB are written and freed, repeatedly. The result is how many page
+# faults the kernel had to serve after the first rounds.
 _PROGRAM = """
 import resource, sys
 from queuebroker.sockets.memory import keep_memory

@@ -1,4 +1,4 @@
-"""What `queuebroker._net` asks of the kernel for a socket, where that can be seen."""
+"""Socket options that `queuebroker._net` sets, where their effect is observable."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _sent_bytes(made: _net.Socket) -> int:
 def test_within_a_machine_what_is_sent_stays_in_the_cache(
     host: str, *, warm: bool
 ) -> None:
-    """Both ends have a small buffer where their addresses are one, else the kernel's.
+    """If both ends have the same address, their buffers are small; else the default.
 
-    To be called at 127.0.0.2 from 127.0.0.1 is how two machines look like.
+    A connection from 127.0.0.1 to 127.0.0.2 looks like one between two machines.
     """
     with (
         closing(socket.create_server((host, 0))) as listening,
@@ -49,7 +49,7 @@ def test_within_a_machine_what_is_sent_stays_in_the_cache(
 
 
 def _sizes_over_ipc(path: Path) -> list[int]:
-    """Return what may wait in each of two sockets that are connected."""
+    """Return the buffer sizes of two sockets connected over UNIX."""
     with (
         closing(_net.listen_ipc(path, mode=0o600, backlog=1)) as listening,
         closing(_net.dial_ipc(path)) as dialled,
@@ -66,9 +66,9 @@ def _usual_bytes() -> int:
 
 
 def test_four_times_as_much_as_usual_waits_in_a_unix_socket(tmp_path: Path) -> None:
-    """At both ends, as far as this machine allows, and with no right to more."""
+    """At both ends, as far as this machine allows, and without privileges."""
     allowed = int(Path("/proc/sys/net/core/wmem_max").read_text())
-    size = 2 * min(425_984, allowed)  # the kernel doubles what it is asked for
+    size = 2 * min(425_984, allowed)  # the kernel doubles the requested size
     size = max(size, _usual_bytes())
     assert _sizes_over_ipc(tmp_path / "socket") == [size, size]
 
@@ -76,7 +76,7 @@ def test_four_times_as_much_as_usual_waits_in_a_unix_socket(tmp_path: Path) -> N
 def test_a_unix_socket_that_has_more_room_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where an administrator lets every socket begin with more than we ask for."""
+    """An administrator may have raised the default above the requested size."""
     usual = _usual_bytes()
     monkeypatch.setattr(_net, "_IPC_BYTES", usual // 4)
     assert _sizes_over_ipc(tmp_path / "socket") == [usual, usual]

@@ -1,4 +1,4 @@
-"""QB-SOCK-9, QB-SOCK-4: who is there, who gets in, who misbehaves or vanishes."""
+"""QB-SOCK-9, QB-SOCK-4: peers: identity, admission, violations and loss."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_over_unix_the_kernel_says_who_is_there() -> None:
 def test_a_process_in_another_pid_namespace_has_no_pid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The kernel says 0 then, which is the pid of no process."""
+    """The kernel then reports 0, which is the pid of no process."""
     hidden = _net.Credentials(0, os.getuid(), os.getgid())
     monkeypatch.setattr(_net, "credentials_of", lambda _: hidden)
     with ends() as (near, _):
@@ -85,11 +85,11 @@ def test_over_tls_the_certificate_says_who_is_there() -> None:
 @clause("QB-SOCK-9")
 @pytest.mark.parametrize("who", ["guest", "host"])
 def test_over_tls_a_stranger_does_not_get_in(who: str) -> None:
-    """Neither one who connects nor one who listens."""
+    """Neither as a connector nor as a listener."""
     tls = {"host": identity("host"), "guest": identity("guest"), who: stranger()}
     with brokers(TLS, {"tls": tls["host"]}, {"tls": tls["guest"]}) as (host, guest):
         assert host.address is not None
-        # It knows the reason; or the other has hung up before that came.
+        # It knows the reason, unless the other side disconnected before that came.
         with pytest.raises((ssl.SSLError, BrokerClosedError)) as caught:
             guest.connect(host.address, PORT, timeout=LIMIT_S)
         if who == "host":
@@ -100,7 +100,7 @@ def test_over_tls_a_stranger_does_not_get_in(who: str) -> None:
 @clause("QB-SOCK-9")
 @pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
 def test_the_socket_file_has_the_mode_that_was_asked_for(mode: int) -> None:
-    """Whom it admits can connect."""
+    """Users that the mode permits can connect."""
     with brokers(host={"options": SocketOptions(mode=mode)}) as (host, _):
         assert host.address is not None
         path = Path(host.address.removeprefix("ipc://"))
@@ -124,7 +124,7 @@ with SocketQueueBroker("another") as broker:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("mode", [0o600, 0o666])
 def test_another_user_is_known_and_refused(mode: int) -> None:
-    """By the file's mode, or by whoever is asked to admit it."""
+    """By the file's mode, or by the `admit` callback."""
     seen: list[int | None] = []
 
     def admit(peer: Peer) -> str | None:
@@ -171,7 +171,7 @@ def test_what_admitting_raises_is_a_refusal() -> None:
 
 
 def raw(host: SocketQueueBroker) -> socket.socket:
-    """Connect without a word of the protocol."""
+    """Connect without any frame of the protocol."""
     assert host.address is not None
     made = socket.socket(socket.AF_UNIX)
     made.settimeout(LIMIT_S)
@@ -181,7 +181,7 @@ def raw(host: SocketQueueBroker) -> socket.socket:
 
 @clause("QB-SOCK-9")
 def test_who_says_nothing_is_let_go() -> None:
-    """When the time for the handshake is over."""
+    """Its connection is closed when the time for the handshake is over."""
     options = SocketOptions(handshake_s=0.05)
     with brokers(host={"options": options}) as (host, _), raw(host) as silent:
         assert silent.recv(1) == b""
@@ -189,7 +189,7 @@ def test_who_says_nothing_is_let_go() -> None:
 
 @clause("QB-SOCK-9")
 def test_there_is_a_limit_for_those_who_have_said_nothing() -> None:
-    """One above it is let go at once; who speaks is not counted any more."""
+    """A peer above it is closed at once; peers that have spoken do not count."""
     options = SocketOptions(unknown_peers_max=2)
     with brokers(host={"options": options}) as (host, guest):
         with raw(host) as one, raw(host), raw(host) as third:
@@ -208,7 +208,7 @@ def test_there_is_a_limit_for_those_who_have_said_nothing() -> None:
 
 @clause("QB-SOCK-9")
 def test_there_is_a_limit_for_those_who_wait() -> None:
-    """Who comes when it is reached is told so."""
+    """A peer above the limit is rejected with that reason."""
     options = SocketOptions(waiting_peers_max=1)
     with brokers(host={"options": options}) as (host, guest), raw(host) as one:
         one.sendall(frames.encode(Hello("one", 1, 100)))
@@ -231,7 +231,7 @@ def test_there_is_a_limit_for_those_who_wait() -> None:
     ids=["http", "long", "huge", "message", "zeros"],
 )
 def test_who_speaks_another_language_is_told_and_let_go(said: bytes) -> None:
-    """And nobody else notices."""
+    """Other connections are not affected."""
     options = SocketOptions(first_frame_bytes_max=100)
     with brokers(host={"options": options}) as (host, guest):
         near, far = meet(host, guest)
@@ -250,7 +250,7 @@ def test_who_speaks_another_language_is_told_and_let_go(said: bytes) -> None:
 
 @clause("QB-SOCK-5")
 def test_a_violation_ends_that_connection_with_one_error() -> None:
-    """What arrived before it is received first."""
+    """A message that arrived before it is received first."""
     with brokers() as (host, _), raw(host) as peer, Threads() as threads:
         accepting = threads.start(host.accept, PORT)
         peer.sendall(frames.encode(Hello("liar", PORT, 100)))
@@ -271,7 +271,7 @@ def test_a_violation_ends_that_connection_with_one_error() -> None:
 def test_who_writes_to_one_that_is_gone_receives_what_had_come(
     ends: str, *, long: bool
 ) -> None:
-    """Whatever was written, and however much has come: the write fails first."""
+    """After any write, with any amount of arrived data: the write fails first."""
     came = [bytes(70_000) if long else b"one", b"two"]
 
     def turned(condition: Callable[[], bool], what: str) -> None:
@@ -307,7 +307,7 @@ def test_who_writes_to_one_that_is_gone_receives_what_had_come(
 def accepted_raw(
     host: SocketQueueBroker, peer: socket.socket, threads: Threads
 ) -> SocketMessageQueue:
-    """Let a raw connection be accepted; give that end."""
+    """Accept a raw connection; return this end."""
     accepting = threads.start(host.accept, PORT)
     peer.sendall(frames.encode(Hello("raw", PORT, 1 << 21)))
     near = accepting.result()
@@ -317,7 +317,7 @@ def accepted_raw(
 
 
 def heard(peer: socket.socket) -> bytes:
-    """Return all that comes before the end of a connection."""
+    """Return all bytes that arrive before the end of a connection."""
     said = b""
     while piece := peer.recv(1 << 16):
         said += piece
@@ -326,7 +326,7 @@ def heard(peer: socket.socket) -> bytes:
 
 @clause("QB-SOCK-9")
 def test_a_good_bye_may_not_be_waited_for() -> None:
-    """Who is there says nothing, and reads what was sent all the same."""
+    """The peer sends no good-bye, and still reads all data sent to it."""
     options = SocketOptions(farewell_s=LIMIT_S)
     with (
         brokers(host={"options": options}) as (host, _),
@@ -338,7 +338,7 @@ def test_a_good_bye_may_not_be_waited_for() -> None:
         near.send(b"last")
         near.disconnect()
         said = []
-        with suppress(ConnectionResetError):  # for what nobody has received
+        with suppress(ConnectionResetError):  # for messages that were never received
             while piece := peer.recv(1 << 16):
                 said.append(piece)
         assert b"".join(said) == frames.encode_message(1, b"last") + frames.encode(
@@ -348,7 +348,7 @@ def test_a_good_bye_may_not_be_waited_for() -> None:
 
 @clause("QB-SOCK-9")
 def test_who_reads_nothing_is_not_waited_for_either() -> None:
-    """Not longer than is said, though not all is written."""
+    """The wait is limited by the option, even if not all data is written."""
     with (
         brokers(host={"options": SocketOptions(farewell_s=0.05)}) as (host, _),
         raw(host) as peer,
@@ -363,7 +363,7 @@ def test_who_reads_nothing_is_not_waited_for_either() -> None:
 
 @clause("QB-SOCK-4", "QB-SOCK-9")
 def test_who_is_there_loses_nothing_by_that() -> None:
-    """It receives all, and then the end is in order; also of a long message."""
+    """A live peer receives all messages, even a long one, and an orderly end."""
     options = SocketOptions(farewell_s=LIMIT_S)
     both = {"options": options}
     with brokers(host=both, guest=both) as (host, guest):
@@ -397,7 +397,7 @@ def test_else_a_connection_stays_until_the_peer_is_done() -> None:
 def test_who_waits_needs_no_descriptor_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where none is left the driver reads, as it does for who does not wait."""
+    """If none is left the driver reads, as it does if no caller waits."""
 
     def none_left() -> None:
         raise OSError(errno.EMFILE, "too many open files")
@@ -413,7 +413,7 @@ def test_who_waits_needs_no_descriptor_of_its_own(
 def test_who_comes_while_no_descriptor_is_left_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And nobody looks again and again meanwhile whether there is one."""
+    """The listener does not poll meanwhile for a free descriptor."""
     tries: list[None] = []
 
     def none_left(_: object) -> None:
@@ -450,7 +450,7 @@ def test_who_comes_while_no_descriptor_is_left_waits(
 
 
 def test_what_listens_there_may_be_no_broker() -> None:
-    """Who connects is told what came instead of an answer."""
+    """The connect raises with the bytes that came instead of an answer."""
     with brokers() as (host, guest), socket.socket(socket.AF_UNIX) as other:
         assert host.address is not None
         address = f"{host.address}-other"
@@ -490,7 +490,7 @@ while True:
 def test_a_killed_peer_is_lost_after_what_had_arrived(
     listen: str | None, seed: int
 ) -> None:
-    """A prefix of what it sent, whole messages, then one error with a cause."""
+    """A prefix of its messages, each whole, then one error with a cause."""
     count = random.Random(seed).choice([0, 1, 5, 64, 200, 1000])
     with brokers(listen) as (host, _), Threads() as threads:
         accepting = threads.start(host.accept, PORT)
@@ -522,7 +522,7 @@ def test_a_killed_peer_is_lost_after_what_had_arrived(
 
 @clause("QB-SOCK-4")
 def test_who_waits_is_told_how_the_socket_failed() -> None:
-    """The kernel says it once, and to who waits, not to who reads after that."""
+    """The kernel reports the error once, to the waiter, not to a later read."""
     with brokers("tcp://127.0.0.1:0") as (host, _), Threads() as threads:
         assert host.address is not None
         port = int(host.address.rpartition(":")[2])
@@ -533,7 +533,7 @@ def test_who_waits_is_told_how_the_socket_failed() -> None:
             assert isinstance(near, SocketMessageQueue)
             receiving = threads.start(near.receive)
             until(lambda: near._far.link.turn.led, "it waits in the socket")
-            # Closed without a word: all that the other side gets is a reset.
+            # Closed without a frame: the other side only gets a reset.
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
 
         with pytest.raises(DisconnectedQueueError) as caught:
@@ -557,7 +557,7 @@ def test_who_waits_is_told_how_the_socket_failed() -> None:
 def test_a_socket_that_was_waited_in_is_not_waited_for_by_a_send(
     send: Callable[[SocketMessageQueue], object],
 ) -> None:
-    """Though its peer reads nothing, and the kernel takes no more of it."""
+    """Even if its peer reads nothing, and the kernel takes no more data."""
     settings = {"options": SocketOptions(descriptors_max=1), "capacity": 128}
     with brokers(host=settings) as (host, _), Threads() as threads:
         accepting = threads.start(host.accept, PORT)
@@ -580,7 +580,7 @@ def test_a_socket_that_was_waited_in_is_not_waited_for_by_a_send(
 
 @clause("QB-SOCK-4")
 def test_a_peer_that_is_killed_while_it_waits_is_forgotten() -> None:
-    """No accept meets it."""
+    """No accept matches it."""
     with brokers() as (host, _):
         assert host.address is not None
         with processes.start(SPEAKER, host.address) as speaker:
@@ -591,7 +591,7 @@ def test_a_peer_that_is_killed_while_it_waits_is_forgotten() -> None:
 
 @clause("QB-SOCK-4")
 def test_silence_over_tcp_is_a_lost_peer() -> None:
-    """A machine that is gone says nothing at all, not even that it is."""
+    """A machine that is down sends nothing at all."""
     options = SocketOptions(lease_s=0.2)
     with brokers("tcp://127.0.0.1:0", {"options": options}) as (host, _):
         assert host.address is not None
@@ -611,7 +611,7 @@ def test_silence_over_tcp_is_a_lost_peer() -> None:
 
 
 def test_a_peer_that_answers_keeps_its_lease() -> None:
-    """Both sides have nothing to say for several leases, and stay connected."""
+    """Both sides send no messages for several leases, and stay connected."""
     options = SocketOptions(lease_s=0.1)
     with ends("tcp://127.0.0.1:0", {"options": options}, {"options": options}) as (
         near,
@@ -624,7 +624,8 @@ def test_a_peer_that_answers_keeps_its_lease() -> None:
         assert near.receive() == b"m"
 
 
-# The interpreter's, and right: the driver is a thread (docs/explanation/sockets.md).
+# The interpreter's own warning, and right: the driver is a thread
+# (docs/explanation/sockets.md).
 FORK_WARNING = (
     r".*DeprecationWarning: This process \(pid=\d+\) is multi-threaded, use of fork\(\)"
     r" may lead to deadlocks in the child\.\n( .*\n)?"
@@ -665,7 +666,7 @@ host.close()
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_fork_leaves_the_parents_connections_to_the_parent(tmp_path: Path) -> None:
-    """In the child they are lost; it can make its own."""
+    """In the child they are lost; it can create its own."""
     code, answer, complaints = processes.run(FORKER, f"ipc://{tmp_path}/host"[:100])
 
     assert code == 0

@@ -1,4 +1,4 @@
-"""The protocol without a socket: every way to cut, bend and reorder what is said."""
+"""The protocol without a socket: every way to cut, alter and reorder its frames."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WELCOME = Welcome("bob", 4, 100)
 
 
 def carry(one: Protocol, other: Protocol, piece: int = 1 << 20) -> None:
-    """Carry everything to and fro until nobody has anything to say."""
+    """Carry data both ways until neither side has any to send."""
     moved = True
     while moved:
         moved = False
@@ -81,7 +81,7 @@ def received(protocol: Protocol) -> list[bytes]:
 
 
 def test_a_hello_and_a_welcome_open_a_connection() -> None:
-    """Each is told what the other said; capacity and limit hold on both sides."""
+    """Each side gets the other's frame; capacity and limit hold on both sides."""
     near, far = Protocol.asking(HELLO), Protocol.listening()
 
     carry(near, far)
@@ -95,7 +95,7 @@ def test_a_hello_and_a_welcome_open_a_connection() -> None:
 
 
 def test_a_refusal_ends_it() -> None:
-    """Who asked is told why."""
+    """The connector gets the reason."""
     near, far = Protocol.asking(HELLO), Protocol.listening()
     carry(near, far)
 
@@ -108,7 +108,7 @@ def test_a_refusal_ends_it() -> None:
 
 
 def test_who_asks_no_more_says_so() -> None:
-    """Nobody shall accept it any more."""
+    """The listener gets a good-bye, so that no accept takes the connect."""
     near, far = Protocol.asking(HELLO), Protocol.listening()
     carry(near, far)
     far.events()
@@ -122,7 +122,7 @@ def test_who_asks_no_more_says_so() -> None:
 
 @clause("QB-SOCK-3")
 def test_credit_comes_in_batches_and_at_once_when_there_may_be_none() -> None:
-    """Half of the capacity, or whatever there is once all of it is used."""
+    """Half of the capacity at once, or any credit if all of it is used."""
     near, far = open_pair()
     near.send_message(b"1")
     carry(near, far)
@@ -151,7 +151,7 @@ def test_credit_comes_in_batches_and_at_once_when_there_may_be_none() -> None:
 @pytest.mark.parametrize("capacity", [1, 2, 3, 64])
 @clause("QB-SOCK-3")
 def test_who_is_quiet_never_keeps_the_last_credit(capacity: int) -> None:
-    """Whatever was received: a sender that has no room left hears of it."""
+    """After any number of receives, a sender without room gets credit."""
     for taken in range(1, capacity + 1):
         near, far = open_pair(Welcome("bob", capacity, 100))
         for _ in range(capacity):
@@ -165,7 +165,7 @@ def test_who_is_quiet_never_keeps_the_last_credit(capacity: int) -> None:
 
 @clause("QB-SOCK-4")
 def test_a_good_bye_comes_after_all_that_was_sent() -> None:
-    """It says how many messages were received, and why it is said."""
+    """It has the number of received messages, and its reason."""
     near, far = open_pair()
     far.send_message(b"unread")
     far.send_message(b"read")
@@ -190,7 +190,7 @@ def test_a_good_bye_comes_after_all_that_was_sent() -> None:
 
 
 def test_what_is_sent_before_the_good_bye_was_heard_is_no_violation() -> None:
-    """Both directions are on their way at once."""
+    """Frames of both directions may cross."""
     near, far = open_pair()
     near.disconnect()
     far.send_message(b"crossing")
@@ -203,7 +203,7 @@ def test_what_is_sent_before_the_good_bye_was_heard_is_no_violation() -> None:
 
 @pytest.mark.parametrize("state", State)
 def test_what_the_state_does_not_allow_is_not_said(state: State) -> None:
-    """The caller gets a ValueError, and nothing changes."""
+    """The call raises a ValueError, and nothing changes."""
     calls: dict[Act, Callable[[Protocol], None]] = {
         Act.SAY_WELCOME: lambda one: one.welcome(WELCOME),
         Act.SAY_REFUSED: lambda one: one.refuse(Refusal.BUSY),
@@ -240,7 +240,7 @@ HEARD: dict[Act, Value] = {
 @pytest.mark.parametrize("act", HEARD)
 @clause("QB-SOCK-5")
 def test_each_frame_in_each_state_is_as_the_table_says(state: State, act: Act) -> None:
-    """What is not in the table is one error, and the end of this connection."""
+    """A frame not in the table causes one error and ends the connection."""
     protocol = Protocol(state)
     protocol.capacity, protocol.limit = 4, 100
 
@@ -261,7 +261,7 @@ def test_each_frame_in_each_state_is_as_the_table_says(state: State, act: Act) -
 
 
 def conversation() -> bytes:
-    """Return all that a connector says in a short life."""
+    """Return all frames that a connector sends in a short life."""
     near = Protocol.asking(HELLO)
     said = near.data_to_send()
     near.receive_data(encoded(WELCOME))
@@ -274,7 +274,7 @@ def conversation() -> bytes:
 
 
 def listen_to(pieces: Iterable[bytes]) -> tuple[list[Event], Protocol]:
-    """Return what an acceptor makes of it that welcomes whoever asks."""
+    """Return the events of an acceptor that welcomes any connector."""
     far = Protocol.listening()
     events: list[Event] = []
     for piece in pieces:
@@ -287,14 +287,14 @@ def listen_to(pieces: Iterable[bytes]) -> tuple[list[Event], Protocol]:
 
 
 def in_halves(data: bytes) -> list[bytes]:
-    """Return the HELLO by itself, and the rest: it is said after the welcome."""
+    """Return the HELLO alone, and the rest, which is sent after the welcome."""
     first = HEAD.size + HEAD.unpack_from(data)[1]
     return [data[:first], data[first:]]
 
 
 @clause("QB-SOCK-5")
 def test_one_byte_at_a_time_is_the_same() -> None:
-    """How the bytes are cut into pieces means nothing."""
+    """The events do not depend on how the bytes are cut into pieces."""
     said = conversation()
     whole, _ = listen_to(in_halves(said))
 
@@ -313,7 +313,7 @@ def test_one_byte_at_a_time_is_the_same() -> None:
 
 @clause("QB-SOCK-5")
 def test_every_truncation_is_a_lost_peer() -> None:
-    """What was whole is delivered, then comes one error."""
+    """Whole frames are delivered, then comes one error."""
     said = conversation()
     whole, _ = listen_to(in_halves(said))
     for cut in range(len(said)):
@@ -337,7 +337,7 @@ def test_every_truncation_is_a_lost_peer() -> None:
 
 @clause("QB-SOCK-5")
 def test_every_flipped_bit_ends_it_or_changes_what_is_said() -> None:
-    """Nothing but one `Lost` tells of it; nothing else is raised."""
+    """At most one `Lost` reports it; no exception is raised."""
     said = conversation()
     for bit in range(8 * len(said)):
         flipped = bytearray(said)
@@ -372,7 +372,7 @@ def test_a_length_is_judged_before_the_body_comes(kind: int) -> None:
 @pytest.mark.parametrize("piece", [1, 1 << 20], ids=["apart", "together"])
 @clause("QB-SOCK-4", "QB-SOCK-5")
 def test_what_came_before_a_frame_that_is_too_long_is_received(piece: int) -> None:
-    """However the two were cut."""
+    """However the bytes of the two frames are cut."""
     _, far = open_pair()
     said = frames.encode_message(1, b"first") + HEAD.pack(Frame.MESSAGE, 2**31)
     for begin in range(0, len(said), piece):
@@ -384,7 +384,7 @@ def test_what_came_before_a_frame_that_is_too_long_is_received(piece: int) -> No
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101])
 @clause("QB-SOCK-5")
 def test_a_message_has_the_limit_that_was_agreed_on(size: int) -> None:
-    """Also one of a run, whose frame may be longer."""
+    """The limit also holds in a run, whose frame may be longer."""
     for said in (
         frames.encode_message(1, bytes(size)),
         frames.encode_run(1, [b"", bytes(size)]),
@@ -395,7 +395,7 @@ def test_a_message_has_the_limit_that_was_agreed_on(size: int) -> None:
 
 
 def open_unanswered(most: int, welcome: Welcome = WELCOME) -> tuple[Protocol, Protocol]:
-    """As `open_pair`, where the acceptor takes no more until it has sent something."""
+    """Return `open_pair` with the small limit before the acceptor's first message."""
     near, far = Protocol.asking(HELLO), Protocol.listening(unanswered_max=most)
     carry(near, far)
     far.welcome(welcome)
@@ -407,12 +407,12 @@ def open_unanswered(most: int, welcome: Welcome = WELCOME) -> tuple[Protocol, Pr
 @pytest.mark.parametrize("kind", [Frame.MESSAGE, Frame.RUN, Frame.MESSAGE_WITH_FDS])
 @clause("QB-SOCK-9")
 def test_until_it_is_answered_a_peer_can_make_nobody_keep_much(kind: Frame) -> None:
-    """What is longer ends the connection before any of its body is there."""
+    """A longer frame ends the connection before any of its body is stored."""
     most = 10 + (
         FIRST_FRAME_BYTES_MAX if kind is Frame.MESSAGE_WITH_FDS else OVERHEAD_BYTES
     )
     for length in (most, most + 1):
-        for limit in (10, 100):  # which the peer has a say in
+        for limit in (10, 100):  # the peer influences it
             _, far = open_unanswered(10, Welcome("bob", 4, limit))
             far.receive_data(HEAD.pack(kind, length))
             assert far.ended is (length > most)
@@ -422,7 +422,7 @@ def test_until_it_is_answered_a_peer_can_make_nobody_keep_much(kind: Frame) -> N
 @pytest.mark.parametrize("size", [10, 11, 100])
 @clause("QB-SOCK-9")
 def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
-    """Whichever way that was sent; what came before counts for nothing."""
+    """However that message was sent; messages received before do not count."""
 
     def alone(far: Protocol) -> None:
         far.send_message(b"")
@@ -438,7 +438,7 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
     far.receive_data(first)
     assert far.ended is (size > 10)
     _, far = open_unanswered(10)
-    assert far.receive_whole(first) is None  # looked at by `receive_data`
+    assert far.receive_whole(first) is None  # `receive_data` handles it
     for answer in (alone, by_the_caller, together):
         _, far = open_unanswered(10)
         far.receive_data(frames.encode_message(1, b""))
@@ -451,7 +451,7 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
 
 
 def test_who_connects_may_hear_anything_at_once() -> None:
-    """And an agreed limit that is below it stays what it is."""
+    """The small limit is not for connectors, and never raises the agreed limit."""
     near, far = open_unanswered(10)
     far.send_message(bytes(WELCOME.limit))
     carry(near, far)
@@ -476,7 +476,7 @@ def test_who_connects_may_hear_anything_at_once() -> None:
     ids=["gap", "zero", "twice", "above capacity", "credit", "good-bye", "descriptor"],
 )
 def test_numbers_that_cannot_be_are_a_violation(said: bytes) -> None:
-    """Whoever counts wrong has lost something, or lies."""
+    """A peer with a wrong count has lost data or sends false numbers."""
     near, far = open_pair()
 
     far.receive_data(said)
@@ -491,7 +491,7 @@ def test_numbers_that_cannot_be_are_a_violation(said: bytes) -> None:
 
 @pytest.mark.parametrize("versions", [(0, 0), (2, 9)])
 def test_a_version_that_is_not_spoken_is_refused(versions: tuple[int, int]) -> None:
-    """Who asked is told in the one frame that never changes."""
+    """The connector gets it in the one frame that never changes."""
     near = Protocol.asking(Hello("ann", 7, 100, versions=versions))
     far = Protocol.listening()
 
@@ -504,7 +504,7 @@ def test_a_version_that_is_not_spoken_is_refused(versions: tuple[int, int]) -> N
 
 
 def test_pings_without_end_are_a_violation() -> None:
-    """Whoever never reads the answers would fill our memory with them."""
+    """A peer that never reads the answers would fill our memory with them."""
     _, far = open_pair()
     far.receive_data(encoded(Ping(1)) * PINGS_MAX)
     assert not far.ended
@@ -515,7 +515,7 @@ def test_pings_without_end_are_a_violation() -> None:
 
 
 def test_a_ping_is_answered_after_what_came_before() -> None:
-    """So an answer says that all of it has arrived."""
+    """So an answer proves that all earlier frames have arrived."""
     near, far = open_pair()
     near.send_message(b"m")
     near.ping(77)
@@ -528,7 +528,7 @@ def test_a_ping_is_answered_after_what_came_before() -> None:
 
 @clause("QB-SOCK-4")
 def test_silence_past_the_lease_is_a_lost_peer() -> None:
-    """At half of it a ping goes out; an answer, or anything else, begins it anew."""
+    """A ping goes out at half of it; any frame that arrives restarts it."""
     near, far = Protocol.asking(HELLO, lease_s=10), Protocol.listening()
     carry(near, far)
     far.welcome(WELCOME)
@@ -564,7 +564,7 @@ speech = st.lists(
 @given(st.sampled_from(list(State)), speech)
 @clause("QB-SOCK-5")
 def test_frames_in_any_order(state: State, said: list[bytes]) -> None:
-    """Whatever comes: at most one error, and silence after it."""
+    """Any sequence causes at most one error, and no event after it."""
     protocol = Protocol(state)
     protocol.capacity, protocol.limit = 2, 50
     events: list[Event] = []
@@ -589,7 +589,7 @@ acts = st.lists(
 def test_two_sides_agree_whatever_is_said_when(
     capacity: int, script: list[tuple[int, str]], piece: int
 ) -> None:
-    """All messages arrive, once, in order; nobody ever has more than the capacity."""
+    """All messages arrive once, in order, and never more than the capacity."""
     sides = open_pair(Welcome("bob", capacity, 100))
     numbers = [itertools.count(), itertools.count()]
     arrived: list[list[bytes]] = [[], []]
@@ -619,7 +619,7 @@ def test_two_sides_agree_whatever_is_said_when(
 
 
 def lone_frames() -> dict[str, bytes]:
-    """Return what may come to a side that has received no message, by what it is."""
+    """Return possible first frames for a side without messages, by description."""
     one = frames.encode_message(1, b"message")
     return {
         "one message": one,
@@ -638,7 +638,7 @@ def lone_frames() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("what", lone_frames())
 def test_a_lone_message_may_be_received_whole(what: str) -> None:
-    """As if it had come the long way; what is anything else is not taken in at all."""
+    """The effect is that of `receive_data`; any other frame is left untouched."""
     data = lone_frames()[what]
     (near, _), (other, _) = open_pair(), open_pair()
 
@@ -678,7 +678,7 @@ def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> Non
 @pytest.mark.parametrize("begun", [13, 14, 50, 112])
 @pytest.mark.parametrize("piece", [1, 7, 100])
 def test_a_long_message_is_put_where_it_stays(begun: int, piece: int) -> None:
-    """Byte for byte, and what follows it goes the usual way."""
+    """Byte for byte; the frame after it takes the usual path."""
     near, _ = open_pair()
     message = bytes(range(100))
     data = frames.encode_message(1, message)
@@ -702,7 +702,7 @@ def test_a_long_message_is_put_where_it_stays(begun: int, piece: int) -> None:
 
 @pytest.mark.parametrize("ends", ["nothing", "eof", "violation"])
 def test_what_ends_in_the_middle_of_a_gathered_message_is_lost(ends: str) -> None:
-    """Nothing of it is kept."""
+    """No part of the message is kept."""
     near, _ = open_pair()
     near.receive_data(frames.encode_message(1, bytes(100))[:20])
     near.gather()
@@ -720,7 +720,7 @@ def test_what_ends_in_the_middle_of_a_gathered_message_is_lost(ends: str) -> Non
 
 
 def test_only_a_lone_message_is_gathered() -> None:
-    """Not a run, nor what has not said yet how long it is."""
+    """Not a run, nor a frame whose length has not arrived."""
     near, _ = open_pair()
     assert near.long_bytes() == 0
     near.receive_data(frames.encode_run(1, [b"m", b"n"])[:-1])

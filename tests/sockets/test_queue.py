@@ -1,4 +1,4 @@
-"""Ends over each medium: what is sent, told of a good-bye, and waited for."""
+"""Ends over each medium: messages, good-byes, and waits."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def of_medium(name: str, **host: Any) -> dict[str, Any]:
 
 @pytest.fixture(params=MEDIA)
 def pair(request: pytest.FixtureRequest) -> Iterator[Ends]:
-    """Give the ends of a connection of capacity 8."""
+    """Yield the ends of a connection of capacity 8."""
     with ends(**of_medium(request.param, capacity=8)) as made:
         yield made
 
 
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 1 << 20, (8 << 20) + 1])
 def test_a_message_of_any_length_arrives_whole(pair: Ends, size: int) -> None:
-    """Above every buffer there is on the way."""
+    """It is longer than every buffer on the way."""
     near, far = pair
     message = bytes(itertools.islice(itertools.cycle(range(251)), size))
 
@@ -77,7 +77,7 @@ def test_a_message_of_any_length_arrives_whole(pair: Ends, size: int) -> None:
 
 @clause("QB-SOCK-3")
 def test_exactly_the_capacity_fits(pair: Ends) -> None:
-    """Against a peer that does not receive; and one more for each that is received."""
+    """The peer does not receive; each receive makes room for one more."""
     near, far = pair
     for _ in range(8):
         near.send_nowait(b"m")
@@ -105,7 +105,7 @@ def test_a_sender_that_waits_goes_on_when_there_is_room(pair: Ends) -> None:
 @clause("QB-SOCK-4")
 @pytest.mark.parametrize("unread", [0, 3])
 def test_a_good_bye_is_told_after_what_was_sent(pair: Ends, unread: int) -> None:
-    """The peer drains, then sees it, with its cause."""
+    """The peer drains, then sees the disconnect with its cause."""
     near, far = pair
     for _ in range(unread):
         near.send(b"m")
@@ -127,7 +127,7 @@ def test_a_good_bye_is_told_after_what_was_sent(pair: Ends, unread: int) -> None
 
 @clause("QB-SOCK-4")
 def test_who_hangs_up_at_once_has_sent_all(pair: Ends) -> None:
-    """More than the kernel takes: the driver goes on when the caller has left."""
+    """The kernel takes less: the driver sends the rest after the caller has left."""
     near, far = pair
     messages = [bytes([n]) * (1 << 20) for n in range(8)]
 
@@ -140,7 +140,7 @@ def test_who_hangs_up_at_once_has_sent_all(pair: Ends) -> None:
 
 
 def test_the_books_balance_once_both_have_left(pair: Ends) -> None:
-    """What was sent is received, dropped, or discarded, and told so to its sender."""
+    """Sent messages are received, dropped or discarded, and the sender counts them."""
     near, far = pair
     near.send_many([b"m"] * 8)
     assert [far.receive() for _ in range(3)] == [b"m"] * 3
@@ -164,7 +164,7 @@ def test_the_books_balance_once_both_have_left(pair: Ends) -> None:
 @pytest.mark.parametrize("medium", MEDIA)
 def test_the_descriptor_is_readable_while_a_receive_would_succeed(medium: str) -> None:
     """After each step, over TLS too."""
-    # Not by the fixture: its value, and the descriptor, outlive the look for leaks.
+    # Not the fixture: its value, and the descriptor, would outlive the leak check.
     with (
         ends(**of_medium(medium)) as (near, far),
         selectors.DefaultSelector() as selector,
@@ -193,7 +193,7 @@ def test_the_descriptor_is_readable_while_a_receive_would_succeed(medium: str) -
 
 @clause("QB-SOCK-8")
 def test_a_send_whose_time_is_up_is_either_sent_or_not(pair: Ends) -> None:
-    """A frame that was begun is completed: what comes after it is still whole."""
+    """A frame once begun is completed: the message after it arrives whole."""
     near, far = pair
     large = bytes(4 << 20)
     accepted = 0
@@ -214,7 +214,7 @@ def test_a_send_whose_time_is_up_is_either_sent_or_not(pair: Ends) -> None:
 
 @pytest.mark.parametrize("act", ["send", "receive", "read"])
 def test_a_local_disconnect_releases_who_waits(pair: Ends, act: str) -> None:
-    """Also who sleeps at the socket."""
+    """This includes the reader that sleeps at the socket."""
     near, _ = pair
     with Threads() as threads:
         waiting: Running[Any]
@@ -242,7 +242,7 @@ def test_a_local_disconnect_releases_who_waits(pair: Ends, act: str) -> None:
 
 
 def test_the_limit_of_a_message_is_the_smallest() -> None:
-    """Of what the acceptor says, and of what either side takes at all."""
+    """Of the acceptor's setting, and the maximum that either side accepts."""
     options = SocketOptions(message_bytes_max=50)
     for host, guest, most in (
         ({"max_message_size": 100}, {}, 100),
@@ -258,7 +258,7 @@ def test_the_limit_of_a_message_is_the_smallest() -> None:
 
 
 def test_the_first_of_several_may_be_far_away() -> None:
-    """`receive_any` takes it like the others."""
+    """`receive_any` receives from it as from local ones."""
     with ends() as (near, far), ends() as (other, another), Threads() as threads:
         waiting = threads.start(receive_any, [near, other])
         another.send(b"here")
@@ -269,7 +269,7 @@ def test_the_first_of_several_may_be_far_away() -> None:
 
 @clause("QB-SOCK-8")
 def test_many_queues_have_one_thread() -> None:
-    """And one loop serves them all (QB-SOCK-6)."""
+    """One loop serves them all (QB-SOCK-6)."""
     count = 300
     before = threading.active_count()
     with brokers() as (host, guest), ExitStack() as stack:
@@ -300,7 +300,7 @@ def test_many_queues_have_one_thread() -> None:
 
 @clause("QB-SOCK-8")
 def test_a_given_driver_is_turned_by_its_owner() -> None:
-    """No thread is made; its descriptor tells when there is something to do."""
+    """No thread is started; its descriptor is readable if there is work."""
     driver = Driver()
     before = threading.active_count()
     with brokers(host={"driver": driver}, guest={"driver": driver}) as (host, guest):
@@ -327,7 +327,7 @@ def test_a_given_driver_is_turned_by_its_owner() -> None:
 
 
 def test_a_closed_driver_is_a_lost_peer() -> None:
-    """Nobody would ever read the socket again."""
+    """No thread would ever read the socket again."""
     driver = Driver()
     with brokers(guest={"driver": driver}) as (host, guest), Threads() as threads:
         assert host.address is not None
@@ -359,7 +359,7 @@ def test_a_forgotten_end_hangs_up() -> None:
 
 
 def test_a_manager_may_close_its_queues() -> None:
-    """Those to other processes too (QB-BOOK-3)."""
+    """This includes queues to other processes (QB-BOOK-3)."""
     with BrokerManager() as manager, brokers(guest={}) as (host, _):
         guest = SocketQueueBroker("other", manager=manager)
         near, far = meet(host, guest)
@@ -375,7 +375,7 @@ def test_a_manager_may_close_its_queues() -> None:
 @clause("QB-BOOK-4")
 @pytest.mark.parametrize("capacity", [1, 8])
 def test_an_observed_end_receives_what_is_here_and_what_comes(capacity: int) -> None:
-    """The quick way, which nobody observes, must not wait for what is here."""
+    """The fast path, which no observer sees, must not wait for arrived messages."""
     seen: list[Operation] = []
     with brokers(
         host={"capacity": capacity}, observer=lambda what, *_: seen.append(what)

@@ -27,7 +27,7 @@ NOWHERE = ("ECONNREFUSED", "ENOENT", "EHOSTUNREACH", "ENETUNREACH", "ETIMEDOUT")
 
 @pytest.fixture
 def guest() -> Iterator[SocketQueueBroker]:
-    """Give a broker that does not listen."""
+    """Yield a broker that does not listen."""
     with SocketQueueBroker("guest") as made:
         yield made
 
@@ -98,7 +98,7 @@ def test_an_error_of_this_machine_is_raised_as_it_is(
 def test_the_error_of_a_connect_that_took_its_time_is_the_same(
     name: str, late: bool, guest: SocketQueueBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over TCP the system may say at once or later that there is no way."""
+    """Over TCP the system may report at once or later that there is no route."""
     code = getattr(errno, name)
     error = OSError(code, os.strerror(code))
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -140,7 +140,7 @@ def test_a_host_that_does_not_resolve_raises_the_system_error(
 def test_a_name_in_the_place_of_an_address_gets_the_remedy(
     guest: SocketQueueBroker,
 ) -> None:
-    """A name means a broker of the same process: that was not said."""
+    """The error explains that a name means a broker of the same process."""
     with pytest.raises(UnknownBrokerError) as caught:
         guest.connect("server", PORT, required=True)
 
@@ -168,7 +168,7 @@ def test_a_host_that_is_no_name_is_found_at_the_call(
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
 def test_a_service_that_is_not_a_broker_is_a_protocol_error(scheme: str) -> None:
-    """Such as a mail server; over TLS its answer is not even TLS."""
+    """It may be a mail server; over TLS its answer is not even TLS."""
     with (
         SocketQueueBroker("guest", tls=identity("guest")) as guest,
         socket.create_server(("127.0.0.1", 0)) as other,

@@ -1,4 +1,4 @@
-"""A `Sleeper` that stays awake where what it waits for comes soon."""
+"""A `Sleeper` that spins if the awaited data tends to come soon."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @attrs.define
 class Made:
-    """A poller and a clock that are made up: each look takes a hundredth of a vigil.
+    """A fake poller and clock: each poll takes a hundredth of a spin.
 
-    comes_after: how many looks it takes until something is there; None for never.
-    processors: how many there are.
-    look_s: how long a look takes.
-    nap_s: how long it takes until something wakes who sleeps.
+    comes_after: number of polls until data arrives; None for never.
+    processors: number of processors.
+    look_s: duration of a poll.
+    nap_s: time until data wakes the sleeper.
     """
 
     comes_after: int | None = None
@@ -127,7 +127,7 @@ def test_after_a_long_sleep_the_next_one_is_a_sleep(
 def test_who_has_said_nothing_waits_for_no_answer(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
-    """A stream of messages would keep a processor busy, and nobody gains by it."""
+    """In a one-way stream of messages a spin would only burn a processor."""
     for _ in range(10):
         sleeper.sleep(None)
 
@@ -136,7 +136,7 @@ def test_who_has_said_nothing_waits_for_no_answer(
 
 @clause("QB-SOCK-8")
 def test_on_one_processor_nobody_stays_awake(made: Made) -> None:
-    """Who is to answer cannot run meanwhile."""
+    """The peer that has to answer cannot run during a spin."""
     made.processors = 1
     sleeper = _net.Sleeper()
     for _ in range(10):
@@ -150,7 +150,7 @@ def test_on_one_processor_nobody_stays_awake(made: Made) -> None:
 def test_a_look_that_takes_too_long_is_in_vain_whatever_it_finds(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
-    """Other threads have the interpreter: to sleep would have been as quick."""
+    """Other threads have the interpreter: a sleep would have been as quick."""
     sleeper.sleep(None, answered=True)
     made.comes_after, made.look_s = 0, 2 * AWAKE_S
     sleeper.sleep(None, answered=True)

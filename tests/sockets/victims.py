@@ -1,8 +1,8 @@
 """Processes to be killed, made quickly: ``python -m tests.sockets.victims``.
 
-A line on the standard input, ``VICTIM ADDRESS NUMBER CUT``, makes one of `VICTIMS`. Its
-process is told on the standard output, then ``ready`` once it is where it is to be
-killed, or on its way there; ``gone`` once it is no more.
+A line on standard input, ``VICTIM ADDRESS NUMBER CUT``, starts one of `VICTIMS`.
+Standard output gets its pid, then ``ready`` once it is at the point where it is to be
+killed, or on the way to it; ``gone`` once it has exited.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ def payload(number: int) -> bytes:
 
 
 def say(line: str) -> None:
-    """Answer, in one piece: two processes share the way."""
+    """Write an answer in one piece: two processes share the pipe."""
     os.write(sys.stdout.fileno(), line.encode() + b"\n")
 
 
 def stay() -> None:
-    """Be where it is to be killed."""
+    """Stay at the point where the process is to be killed."""
     say("ready")
     while True:
         signal.pause()
 
 
 def raw(address: str) -> socket.socket:
-    """Connect without a word of the protocol."""
+    """Connect without any frame of the protocol."""
     scheme, _, place = address.partition("://")
     if scheme == "ipc":
         made = socket.socket(socket.AF_UNIX)
@@ -57,19 +57,19 @@ def raw(address: str) -> socket.socket:
 
 
 def connected(address: str) -> MessageQueue:
-    """Connect with all of it."""
+    """Connect with the whole handshake."""
     return SocketQueueBroker("victim").connect(address, PORT, required=True)
 
 
 def in_handshake(address: str, _number: int, cut: int) -> None:
-    """Say the beginning of a hello, perhaps all of it."""
+    """Send the beginning of a hello, perhaps all of it."""
     with raw(address) as made:
         made.sendall(HELLO[: cut % (len(HELLO) + 1)])
         stay()
 
 
 def in_mid_frame(address: str, number: int, cut: int) -> None:
-    """Send so many messages, and the beginning of one more frame."""
+    """Send that many messages, and the beginning of one more frame."""
     with raw(address) as made:
         made.sendall(HELLO)
         made.recv(1 << 16)  # the welcome
@@ -85,7 +85,7 @@ def in_mid_frame(address: str, number: int, cut: int) -> None:
 
 
 def in_bulk(address: str, number: int, _cut: int) -> None:
-    """Send and send, by the one or several at once."""
+    """Send messages in a loop, single ones or several at once."""
     queue = connected(address)
     say("ready")
     batch = 1 + number % 5
@@ -94,7 +94,7 @@ def in_bulk(address: str, number: int, _cut: int) -> None:
 
 
 def in_receive(address: str, number: int, _cut: int) -> None:
-    """Receive so many and send them back, then wait for one that does not come."""
+    """Receive that many and send them back, then wait for one that does not come."""
     queue = connected(address)
     say("ready")
     for _ in range(number):
@@ -130,7 +130,7 @@ VICTIMS: Final[dict[str, Callable[[str, int, int], None]]] = {
 
 
 def main() -> None:
-    """Make victims until nobody asks for more."""
+    """Start victims until the input ends."""
     for line in sys.stdin:
         name, address, number, cut = line.split()
         process = os.fork()

@@ -1,10 +1,10 @@
 """The conformance suite's view of brokers that reach one another through sockets.
 
-Both ends are in one process here, but nothing goes from one to the other except by the
-socket. What the suite has to know of the medium is what QB-SOCK-1 lists, and it is all
-in one place: a peer sees what this end did once the notice has arrived. So each
-operation here ends by waiting for that (`Settled`), and a connect that gave up by
-waiting until its listener knows.
+Both ends are in one process here, but all data between them goes through the socket.
+QB-SOCK-1 lists how the medium differs, and one place handles it: a peer sees an
+operation of this end once the notice has arrived. So each operation here ends by
+waiting for that (`Settled`), and a connect that timed out ends by waiting until its
+listener knows.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Carried", "World", "remove_worlds", "tcp", "tls", "unix"]
 
 ARRIVES_S = 10.0
-# For so long a thread that wants a processor may get none.
+# A thread that is ready to run may get no processor for this long.
 STARVES_S = 3.0
 
-# Those whose effect somebody else can see.
+# Operations with an effect that the peer can see.
 ACTS = frozenset(
     {"send", "send_nowait", "send_many", "disconnect", "close"}
     | {"receive", "receive_nowait", "receive_many", "receive_into"}
@@ -43,17 +43,17 @@ ACTS = frozenset(
 
 
 class Carried(RealDriver):
-    """Runs the threads of a stage, and sees the one that carries what they do.
+    """Runs the threads of a stage, and watches the thread that transports their data.
 
     "At once" is judged once nothing has moved for a while. A caller that sleeps until
-    its peer has answered does not move; but the thread that brings the answer may want
-    a processor, on a busy machine for longer than any such while, and so may who is
-    answered: that is no wait, and between processes there are twice as many turns to
-    wait for.
+    its peer has answered does not move. But the thread that brings the answer may lack
+    a processor, on a busy machine for longer than any such while, and so may the peer.
+    That is not a wait of the caller, and two processes have twice as many threads to
+    schedule.
     """
 
     def settle(self) -> None:
-        """Wait until nothing has moved, and nobody wants to and cannot."""
+        """Wait until nothing has moved, and no thread is ready without a processor."""
         deadline = time.monotonic() + STARVES_S
         super().settle()
         while None in self._picture() and time.monotonic() < deadline:
@@ -64,7 +64,7 @@ class Carried(RealDriver):
 
 
 def _carriers() -> list[tuple[int, int, bytes] | None]:
-    """Where the threads stand that serve sockets; see `RealDriver._picture`."""
+    """Return where the socket threads stand; see `RealDriver._picture`."""
     every = map(_turns, filter(_serves_sockets, threading.enumerate()))
     return [None if turns is None else (0, 0, turns) for turns in every]
 
@@ -74,7 +74,7 @@ def _serves_sockets(thread: threading.Thread) -> bool:
 
 
 class Settled:
-    """An end whose every act has arrived at its peer when it returns or raises."""
+    """An end whose operations have reached its peer when they return or raise."""
 
     _end: SocketMessageQueue
 
@@ -116,7 +116,7 @@ class Settled:
 
 
 class Broker:
-    """A broker that finds others by name: in a folder, or where they said they are."""
+    """A broker that finds others by name: in a folder, or at a registered address."""
 
     def __init__(self, world: World, broker: SocketQueueBroker) -> None:
         self._world = world
@@ -126,7 +126,7 @@ class Broker:
         return getattr(self._broker, name)
 
     def accept(self, port: int, **options: Any) -> Settled:
-        """As the broker's own."""
+        """Accept, as the broker itself does."""
         return self._settled(self._broker.accept(port, **options))
 
     def connect(self, name: str, port: int, **options: Any) -> Settled | None:
@@ -144,11 +144,11 @@ class Broker:
         return None if end is None else self._settled(end)
 
     def accept_iter(self, port: int) -> Iterator[Settled]:
-        """As the broker's own."""
+        """Iterate over accepts, as the broker itself does."""
         return map(self._settled, self._broker.accept_iter(port))
 
     def outgoing(self) -> dict[tuple[str, int], int]:
-        """Its own connects that wait, by name."""
+        """Return the broker's own connects that wait, by name."""
         names = {self._world.address_of(name): name for name in self._world.names}
         return {
             (names[where], port): count
@@ -174,7 +174,7 @@ class Broker:
 
 
 class World:
-    """Brokers with managers of their own, as in so many processes."""
+    """Brokers with separate managers, as in separate processes."""
 
     offers = frozenset(
         {"NAME", "RDV", "SEND", "RECV", "FIFO", "DISC", "ERR", "TIME", "CONC", "BULK"}
@@ -191,7 +191,7 @@ class World:
     def __init__(
         self, settings: Callable[[World, str], dict[str, Any]], *, named: bool = False
     ) -> None:
-        if not named:  # who listens at any port that is free never meets a namesake
+        if not named:  # with free ports, no two listeners share a name
             self.offers = self.offers - {"NAME"}
         self.folder = Path(tempfile.mkdtemp(prefix="qb-"))
         self.names: set[str] = set()
@@ -203,7 +203,7 @@ class World:
         _worlds.append(self)
 
     def broker(self, name: str, *, max_message_size: int | None = None) -> Broker:
-        """A broker that listens."""
+        """Return a broker that listens."""
         self.names.add(name)
         manager = BrokerManager()
         self._managers.append(manager)
@@ -219,12 +219,12 @@ class World:
         return Broker(self, made)
 
     def path_of(self, name: str) -> str:
-        """A file for a name, whatever characters it has."""
+        """Return a file for a name, which may have any characters."""
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         return f"ipc://{self.folder}/{digest[:16]}"
 
     def address_of(self, name: str) -> str:
-        """Where a broker of that name listens, or would."""
+        """Return the address where a broker of that name listens, or would."""
         return self._found.get(name) or self.path_of(name)
 
     def close(self) -> None:
@@ -233,7 +233,7 @@ class World:
             manager.close()
 
     def settle_connects(self) -> None:
-        """Wait until nobody waits for an accept who has given up."""
+        """Wait until no listener holds a connect that has timed out."""
 
         def gone() -> bool:
             waiting = [one.waiting_connects() for one in self._brokers]
@@ -242,7 +242,7 @@ class World:
         until(gone, "who gave up waits no longer")
 
     def remove(self) -> None:
-        """Close everything, and leave no file."""
+        """Close everything, and remove every file."""
         for manager in self._managers:
             manager.close(disconnect=True)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -252,13 +252,13 @@ _worlds: list[World] = []
 
 
 def remove_worlds() -> None:
-    """Remove every world that was made: a stage that fails leaves its own behind."""
+    """Remove every world that was created: a stage that fails leaves its own behind."""
     while _worlds:
         _worlds.pop().remove()
 
 
 def unix() -> World:
-    """Brokers at UNIX sockets."""
+    """Return a world of brokers at UNIX sockets."""
     return World(
         lambda world, name: {
             "listen": world.path_of(name) if type(name) is str else "ipc:///-"
@@ -268,12 +268,12 @@ def unix() -> World:
 
 
 def tcp() -> World:
-    """Brokers at TCP ports of this machine."""
+    """Return a world of brokers at TCP ports of this machine."""
     return World(lambda _world, _name: {"listen": "tcp://127.0.0.1:0"})
 
 
 def tls() -> World:
-    """The same with TLS, certificates on both sides."""
+    """Return a world like `tcp` with TLS, certificates on both sides."""
     return World(
         lambda _world, _name: {"listen": "tls://localhost:0", "tls": identity("world")}
     )

@@ -13,7 +13,7 @@ __all__ = ["calls", "two_brokers"]
 
 
 def two_brokers() -> tuple[QueueBroker, QueueBroker]:
-    """Return the brokers "b" and "a" of a manager of their own."""
+    """Return the brokers "b" and "a" of a new manager."""
     manager = BrokerManager()
     return QueueBroker("b", manager=manager), QueueBroker("a", manager=manager)
 

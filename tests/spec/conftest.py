@@ -1,4 +1,4 @@
-"""What tests of our own brokers share."""
+"""Fixtures shared by the tests of our own brokers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def manager() -> Iterator[BrokerManager]:
-    """Give a name space of its own."""
+    """Return a separate name space."""
     with BrokerManager() as manager:
         yield manager
 
 
 @pytest.fixture
 def eager_switching() -> Iterator[None]:
-    """Let threads change places as often as the interpreter can."""
+    """Make the interpreter switch threads as often as it can."""
     with switch_interval(1e-6):
         yield

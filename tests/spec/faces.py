@@ -1,4 +1,4 @@
-"""The two faces of a broker: what holds for channels and for queues of messages."""
+"""The two faces of a broker: shared by channels and by queues of messages."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""`SteppedLoop`: an event loop that does one thing when it is told to.
+"""`SteppedLoop`: an event loop that runs one callback a step, under the test's control.
 
-What it can do next is in one list: callbacks that are due, and descriptors that are
-readable. A step does the first of them, so that a test can cancel, or let something
-happen, between any two. Time is virtual and goes on by `advance` only; `_sync` has the
-same clock while it runs.
+One list holds everything that can run next: callbacks that are due, and descriptors
+that are readable. A step runs the first entry, so a test can cancel, or trigger an
+event, between any two. Time is virtual and moves by `advance` only; `_sync` uses the
+same clock while the loop runs.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _STEPS_MAX = 10_000
 
 
 class SteppedLoop:
-    """One callback at a time.
+    """An event loop that runs one callback at a time.
 
-    No `asyncio.AbstractEventLoop`: of that only what futures, tasks and readers need.
+    Not an `asyncio.AbstractEventLoop`: it has only what futures, tasks and readers
+    need.
     """
 
     def __init__(self) -> None:
@@ -41,14 +42,14 @@ class SteppedLoop:
         self._readers: dict[int, Handle] = {}
         self._as_loop: Any = self
 
-    # What a test does.
+    # Called by tests.
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Task[T]:
-        """Make a task; it begins with one of the next steps."""
+        """Create a task; it begins in one of the next steps."""
         return asyncio.Task(coroutine, loop=self._as_loop)
 
     def step(self) -> bool:
-        """Do the next thing; False if there is none."""
+        """Run the next callback; return False if there is none."""
         while self._ready and self._ready[0].cancelled():
             self._ready.popleft()
         if not self._ready:
@@ -65,7 +66,7 @@ class SteppedLoop:
         return True
 
     def run(self) -> None:
-        """Step until nothing is left to do."""
+        """Step until nothing is left to run."""
         for _ in range(_STEPS_MAX):
             if not self.step():
                 assert not self.errors, self.errors
@@ -73,13 +74,13 @@ class SteppedLoop:
         raise AssertionError("it goes round and round")
 
     def run_until(self, task: Future[T]) -> T:
-        """Step until nothing is left to do; give what the task came to."""
+        """Step until nothing is left to run; return the result of the task."""
         self.run()
         assert task.done(), task
         return task.result()
 
     def advance(self, seconds: float, *, early: float = 0.0) -> None:
-        """Let time pass, and run. A timer may go off ``early`` seconds too early."""
+        """Advance the clock, and run. A timer may fire ``early`` seconds too early."""
         self.now += seconds
         due = [each for each in self._timers if each.when() <= self.now + early]
         self._timers = [each for each in self._timers if each not in due]
@@ -87,7 +88,7 @@ class SteppedLoop:
         self._ready.extend(due)
         self.run()
 
-    # What asyncio asks of a loop.
+    # Called by asyncio.
 
     def time(self) -> float:
         return self.now
@@ -133,7 +134,7 @@ class SteppedLoop:
         self.errors.append(context)
 
     def close(self) -> None:
-        """Let go of everything, as a loop does that is closed."""
+        """Drop all callbacks and readers, as a closed loop does."""
         assert not self._timers, "a timer is left"
         self._readers.clear()
         self._ready.clear()
@@ -141,7 +142,7 @@ class SteppedLoop:
 
 @contextmanager
 def stepped_loop() -> Iterator[SteppedLoop]:
-    """Give a loop whose clock is that of the library meanwhile."""
+    """Yield a loop whose clock replaces that of the library meanwhile."""
     loop = SteppedLoop()
     before = _sync.monotonic
     _sync.monotonic = loop.time

@@ -1,4 +1,4 @@
-"""QB-PY-11: the asyncio face has the same names, and means the same by them."""
+"""QB-PY-11: the asyncio face has the same names with the same meaning."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def loop() -> Iterator[SteppedLoop]:
 
 # Names.
 
-# What only threads, other loops and type checkers want is had from ``queue``.
+# Members that only threads, other loops and type checkers need; ``queue`` has them.
 WITHOUT = {"fileno", "of"}
 
 
@@ -64,7 +64,7 @@ WITHOUT = {"fileno", "of"}
 def test_the_face_has_the_same_names_and_parameters(
     face: type, plain: type, more: set[str], awaited: set[str]
 ) -> None:
-    """What waits is awaited; all else is called as it always is."""
+    """Calls that wait are awaited; all others are called as before."""
     names = {name for name in dir(plain) if not name.startswith("_")} - WITHOUT
 
     assert {name for name in dir(face) if not name.startswith("_")} == names | more
@@ -79,14 +79,14 @@ def test_the_face_has_the_same_names_and_parameters(
 
 
 def parameters(function: Any) -> list[tuple[str, Any, Any]]:
-    """Give the parameters of a function, apart from their types."""
+    """Return the parameters of a function without their types."""
     given = inspect.signature(function).parameters.values()
     return [(each.name, each.kind, each.default) for each in given]
 
 
 @clause("QB-PY-11")
 def test_the_face_shows_what_the_end_is(loop: SteppedLoop) -> None:
-    """In every state; hanging up by either face is seen by both."""
+    """In every state; a disconnect by either face shows in both."""
     with queue_pair(3) as (left, right):
         face = aio.wrap(left)
         assert face.queue is left
@@ -106,7 +106,7 @@ def test_the_face_shows_what_the_end_is(loop: SteppedLoop) -> None:
 
 @clause("QB-PY-11")
 def test_a_block_disconnects_and_closes_also_on_an_exception(loop: SteppedLoop) -> None:
-    """``with`` and ``async with``; the exception goes on."""
+    """``with`` and ``async with``; the exception propagates."""
     with BrokerManager() as manager:
 
         async def blocks() -> tuple[aio.QueueBroker, aio.MessageQueue]:
@@ -131,7 +131,7 @@ def test_a_block_disconnects_and_closes_also_on_an_exception(loop: SteppedLoop) 
 
 @clause("QB-PY-11")
 def test_wrap_takes_an_end_or_a_broker_and_nothing_else() -> None:
-    """A broker keeps its settings, and is the same one."""
+    """A wrapped broker is the same broker, with its settings."""
     with BrokerManager() as manager:
         plain = QueueBroker("b", manager=manager, capacity=5)
         face = aio.wrap(plain)
@@ -159,7 +159,7 @@ def test_wrap_takes_an_end_or_a_broker_and_nothing_else() -> None:
 
 @clause("QB-PY-11", "QB-ERR-4")
 def test_an_error_tells_the_two_faces_of_a_name_apart() -> None:
-    """Where the other one is wanted; both kinds of end have the one public name."""
+    """The error names the face that is wanted: both kinds share one public name."""
     for observer in KINDS.values():
         with queue_pair(observer=observer) as (left, _):
             wrong: dict[str, Any] = {
@@ -183,7 +183,7 @@ def test_an_error_tells_the_two_faces_of_a_name_apart() -> None:
 
 @clause("QB-WAIT-1", "QB-PY-11")
 def test_queues_that_are_none_are_refused_as_by_threads() -> None:
-    """No iterable, a queue, nothing at all."""
+    """A non-iterable, a single queue, and no queue at all are rejected."""
     with queue_pair() as (left, _):
         wrong: list[tuple[Any, str]] = [
             (None, "an iterable of aio.MessageQueues, got NoneType"),
@@ -201,7 +201,7 @@ def test_queues_that_are_none_are_refused_as_by_threads() -> None:
 @clause("QB-PY-11", "QB-PY-9")
 @pytest.mark.parametrize("port", [-1, "1", None])
 def test_a_wrong_port_is_found_where_the_iteration_is_made(port: Any) -> None:
-    """And not at its first step, as by threads."""
+    """The call raises, not the first step, as with threads."""
     with (
         BrokerManager() as manager,
         aio.QueueBroker("b", manager=manager) as broker,
@@ -223,7 +223,7 @@ def test_a_meeting_in_vain_says_how_long_it_waited(loop: SteppedLoop) -> None:
 
 @clause("QB-PY-11")
 def test_the_faces_refuse_to_be_pickled_and_copied() -> None:
-    """As what is beneath them (QB-ERR-10)."""
+    """As with the objects they wrap (QB-ERR-10)."""
     with BrokerManager() as manager, queue_pair() as (left, _):
         for thing in (aio.wrap(left), aio.QueueBroker("b", manager=manager)):
             for act in (pickle.dumps, copy.copy, copy.deepcopy):
@@ -237,7 +237,7 @@ def test_the_faces_refuse_to_be_pickled_and_copied() -> None:
 @clause("QB-PY-11")
 @both_kinds
 def test_what_one_task_sends_the_other_receives(kind: str, loop: SteppedLoop) -> None:
-    """Through a buffer of one, so that both wait; every form, in order."""
+    """A buffer of one makes both wait; every form arrives in order."""
     with queue_pair(observer=KINDS[kind]) as (left, right):
         sender, receiver = aio.wrap(left), aio.wrap(right)
 
@@ -298,7 +298,7 @@ def test_the_data_is_taken_at_the_call(
 def test_wrong_arguments_are_found_before_anything_else(
     kind: str, loop: SteppedLoop
 ) -> None:
-    """On a disconnected end, too; a send finds them at the call."""
+    """They raise on a disconnected end, too; a send raises at the call."""
     with queue_pair(limit=5, observer=KINDS[kind]) as (left, _):
         face = aio.wrap(left)
         left.disconnect()
@@ -329,7 +329,7 @@ def test_wrong_arguments_are_found_before_anything_else(
 def test_who_is_woken_while_the_loop_answers_is_not_forgotten(
     kind: str, late: bool, loop: SteppedLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Right before it reads its descriptor, and right after."""
+    """It is woken right before the loop reads its descriptor, or right after."""
     read = os.eventfd_read
     sends: list[bytes] = []
 
@@ -352,14 +352,14 @@ def test_who_is_woken_while_the_loop_answers_is_not_forgotten(
         assert [loop.run_until(task) for task in tasks] == [b"1", b"2"]
 
 
-# Hanging up.
+# Disconnecting.
 
 
 @clause("QB-PY-11")
 @both_kinds
 @pytest.mark.parametrize("who", ["local", "remote", "abnormal"])
 def test_hanging_up_wakes_who_waits(kind: str, who: str, loop: SteppedLoop) -> None:
-    """Those who send and who receive, with the exception; a loop just ends."""
+    """Senders and receivers get the exception; an iteration just ends."""
     with queue_pair(observer=KINDS[kind]) as (left, right):
         face = aio.wrap(left)
         left.send(b"full")
@@ -394,7 +394,7 @@ def test_hanging_up_wakes_who_waits(kind: str, who: str, loop: SteppedLoop) -> N
 def test_a_send_that_waited_raises_and_one_that_did_not_is_dropped(
     kind: str, loop: SteppedLoop
 ) -> None:
-    """When the peer hangs up and something is left to receive (QB-DISC-6, 7)."""
+    """When the peer disconnects and something is left to receive (QB-DISC-6, 7)."""
     with queue_pair(observer=KINDS[kind]) as (left, right):
         face = aio.wrap(left)
         right.send(b"unread")
@@ -419,7 +419,7 @@ def test_a_send_that_waited_raises_and_one_that_did_not_is_dropped(
 def test_send_many_says_how_many_were_sent_before_the_peer_hung_up(
     kind: str, loop: SteppedLoop
 ) -> None:
-    """It raises only where the first would have (QB-BULK-1)."""
+    """It raises only if the first send would have (QB-BULK-1)."""
     with queue_pair(2, observer=KINDS[kind]) as (left, right):
         task = loop.start(aio.wrap(left).send_many([b"1", b"2", b"3"]))
         loop.run()
@@ -431,7 +431,7 @@ def test_send_many_says_how_many_were_sent_before_the_peer_hung_up(
 
 
 def expiring(kind: str, left: aio.MessageQueue) -> dict[str, Any]:
-    """Give calls that wait in vain for five seconds."""
+    """Return calls that wait five seconds and then time out."""
     return {
         "receive": (ReceiveTimeoutError, left.receive(timeout=5)),
         "receive_many": (ReceiveTimeoutError, left.receive_many(timeout=5)),
@@ -446,7 +446,7 @@ def expiring(kind: str, left: aio.MessageQueue) -> dict[str, Any]:
 def test_time_is_up_at_the_deadline_and_never_before(
     kind: str, loop: SteppedLoop
 ) -> None:
-    """Also where the loop wakes early, or a wake-up was for nothing (QB-TIME-2, 3)."""
+    """Even if the loop wakes early, or the wake-up is spurious (QB-TIME-2, 3)."""
     with queue_pair(observer=KINDS[kind]) as (left, right):
         left.send(b"full")
         calls = expiring(kind, aio.wrap(left))
@@ -490,7 +490,7 @@ def test_what_came_by_the_deadline_counts(kind: str, loop: SteppedLoop) -> None:
 @clause("QB-PY-11")
 @both_kinds
 def test_timeout_0_tries_once(kind: str, loop: SteppedLoop) -> None:
-    """And does what can be done; the nowait calls are not awaited."""
+    """It succeeds if it can without waiting; the nowait calls are not awaited."""
     with queue_pair(observer=KINDS[kind]) as (left, right):
         face = aio.wrap(left)
         waiting: list[tuple[type[Exception], Coroutine[Any, Any, Any]]] = [
@@ -514,13 +514,13 @@ def test_timeout_0_tries_once(kind: str, loop: SteppedLoop) -> None:
         assert face.receive_nowait() == b"x"
 
 
-# Watching.
+# Observers.
 
 
 @clause("QB-PY-11")
 @pytest.mark.parametrize("ends", ["message", "cancel", "hang-up", "timeout"])
 def test_an_observer_is_told_of_the_wait(ends: str, loop: SteppedLoop) -> None:
-    """Of its begin, and of its end with the reason, as of a thread's."""
+    """It gets the begin of the wait, and its end with the reason, as for a thread."""
     told: list[tuple[Operation, Reason]] = []
 
     def observer(operation: Operation, *rest: Any) -> None:

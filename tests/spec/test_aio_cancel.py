@@ -1,7 +1,7 @@
-"""QB-PY-11: whatever is cancelled, and whenever, nothing is lost and nobody is left.
+"""QB-PY-11: a cancel at any moment loses no message and leaves no waiter behind.
 
-Under a loop that does one thing at a time: the cancel comes before every step, what the
-caller waits for comes before every step, and both in either order.
+Under a loop that runs one step at a time: the cancel comes before every step, so does
+the event that the caller waits for, and both come in either order.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 KINDS = {"fast": None, "locked": look_away}
 both_kinds = pytest.mark.parametrize("kind", KINDS)
 
-# No call that waits once takes as many steps.
+# More steps than any call that waits once takes.
 STEPS = 8
 
 
 def orders() -> Iterator[list[tuple[int, str]]]:
-    """Give each order of the cancel, what is waited for, and the steps."""
+    """Yield each order of the cancel, the awaited event, and the steps."""
     for cancel, act in itertools.product(range(STEPS), repeat=2):
         events = [(cancel, "cancel"), (act, "act")]
         yield sorted(events, key=lambda event: event[0])
@@ -53,7 +53,7 @@ def play(
     act: Callable[[], object],
     events: list[tuple[int, str]],
 ) -> None:
-    """Let both happen, each before its step, and then all the rest."""
+    """Trigger both events, each before its step, then run all remaining steps."""
     for step in range(STEPS):
         for when, event in events:
             if when == step:
@@ -82,7 +82,7 @@ RECEIVES: dict[str, Call] = {
 @clause("QB-PY-11")
 @both_kinds
 def test_after_a_cancelled_receive_the_next_one_gets_the_message(kind: str) -> None:
-    """Cancel a receive that waits, then send."""
+    """A waiting receive is cancelled, then a message is sent."""
     with queue_pair(observer=KINDS[kind]) as (left, right), stepped_loop() as loop:
         face = aio.wrap(left)
         task = loop.start(face.receive())
@@ -100,7 +100,7 @@ def test_after_a_cancelled_receive_the_next_one_gets_the_message(kind: str) -> N
 @both_kinds
 @pytest.mark.parametrize("name", RECEIVES)
 def test_a_receive_cancelled_anywhere_loses_no_message(kind: str, name: str) -> None:
-    """It has the message or the next one has it, who waits or comes later."""
+    """The cancelled receive or the next one gets it, waiting or called later."""
     outcomes = set()
     for events in orders():
         with queue_pair(observer=KINDS[kind]) as (left, right), stepped_loop() as loop:
@@ -133,7 +133,7 @@ SENDS: dict[str, Call] = {
 @both_kinds
 @pytest.mark.parametrize("name", SENDS)
 def test_a_send_cancelled_anywhere_is_done_or_not(kind: str, name: str) -> None:
-    """Either it returns and the message is there, or it is not; others go on."""
+    """It returns and its message is stored, or neither; other senders go on."""
     outcomes = set()
     for events in orders():
         with queue_pair(observer=KINDS[kind]) as (left, right), stepped_loop() as loop:
@@ -167,7 +167,7 @@ def begin(
 def test_an_accept_or_connect_cancelled_anywhere_leaves_no_ghost(
     accepts: bool,
 ) -> None:
-    """The opposite call then waits, or has an end whose peer has hung up."""
+    """The opposite call then waits, or gets an end whose peer has disconnected."""
     outcomes = set()
     for events in orders():
         with BrokerManager() as manager, stepped_loop() as loop:
@@ -207,7 +207,7 @@ def test_an_accept_or_connect_cancelled_anywhere_leaves_no_ghost(
 
 @clause("QB-PY-11")
 def test_a_cancelled_step_of_accept_iter_accepts_nobody_and_it_goes_on() -> None:
-    """The next step has the next connect."""
+    """The next step gets the next connect."""
     with BrokerManager() as manager, stepped_loop() as loop:
         server = aio.QueueBroker("server", manager=manager)
         arrivals = server.accept_iter(1)
@@ -232,7 +232,7 @@ def test_a_cancelled_step_of_accept_iter_accepts_nobody_and_it_goes_on() -> None
 @clause("QB-PY-11")
 @both_kinds
 def test_a_cancelled_iteration_goes_on_where_it_was(kind: str) -> None:
-    """It is no generator, which a cancel would end."""
+    """The iterator is not a generator, which a cancel would end."""
     with queue_pair(observer=KINDS[kind]) as (left, right), stepped_loop() as loop:
         messages = aiter(aio.wrap(left))
 
@@ -253,7 +253,7 @@ def test_a_cancelled_iteration_goes_on_where_it_was(kind: str) -> None:
 @clause("QB-PY-11")
 @both_kinds
 def test_a_cancelled_send_many_has_sent_the_first_of_them(kind: str) -> None:
-    """In order, and no more than fitted."""
+    """Its messages are sent in order, and no more than fit."""
     with queue_pair(2, observer=KINDS[kind]) as (left, right), stepped_loop() as loop:
         task = loop.start(aio.wrap(left).send_many([b"1", b"2", b"3", b"4"]))
         loop.run()
@@ -270,7 +270,7 @@ def test_a_cancelled_send_many_has_sent_the_first_of_them(kind: str) -> None:
 @clause("QB-PY-11")
 @both_kinds
 def test_a_coroutine_that_is_closed_while_it_waits_leaves_the_list(kind: str) -> None:
-    """Without a loop that would cancel it: who waits after it has the message."""
+    """No loop cancels it; the next waiter gets the message."""
     with queue_pair(observer=KINDS[kind]) as (left, right), stepped_loop() as loop:
         asyncio._set_running_loop(loop._as_loop)
         try:
@@ -280,7 +280,7 @@ def test_a_coroutine_that_is_closed_while_it_waits_leaves_the_list(kind: str) ->
             asyncio._set_running_loop(None)
         other = loop.start(aio.wrap(left).receive())
         loop.run()
-        right.send(b"x")  # wakes who is to be closed
+        right.send(b"x")  # wakes the coroutine about to be closed
 
         forgotten.close()
 
@@ -289,6 +289,6 @@ def test_a_coroutine_that_is_closed_while_it_waits_leaves_the_list(kind: str) ->
 
 
 def assert_nobody_listed(end: MessageQueue) -> None:
-    """Check that nobody waits to receive at an end, nor to send to it."""
+    """Check that no caller waits to receive at an end, nor to send to it."""
     buffer = end._connection.flows[end._side].buffer
     assert (len(buffer.arrived), len(buffer.room)) == (0, 0)

@@ -1,7 +1,8 @@
-"""QB-PY-11 with QB-ERR-9: an interrupt at every point of what a coroutine waits for.
+"""QB-PY-11 with QB-ERR-9: an interrupt at every point while a coroutine waits.
 
-In the coroutine, in who wakes it, and in what the loop calls. The coroutines are driven
-by hand, without tasks: what asyncio makes of an interrupt is its own business.
+Interrupted are the coroutine, the thread that wakes it, and the callbacks of the loop.
+The test drives the coroutines by hand, without tasks: how asyncio handles an interrupt
+is not tested here.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 
     Call = Callable[[aio.MessageQueue], Coroutine[Any, Any, Any]]
 
-# Between the call of a coroutine and its await, as in all of asyncio.
+# An interrupt between the call of a coroutine and its await, as in all of asyncio.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
-# Nobody got the end, so nobody can have hung it up (QB-RDV-12).
+# No caller got the end, so none can have disconnected it (QB-RDV-12).
 warns_of_the_end = pytest.mark.filterwarnings("ignore:unclosed <MessageQueue")
 
 KINDS = {"fast": None, "locked": look_away}
@@ -46,7 +47,7 @@ both_kinds = pytest.mark.parametrize("kind", KINDS)
 
 @contextmanager
 def running(loop: SteppedLoop) -> Iterator[None]:
-    """Let a loop be the running one."""
+    """Make a loop the running one."""
     asyncio._set_running_loop(loop._as_loop)
     try:
         yield
@@ -59,7 +60,7 @@ def driven(
     call: Callable[[], Coroutine[Any, Any, Any]],
     act: Callable[[], object],
 ) -> Any:
-    """Begin a call, let happen what it waits for, and go on with it to its end."""
+    """Start a call, trigger the event that it waits for, and drive it to its end."""
     with running(loop):
         coroutine = call()
         try:
@@ -87,7 +88,7 @@ CALLS: dict[str, Call] = {
 def test_an_interrupt_anywhere_in_a_receive_lets_nobody_sleep_on(
     kind: str, name: str
 ) -> None:
-    """Whoever waits after it gets what is there; the next message is received."""
+    """The next waiter gets the message; the message after it is received."""
 
     def case(struck: Blow) -> None:
         with (
@@ -120,7 +121,7 @@ def test_an_interrupt_anywhere_in_a_receive_lets_nobody_sleep_on(
 
 
 def loop_runs(loop: SteppedLoop) -> None:
-    """Run a loop from within what is driven."""
+    """Run a loop while a driven coroutine is suspended."""
     asyncio._set_running_loop(None)
     loop.run()
     asyncio._set_running_loop(loop._as_loop)
@@ -154,7 +155,7 @@ def test_an_interrupt_anywhere_in_a_send_costs_no_place(kind: str) -> None:
 @warns_of_the_end
 @pytest.mark.parametrize("accepts", [True, False])
 def test_an_interrupt_anywhere_in_a_meeting_leaves_no_ghost(accepts: bool) -> None:
-    """Nobody is listed afterwards, and no end is silent."""
+    """No caller stays listed, and no end has a silent peer."""
 
     def case(struck: Blow) -> None:
         with BrokerManager() as manager, stepped_loop() as loop:
@@ -206,7 +207,7 @@ def test_an_interrupt_anywhere_in_a_meeting_leaves_no_ghost(accepts: bool) -> No
 def test_an_interrupt_in_what_a_cancel_leads_to_leaves_nobody_listed(
     kind: str, name: str, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it leaves the list, and after; who waits behind it goes on."""
+    """Before and after its removal from the list; the next waiter continues."""
     for owner in (Wait, Selection):
         monkeypatch.setattr(owner, "withdraw", _struck_once(owner.withdraw, late))
     with queue_pair(2, observer=KINDS[kind]) as (left, right), stepped_loop() as loop:
@@ -216,7 +217,7 @@ def test_an_interrupt_in_what_a_cancel_leads_to_leaves_nobody_listed(
             coroutine.send(None)
         other = loop.start(face.receive())
         loop.run()
-        right.send(b"x")  # wakes who is to be cancelled
+        right.send(b"x")  # wakes the coroutine about to be cancelled
 
         with pytest.raises(KeyboardInterrupt):
             coroutine.throw(asyncio.CancelledError())
@@ -230,7 +231,7 @@ def test_an_interrupt_in_what_a_cancel_leads_to_leaves_nobody_listed(
 def test_an_interrupt_in_what_a_cancelled_accept_leads_to_leaves_no_ghost(
     late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it is withdrawn, and after."""
+    """Before and after its withdrawal."""
     monkeypatch.setattr(waiting, "abandon", _struck_once(abandon, late))
     with BrokerManager() as manager, stepped_loop() as loop:
         broker = aio.QueueBroker("b", manager=manager)
@@ -246,7 +247,7 @@ def test_an_interrupt_in_what_a_cancelled_accept_leads_to_leaves_no_ghost(
 
 @clause("QB-PY-11", "QB-ERR-9")
 def test_what_a_wait_has_begun_is_undone_wherever_an_interrupt_strikes() -> None:
-    """In the wait, in the undoing, and where a function begins that leads to it."""
+    """In the wait, in the undo, and at the entry of a function that leads to it."""
 
     def case(struck: Blow) -> None:
         listed: list[str] = []
@@ -268,7 +269,7 @@ def test_what_a_wait_has_begun_is_undone_wherever_an_interrupt_strikes() -> None
 
 
 def _struck_once(act: Callable[..., Any], late: bool) -> Callable[..., Any]:
-    """Return a function that is interrupted the first time, before or after it acts."""
+    """Return a function whose first call is interrupted before or after it acts."""
     blows = [KeyboardInterrupt]
 
     def struck(*args: Any) -> Any:
@@ -284,7 +285,7 @@ def _struck_once(act: Callable[..., Any], late: bool) -> Callable[..., Any]:
 
 
 def assert_sound(left: MessageQueue, right: MessageQueue) -> None:
-    """Check that nobody is listed, and that both ways carry what they should."""
+    """Check that no caller is listed, and that both directions have full capacity."""
     assert not taken(left._connection.lock)
     for sender, receiver in ((left, right), (right, left)):
         buffer = receiver._connection.flows[receiver._side].buffer

@@ -1,4 +1,4 @@
-"""QB-PY-11: tasks meet as threads do, and are told the same when they do not."""
+"""QB-PY-11: tasks meet as threads do, with the same errors if they do not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def loop() -> Iterator[SteppedLoop]:
 @clause("QB-PY-11")
 @pytest.mark.parametrize("first", ["accept", "connect"])
 def test_two_tasks_meet_in_either_order(first: str, loop: SteppedLoop) -> None:
-    """Both have an end of one connection, with the acceptor's settings."""
+    """Both get an end of one connection, with the acceptor's settings."""
     with BrokerManager() as manager:
         server = aio.QueueBroker("server", manager=manager, max_message_size=3)
         client = aio.QueueBroker("client", manager=manager)
@@ -94,7 +94,7 @@ def test_accept_and_connect_raise_what_they_raise(loop: SteppedLoop) -> None:
 
 @clause("QB-PY-11")
 def test_accept_iter_gives_queues_until_the_broker_is_closed(loop: SteppedLoop) -> None:
-    """To several tasks, too; then it stops."""
+    """Several tasks may iterate; the iteration stops once the broker is closed."""
     with BrokerManager() as manager:
         server = aio.QueueBroker("server", manager=manager)
         arrivals = server.accept_iter(1)
@@ -119,7 +119,7 @@ def test_accept_iter_gives_queues_until_the_broker_is_closed(loop: SteppedLoop) 
 @clause("QB-PY-11")
 @pytest.mark.parametrize("strict", [False, True])
 def test_strictness_is_that_of_the_call(strict: bool, loop: SteppedLoop) -> None:
-    """Else that of the broker (QB-PY-8)."""
+    """The broker's setting is the default (QB-PY-8)."""
     with BrokerManager() as manager:
         broker = aio.QueueBroker("b", manager=manager, strict_half=not strict)
         accept = loop.start(broker.accept(1, strict_half=strict))
@@ -136,7 +136,7 @@ def test_strictness_is_that_of_the_call(strict: bool, loop: SteppedLoop) -> None
 
 @clause("QB-PY-11")
 def test_a_woken_call_that_has_not_met_anybody_sleeps_on(loop: SteppedLoop) -> None:
-    """Wake-ups for nothing are harmless, however many (QB-CONC-6)."""
+    """Spurious wake-ups are harmless, however many (QB-CONC-6)."""
     with BrokerManager() as manager:
         broker = aio.QueueBroker("b", manager=manager)
         accept = loop.start(broker.accept(1))
@@ -154,7 +154,7 @@ def test_a_woken_call_that_has_not_met_anybody_sleeps_on(loop: SteppedLoop) -> N
 
 @clause("QB-PY-11")
 def test_the_current_broker_is_that_of_the_coroutine(loop: SteppedLoop) -> None:
-    """And of no other one (QB-NAME-11)."""
+    """It is not the broker of another coroutine (QB-NAME-11)."""
     with BrokerManager() as manager:
 
         async def current(name: str) -> object:

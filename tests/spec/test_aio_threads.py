@@ -1,4 +1,4 @@
-"""QB-PY-11: coroutines and threads at one end; what a loop leaves behind: nothing."""
+"""QB-PY-11: coroutines and threads at one end; a loop leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ both_kinds = pytest.mark.parametrize("kind", KINDS)
 MANY = 500
 
 
-# Both faces at once.
+# The blocking and the asyncio face at once.
 
 
 @clause("QB-PY-11")
@@ -46,7 +46,7 @@ MANY = 500
 def test_a_thread_and_a_task_talk_in_order(
     kind: str, capacity: int, sends: bool
 ) -> None:
-    """Each waits for the other, over and over; nothing is lost, nothing is late."""
+    """Each waits for the other repeatedly; no message is lost or delayed."""
     messages = [b"%d" % number for number in range(MANY)]
 
     async def work(face: aio.MessageQueue) -> list[bytes]:
@@ -79,7 +79,7 @@ def test_a_thread_and_a_task_talk_in_order(
 @clause("QB-PY-11")
 @both_kinds
 def test_threads_tasks_and_loops_share_the_messages_of_one_end(kind: str) -> None:
-    """Each message goes to one of them; all of them end when the peer hangs up."""
+    """Each message goes to one receiver; all end when the peer disconnects."""
 
     async def take(face: aio.MessageQueue) -> list[bytes]:
         async def one() -> list[bytes]:
@@ -110,7 +110,7 @@ def test_threads_tasks_and_loops_share_the_messages_of_one_end(kind: str) -> Non
 @pytest.mark.usefixtures("eager_switching")
 @pytest.mark.parametrize("seed", range(3))
 def test_cancels_at_any_moment_lose_and_repeat_nothing(kind: str, seed: int) -> None:
-    """Tasks that are cancelled at random, of two loops, beside threads."""
+    """Tasks of two loops, next to threads, are cancelled at random."""
     sent: list[bytes] = []
     taken: list[bytes] = []
 
@@ -143,7 +143,7 @@ def test_cancels_at_any_moment_lose_and_repeat_nothing(kind: str, seed: int) -> 
     def send_too(end: MessageQueue) -> None:
         for number in range(MANY // 5):
             message = b"thread %d" % number
-            sent.append(message)  # the last of the list may be the other sender's
+            sent.append(message)  # the last one in the list may be the other sender's
             end.send(message)
 
     with queue_pair(2, observer=KINDS[kind]) as (left, right), Threads() as threads:
@@ -166,7 +166,7 @@ def test_cancels_at_any_moment_lose_and_repeat_nothing(kind: str, seed: int) -> 
 @clause("QB-PY-11")
 @both_kinds
 def test_who_came_first_is_served_first_thread_or_task(kind: str) -> None:
-    """A task that waits is not passed over for threads, nor they for it."""
+    """Waiters are served in order of arrival, tasks and threads alike."""
     with queue_pair(observer=KINDS[kind]) as (left, right), Threads() as threads:
         waiting = left._connection.flows[left._side].buffer.arrived
 
@@ -188,7 +188,7 @@ def test_who_came_first_is_served_first_thread_or_task(kind: str) -> None:
 @clause("QB-PY-11")
 @pytest.mark.parametrize("accepts", [True, False])
 def test_a_task_meets_a_thread(accepts: bool) -> None:
-    """In either role, whichever comes first."""
+    """In either role, in either order."""
     with BrokerManager() as manager:
         server = QueueBroker("server", manager=manager)
         client = QueueBroker("client", manager=manager)
@@ -217,7 +217,7 @@ def test_a_task_meets_a_thread(accepts: bool) -> None:
 @clause("QB-PY-11")
 @both_kinds
 def test_a_thread_that_hangs_up_wakes_every_task(kind: str) -> None:
-    """Though they sleep in the selector of their loop."""
+    """Even if they sleep in the selector of their loop."""
     with queue_pair(observer=KINDS[kind]) as (left, right), Threads() as threads:
         face = aio.wrap(left)
         left.send(b"full")
@@ -236,9 +236,10 @@ def test_a_thread_that_hangs_up_wakes_every_task(kind: str) -> None:
 
 
 def _collect(box: list[Any], lock: Any, *, within: bool) -> None:
-    """Collect what nobody else holds, in a thread of its own, while a lock is taken.
+    """Collect the contents of a box in its own thread while a lock is held.
 
-    within: by that thread; else by another one, for which it must not wait.
+    within: True if that thread holds the lock; else another thread holds it, for
+        which the collection must not wait.
     """
 
     def collect() -> None:
@@ -250,13 +251,13 @@ def _collect(box: list[Any], lock: Any, *, within: bool) -> None:
         threads.start(collect)
 
 
-# What it takes, and leaves.
+# Resources that it uses and leaves.
 
 
 @clause("QB-PY-11")
 @both_kinds
 def test_a_hundred_waits_take_one_descriptor_and_no_thread(kind: str) -> None:
-    """Nor do they leave anything when the loop is closed."""
+    """Nor is anything left once the loop is closed."""
 
     async def wait(left: MessageQueue, right: MessageQueue) -> None:
         face = aio.wrap(left)
@@ -281,25 +282,25 @@ def test_a_hundred_waits_take_one_descriptor_and_no_thread(kind: str) -> None:
 
 
 def count_descriptors() -> int:
-    """Return how many descriptors this process has open."""
+    """Return the number of descriptors that this process has open."""
     return len(os.listdir("/proc/self/fd"))
 
 
 def abandoned(call: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Return a task that waits in a loop which was closed nevertheless."""
+    """Return a task that still waits in a loop that was closed."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(call)
     loop.call_soon(lambda: loop.call_soon(loop.stop))
     loop.run_forever()
     loop.close()
-    task.get_loop().set_exception_handler(lambda *_: None)  # that it is pending
+    task.get_loop().set_exception_handler(lambda *_: None)  # it is pending
     return task
 
 
 @clause("QB-PY-11")
 @both_kinds
 def test_a_loop_that_is_closed_before_its_task_ends_harms_nobody(kind: str) -> None:
-    """It can be woken, though nothing comes of it; its descriptor stays till then."""
+    """Waking it has no effect; its descriptor stays open until then."""
     with queue_pair(2, observer=KINDS[kind]) as (left, right):
         tasks = [abandoned(aio.wrap(left).receive()) for _ in range(2)]
 
@@ -318,9 +319,9 @@ def test_a_loop_that_is_closed_before_its_task_ends_harms_nobody(kind: str) -> N
 def test_a_task_may_be_collected_while_a_thread_holds_the_lock(
     monkeypatch: pytest.MonkeyPatch, *, within: bool
 ) -> None:
-    """The message it was woken for goes to the next, without the lock (QB-CONC-9).
+    """Its wake-up goes to the next waiter, without the lock (QB-CONC-9).
 
-    Of an end of the fast kind: the list of another one keeps who was woken.
+    Only for ends of the fast kind: the list of the locked kind keeps woken waiters.
     """
     monkeypatch.setattr(pairing, "LOCKED", False)
     with queue_pair() as (left, right), Threads() as threads:
@@ -344,7 +345,7 @@ def test_a_task_may_be_collected_while_a_thread_holds_the_lock(
 def test_a_meeting_may_be_collected_while_a_thread_holds_the_lock(
     *, within: bool
 ) -> None:
-    """The end that nobody has hangs up (QB-RDV-12)."""
+    """The end that no caller got disconnects (QB-RDV-12)."""
     with BrokerManager() as manager:
         broker = QueueBroker("b", manager=manager)
         task = abandoned(aio.wrap(broker).accept(1))
@@ -364,7 +365,7 @@ def test_a_meeting_may_be_collected_while_a_thread_holds_the_lock(
 def test_a_loop_that_reads_no_descriptors_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One clear error, and nothing is left open or listed."""
+    """The call raises one clear error, and nothing stays open or listed."""
 
     def add_reader(*_: object) -> None:
         raise NotImplementedError

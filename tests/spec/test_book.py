@@ -1,4 +1,4 @@
-"""QB-BOOK-1: books that balance."""
+"""QB-BOOK-1: the counters balance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def balances(sender: Stats, receiver: Stats) -> bool:
-    """Whether the books of one direction are closed."""
+    """Return whether the counters of one direction balance."""
     return sender.sent == receiver.received + sender.dropped + receiver.pending
 
 
@@ -34,13 +34,13 @@ def books(
     discarded: int = 0,
     pending: int = 0,
 ) -> Stats:
-    """Return the books that an end must have."""
+    """Return the counters that an end must have."""
     return Stats(sent, received, half, discarded, 0, pending)
 
 
 @clause("QB-BOOK-1")
 def test_every_message_is_booked_once_by_what_became_of_it() -> None:
-    """Sent, received, pending, dropped while half, discarded unread; or not at all."""
+    """Each is sent, received, pending, dropped or discarded unread; or not counted."""
     with queue_pair(3) as (left, right):
         assert (left.stats(), right.stats()) == (books(), books())
         left.send_many([b"1", b"2", b"3"])
@@ -70,7 +70,7 @@ def test_every_message_is_booked_once_by_what_became_of_it() -> None:
 
 @clause("QB-BOOK-1")
 def test_a_channel_books_bytes() -> None:
-    """The same, with bytes for messages."""
+    """The same, with bytes instead of messages."""
     with channel_pair(5) as (left, right):
         assert left.write(b"1234567") == 5
         right.write(b"ab")
@@ -90,7 +90,7 @@ def test_a_channel_books_bytes() -> None:
 
 @clause("QB-BOOK-1")
 def test_no_count_is_lost_by_many_threads() -> None:
-    """What each thread counts for itself adds up to the books, at either goodbye."""
+    """Per-thread counts add up, whichever end disconnects."""
     total = 3000
     with queue_pair(4) as (left, right), Threads() as threads:
 
@@ -129,7 +129,7 @@ def _returned(call: Callable[..., object], *args: object) -> bool:
 @clause("QB-BOOK-1")
 @pytest.mark.parametrize("hangs_up", [0, 1])
 def test_the_books_are_right_in_every_schedule(hangs_up: int) -> None:
-    """Live within what is under way, exact once all is quiet; with a goodbye."""
+    """During calls they are within bounds, and exact once all is quiet."""
 
     def program(run: Run) -> None:
         with queue_pair(1) as ends:
@@ -162,7 +162,7 @@ def test_the_books_are_right_in_every_schedule(hangs_up: int) -> None:
 
 @clause("QB-BOOK-1")
 def test_a_random_life_balances_at_every_step() -> None:
-    """Whatever the two ends do, one after the other, both directions balance."""
+    """After each random operation on either end, both directions balance."""
     rng = random.Random(7)
     for _ in range(30):
         with queue_pair(2) as ends:

@@ -1,4 +1,4 @@
-"""QB-BOOK-1 and 5 with QB-ERR-9: what an end tells is right after an interrupt too.
+"""QB-BOOK-1 and 5 with QB-ERR-9: counters and descriptors are right after an interrupt.
 
 The interrupt comes at every point at which the interpreter can deliver one.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def balances(sender: Stats, receiver: Stats) -> bool:
-    """Whether the books of one direction are closed."""
+    """Return whether the counters of one direction balance."""
     return sender.sent == receiver.received + sender.dropped + receiver.pending
 
 
@@ -46,7 +46,7 @@ STRUCK: dict[str, Callable[[MessageQueue, MessageQueue], object]] = {
 @clause("QB-BOOK-1", "QB-ERR-9")
 @pytest.mark.parametrize("name", STRUCK)
 def test_an_interrupt_does_not_upset_the_books(name: str) -> None:
-    """Wherever in a call it strikes, both directions balance afterwards."""
+    """At every point of a call, both directions balance afterwards."""
 
     def case(struck: Blow) -> None:
         with queue_pair(4) as (left, right):
@@ -71,7 +71,7 @@ CHANNEL_CALLS: dict[str, Callable[[Channel], object]] = {
 @clause("QB-BOOK-1", "QB-ERR-9")
 @pytest.mark.parametrize("name", CHANNEL_CALLS)
 def test_an_interrupt_does_not_upset_the_books_of_a_channel(name: str) -> None:
-    """Wherever in a call it strikes, both directions balance afterwards."""
+    """At every point of a call, both directions balance afterwards."""
 
     def case(struck: Blow) -> None:
         with channel_pair(4) as (left, right):
@@ -89,7 +89,7 @@ def test_an_interrupt_does_not_upset_the_books_of_a_channel(name: str) -> None:
 @clause("QB-BOOK-5", "QB-ERR-9")
 @pytest.mark.parametrize("name", STRUCK)
 def test_an_interrupt_leaves_no_event_loop_asleep(name: str) -> None:
-    """Wherever in a call it strikes, both descriptors say what a receive would do."""
+    """At every point of a call, both descriptors match the outcome of a receive."""
 
     def case(struck: Blow) -> None:
         with queue_pair(4) as (left, right), selectors.DefaultSelector() as selector:

@@ -41,7 +41,7 @@ Broker("b", manager=manager)
 
 
 def run_noisy(*args: str) -> str:
-    """Run a program whose observer raises; return what it wrote on standard error."""
+    """Run a program whose observer raises; return its standard error."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", NOISY, *args],
         capture_output=True,
@@ -54,7 +54,7 @@ def run_noisy(*args: str) -> str:
 
 @clause("QB-BOOK-5")
 def test_the_library_is_silent_unless_logging_is_set_up() -> None:
-    """What it has to say it says under `queuebroker`, to whoever asked."""
+    """Messages go to the logger `queuebroker`; they appear only if it is set up."""
     assert run_noisy() == ""
 
     told = run_noisy("set it up")
@@ -64,7 +64,7 @@ def test_the_library_is_silent_unless_logging_is_set_up() -> None:
 
 
 def is_readable(end: MessageQueue) -> bool:
-    """Whether a selector calls the end readable now."""
+    """Return whether a selector reports the end as readable."""
     with selectors.DefaultSelector() as selector:
         selector.register(end, selectors.EVENT_READ)
         return bool(selector.select(0))
@@ -72,7 +72,7 @@ def is_readable(end: MessageQueue) -> bool:
 
 @clause("QB-BOOK-5")
 def test_the_descriptor_is_an_eventfd_made_on_first_use() -> None:
-    """One for each end that asks, none for one that does not, closed in the end."""
+    """Each end that asks gets one; other ends get none; the end closes it."""
     before = len(os.listdir("/proc/self/fd"))
     with queue_pair() as (left, right):
         left.send(b"x")
@@ -89,7 +89,7 @@ def test_the_descriptor_is_an_eventfd_made_on_first_use() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-# The acts of one end; whether each does something depends on the state.
+# Operations on one end; the state decides whether each has an effect.
 ACTS = st.lists(
     st.tuples(
         st.integers(0, 1),
@@ -107,7 +107,7 @@ ACTS = st.lists(
 def test_readable_is_exactly_when_a_receive_would_not_wait(
     acts: list[tuple[int, str]],
 ) -> None:
-    """After every step: a message is there, or the disconnect is to be told."""
+    """Readable means after every step: a message or an unreported disconnect."""
     with queue_pair(2) as ends:
         looked = [False, False]
         for side, act in acts:
@@ -121,7 +121,7 @@ def test_readable_is_exactly_when_a_receive_would_not_wait(
 
 
 def _perform(end: MessageQueue, act: str) -> None:
-    """Do one act; that it cannot be done now is no failure."""
+    """Perform one operation; ignore that it cannot succeed now."""
     acts: dict[str, Any] = {
         "send": lambda: end.send_nowait(b"x"),
         "send_many": lambda: end.send_many([b"x", b"y", b"z"], timeout=0),
@@ -139,7 +139,7 @@ def _perform(end: MessageQueue, act: str) -> None:
 @clause("QB-BOOK-5")
 @pytest.mark.parametrize("side", ["local", "remote"])
 def test_a_loop_that_sleeps_is_told_of_the_disconnect(side: str) -> None:
-    """Nothing will ever come: a loop that were not told would sleep for ever."""
+    """A disconnect wakes a sleeping event loop, which would otherwise never wake."""
     with queue_pair() as (left, right), selectors.DefaultSelector() as selector:
         selector.register(left, selectors.EVENT_READ)
         with Threads() as threads:
@@ -156,7 +156,7 @@ def test_a_loop_that_sleeps_is_told_of_the_disconnect(side: str) -> None:
 @clause("QB-BOOK-5")
 @pytest.mark.parametrize("size", [3, 4, 100])
 def test_receive_into_fills_the_beginning_of_a_buffer(size: int) -> None:
-    """It returns the length of the message; the rest of the buffer stays as it was."""
+    """The message length is returned; the rest of the buffer stays unchanged."""
     with queue_pair() as (left, right):
         right.send(b"abc")
         buffer = bytearray(b"-" * size)
@@ -170,7 +170,7 @@ def test_receive_into_fills_the_beginning_of_a_buffer(size: int) -> None:
 @clause("QB-BOOK-5")
 @pytest.mark.parametrize("size", [0, 1])
 def test_an_empty_message_fits_into_any_buffer(size: int) -> None:
-    """Also into an empty one: it is received, and counts."""
+    """An empty buffer also receives an empty message, and it is counted."""
     with queue_pair() as (left, right):
         right.send(b"")
 
@@ -182,7 +182,7 @@ def test_an_empty_message_fits_into_any_buffer(size: int) -> None:
 
 @clause("QB-BOOK-5")
 def test_receive_into_takes_any_writable_run_of_bytes() -> None:
-    """Items of four bytes, part of a larger buffer."""
+    """The buffer may have items of four bytes or be a slice of a larger buffer."""
     with queue_pair(2) as (left, right):
         right.send_many([b"abcd", b"ef"])
         numbers = array.array("I", [0, 7])
@@ -211,7 +211,7 @@ def test_receive_into_takes_any_writable_run_of_bytes() -> None:
 def test_a_buffer_that_will_not_do_leaves_the_message_where_it_is(
     buffer: Any, error: type[Exception]
 ) -> None:
-    """Too small, read-only, or no buffer; the next receive has the message."""
+    """It is too small, read-only, or no buffer; the next receive gets the message."""
     with queue_pair() as (left, right):
         right.send(b"abc")
 
@@ -224,7 +224,7 @@ def test_a_buffer_that_will_not_do_leaves_the_message_where_it_is(
 
 @clause("QB-BOOK-5")
 def test_receive_into_raises_what_receive_raises() -> None:
-    """A timeout, and a disconnect once nothing is left."""
+    """It raises on a timeout, and on a disconnect once nothing is left."""
     with queue_pair() as (left, right):
         with pytest.raises(ReceiveTimeoutError):
             left.receive_into(bytearray(9), timeout=0)
@@ -238,7 +238,7 @@ def test_receive_into_raises_what_receive_raises() -> None:
 
 @clause("QB-BOOK-5")
 def test_a_receive_into_that_cannot_take_it_leaves_it_to_who_can() -> None:
-    """Two wait, the one that is woken first has too small a buffer."""
+    """If the woken waiter's buffer is too small, the second waiter is woken."""
     with queue_pair() as (left, right), Threads() as threads:
         small = threads.start(left.receive_into, bytearray(1))
         waiting = left._connection.flows[left._side].buffer.arrived

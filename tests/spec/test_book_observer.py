@@ -1,4 +1,4 @@
-"""QB-BOOK-4: what an observer is told is the truth, in its order."""
+"""QB-BOOK-4: an observer gets true reports in their true order."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ SEND, RECEIVE, DROP = Operation.SEND, Operation.RECEIVE, Operation.DROP
 
 
 def check_flow(rows: Iterable[Row], direction: int) -> tuple[int, int, int]:
-    """Replay the rows of one direction on a plain list: each must fit what it holds.
+    """Replay the rows of one direction on a plain list: each must fit its contents.
 
-    Returns how many messages were sent, received and discarded.
+    Returns the numbers of messages sent, received and discarded.
     """
     waiting: deque[tuple[int, int]] = deque()
     counts = {SEND: 0, RECEIVE: 0, DROP: 0}
@@ -60,7 +60,7 @@ def check_flow(rows: Iterable[Row], direction: int) -> tuple[int, int, int]:
 
 @clause("QB-BOOK-4")
 def test_the_records_of_racing_threads_are_one_true_order() -> None:
-    """Each record fits what a plain list holds after the ones before it."""
+    """Each record fits the contents of a plain list after the records before it."""
     recorder = Recorder()
     total = 300
     with queues(capacity=3, observer=recorder) as (left, right), Threads() as threads:
@@ -87,7 +87,7 @@ def test_the_records_of_racing_threads_are_one_true_order() -> None:
 @clause("QB-BOOK-4")
 @pytest.mark.parametrize("hangs_up", [0, 1])
 def test_the_records_are_true_in_every_schedule(hangs_up: int) -> None:
-    """With senders, receivers and a goodbye; the books agree with them."""
+    """With senders, receivers and a disconnect; the counters match the records."""
 
     def program(run: Run) -> None:
         recorder = Recorder()
@@ -113,7 +113,7 @@ def test_the_records_are_true_in_every_schedule(hangs_up: int) -> None:
 
 @clause("QB-BOOK-4")
 def test_an_observer_is_called_inside_the_critical_section() -> None:
-    """The lock of what it is told of is held: of the channel, or of the manager."""
+    """The lock of the reported object is held: the channel's or the manager's."""
     held: set[tuple[Operation, bool]] = set()
     locks: list[Any] = []
 
@@ -148,7 +148,7 @@ def test_an_observer_is_called_inside_the_critical_section() -> None:
     assert wanted - {Operation.RECV_BEGIN} <= told
 
 
-# A fault in the real buffer: the messages are kept, but not as they should be.
+# A fault in the real buffer: it keeps the messages, but in a wrong order or number.
 
 
 def _newest_first(buffer: Any, pull: Callable[[], Any]) -> Any:
@@ -184,7 +184,7 @@ FAULTS: dict[str, tuple[Callable[[Any, Callable[[], Any]], Any], list[int]]] = {
 def test_a_fault_planted_in_the_real_buffer_shows_in_the_records(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The number is the sender's and travels, so the receiver's record tells on it."""
+    """The message carries the sender's number, so the receiver's record exposes it."""
     distort, expected = FAULTS[fault]
     recorder = Recorder()
     with queues(observer=recorder) as (left, right):
@@ -192,7 +192,7 @@ def test_a_fault_planted_in_the_real_buffer_shows_in_the_records(
         buffer: Any = left._connection.flows[0].buffer
         once = [distort]
 
-        class Faulty(type(buffer)):  # type: ignore[misc]  # of whatever class it is
+        class Faulty(type(buffer)):  # type: ignore[misc]  # any class
             __slots__ = ()
 
             def pull_locked(self) -> Any:
@@ -219,7 +219,7 @@ def test_a_fault_planted_in_the_real_buffer_shows_in_the_records(
 def test_an_observer_that_raises_is_switched_off_once_with_a_log_line(
     fatal: Operation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The queues of its manager work on, and it hears no more of any of them."""
+    """The queues of its manager keep working, and none of them calls it again."""
     recorder = Recorder(fatal=fatal)
     with queues(observer=recorder) as (left, right):
         for _ in range(3):
@@ -239,7 +239,7 @@ def test_an_observer_that_raises_is_switched_off_once_with_a_log_line(
 
 @clause("QB-BOOK-4")
 def test_an_observer_is_given_once_and_belongs_to_one_manager() -> None:
-    """By keyword when the manager is made; another manager's is not told."""
+    """It is a keyword argument of the manager, and gets only its events."""
     parameter = inspect.signature(BrokerManager).parameters["observer"]
     assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
     mine, other = Recorder(), Recorder()
@@ -256,7 +256,7 @@ def test_an_observer_is_given_once_and_belongs_to_one_manager() -> None:
 
 @clause("QB-BOOK-4")
 def test_without_an_observer_nothing_is_kept_for_one() -> None:
-    """No numbers beside the messages, no guard, no clock."""
+    """No numbers travel with the messages, and no guard or clock is used."""
     with queues() as (left, right), channels() as (near, _):
         left.send(b"x")
         connection = left._connection
@@ -271,7 +271,7 @@ def test_without_an_observer_nothing_is_kept_for_one() -> None:
 @clause("QB-BOOK-4")
 @pytest.mark.parametrize("act", ["accept", "connect"])
 def test_what_never_began_is_not_told_of(act: str) -> None:
-    """A call on a closed broker is an error of the caller, no rendez-vous."""
+    """A call on a closed broker is the caller's error, not a rendezvous."""
     told: list[object] = []
     with BrokerManager(observer=lambda *event: told.append(event)) as manager:
         broker = QueueBroker("b", manager=manager)

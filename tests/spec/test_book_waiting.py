@@ -1,4 +1,4 @@
-"""QB-BOOK-2 and 3: who waits, and ending every wait."""
+"""QB-BOOK-2 and 3: reports about waiting callers, and ending every wait."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @clause("QB-BOOK-2")
 def test_a_broker_tells_who_waits_at_any_moment() -> None:
-    """By port and kind; its own connects by name and port; asking disturbs nothing."""
+    """By port and kind; own connects by name and port; the query has no effect."""
     with BrokerManager() as manager, Threads() as threads:
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
         plain = Broker("p", manager=manager)
@@ -64,7 +64,7 @@ def test_a_broker_tells_who_waits_at_any_moment() -> None:
 
 @clause("QB-BOOK-2")
 def test_what_is_told_cannot_be_used_to_change_it() -> None:
-    """Each answer is the caller's own."""
+    """Each result is a copy."""
     with BrokerManager() as manager:
         b = QueueBroker("b", manager=manager)
         b.waiting_accepts()[1] = 1
@@ -84,7 +84,7 @@ def _closed(call: Callable[[], object]) -> None:
 @clause("QB-BOOK-3")
 @pytest.mark.parametrize("disconnect", [False, True])
 def test_closing_a_manager_ends_every_wait(disconnect: bool) -> None:
-    """Of brokers always, with BrokerClosedError; of ends with `disconnect` only."""
+    """Waits at brokers always end, with BrokerClosedError; at ends if `disconnect`."""
     manager = BrokerManager()
     b, a = (QueueBroker(name, manager=manager, capacity=1) for name in "ba")
     d, c = (Broker(name, manager=manager, capacity=1) for name in "dc")
@@ -139,7 +139,7 @@ def _both_wait(end: End) -> bool:
 
 @clause("QB-BOOK-3")
 def test_closing_a_manager_against_matches_leaves_nobody() -> None:
-    """In every schedule each caller has an end that is disconnected, or raised."""
+    """In every schedule each caller raises or has an end that is disconnected."""
 
     def program(run: Run) -> None:
         manager = BrokerManager()

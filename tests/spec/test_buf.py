@@ -1,6 +1,6 @@
-"""QB-BUF: the buffers used by themselves, and how a connection holds two of them.
+"""QB-BUF: the buffers alone, and how a connection holds two of them.
 
-What sequences of operations do is in ``tests/queuebroker/test_circular_buffer.py``.
+Sequences of operations are tested in ``tests/queuebroker/test_circular_buffer.py``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Parcel:
-    """A message that can be referred to weakly, unlike bytes."""
+    """A message that supports weak references, unlike bytes."""
 
 
 @clause("QB-BUF-1")
@@ -56,7 +56,7 @@ def test_a_capacity_is_a_positive_int(
 @clause("QB-BUF-1")
 @pytest.mark.parametrize("make", [CircularBufferQueue, CircularBuffer])
 def test_a_capacity_is_what_was_asked_for(make: Callable[[int], object]) -> None:
-    """The capacity is fixed when the buffer is made."""
+    """The capacity is fixed when the buffer is created."""
     for capacity in (1, 2, 1000):
         buffer = make(capacity)
         assert getattr(buffer, "capacity", None) == capacity
@@ -97,7 +97,7 @@ def test_exactly_the_capacity_fits_bytes(capacity: int) -> None:
 
 @clause("QB-BUF-3")
 def test_the_length_of_a_message_does_not_count() -> None:
-    """Eight mebibytes fit into a capacity of one, and nothing into an empty message."""
+    """Eight mebibytes fit into a capacity of one; an empty message uses a place."""
     buffer = CircularBufferQueue[bytes](1)
     for message in (bytes(8 << 20), b""):
         buffer.push(message, timeout=0)
@@ -107,7 +107,7 @@ def test_the_length_of_a_message_does_not_count() -> None:
 
 @clause("QB-BUF-4")
 def test_one_pull_lets_one_blocked_push_go_on() -> None:
-    """`push` blocks while the buffer is full; a pull makes room for one of them."""
+    """`push` blocks while the buffer is full; each pull makes room for one push."""
     buffer = CircularBufferQueue[int](1)
     buffer.push(0)
     with Threads() as threads:
@@ -123,7 +123,7 @@ def test_one_pull_lets_one_blocked_push_go_on() -> None:
 
 
 def _pulled(buffer: CircularBufferQueue[int], count: int) -> list[int]:
-    """Pull so many messages, those that are pushed later included."""
+    """Pull that many messages, including messages pushed later."""
     got: list[int] = []
 
     def more() -> bool:
@@ -164,10 +164,10 @@ def test_an_empty_message_is_not_no_message() -> None:
 
 @clause("QB-BUF-7")
 def test_a_message_that_was_pulled_is_not_held() -> None:
-    """Once a message was pulled, the buffer holds no reference to it."""
+    """Once a message is pulled, the buffer holds no reference to it."""
     buffer = CircularBufferQueue[Parcel](3)
     held = []
-    for number in range(7):  # more than once round
+    for number in range(7):  # more than once around
         parcel = Parcel()
         held.append(weakref.ref(parcel))
         buffer.push(parcel)
@@ -183,7 +183,7 @@ def test_a_message_that_was_pulled_is_not_held() -> None:
 
 @clause("QB-BUF-9")
 def test_the_two_buffers_of_a_queue_are_crossed() -> None:
-    """What one end sends into is what the other receives from."""
+    """Each end receives from the buffer that the other end sends into."""
     with queue_pair(2) as (left, right):
         flows = left._connection.flows
         assert right._connection.flows is flows
@@ -212,7 +212,7 @@ def test_the_two_buffers_of_a_channel_are_crossed() -> None:
 @clause("QB-BUF-10")
 @pytest.mark.parametrize("first", ["accept", "connect"])
 def test_the_acceptor_decides_the_capacity_of_a_channel(first: str) -> None:
-    """Both directions have the acceptor's capacity, whoever came first."""
+    """Both directions have the acceptor's capacity, in either order of the calls."""
     manager = BrokerManager()
     server = Broker("server", manager=manager, capacity=3)
     client = Broker("client", manager=manager, capacity=9)

@@ -1,4 +1,4 @@
-"""QB-BULK: many messages in one call, against the same calls one by one."""
+"""QB-BULK: many messages in one call, compared with the same calls one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MESSAGES = st.lists(st.binary(max_size=2), max_size=6)
 
 
 def _one_by_one(end: MessageQueue, messages: list[bytes]) -> int | type[Exception]:
-    """Send each message by itself, as far as it goes, without waiting."""
+    """Send each message by its own call until one would wait or raise."""
     for count, message in enumerate(messages):
         try:
             end.send(message, timeout=0)
@@ -69,7 +69,7 @@ def _prepare(left: MessageQueue, right: MessageQueue, there: int, state: str) ->
 def test_send_many_is_a_loop_of_sends_in_every_state(
     messages: list[bytes], capacity: int, there: int, state: str, strict: bool
 ) -> None:
-    """It returns how many sends returned, and raises only what the first would have."""
+    """It returns the number of sends that returned; it raises if the first would."""
     seen = []
     for send in (_one_by_one, _at_once):
         with queue_pair(capacity, strict=(strict, strict)) as (left, right):
@@ -108,10 +108,10 @@ def test_send_many_agrees_with_the_model_wherever_the_peer_hangs_up(
 
 @clause("QB-BULK-1")
 def test_a_message_that_cannot_be_sent_ends_the_call_with_the_count() -> None:
-    """As a loop would: what came before it is sent, what comes after it is not."""
+    """As in a loop: the messages before it are sent, those after it are not."""
     with queue_pair(9, limit=3) as (left, right):
         for flaw in ("text", b"too long", memoryview(b"abcd")[::2], None):
-            sent = left.send_many([b"1", b"2", flaw, b"3"])  # type: ignore[list-item] # what is tested
+            sent = left.send_many([b"1", b"2", flaw, b"3"])  # type: ignore[list-item] # under test
 
             assert sent == 2
             assert right.receive_many() == [b"1", b"2"]
@@ -119,7 +119,7 @@ def test_a_message_that_cannot_be_sent_ends_the_call_with_the_count() -> None:
 
 @clause("QB-BULK-1")
 def test_a_generator_is_read_before_anything_is_sent() -> None:
-    """What a generator does with the queue meanwhile is done before the first send."""
+    """The generator's own calls on the queue happen before the first send."""
     with queue_pair(4) as (left, right):
 
         def messages() -> Iterator[bytes]:
@@ -133,7 +133,7 @@ def test_a_generator_is_read_before_anything_is_sent() -> None:
 
 @clause("QB-BULK-1")
 def test_a_generator_that_raises_sends_nothing() -> None:
-    """An error of the caller's own code escapes as it is."""
+    """The error of the generator propagates unchanged."""
     with queue_pair(4) as (left, right):
 
         def messages() -> Iterator[bytes]:
@@ -155,7 +155,7 @@ def test_a_generator_that_raises_sends_nothing() -> None:
 def test_receive_many_takes_what_is_there_up_to_the_limit(
     unread: list[bytes], limit: int | None, goodbye: bool
 ) -> None:
-    """In order, never empty, and no more than the limit; also after a goodbye."""
+    """In order, never empty, at most the limit; also after a disconnect."""
     with queue_pair(5) as (left, right):
         left.send_many(unread)
         if goodbye:
@@ -175,7 +175,7 @@ def test_receive_many_takes_what_is_there_up_to_the_limit(
 @clause("QB-BULK-2")
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_below_one_is_refused(limit: int) -> None:
-    """An empty list would be a third way to say that nothing is there."""
+    """An empty list would be a third way to report an empty queue."""
     with queue_pair() as (left, right):
         left.send(b"there")
 

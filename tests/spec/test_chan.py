@@ -1,4 +1,4 @@
-"""QB-CHAN: streams cut anyhow by both sides, and the deadline of the two loops."""
+"""QB-CHAN: streams in pieces of any size, and the deadline of the two loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
 def _cut(total: int, sizes: Iterable[int]) -> Iterable[int]:
-    """Yield the sizes over and over until they come to ``total``."""
+    """Yield the sizes repeatedly until their sum is ``total``."""
     while total:
         for size in sizes:
             part = min(size, total)
@@ -72,7 +72,7 @@ def _read(end: Channel, sizes: list[int]) -> bytes:
 def test_what_is_read_is_what_was_written_however_it_is_cut(
     data: bytes, capacity: int, written: list[int], read: list[int]
 ) -> None:
-    """Concatenated reads are the concatenated writes, in both directions at once."""
+    """Concatenated reads equal concatenated writes, in both directions at once."""
     backwards = data[::-1]
     with channel_pair(capacity) as (left, right), Threads() as threads:
         writer = threads.start(_write, left, data, written)
@@ -87,7 +87,7 @@ def test_what_is_read_is_what_was_written_however_it_is_cut(
 @clause("QB-CHAN-7")
 @pytest.mark.parametrize("capacity", [1, 2, 3, 7, 13, 97])
 def test_the_loops_carry_everything_through_any_buffer(capacity: int) -> None:
-    """`write_all` and `read_exactly` go on until the whole is done, at any chunking."""
+    """`write_all` and `read_exactly` transfer everything, at any chunk size."""
     primes = (2, 3, 5, 7, 11, 13, 89, 97, 101)
     with channel_pair(capacity) as (left, right), Threads() as threads:
         data = (bytes(range(251)) * 2)[: sum(primes)]
@@ -134,7 +134,7 @@ def test_the_loops_have_one_deadline_for_all_their_pieces() -> None:
 
 @clause("QB-CHAN-4")
 def test_a_write_while_half_drops_its_bytes_and_returns_their_number() -> None:
-    """Half, all bytes of a write are dropped, also more than the buffer would hold."""
+    """All bytes of a write are dropped, even if there are more than fit the buffer."""
     with channel_pair(2) as (left, right):
         left.write(b"u")
         right.write(b"xy")

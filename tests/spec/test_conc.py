@@ -1,4 +1,4 @@
-"""QB-CONC: what real threads show: progress, the cost of waiting, locks held."""
+"""QB-CONC with real threads: progress, the cost of waiting, locks held."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROUND_TRIP_S_MAX = 0.005
 
 
 def _everything(left: MessageQueue, right: MessageQueue) -> list[Callable[[], object]]:
-    """Every public method of two ends, none of which may wait for ever."""
+    """Return calls of every public method of two ends; none can block forever."""
     calls: list[Callable[[], object]] = []
     for end in (left, right):
         calls += [
@@ -56,7 +56,7 @@ def _everything(left: MessageQueue, right: MessageQueue) -> list[Callable[[], ob
 
 
 def _look(end: MessageQueue) -> object:
-    """Ask an end everything there is to ask."""
+    """Read every property and query of an end."""
     return (
         *(end.status, end.closed, end.disconnected(), end.remote_disconnected),
         *(end.pending, end.capacity, end.stats(), repr(end)),
@@ -66,7 +66,7 @@ def _look(end: MessageQueue) -> object:
 @clause("QB-CONC-1")
 @pytest.mark.usefixtures("eager_switching")
 def test_every_method_may_be_called_from_every_thread_at_once() -> None:
-    """All methods, each in its own thread, again and again: only their outcomes."""
+    """Each method runs repeatedly in its own thread and raises only allowed errors."""
     with queue_pair(2) as (left, right):
         calls = _everything(left, right)
         barrier = threading.Barrier(len(calls) + 1)
@@ -102,7 +102,7 @@ def test_every_method_may_be_called_from_every_thread_at_once() -> None:
 @clause("QB-CONC-4")
 @pytest.mark.parametrize("leg", range(LEGS))
 def test_a_hundred_thousand_round_trips_through_one_slot(leg: int) -> None:
-    """No wake-up is lost: with capacity 1 a ping-pong never stops."""
+    """With capacity 1 a ping-pong never stops: no wake-up is lost."""
     first = leg * ROUND_TRIPS_A_LEG
     with queue_pair(1) as (left, right), Threads() as threads:
 
@@ -147,7 +147,7 @@ def test_a_blocked_call_costs_no_processor_time() -> None:
                 lambda: bool(a.waiting_accepts() and a.waiting_connects()),
                 "both callers wait",
             )
-            time.sleep(BLOCKED_S)  # not for order: a second is what is measured
+            time.sleep(BLOCKED_S)  # not for ordering: the test measures one second
 
             right.disconnect()
             far.disconnect()
@@ -167,7 +167,7 @@ def _cost_of(call: Callable[[], object]) -> float:
 
 @clause("QB-CONC-5")
 def test_a_blocked_call_is_woken_in_milliseconds() -> None:
-    """The median round trip between two threads, over channels too, is below 5 ms."""
+    """The median round trip between two threads is below 5 ms, channels included."""
     with (
         channel_pair() as (near, far),
         queue_pair() as (left, right),
@@ -198,14 +198,14 @@ def test_a_blocked_call_is_woken_in_milliseconds() -> None:
     assert median(over_messages) < ROUND_TRIP_S_MAX
 
 
-# QB-CONC-8: which locks are held together.
+# QB-CONC-8: locks held together.
 
 
 class CountingLock:
-    """The lock of a state, which knows how many of its kind its thread holds.
+    """The lock of a state; counts how many of them its thread holds.
 
-    States are guarded by ``with``; parkers are acquired and released by name. So
-    everything that is entered is the lock of a state.
+    A state is guarded by ``with``; parkers are acquired and released by name. So every
+    lock that is entered is the lock of a state.
     """
 
     held: ClassVar = threading.local()
@@ -233,7 +233,7 @@ class CountingLock:
 def test_no_two_states_are_ever_locked_together(
     observed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection has one lock at most, and no lock is held while taking another."""
+    """A connection has one lock at most, and no lock is taken while another is held."""
     monkeypatch.setattr(_sync, "RLock", CountingLock)
     monkeypatch.setattr(CountingLock, "most", Counter())
     manager = BrokerManager(observer=(lambda *_: None) if observed else None)
@@ -245,7 +245,7 @@ def test_no_two_states_are_ever_locked_together(
 
 
 def _use_everything(manager: BrokerManager) -> None:
-    """Call what there is to call, with waiters everywhere, in several threads."""
+    """Make every call, with waiters everywhere, in several threads."""
     a, b = (QueueBroker(name, manager=manager, capacity=2) for name in "ab")
     plain = Broker("plain", manager=manager, capacity=2)
     with Threads() as threads:

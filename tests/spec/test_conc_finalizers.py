@@ -1,8 +1,8 @@
-"""QB-CONC-9: the collector strikes in the middle of our own critical sections.
+"""QB-CONC-9: a collection in the middle of the library's critical sections.
 
-An end that is garbage, in a cycle, is found by a collection that is forced within a
-method that runs under a connection's lock, on the thread that holds it. Nothing may
-deadlock, and whoever waits for the collected end is released.
+A collection is forced in a method that runs under a connection's lock, on the thread
+that holds it. It finds an end that is garbage in a cycle. Nothing may deadlock, and
+each caller that waits for the collected end is released.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from queuebroker import MessageQueue
     from queuebroker.testing import Run
 
-# A thread that was not released is a failure, soon: nothing here takes any time.
+# Nothing here takes long, so a thread that is not released fails soon.
 LIMIT_S = 10.0
 
 
 @attrs.frozen
 class Strike:
-    """Where the collector strikes, and what is done to come there.
+    """The method in which a collection runs, and the call that reaches it.
 
-    unread: how many messages the end that acts has to receive before it acts.
+    unread: number of messages that the acting end can receive before it acts.
     """
 
     owner: type[Any]
@@ -107,7 +107,7 @@ STRIKES = {
 
 
 def _garbage(end: MessageQueue) -> list[object]:
-    """Hold on to an end by a cycle only: garbage as soon as this list is cleared."""
+    """Keep an end alive by a cycle only: garbage once this list is cleared."""
     cycle: list[object] = [end]
     cycle.append(cycle)
     return [cycle]
@@ -115,7 +115,7 @@ def _garbage(end: MessageQueue) -> list[object]:
 
 @contextmanager
 def _collecting(owner: type[Any], method: str, victims: list[object]) -> Iterator[None]:
-    """Force a collection when ``method`` is entered for the first time."""
+    """Force a collection at the first call of ``method``."""
     original = getattr(owner, method)
 
     def collect_and_go_on(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -141,7 +141,7 @@ def _act(strike: Strike, end: MessageQueue) -> None:
 @clause("QB-CONC-9")
 @pytest.mark.parametrize("name", STRIKES)
 def test_the_peer_is_collected_while_its_connection_is_locked(name: str) -> None:
-    """The note is left, and carried out on letting go: the other end is released."""
+    """The finalizer's close is deferred to the unlock; then the peer is released."""
     strike = STRIKES[name]
     left, right = loose_queue_pair(2, observer=look_away)
     left.send(b"unread by the peer")
@@ -169,7 +169,7 @@ def test_the_peer_is_collected_while_its_connection_is_locked(name: str) -> None
 @clause("QB-CONC-9")
 @pytest.mark.parametrize("name", STRIKES)
 def test_an_end_of_another_connection_is_collected_meanwhile(name: str) -> None:
-    """Within one connection's critical section an end of another one is finalized."""
+    """It is finalized inside the critical section of the first connection."""
     strike = STRIKES[name]
     survivor, lost = loose_queue_pair()
     victims = _garbage(lost)
@@ -199,7 +199,7 @@ ASLEEP: dict[str, Callable[[MessageQueue], object]] = {
 @clause("QB-CONC-9")
 @pytest.mark.parametrize("way", ASLEEP)
 def test_the_peer_is_collected_by_the_very_thread_that_goes_to_sleep(way: str) -> None:
-    """Who is about to wait for an end finds it garbage, and does not wait for it."""
+    """A caller about to wait for an end that is garbage does not wait."""
     left, right = loose_queue_pair(1, observer=look_away)
     left.send(b"full")
     victims = _garbage(right)
@@ -218,7 +218,7 @@ def test_the_peer_is_collected_by_the_very_thread_that_goes_to_sleep(way: str) -
 def test_the_peer_is_collected_by_who_lies_down_without_the_lock(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same where no lock is taken on the way to sleep: the fast kind's."""
+    """The same for the fast kind, which takes no lock on the way to sleep."""
     monkeypatch.setattr(pairing, "LOCKED", False)
     left, right = loose_queue_pair(1)
     victims = _garbage(right)
@@ -234,7 +234,7 @@ def test_the_peer_is_collected_by_who_lies_down_without_the_lock(
 
 @clause("QB-CONC-9")
 def test_a_peer_collected_while_everybody_is_roused_releases_a_sender() -> None:
-    """Also where a call fails, its last act is to do what was left for later."""
+    """A call that fails also carries out the deferred close last."""
     left, right = loose_queue_pair(1)
     left.send(b"full")
     right.send(b"too long")
@@ -252,9 +252,9 @@ def test_a_peer_collected_while_everybody_is_roused_releases_a_sender() -> None:
 
 
 class _Locking:
-    """An observer with a lock of its own, in which the last reference to an end goes.
+    """An observer that drops the last reference to an end under its own lock.
 
-    It does not wait for itself: what happens within it is not told.
+    It ignores the events that occur inside itself, so it does not wait for itself.
     """
 
     def __init__(self, channel: int, held: list[object]) -> None:
@@ -277,7 +277,7 @@ class _Locking:
 @clause("QB-CONC-9", "QB-CONC-8")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_finalizer_does_not_even_wait_for_another_thread() -> None:
-    """That one may wait, in the observer, for a lock which this thread holds."""
+    """That thread may wait, in the observer, for a lock that this thread holds."""
 
     def program(run: Run) -> None:
         told: list[_Locking] = []
@@ -305,7 +305,7 @@ def test_a_finalizer_does_not_even_wait_for_another_thread() -> None:
 
 
 class _Unlocking:
-    """A lock at the end of which the last reference to an end goes."""
+    """A lock that drops the last reference to an end just before its release."""
 
     def __init__(self, lock: Any, held: list[object]) -> None:
         self._lock, self._held = lock, held
@@ -323,13 +323,13 @@ class _Unlocking:
 @clause("QB-CONC-9")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_who_does_a_finalizers_wish_looks_once_more_after_that() -> None:
-    """An end that is collected just before the lock is let go is closed as well."""
+    """An end collected just before the unlock is closed too."""
     left, right = loose_queue_pair(2)
     left.send(b"keeps the peer half-disconnected")
     connection = left._connection
     with left:
         connection.deferred.append((0, None, Reason.COLLECTED))
-        connection.lock = _Unlocking(connection.lock, [right])  # type: ignore[assignment]  # it does what is asked of it
+        connection.lock = _Unlocking(connection.lock, [right])  # type: ignore[assignment]  # acts as a lock
         del right
 
         connection.settle()

@@ -1,8 +1,8 @@
-"""QB-CONC-10: a signal handler makes a call that does not wait, at every point.
+"""QB-CONC-10: a signal handler makes a non-blocking call at every point of a call.
 
 The handler runs at every point of every call (`tests.handlers`), on the same end as the
-interrupted call; the results of both calls must be those of one of the two orders.
-Real signals are in `test_conc_signals`.
+interrupted call; the results of both calls must match one of the two orders. Tests with
+real signals are in `test_conc_signals`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ KINDS = ("fresh", "open", "locked")
 
 
 def outcome(call: Callable[[], object]) -> object:
-    """The result of a call, or the type of its exception."""
+    """Return the result of a call, or the name of its exception's type."""
     try:
         return call()
     except QueueBrokerError as error:
@@ -74,7 +74,7 @@ def outcome(call: Callable[[], object]) -> object:
 
 
 def left_behind(left: Any, right: Any) -> list[object]:
-    """The visible state of a connection afterwards, to the last message."""
+    """Return the visible state of a connection, including every message."""
     seen: list[object] = [left.status, right.status, left.stats(), right.stats()]
     seen += [outcome(right.receive_nowait) for _ in range(CAPACITY + 1)]
     seen += [outcome(lambda: left.send_nowait(b"z")) for _ in range(CAPACITY + 1)]
@@ -85,7 +85,7 @@ def left_behind(left: Any, right: Any) -> list[object]:
 def one_after_the_other(
     make: Callable[[ExitStack], tuple[Any, Any]], calls: list[Call], *, swapped: bool
 ) -> tuple[object, ...]:
-    """The results and the final state of two calls in one order."""
+    """Return the results and the final state of two calls in one order."""
     with ExitStack() as stack:
         left, right = make(stack)
         results = {}
@@ -102,7 +102,7 @@ def one_after_the_other(
 def test_a_handler_anywhere_in_a_call_is_before_it_or_after_it(
     kind: str, called: str, handled: str, unread: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Results, order, capacity, books and status are those of one of the two orders."""
+    """Results, order, capacity, counters and status match one of the two orders."""
     monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
 
     def make(stack: ExitStack) -> tuple[Any, Any]:
@@ -149,7 +149,7 @@ BYTE_CALLS: dict[str, ByteCall] = {
 
 
 def bytes_left_behind(left: Channel, right: Channel) -> list[object]:
-    """The visible state of a channel afterwards, to the last byte."""
+    """Return the visible state of a channel, including every byte."""
 
     def drained() -> object:
         buffer = bytearray(9)
@@ -170,7 +170,7 @@ def test_a_handler_anywhere_in_a_call_on_a_channel_is_before_it_or_after_it(
     """No byte is lost, doubled or overtaken, and the capacity is exact."""
 
     def begun(left: Channel, right: Channel) -> None:
-        left.write(b"1234")  # so that what follows goes round the ring
+        left.write(b"1234")  # so that later bytes wrap around the ring
         right.read(bytearray(4))
         if unread:
             left.write(b"abcde"[:unread])
@@ -208,8 +208,8 @@ def test_a_handler_anywhere_in_a_call_on_a_channel_is_before_it_or_after_it(
     everywhere_handled(case)
 
 
-# Observed: a call that the observer would see out of order is refused; a disconnect
-# is put off.
+# Observed: a call that the observer would see out of order is rejected; a disconnect is
+# deferred.
 
 
 @clause("QB-CONC-10", "QB-BOOK-4")
@@ -218,7 +218,7 @@ def test_a_handler_anywhere_in_a_call_on_a_channel_is_before_it_or_after_it(
 def test_a_handler_anywhere_in_an_observed_call_acts_in_order_or_is_refused(
     called: str, handled: str
 ) -> None:
-    """The record balances; a refusal names the way that works; a disconnect is done."""
+    """The events balance; the error names a safe way; a disconnect takes effect."""
 
     def case(struck: Interruption) -> None:
         told: list[tuple[Operation, int, int]] = []
@@ -268,7 +268,7 @@ def test_a_handler_anywhere_in_an_observed_call_acts_in_order_or_is_refused(
     everywhere_handled(case)
 
 
-# The rendez-vous.
+# The rendezvous.
 
 MEETING_HANDLERS: dict[str, Callable[[QueueBroker, QueueBroker], object]] = {
     "look": lambda a, b: (b.waiting_accepts(), a.outgoing(), a.manager.names()),
@@ -287,7 +287,7 @@ MEETING_HANDLERS: dict[str, Callable[[QueueBroker, QueueBroker], object]] = {
 def test_a_handler_anywhere_in_a_meeting_leaves_sound_lists(
     handled: str, somebody_waits: bool
 ) -> None:
-    """It acts, or is refused with the way that works; a close is done by the end."""
+    """It acts, or its error names a safe way; a close has taken effect at the end."""
 
     def case(struck: Interruption) -> None:
         with BrokerManager() as manager, Threads() as threads:
@@ -312,7 +312,7 @@ def test_a_handler_anywhere_in_a_meeting_leaves_sound_lists(
                 handler,
             )
 
-            # The thread that accepts may hold it for a moment, as it learns of a close.
+            # The accepting thread may hold the lock briefly while it handles the close.
             until(lambda: not taken(manager.lock), "the lock is free")
             assert not manager.deferred
             assert all("SimpleQueue" in text for text in refused)
@@ -338,7 +338,7 @@ def test_a_handler_anywhere_in_a_meeting_leaves_sound_lists(
 def test_a_handler_anywhere_in_a_send_wakes_those_who_wait(
     kind: str, handled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two receivers wait; each gets a message, or learns of the hang-up."""
+    """Two receivers wait; each gets a message or the disconnect."""
     monkeypatch.setattr("queuebroker.pairing.LOCKED", kind == "locked")
     monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
 
@@ -367,7 +367,7 @@ def test_a_handler_anywhere_in_a_send_wakes_those_who_wait(
 def test_a_handler_that_would_wait_for_the_interrupted_call_is_refused(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It raises at once and names what works; outside of a call it may wait."""
+    """It raises at once and names a way that works; outside of a call it may wait."""
     monkeypatch.setattr("queuebroker.pairing.LOCKED", kind == "locked")
     monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
 
@@ -386,7 +386,7 @@ def test_a_handler_that_would_wait_for_the_interrupted_call_is_refused(
 def test_a_handler_that_hangs_up_ends_the_wait_that_it_interrupted(
     kind: str, waits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a real signal, while the main thread sleeps."""
+    """A real signal arrives while the main thread sleeps."""
     monkeypatch.setattr("queuebroker.pairing.LOCKED", kind == "locked")
     with BrokerManager() as manager, pairs.queue_pair(CAPACITY) as (left, right):
         broker = QueueBroker("b", manager=manager)

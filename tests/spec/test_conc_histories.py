@@ -1,7 +1,7 @@
-"""QB-CONC-7: histories of real threads, hundreds of them, held to the models.
+"""QB-CONC-7: hundreds of histories of real threads, checked against the models.
 
-What the explorer tries systematically, luck tries here: real threads, real time, and
-programs drawn at random.
+The explorer covers schedules systematically; these tests sample them with real threads,
+real time, and random programs.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _script(
 def _start_together(
     threads: Threads, perform: Callable[[list[Step]], None], script: list[list[Step]]
 ) -> list[Running[None]]:
-    """Start the parts of a script at one moment."""
+    """Start all parts of a script at one moment."""
     start = threading.Barrier(len(script))
 
     def part(steps: list[Step]) -> None:
@@ -118,7 +118,7 @@ def _play(
     ends: tuple[End[Any], End[Any]],
     script: list[list[Step]],
 ) -> None:
-    """Play a script, release who waits at its end, and hold it to the model."""
+    """Run a script, release its waiters at the end, and check it against the model."""
     with Threads(LIMIT_S) as threads:
         _until_nobody_moves(ends, _start_together(threads, history.perform, script))
         history.perform([("disconnect", 0), ("disconnect", 1)])
@@ -151,7 +151,7 @@ def test_what_real_threads_do_to_a_channel_is_linearizable() -> None:
 
 @clause("QB-CONC-7", "QB-RDV-4", "QB-NAME-6", "QB-TIME-4")
 def test_what_real_threads_do_to_brokers_is_linearizable() -> None:
-    """Three or four threads accept, connect, give up and close, two each."""
+    """Three or four threads accept, connect, time out and close, two calls each."""
     rng = Random(3)
     for _ in range(ROUNDS):
         manager = BrokerManager()

@@ -1,6 +1,6 @@
-"""QB-CONC-10 by real signals: nothing hangs, nothing is lost, in a process of its own.
+"""QB-CONC-10 with real signals: no hang and no loss, in a separate process.
 
-The count of calls is bounded, not the time: a signal comes every millisecond or so.
+The number of calls is bounded, not the time: a signal comes about every millisecond.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ manager.close(disconnect=True)
 def test_a_handler_every_millisecond_hangs_nothing_and_loses_nothing(
     kind: str, act: str
 ) -> None:
-    """A signal's handler calls on the ends at which its thread is at work."""
+    """A signal handler calls methods of the ends on which its thread is working."""
     done = subprocess.run(
         [sys.executable, "-c", SOAK, kind, act],
         capture_output=True,

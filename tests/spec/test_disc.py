@@ -1,4 +1,4 @@
-"""QB-DISC: every method after a disconnect, what memory it frees, who calls it."""
+"""QB-DISC: methods after a disconnect, freed memory, and concurrent disconnects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ON_A_CHANNEL: dict[str, Callable[[Channel], object]] = {
 @clause("QB-DISC-3")
 @pytest.mark.parametrize("method", ON_A_QUEUE)
 def test_after_disconnect_every_method_of_a_queue_raises(method: str) -> None:
-    """Every send and receive raises, though unread messages were there."""
+    """Every send and receive raises, even with unread messages."""
     with queue_pair(2) as (left, right):
         right.send(b"unread")
         left.disconnect()
@@ -55,7 +55,7 @@ def test_after_disconnect_every_method_of_a_queue_raises(method: str) -> None:
 @clause("QB-DISC-3")
 @pytest.mark.parametrize("method", ON_A_CHANNEL)
 def test_after_disconnect_every_method_of_a_channel_raises(method: str) -> None:
-    """Every read and write raises, though unread bytes were there."""
+    """Every read and write raises, even with unread bytes."""
     with channel_pair(2) as (left, right):
         right.write(b"u")
         left.disconnect()
@@ -68,7 +68,7 @@ def test_after_disconnect_every_method_of_a_channel_raises(method: str) -> None:
 
 @clause("QB-DISC-3")
 def test_after_disconnect_the_state_can_still_be_asked_for() -> None:
-    """Asking for its state and disconnecting again are all that is left."""
+    """Only queries and a repeated disconnect still work."""
     with queue_pair(2) as (left, right):
         right.send(b"unread")
         left.disconnect()
@@ -89,7 +89,7 @@ def test_after_disconnect_the_state_can_still_be_asked_for() -> None:
 
 @clause("QB-DISC-11")
 def test_a_local_disconnect_frees_what_was_unread() -> None:
-    """What the end had not received is discarded, and its memory is free."""
+    """Messages that the end has not received are discarded; their memory is freed."""
     messages = [b"unread %d" % number for number in range(3)]
     with queue_pair(3) as (left, right):
         before = [sys.getrefcount(message) for message in messages]
@@ -125,7 +125,7 @@ def test_the_peers_disconnect_shows_in_every_state(
 
 @clause("QB-DISC-10")
 def test_ten_threads_disconnect_one_end_and_the_first_reason_stays() -> None:
-    """Disconnecting again, from any number of threads, does nothing."""
+    """Repeated disconnects, from any number of threads, do nothing."""
     faults = [RuntimeError(f"fault {number}") for number in range(10)]
     with queue_pair() as (left, right), Threads() as threads:
         barrier = threading.Barrier(len(faults))
@@ -145,7 +145,7 @@ def test_ten_threads_disconnect_one_end_and_the_first_reason_stays() -> None:
 @clause("QB-DISC-1")
 @pytest.mark.usefixtures("eager_switching")
 def test_who_watches_an_end_never_sees_it_go_back() -> None:
-    """Sampled without any lock while others use it, the status only moves forward."""
+    """Read without a lock while other threads use it, the status only moves forward."""
     order = list(Status)
     for number in range(60):
         with queue_pair(2) as (left, right), Threads() as threads:
@@ -173,7 +173,7 @@ def test_who_watches_an_end_never_sees_it_go_back() -> None:
                     one.join()
                 until(lambda: left.closed and right.closed, "both are disconnected")
             finally:
-                over.set()  # or they would watch on, and fill the memory
+                over.set()  # else they would keep sampling, and fill the memory
 
             for watcher in watchers:
                 samples = watcher.result()

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from queuebroker import Channel, MessageQueue
 
-# Every class, with the classes right above it.
+# Every class, with its direct base classes.
 TREE: dict[type[Exception], tuple[type[Exception], ...]] = {
     QueueBrokerError: (Exception,),
     DisconnectedError: (QueueBrokerError, ConnectionError),
@@ -74,13 +74,13 @@ EVERY = pytest.mark.parametrize("error", TREE, ids=lambda each: each.__name__)
 @clause("QB-ERR-1")
 @EVERY
 def test_every_error_stands_in_its_place(error: type[Exception]) -> None:
-    """Each class has the parents of the tree, those of Python's own included."""
+    """Each class has the bases of the tree, including Python's own classes."""
     assert error.__bases__ == TREE[error]
 
 
 @clause("QB-ERR-1")
 def test_the_tree_is_complete_and_public() -> None:
-    """No other class is defined, each is among the main names, Java's are aliases."""
+    """No other class is defined, each is public, and Java's names are aliases."""
     defined = {each for each in vars(errors).values() if isinstance(each, type)}
 
     assert defined == set(TREE)
@@ -95,7 +95,7 @@ def test_the_tree_is_complete_and_public() -> None:
 @clause("QB-ERR-2")
 @EVERY
 def test_no_disconnect_is_a_timeout(error: type[Exception]) -> None:
-    """No class is both a disconnect and a timeout, in our words or in Python's."""
+    """No class is both a disconnect and a timeout, ours or Python's."""
     disconnects = issubclass(error, (DisconnectedError, ConnectionError))
     times_out = issubclass(error, (QueueBrokerTimeoutError, TimeoutError))
 
@@ -106,7 +106,7 @@ def test_no_disconnect_is_a_timeout(error: type[Exception]) -> None:
 
 @clause("QB-ERR-2")
 def test_the_order_of_except_clauses_does_not_matter() -> None:
-    """A disconnect gets past `except TimeoutError`, a timeout past the other."""
+    """`except TimeoutError` misses a disconnect, and vice versa."""
     with queue_pair() as (left, right):
         with pytest.raises(QueueBrokerError) as expired:
             left.receive(timeout=0)
@@ -125,7 +125,7 @@ OFFSETS = st.integers(-3, SIZE + 3)
 @clause("QB-ERR-3")
 @given(offset=OFFSETS, length=st.none() | OFFSETS)
 def test_a_range_is_right_or_a_value_error(offset: int, length: int | None) -> None:
-    """0 <= offset, 0 <= length, offset + length <= size, or the numbers are named."""
+    """0 <= offset, 0 <= length, offset + length <= size; the error has the numbers."""
     count = SIZE - offset if length is None else length
     right = offset >= 0 and count >= 0 and offset + count <= SIZE
     given = "" if length is None else f"length {length}, "
@@ -164,7 +164,7 @@ def test_the_empty_range_at_the_very_end_is_right() -> None:
 
 
 class Indexed:
-    """Not an int, but usable as one."""
+    """Not an int, but has `__index__`."""
 
     def __index__(self) -> int:
         return 1
@@ -191,13 +191,13 @@ NO_INTS: list[Any] = [
 @clause("QB-ERR-4")
 @pytest.mark.parametrize("value", NO_INTS, ids=repr)
 def test_an_offset_or_length_that_is_no_int_is_a_type_error(value: Any) -> None:
-    """Whatever it equals; a bool is none, and None is no offset."""
+    """A value equal to an int is rejected too, as are a bool and the offset None."""
     with queue_pair() as (left, right), channel_pair() as (near, _):
         for call in (
             lambda: left.send(b"ab", value),
             lambda: left.send(bytearray(b"ab"), value),
             lambda: left.send(b"ab", 0, value),
-            lambda: left.send(b"ab", None),  # type: ignore[arg-type]  # the point
+            lambda: left.send(b"ab", None),  # type: ignore[arg-type]  # under test
             lambda: near.write(b"ab", value),
             lambda: near.write(b"ab", 0, value),
             lambda: near.read(bytearray(2), value),
@@ -211,7 +211,7 @@ def test_an_offset_or_length_that_is_no_int_is_a_type_error(value: Any) -> None:
 @clause("QB-ERR-4")
 @pytest.mark.parametrize("one", [1, Indexed(), np.int8(1), np.uint64(1)], ids=repr)
 def test_anything_with_an_index_is_an_offset(one: Any) -> None:
-    """As for Python's own sequences, numpy's integers included."""
+    """As in Python's own sequences, including numpy's integers."""
     with queue_pair() as (left, right), channel_pair(4) as (near, far):
         left.send(b"abc", one, one)
         assert right.receive() == b"b"
@@ -227,7 +227,7 @@ def test_anything_with_an_index_is_an_offset(one: Any) -> None:
 def test_an_error_survives_pickling_and_copying(
     error: type[Exception], protocol: int
 ) -> None:
-    """Its text and all it carries: side, reason, partial, payload, notes."""
+    """Its text and attributes are kept: side, reason, partial, payload, notes."""
     original = error("what happened")
     if isinstance(original, DisconnectedError):
         original.side, original.reason = "remote", "disk full"
@@ -250,7 +250,7 @@ def test_an_error_survives_pickling_and_copying(
 
 @clause("QB-ERR-7")
 def test_an_error_as_it_is_raised_survives() -> None:
-    """With the side and the reason that it was raised with."""
+    """It keeps the side and the reason that it was raised with."""
     with queue_pair() as (left, right):
         right.disconnect(error=OSError("disk full"))
         with pytest.raises(DisconnectedQueueError) as caught:
@@ -274,7 +274,7 @@ def refused(end: MessageQueue, pipe: Channel) -> list[Callable[[], object]]:
 
 @clause("QB-ERR-8")
 def test_an_ordinary_disconnect_has_no_cause() -> None:
-    """Of either side, seen from either end, by every call."""
+    """Either side disconnects; checked at both ends, for every call."""
     for closer in (0, 1):
         with queues() as ends, channels() as pipes:
             ends[closer].disconnect()
@@ -289,7 +289,7 @@ def test_an_ordinary_disconnect_has_no_cause() -> None:
 
 @clause("QB-ERR-8")
 def test_an_abnormal_disconnect_has_its_cause() -> None:
-    """The very error that was given, seen from both ends, by every call."""
+    """It is the very error passed, at both ends, for every call."""
     cause = ZeroDivisionError("division by zero")
     with queues() as ends, channels() as pipes:
         ends[0].disconnect(error=cause)
@@ -306,7 +306,7 @@ def test_an_abnormal_disconnect_has_its_cause() -> None:
 @clause("QB-ERR-10")
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_what_belongs_to_its_process_cannot_be_copied(protocol: int) -> None:
-    """Managers, brokers, queues and channels refuse pickle, copy and deepcopy."""
+    """Managers, brokers, queues and channels reject pickle, copy and deepcopy."""
     with queues() as (queue, _), channels() as (channel, _), BrokerManager() as manager:
         broker = Broker("b", manager=manager)
         face = QueueBroker("q", manager=manager)
@@ -323,9 +323,9 @@ def test_what_belongs_to_its_process_cannot_be_copied(protocol: int) -> None:
 @clause("QB-RECV-9", "QB-ERR-4")
 @pytest.mark.parametrize("error", ["oops", ValueError])
 def test_a_disconnect_with_what_is_no_exception_changes_nothing(error: object) -> None:
-    """The caller is told, and both ends are as they were."""
+    """The call raises, and both ends are unchanged."""
     with queue_pair() as (left, right):
         with pytest.raises(TypeError, match="error must be an exception"):
-            left.disconnect(error)  # type: ignore[arg-type]  # that is the point
+            left.disconnect(error)  # type: ignore[arg-type]  # under test
         left.send(b"still connected")
         assert right.receive() == b"still connected"

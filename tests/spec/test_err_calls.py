@@ -1,4 +1,4 @@
-"""QB-ERR-5: what a failed call leaves behind."""
+"""QB-ERR-5: a failed call leaves no effect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MESSAGES = st.binary(max_size=5)  # the limit is 4
 
 
 class Failing(RuleBasedStateMachine):
-    """Calls of every kind with timeout 0; one that raises must have changed nothing."""
+    """Calls of every kind with timeout 0; a call that raises must change nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,17 +52,17 @@ class Failing(RuleBasedStateMachine):
 
     @rule(side=SIDES, data=MESSAGES, offset=st.integers(-1, 6))
     def send(self, side: int, data: bytes, offset: int) -> None:
-        """Send; perhaps out of range, too long, to a full buffer, or to nobody."""
+        """Send; the range, the length, a full buffer or a lost peer may be an error."""
         self._try(lambda: self.queues[side].send_nowait(data, offset))
 
     @rule(side=SIDES, messages=st.lists(MESSAGES, max_size=3))
     def send_many(self, side: int, messages: list[bytes]) -> None:
-        """Send several; it raises only where the first would have."""
+        """Send several messages; it raises only if the first send would."""
         self._try(lambda: self.queues[side].send_many(messages, timeout=0))
 
     @rule(side=SIDES)
     def receive(self, side: int) -> None:
-        """Receive; perhaps from an empty buffer."""
+        """Receive; the buffer may be empty."""
         self._try(self.queues[side].receive_nowait)
 
     @rule(side=SIDES, size=st.integers(0, 4))
@@ -73,37 +73,37 @@ class Failing(RuleBasedStateMachine):
 
     @rule(side=SIDES, limit=st.none() | st.integers(0, 2))
     def receive_many(self, side: int, limit: int | None) -> None:
-        """Receive what is there."""
+        """Receive all messages that have arrived."""
         self._try(lambda: self.queues[side].receive_many(limit, timeout=0))
 
     @rule(side=SIDES, data=MESSAGES)
     def write(self, side: int, data: bytes) -> None:
-        """Write bytes; perhaps text instead."""
+        """Write bytes, or text, which is an error."""
         self._try(lambda: self.channels[side].write(data, timeout=0))
         self._try(lambda: self.channels[side].write("text", timeout=0))  # type: ignore[arg-type]  # must fail
 
     @rule(side=SIDES, size=st.integers(0, 4), offset=st.integers(-1, 5))
     def read(self, side: int, size: int, offset: int) -> None:
-        """Read bytes, perhaps to where there is no room for them."""
+        """Read bytes, possibly into a range without room."""
         self._try(lambda: self.channels[side].read(bytearray(size), offset, timeout=0))
 
     @rule(side=SIDES, port=st.integers(-1, 1), capacity=st.none() | st.integers(0, 1))
     def accept(self, side: int, port: int, capacity: int | None) -> None:
-        """Accept where nobody connects."""
+        """Accept where no caller connects."""
         broker = self.brokers[side]
         self._try(lambda: broker.accept(port, timeout=0, capacity=capacity))
         self._try(lambda: self.pipes[side].accept(port, timeout=0, exclusive=True))
 
     @rule(side=SIDES, name=st.sampled_from(["a", "b", "c", "nobody", ""]))
     def connect(self, side: int, name: str) -> None:
-        """Connect where nobody accepts."""
+        """Connect where no caller accepts."""
         broker = self.brokers[side]
         self._try(lambda: broker.connect(name, 1, timeout=0, required=True))
         self._try(lambda: self.pipes[side].connect(name, 1, timeout=0, required=True))
 
     @rule(name=st.sampled_from(["a", "b", "c", "d", ""]))
     def create(self, name: str) -> None:
-        """Take a name that is taken, or none."""
+        """Register a name that is in use, or the empty name."""
         if not self.manager.get(name):
             return
         self._try(lambda: QueueBroker(name, manager=self.manager), fails=True)
@@ -111,7 +111,7 @@ class Failing(RuleBasedStateMachine):
 
     @rule(side=SIDES, what=st.integers(0, 5))
     def hang_up(self, side: int, what: int) -> None:
-        """Now and then somebody goes."""
+        """Disconnect an end now and then."""
         goes = (self.queues[side], self.channels[side], self.pipes[side])
         if what < 3:
             goes[what].close()
@@ -126,7 +126,7 @@ class Failing(RuleBasedStateMachine):
             assert not fails
 
     def _look(self) -> list[object]:
-        """Tell everything that one can see, contents of buffers included."""
+        """Return all observable state, including the contents of buffers."""
         ends: list[MessageQueue | Channel] = [*self.queues, *self.channels]
         brokers: list[QueueBroker | Broker] = [*self.brokers, *self.pipes]
         return [
@@ -147,7 +147,7 @@ def _messages(queue: MessageQueue) -> list[object]:
 
 
 def _content(channel: Channel) -> bytes:
-    """What lies in a ring, in order, without taking it."""
+    """Return the contents of a ring, in order, without removing them."""
     ring = channel._connection.flows[channel._side].buffer
     twice = bytes(ring._ring) * 2
     return twice[ring._start : ring._start + len(ring)]
@@ -155,7 +155,7 @@ def _content(channel: Channel) -> bytes:
 
 @clause("QB-ERR-5")
 def test_a_failed_call_changes_nothing() -> None:
-    """After any call that raised, everything one can see is as it was before."""
+    """After any call that raised, all observable state is unchanged."""
     run_state_machine_as_test(
         Failing, settings=settings(max_examples=50, stateful_step_count=30)
     )
@@ -163,7 +163,7 @@ def test_a_failed_call_changes_nothing() -> None:
 
 @clause("QB-ERR-5")
 def test_an_exclusive_accept_that_is_refused_changes_nothing() -> None:
-    """The one that waits still waits, alone, and is met."""
+    """The waiting accept stays the only one, and is matched."""
     with BrokerManager() as manager, Threads() as threads:
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
         first = threads.start(b.accept, 1)

@@ -1,7 +1,7 @@
-"""QB-ERR-9: what an interrupt leaves half done is finished by whoever comes next.
+"""QB-ERR-9: the next caller completes what an interrupted call left half done.
 
-The interrupt comes at every point at which the interpreter can deliver one; then the
-same or another call goes on, and nothing that was to be told, woken or counted is lost.
+The interrupt comes at every point at which the interpreter can deliver one. Then the
+same or another call runs, and no report, wake-up or count is missing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BRIEF_S = 0.01
 
 
 class Forgetful:
-    """An observer in which, at the first send, the last reference to an end goes."""
+    """An observer that drops the last reference to an end at the first send."""
 
     def __init__(self) -> None:
         self.held: list[MessageQueue] = []
@@ -51,7 +51,7 @@ class Forgetful:
 @clause("QB-PY-7", "QB-CONC-9", "QB-ERR-9")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_forgotten_end_is_closed_though_an_interrupt_strikes_that() -> None:
-    """Its peer is told, by this call or by the next one."""
+    """This call or the next one informs its peer."""
 
     def case(struck: Blow) -> None:
         forgetful = Forgetful()
@@ -72,7 +72,7 @@ def test_a_forgotten_end_is_closed_though_an_interrupt_strikes_that() -> None:
 def test_a_wake_up_that_found_a_lane_shut_is_handed_on_if_an_interrupt_strikes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first of two that sleep is woken, finds the lane shut, and is struck."""
+    """The first of two sleepers wakes, finds the buffer closed, and is interrupted."""
     monkeypatch.setattr("queuebroker.pairing.LOCKED", False)
 
     def case(struck: Blow) -> None:
@@ -90,7 +90,7 @@ def test_a_wake_up_that_found_a_lane_shut_is_handed_on_if_an_interrupt_strikes(
                         lambda: len(sleepers) == 2 or over.is_set(),
                         "the second sleeps",
                     )
-                right.fileno()  # shuts the lanes
+                right.fileno()  # closes the lock-free buffers
                 left.send(b"m")
                 return second
 
@@ -100,7 +100,7 @@ def test_a_wake_up_that_found_a_lane_shut_is_handed_on_if_an_interrupt_strikes(
             second = prompter.result()
             if second is None:
                 return
-            # By the one that was struck, perhaps, after it had taken it.
+            # The interrupted call may be the one that has taken the message.
             until(lambda: right.stats().received == 1, "somebody takes it")
             left.send(b"n")
             assert second.result() in {b"m", b"n"}
@@ -115,7 +115,7 @@ def test_a_wake_up_that_found_a_lane_shut_is_handed_on_if_an_interrupt_strikes(
 def test_a_match_that_was_struck_leaves_nothing_with_the_other(
     role: str, leaves: str
 ) -> None:
-    """Who still waits after it is refused like anybody who waited in vain."""
+    """A caller that still waits then fails like any caller that is never matched."""
     late = leaves == "its time runs out"
 
     def case(struck: Blow) -> None:
@@ -146,13 +146,13 @@ def test_a_match_that_was_struck_leaves_nothing_with_the_other(
     if not late:
         everywhere(case)
     else:
-        # Only where the ends are handed out; each point costs the whole timeout.
+        # Only the points where ends are handed out: each one costs the whole timeout.
         everywhere(case, points=range(40, 70))
 
 
 @clause("QB-BOOK-5", "QB-ERR-9")
 def test_a_descriptor_whose_making_was_struck_is_right_the_next_time() -> None:
-    """A message that is here makes it readable."""
+    """A message that has arrived makes it readable."""
 
     def case(struck: Blow) -> None:
         with queue_pair(3) as (left, right):
@@ -168,7 +168,7 @@ def test_a_descriptor_whose_making_was_struck_is_right_the_next_time() -> None:
 
 @clause("QB-BUF-4", "QB-ERR-9")
 def test_a_pull_that_was_struck_makes_room_all_the_same() -> None:
-    """A push that waits goes on, and as many fit as before."""
+    """A waiting push continues, and the capacity is unchanged."""
 
     def case(struck: Blow) -> None:
         buffer: CircularBufferQueue[bytes] = CircularBufferQueue(2)
@@ -195,7 +195,7 @@ def test_a_pull_that_was_struck_makes_room_all_the_same() -> None:
 
 @clause("QB-BOOK-1", "QB-BOOK-3", "QB-ERR-9")
 def test_a_close_of_everything_that_was_struck_can_be_repeated() -> None:
-    """Then every end is disconnected, and the books balance."""
+    """After the repeat every end is disconnected, and the counters balance."""
 
     def case(struck: Blow) -> None:
         manager = BrokerManager()
@@ -221,7 +221,7 @@ def test_a_close_of_everything_that_was_struck_can_be_repeated() -> None:
 
 @clause("QB-BOOK-4", "QB-ERR-9")
 def test_a_send_that_was_struck_is_told_of_before_it_is_received() -> None:
-    """An observer never sees a message received that it has not seen sent."""
+    """An observer never sees a message received before it has seen it sent."""
 
     def case(struck: Blow) -> None:
         told: list[tuple[Operation, int]] = []
@@ -237,7 +237,7 @@ def test_a_send_that_was_struck_is_told_of_before_it_is_received() -> None:
 
 @clause("QB-BOOK-4", "QB-ERR-9")
 def test_a_receive_that_was_struck_is_told_of_all_the_same() -> None:
-    """What it took out was received, or dropped because of the interrupt."""
+    """A message it removed is reported as received, or as dropped."""
 
     def case(struck: Blow) -> None:
         told: list[tuple[Operation, int]] = []
@@ -253,7 +253,7 @@ def test_a_receive_that_was_struck_is_told_of_all_the_same() -> None:
 
 @clause("QB-BOOK-4", "QB-DISC-11", "QB-ERR-9")
 def test_a_disconnect_that_was_struck_and_repeated_is_told_of_whole() -> None:
-    """What was discarded, and the close itself."""
+    """Both the discarded messages and the close are reported."""
 
     def case(struck: Blow) -> None:
         told: list[tuple[Operation, int]] = []
@@ -269,7 +269,7 @@ def test_a_disconnect_that_was_struck_and_repeated_is_told_of_whole() -> None:
 
 
 class Noting:
-    """An observer that keeps what was done and the number of the message."""
+    """An observer that records each operation and its message number."""
 
     def __init__(self, told: list[tuple[Operation, int]]) -> None:
         self._told = told

@@ -1,8 +1,8 @@
-"""QB-ERR-9: a Ctrl-C comes out of every call and leaves everything usable.
+"""QB-ERR-9: a Ctrl-C propagates from every call and leaves every object usable.
 
-Three ways: real signals in a process of its own; an interrupt at every single point at
-which the interpreter can deliver one (`tests.strikes`); and, with a thread that waits
-meanwhile, the same again.
+Three methods: real signals in a separate process; an interrupt at every point at which
+the interpreter can deliver one (`tests.strikes`); and the same while another thread
+waits.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     QueueCall = Callable[[MessageQueue, MessageQueue], object]
     ChannelCall = Callable[[Channel, Channel], object]
 
-# Real signals: the main thread of a fresh process, struck a thousand times in each of
-# the four calls while it blocks, and a thousand times in calls that get through.
+# Real signals: the main thread of a new process is interrupted a thousand times in each
+# of the four calls while it blocks, and a thousand times in calls that return.
 SIGNALS = """
 import random, signal
 from queuebroker import *
@@ -112,7 +112,7 @@ right.disconnect()
 
 @clause("QB-ERR-9")
 def test_a_thousand_signals_in_each_blocking_call_change_nothing() -> None:
-    """In accept, connect, receive and send; then exactly capacity sends fit."""
+    """Tested in accept, connect, receive and send; then exactly capacity sends fit."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", SIGNALS],
         capture_output=True,
@@ -124,8 +124,8 @@ def test_a_thousand_signals_in_each_blocking_call_change_nothing() -> None:
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
 
 
-# Every point of every call. The buffer to the right holds two messages of three, that
-# to the left one.
+# Every point of every call. The buffer to the right holds two messages of three, the
+# buffer to the left holds one.
 QUEUE_CALLS: dict[str, QueueCall] = {
     "send": lambda left, right: left.send(b"x"),
     "send part": lambda left, right: left.send(bytearray(b"abc"), 1, 1),
@@ -142,7 +142,7 @@ QUEUE_CALLS: dict[str, QueueCall] = {
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("name", QUEUE_CALLS)
 def test_an_interrupt_anywhere_in_a_call_costs_no_place(name: str) -> None:
-    """Wherever it strikes, the lock is free and exactly capacity sends fit."""
+    """At every point, the lock is free afterwards and exactly capacity sends fit."""
 
     def case(struck: Blow) -> None:
         with queue_pair(3) as (left, right):
@@ -172,7 +172,7 @@ CHANNEL_CALLS: dict[str, ChannelCall] = {
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("name", CHANNEL_CALLS)
 def test_an_interrupt_anywhere_in_a_channel_costs_no_byte_of_room(name: str) -> None:
-    """Wherever it strikes, the lock is free and exactly capacity bytes fit."""
+    """At every point, the lock is free afterwards and exactly capacity bytes fit."""
 
     def case(struck: Blow) -> None:
         with channel_pair(5) as (left, right):
@@ -193,7 +193,7 @@ def test_an_interrupt_anywhere_in_a_channel_costs_no_byte_of_room(name: str) -> 
 
 @clause("QB-ERR-9")
 def test_an_interrupted_disconnect_can_be_repeated() -> None:
-    """Wherever it strikes, the end is connected or not, and the repeat disconnects."""
+    """The end is connected or not; the repeated call disconnects it."""
 
     def case(struck: Blow) -> None:
         with queue_pair(3) as (left, right):
@@ -210,7 +210,7 @@ def test_an_interrupted_disconnect_can_be_repeated() -> None:
     everywhere(case)
 
 
-# With somebody who waits: what the struck call did, if it did anything, is seen.
+# With a waiting thread: it sees the effect of the interrupted call, if there is any.
 WOKEN: dict[str, tuple[QueueCall, QueueCall]] = {
     "send": (lambda left, right: left.send(b"x"), lambda left, right: right.receive()),
     "send_many": (
@@ -243,7 +243,7 @@ WOKEN: dict[str, tuple[QueueCall, QueueCall]] = {
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("name", WOKEN)
 def test_an_interrupted_call_leaves_nobody_asleep(name: str) -> None:
-    """Wherever it strikes, a thread that can go on with what it did goes on."""
+    """At every point, a thread that the call's effect enables continues."""
     call, wait = WOKEN[name]
 
     def case(struck: Blow) -> None:
@@ -265,7 +265,7 @@ def test_an_interrupted_call_leaves_nobody_asleep(name: str) -> None:
 
 
 def _could_go_on(end: MessageQueue) -> bool:
-    """Whether somebody is listed at an end for what is there."""
+    """Return whether a thread is listed at an end although it could continue."""
     connection, side = end._connection, end._side
     inward, outward = connection.flows[side].buffer, connection.flows[1 - side].buffer
     if end.closed and (inward.arrived or outward.room):
@@ -274,13 +274,13 @@ def _could_go_on(end: MessageQueue) -> bool:
     return received or (bool(outward.room) and not outward.full())
 
 
-# Every wait point, under the explorer, with others at work meanwhile.
+# Every wait point, under the explorer, while other tasks run.
 
 
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("victim", ["send", "receive"])
 def test_an_interrupt_at_any_wait_point_costs_no_place(victim: str) -> None:
-    """In every schedule: nobody sleeps on, capacity sends fit, none comes twice."""
+    """In every schedule no task sleeps on, capacity sends fit, no message repeats."""
 
     def program(run: Run) -> None:
         with queue_pair(1) as (left, right):
@@ -301,8 +301,9 @@ def test_an_interrupt_at_any_wait_point_costs_no_place(victim: str) -> None:
                 for token, send in zip(tokens, sends, strict=True)
                 if _came_through(send)
             ]
-            # A message whose send was struck may be there or not, one that a struck
-            # receive took is lost with it; nothing else is missing or too much.
+            # A message whose send was interrupted may be stored or not; a message that
+            # an interrupted receive took is lost with it. No other message is missing
+            # or extra.
             assert len(set(heard)) == len(heard)
             assert set(heard) <= set(tokens)
             assert len(set(done) - set(heard)) <= (victim == "receive")
@@ -313,7 +314,7 @@ def test_an_interrupt_at_any_wait_point_costs_no_place(victim: str) -> None:
 
 
 def _came_through(spawned: Spawned[Any]) -> bool:
-    """Whether it is done and was not struck."""
+    """Return whether a task has ended without an interrupt."""
     return spawned.done and not isinstance(spawned.error, KeyboardInterrupt)
 
 

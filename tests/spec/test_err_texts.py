@@ -1,4 +1,4 @@
-"""QB-ERR-6: what an error says."""
+"""QB-ERR-6: the texts of errors."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.support import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# What fails, in a world of two brokers of each face that are connected on port 7: the
-# call, its error, the words its text must have.
+# Failing calls in a world of two brokers of each face that are connected on port 7: the
+# call, its error, and the words that its text must contain.
 World = dict[str, Any]
 FAILURES: dict[str, tuple[Callable[[World], object], type[Exception], list[str]]] = {
     "accept, nobody comes": (
@@ -126,7 +126,7 @@ FAILURES: dict[str, tuple[Callable[[World], object], type[Exception], list[str]]
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """Give that world: free and jammed queues and channels, and such as were cut."""
+    """Yield that world, with free, full and disconnected queues and channels."""
     with BrokerManager() as manager, BrokerManager() as bytewise:
         b, a, gone = (
             QueueBroker(name, manager=manager, capacity=1)
@@ -162,7 +162,7 @@ def world() -> Iterator[World]:
 @clause("QB-ERR-6")
 @pytest.mark.parametrize("what", FAILURES)
 def test_an_error_names_broker_port_and_side(world: World, what: str) -> None:
-    """The text says what was tried, at whom, on which port; there is one argument."""
+    """The text has the operation, the broker and the port; there is one argument."""
     call, error, (act, *words) = FAILURES[what]
 
     with pytest.raises(error) as caught:
@@ -175,7 +175,7 @@ def test_an_error_names_broker_port_and_side(world: World, what: str) -> None:
 
 @clause("QB-ERR-6")
 def test_an_error_of_a_name_names_it() -> None:
-    """A name that is taken, or cannot be registered any more."""
+    """The name is in use, or can no longer be registered."""
     with BrokerManager() as manager:
         QueueBroker("b", manager=manager)
         with pytest.raises(BrokerNameInUseError, match="'b'") as taken:
@@ -190,7 +190,7 @@ def test_an_error_of_a_name_names_it() -> None:
 
 @clause("QB-ERR-6")
 def test_an_error_of_a_broker_that_was_closed_names_it() -> None:
-    """Not the broker that the call was made on, if that is another one."""
+    """It is not the broker of the call, if that is another one."""
     with BrokerManager() as manager, Threads() as threads:
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
         accept = threads.start(b.accept, 7)

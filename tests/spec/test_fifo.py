@@ -1,4 +1,4 @@
-"""QB-FIFO: order and loss between many real threads, with the books to prove it."""
+"""QB-FIFO: order and loss among many real threads, verified by the counters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("eager_switching")
 @clause("QB-FIFO-1")
 @pytest.mark.parametrize("capacity", [1, 7, 1000])
 def test_a_long_stream_arrives_in_its_order(capacity: int) -> None:
-    """One sender, one receiver: every message, in the order sent."""
+    """One sender, one receiver: every message arrives in the order sent."""
     with queue_pair(capacity) as (left, right), Threads() as threads:
         received = threads.start(list[bytes], right)
         for number in range(MESSAGES):
@@ -41,7 +41,7 @@ def test_a_long_stream_arrives_in_its_order(capacity: int) -> None:
 
 @clause("QB-FIFO-1", "QB-FIFO-3", "QB-FIFO-4")
 def test_crowds_on_both_ends_lose_nothing_and_keep_each_senders_order() -> None:
-    """Three senders and three receivers on each end: the same multiset, in order."""
+    """Three senders and receivers on each end: the same multiset, in each's order."""
     with queue_pair(3) as ends, Threads() as threads:
         start = threading.Barrier(12)
 
@@ -66,7 +66,7 @@ def test_crowds_on_both_ends_lose_nothing_and_keep_each_senders_order() -> None:
             for sender in senders[side]:
                 sender.result()
             peer = ends[1 - side]
-            until(lambda peer=peer: not peer.pending, "all was received")  # type: ignore[misc] # a default is how a lambda keeps a loop's value
+            until(lambda peer=peer: not peer.pending, "all was received")  # type: ignore[misc] # a default binds a lambda to the loop's value
             assert end.stats().dropped == 0
         ends[0].disconnect()
 

@@ -1,4 +1,4 @@
-"""QB-NAME: managers, names, and what ends with a broker."""
+"""QB-NAME: managers, names, and the effects of closing a broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @clause("QB-NAME-1")
 @both_faces
 def test_two_managers_share_nothing(face: Face) -> None:
-    """The same name in two managers; each resolves its own, none connects across."""
+    """The same name in two managers resolves to each one's own broker."""
     with BrokerManager() as here, BrokerManager() as there:
         mine, other = face("b", manager=here), face("b", manager=there)
         abroad = face("abroad", manager=there)
@@ -55,7 +55,7 @@ def test_two_managers_share_nothing(face: Face) -> None:
 def test_a_broker_is_found_once_its_constructor_has_returned(
     face: Face, manager: BrokerManager
 ) -> None:
-    """By get, by names, and by a connect that starts then."""
+    """By get, by names, and by a connect that starts after it."""
     caller = face("caller", manager=manager)
     assert caller.connect("late", 1, timeout=0) is None
 
@@ -75,7 +75,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["create", "close", "get"]), NAMES))
 @clause("QB-NAME-2")
 @given(STEPS)
 def test_names_do_what_a_dict_does(steps: list[tuple[str, str]]) -> None:
-    """Any sequence of create, close and look up, beside a dict."""
+    """Any sequence of create, close and look-up gives the results of a dict."""
     live: dict[str, Broker] = {}
     with BrokerManager() as manager:
         for act, name in steps:
@@ -90,16 +90,16 @@ def test_names_do_what_a_dict_does(steps: list[tuple[str, str]]) -> None:
 
 
 class Names:
-    """The model: who has which name, as pairs."""
+    """The model: pairs of a name and its broker."""
 
     def initial(self) -> frozenset[tuple[str, object]]:
-        """Nobody."""
+        """Return the state without names."""
         return frozenset()
 
     def step(
         self, state: frozenset[tuple[str, object]], operation: Call
     ) -> Iterable[frozenset[tuple[str, object]]]:
-        """Where the operation leads, if it can have come to what it came to."""
+        """Return the next state if the operation can have this result."""
         live = dict(state)
         (given_,) = operation.args
         match operation.name:
@@ -123,7 +123,7 @@ SCRIPTS = {
 @clause("QB-NAME-2")
 @pytest.mark.parametrize("scripts", SCRIPTS.values(), ids=SCRIPTS)
 def test_create_close_and_get_are_linearizable(scripts: tuple[list[str], ...]) -> None:
-    """Three threads at one name: in every schedule some order explains all answers."""
+    """Three threads use one name: in every schedule some order explains all results."""
 
     def program(run: Run) -> None:
         manager, history = BrokerManager(), History()
@@ -152,7 +152,7 @@ def test_create_close_and_get_are_linearizable(scripts: tuple[list[str], ...]) -
 
 @clause("QB-NAME-2", "QB-NAME-12")
 def test_a_name_that_is_taken_by_a_queue_broker_can_be_connected_to() -> None:
-    """There is no moment at which its name is in use and its face is unknown."""
+    """The name is never in use while its face for queues is unknown."""
 
     def program(run: Run) -> None:
         manager = BrokerManager()
@@ -164,7 +164,7 @@ def test_a_name_that_is_taken_by_a_queue_broker_can_be_connected_to() -> None:
             with pytest.raises(RendezvousTimeoutError):
                 caller.connect("x", 1, timeout=0, required=True)
         making.join()
-        making.error  # noqa: B018  # that it may be refused is no failure here
+        making.error  # noqa: B018  # it may be refused
 
     explore(program, bound=2, random=50, seed=1)
 
@@ -192,7 +192,7 @@ def test_a_name_is_compared_by_value(
 def test_names_are_case_sensitive_and_not_normalised(
     face: Face, manager: BrokerManager
 ) -> None:
-    """What differs as a string is another name."""
+    """Strings that differ are different names."""
     names = ["a", "A", "a ", "caf\u00e9", "cafe\u0301", "\u212b", "\u00c5"]
 
     for name in names:
@@ -207,10 +207,10 @@ def test_names_are_case_sensitive_and_not_normalised(
 def test_a_name_of_another_type_is_a_type_error(
     face: Face, name: Any, manager: BrokerManager
 ) -> None:
-    """Whoever makes a broker or connects to one; nothing is registered."""
+    """To create a broker or connect to one; nothing is registered."""
     caller = face("caller", manager=manager)
 
-    # A QueueBroker may also be made of a Broker, and says so.
+    # A QueueBroker also takes a Broker in place of the name; its error says so.
     with pytest.raises(TypeError, match=r"^name (of a broker )?must be a str"):
         face(name, manager=manager)
     with pytest.raises(TypeError, match="name of a broker must be a str"):
@@ -222,7 +222,7 @@ def test_a_name_of_another_type_is_a_type_error(
 @clause("QB-NAME-3")
 @both_faces
 def test_the_empty_name_is_a_value_error(face: Face, manager: BrokerManager) -> None:
-    """Whoever makes a broker or connects to one; nothing is registered."""
+    """To create a broker or connect to one; nothing is registered."""
     caller = face("caller", manager=manager)
 
     with pytest.raises(ValueError, match="must not be empty"):
@@ -235,7 +235,7 @@ def test_the_empty_name_is_a_value_error(face: Face, manager: BrokerManager) -> 
 
 @clause("QB-NAME-4")
 def test_of_many_that_race_for_a_name_one_wins_and_works() -> None:
-    """N threads, in every schedule: one has the name, the others raise."""
+    """N threads, in every schedule: one gets the name, the others raise."""
 
     def program(run: Run) -> None:
         manager = BrokerManager()
@@ -261,7 +261,7 @@ def test_of_many_that_race_for_a_name_one_wins_and_works() -> None:
 
 @clause("QB-NAME-4")
 def test_a_refused_name_leaves_its_owner_untouched(manager: BrokerManager) -> None:
-    """Those who wait at the first broker wait on, and are met."""
+    """Calls that wait at the first broker keep waiting, and are matched."""
     b, a = (QueueBroker(name, manager=manager) for name in "ba")
     with Threads() as threads:
         accept = threads.start(b.accept, 1)
@@ -286,7 +286,7 @@ def test_a_refused_name_leaves_its_owner_untouched(manager: BrokerManager) -> No
 def test_a_name_without_the_face_for_queues_is_unknown_to_them(
     manager: BrokerManager,
 ) -> None:
-    """Connect for messages to a plain Broker gives None until it gets the face."""
+    """A connect for messages to a plain Broker returns None until it gets that face."""
     plain = Broker("b", manager=manager)
     caller = QueueBroker("a", manager=manager)
 
@@ -302,7 +302,7 @@ def test_a_name_without_the_face_for_queues_is_unknown_to_them(
 
 @clause("QB-NAME-12")
 def test_the_two_faces_are_one_broker(manager: BrokerManager) -> None:
-    """One name for both kinds, one close for both, and bytes can be had at either."""
+    """One name and one close serve both kinds, and either face accepts bytes."""
     face = QueueBroker("q", manager=manager)
     plain = Broker("b", manager=manager)
     for other in FACES:

@@ -1,4 +1,4 @@
-"""QB-NAME-5 to 8: what ends with a broker, and what does not."""
+"""QB-NAME-5 to 8: objects and calls that end with a broker, and those that do not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def test_a_name_is_free_after_close_and_its_heir_inherits_nothing(
     manager: BrokerManager,
 ) -> None:
-    """The connect that waited for the old broker raised; an accept on the new waits."""
+    """The connect to the old broker raises; an accept on the new broker waits."""
     old, a = (QueueBroker(name, manager=manager) for name in "xa")
     with Threads() as threads:
         orphan = threads.start(a.connect, "x", 1)
@@ -89,7 +89,7 @@ def test_close_releases_whoever_waits_at_a_broker_or_for_it(
 @clause("QB-NAME-6")
 @pytest.mark.parametrize("closed", ["b", "a", "both"])
 def test_close_against_a_match_has_no_middle(closed: str) -> None:
-    """In every schedule both sides have an end of one connection, or both raised."""
+    """In every schedule both sides have an end of one connection, or both raise."""
 
     def program(run: Run) -> None:
         manager = BrokerManager()
@@ -110,7 +110,7 @@ def test_close_against_a_match_has_no_middle(closed: str) -> None:
                 left.send(b"x")
                 assert right.receive() == b"x"
         else:
-            # To who connects late, a broker that is closed is an unknown name.
+            # To a late connect, a closed broker is an unknown name.
             known = (BrokerClosedError, UnknownBrokerError)
             assert isinstance(connect.error, known)
             brokers["b"].close()
@@ -126,7 +126,7 @@ def test_close_against_a_match_has_no_middle(closed: str) -> None:
 @clause("QB-NAME-7")
 @pytest.mark.parametrize("closed", ["acceptor", "connector", "both", "manager"])
 def test_queues_and_channels_outlive_their_brokers(closed: str) -> None:
-    """Ping-pong goes on after either broker, both, or the manager were closed."""
+    """Ping-pong goes on after either broker, both, or the manager is closed."""
     manager = BrokerManager()
     b, a = (QueueBroker(name, manager=manager) for name in "ba")
     d, c = (Broker(name, manager=manager) for name in "dc")
@@ -159,7 +159,7 @@ def test_queues_and_channels_outlive_their_brokers(closed: str) -> None:
 def test_a_closed_broker_refuses_and_is_unknown(
     face: Face, manager: BrokerManager
 ) -> None:
-    """Accept and connect on it raise; connect to it is connect to an unknown name."""
+    """Accept and connect on it raise; a connect to it sees an unknown name."""
     gone, a = face("gone", manager=manager), face("a", manager=manager)
     gone.close()
 
@@ -184,13 +184,13 @@ def test_a_closed_broker_refuses_and_is_unknown(
 def test_wrong_arguments_are_found_before_the_closed_broker(
     manager: BrokerManager,
 ) -> None:
-    """A mistake in the call is told in every state of the broker."""
+    """A wrong argument raises in every state of the broker."""
     gone = QueueBroker("gone", manager=manager)
     gone.close()
 
     with pytest.raises(ValueError, match="port"):
         gone.accept(-1)
     with pytest.raises(TypeError, match="name"):
-        gone.connect(b"a", 1)  # type: ignore[call-overload]  # the point of the test
+        gone.connect(b"a", 1)  # type: ignore[call-overload]  # under test
     with pytest.raises(ValueError, match="timeout"):
         gone.accept(1, timeout=-1)

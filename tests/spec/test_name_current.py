@@ -23,7 +23,7 @@ from tests.support import Threads
 
 @clause("QB-NAME-9")
 def test_each_task_sees_its_own_broker(manager: BrokerManager) -> None:
-    """50 Tasks at once on distinct brokers, by both ways of asking."""
+    """50 Tasks run at once on distinct brokers; both queries return the right one."""
     brokers = [QueueBroker(f"b{number}", manager=manager) for number in range(50)]
     all_here = threading.Barrier(50)
     seen: dict[str, object] = {}
@@ -48,7 +48,7 @@ def test_each_task_sees_its_own_broker(manager: BrokerManager) -> None:
 def test_a_task_keeps_its_broker_when_nobody_else_knows_it(
     face: type[Broker | QueueBroker],
 ) -> None:
-    """No manager is asked: the broker was closed, its manager too, and has an heir."""
+    """Without a manager: the broker and its manager are closed, the name reused."""
     manager = BrokerManager()
     broker = face("b", manager=manager)
     seen: list[object] = []
@@ -65,7 +65,7 @@ def test_a_task_keeps_its_broker_when_nobody_else_knows_it(
 
 @clause("QB-NAME-10")
 def test_a_plain_thread_has_no_current_broker(manager: BrokerManager) -> None:
-    """Neither the main thread, nor a new one, nor after a Task in the same place."""
+    """Tested in the main thread, a new thread, and a thread after a Task."""
     broker = QueueBroker("b", manager=manager)
     Task(broker, lambda: None).start()
 
@@ -82,7 +82,7 @@ def test_a_plain_thread_has_no_current_broker(manager: BrokerManager) -> None:
 def test_as_current_nests_wins_over_the_task_and_is_undone(
     manager: BrokerManager,
 ) -> None:
-    """Also when the body raises, and what it raised goes on."""
+    """The block also ends if its body raises, and the exception propagates."""
     a, b = (QueueBroker(name, manager=manager) for name in "ab")
     seen: list[object] = []
 
@@ -105,7 +105,7 @@ def test_as_current_nests_wins_over_the_task_and_is_undone(
 def test_as_current_is_for_this_thread_and_coroutine_only(
     manager: BrokerManager,
 ) -> None:
-    """A thread started in the block has none, though it may inherit the context."""
+    """A thread started in the block has none, even if it inherits the context."""
     a, b = (QueueBroker(name, manager=manager) for name in "ab")
 
     async def alone(broker: QueueBroker) -> bool:

@@ -1,4 +1,4 @@
-"""QB-PY: what makes ends, brokers and managers at home in Python."""
+"""QB-PY: Python protocols of ends, brokers and managers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @clause("QB-PY-1")
 @pytest.mark.parametrize("raises", [False, True])
 def test_leaving_a_block_closes_and_swallows_nothing(raises: bool) -> None:
-    """Queue, channel, both brokers and manager; on an exception too."""
+    """Tested for queue, channel, both brokers and manager, also on an exception."""
     manager = BrokerManager()
     with queue_pair() as (queue, _), channel_pair() as (channel, _):
         for resource in (
@@ -53,7 +53,7 @@ def test_leaving_a_block_closes_and_swallows_nothing(raises: bool) -> None:
 @clause("QB-PY-2")
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_a_loop_over_an_end_gives_its_messages_and_stops(count: int) -> None:
-    """Once the end is disconnected, whichever side hung up; empty messages count."""
+    """It stops once either side has disconnected; empty messages are yielded too."""
     messages = [b"", b"1", b"22", b"", b"3"][:count]
     with queues() as (left, right):
         right.send_many(messages)
@@ -66,7 +66,7 @@ def test_a_loop_over_an_end_gives_its_messages_and_stops(count: int) -> None:
 
 @clause("QB-PY-2")
 def test_a_loop_that_waits_stops_when_its_own_end_is_disconnected() -> None:
-    """By another thread, in an orderly way."""
+    """Another thread disconnects the end in an orderly way."""
     with queues() as (left, right), Threads() as threads:
         loop = threads.start(list, left)
         right.send(b"x")
@@ -80,7 +80,7 @@ def test_a_loop_that_waits_stops_when_its_own_end_is_disconnected() -> None:
 @clause("QB-PY-2")
 @pytest.mark.parametrize("side", ["local", "remote"])
 def test_an_abnormal_disconnect_is_raised_by_the_loop(side: str) -> None:
-    """After the messages that came before it, with its cause."""
+    """The messages before it are yielded first; the exception has its cause."""
     cause = OSError("disk full")
     heard: list[bytes] = []
     with queues() as (left, right):
@@ -99,14 +99,14 @@ def test_an_abnormal_disconnect_is_raised_by_the_loop(side: str) -> None:
 
 
 def _listen(end: MessageQueue, heard: list[bytes]) -> None:
-    """Loop over an end, keeping what came also when the loop raises."""
+    """Iterate over an end; keep its messages even if the loop raises."""
     for message in end:
         heard += [message]
 
 
 @clause("QB-PY-2")
 def test_two_threads_that_loop_over_one_end_share_its_messages() -> None:
-    """None is lost, none comes twice, each thread has them in order."""
+    """None is lost or repeated, and each thread gets its messages in order."""
     total = 2000
     with queues(capacity=8) as (left, right), Threads() as threads:
         loops = [threads.start(list, left) for _ in range(2)]
@@ -121,7 +121,7 @@ def test_two_threads_that_loop_over_one_end_share_its_messages() -> None:
 
 @clause("QB-PY-5")
 def test_the_two_ends_mirror_each_other() -> None:
-    """Names crossed, port and capacity the same, pending each its own."""
+    """Names are crossed, port and capacity equal; each end counts its own pending."""
     with queues(capacity=5) as (left, right), channels(capacity=7) as (near, far):
         ends: list[tuple[Any, Any, int]] = [(left, right, 5), (near, far, 7)]
         for one, other, capacity in ends:
@@ -154,7 +154,7 @@ def test_the_two_ends_mirror_each_other() -> None:
     ],
 )
 def test_what_an_end_tells_is_read_only(name: str) -> None:
-    """Setting or deleting it is an AttributeError; nothing can be added either."""
+    """Setting or deleting an attribute raises AttributeError; none can be added."""
     with queue_pair() as (queue, _), channel_pair() as (channel, _):
         for end in (queue, channel):
             with pytest.raises(AttributeError):
@@ -162,7 +162,7 @@ def test_what_an_end_tells_is_read_only(name: str) -> None:
             with pytest.raises(AttributeError):
                 delattr(end, name)
             with pytest.raises(AttributeError):
-                end.anything_else = 1  # type: ignore[union-attr]  # the point
+                end.anything_else = 1  # type: ignore[union-attr]  # under test
 
 
 @clause("QB-PY-9")
@@ -170,7 +170,7 @@ def test_what_an_end_tells_is_read_only(name: str) -> None:
 def test_accept_iter_gives_ends_until_the_broker_closes(
     face: type[Broker | QueueBroker],
 ) -> None:
-    """The close ends the loop without an exception, also one that came before it."""
+    """The close ends the loop without an exception, even if it came earlier."""
     with BrokerManager() as manager, Threads() as threads:
         b, a = face("b", manager=manager), face("a", manager=manager)
         served: list[str] = []
@@ -195,14 +195,14 @@ def test_accept_iter_gives_ends_until_the_broker_closes(
 @clause("QB-PY-9")
 @pytest.mark.parametrize("face", [Broker, QueueBroker])
 def test_accept_iter_hides_no_other_error(face: type[Broker | QueueBroker]) -> None:
-    """A wrong port is told at the call, where the caller stands; nobody iterates."""
+    """A wrong port raises at the call, before any iteration."""
     with BrokerManager() as manager:
         b = face("b", manager=manager)
 
         with pytest.raises(ValueError, match=r"^port must be in 0\.\..*, got -1$"):
             b.accept_iter(-1)
         with pytest.raises(TypeError, match=r"^port must be an int, got str$"):
-            b.accept_iter("80")  # type: ignore[arg-type]  # the point of the test
+            b.accept_iter("80")  # type: ignore[arg-type]  # under test
 
 
 JAVA = {

@@ -1,4 +1,4 @@
-"""QB-PY-7: an end that nobody holds any more hangs up."""
+"""QB-PY-7: an end without references disconnects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("kind", ["queue", "channel"])
 @pytest.mark.parametrize("forgotten", [0, 1])
 def test_an_end_that_is_forgotten_warns_and_hangs_up(kind: str, forgotten: int) -> None:
-    """A ResourceWarning that shows it; its peer drains, then raises, without cause."""
+    """A ResourceWarning shows it; its peer drains, then raises, without a cause."""
     with ExitStack() as stack:
         if kind == "queue":
             ends: list[Any] = list(stack.enter_context(_loose(QueueBroker)))
@@ -59,7 +59,7 @@ def test_an_end_that_is_forgotten_warns_and_hangs_up(kind: str, forgotten: int) 
 
 @clause("QB-PY-7")
 def test_an_end_in_a_cycle_of_garbage_hangs_up_when_it_is_collected() -> None:
-    """And its peer, which waits, is released."""
+    """Its peer, which waits, is released."""
 
     class Holder:
         end: Any
@@ -85,7 +85,7 @@ def test_an_end_in_a_cycle_of_garbage_hangs_up_when_it_is_collected() -> None:
 @clause("QB-PY-7")
 @pytest.mark.parametrize("who", ["remote", "local", "both", "abnormal"])
 def test_an_end_that_is_disconnected_is_forgotten_silently(who: str) -> None:
-    """There is nothing to warn of, whichever side hung up."""
+    """It causes no warning, whichever side disconnected."""
     with _loose(QueueBroker) as ends:
         error = OSError("gone") if who == "abnormal" else None
         for end, closes in zip(ends, ("local", "remote"), strict=True):
@@ -100,7 +100,7 @@ def test_an_end_that_is_disconnected_is_forgotten_silently(who: str) -> None:
 
 @clause("QB-PY-7", "QB-CONC-9", "QB-ERR-9")
 def test_a_finalizer_that_is_struck_lets_go_of_the_lock() -> None:
-    """Its exception goes nowhere; a lock that stayed taken would stop the peer."""
+    """Its exception is lost; if the lock stayed taken, the peer would block."""
 
     def case(struck: Blow) -> None:
         left, right = loose_queue_pair()
@@ -119,14 +119,14 @@ def test_a_finalizer_that_is_struck_lets_go_of_the_lock() -> None:
     ("holder", "warns"),
     [
         pytest.param("keep = right", True, id="while the library is whole"),
-        # Dropped after the modules were emptied, and the program's own last.
+        # Objects deleted after the modules were emptied, with the program's own last.
         pytest.param("sys.excepthook = lambda *_: right", False, id="after it"),
     ],
 )
 def test_an_end_that_is_open_at_the_end_of_the_program_is_no_error(
     holder: str, warns: bool, locked: str
 ) -> None:
-    """It is warned of while that can be done; then there is nobody left to tell."""
+    """The warning appears as long as possible; later there is no one to warn."""
     code = f"""
         import os, sys, warnings
         warnings.simplefilter("always")
@@ -156,7 +156,7 @@ def _forget(things: list[Any]) -> None:
 
 @contextmanager
 def _loose(face: type[Broker | QueueBroker]) -> Iterator[tuple[Any, Any]]:
-    """Give two ends that nobody else holds or will disconnect."""
+    """Return two ends that no other code holds or disconnects."""
     with BrokerManager() as manager:
         b: Any = face("b", manager=manager)
         a: Any = face("a", manager=manager)

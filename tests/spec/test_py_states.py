@@ -1,4 +1,4 @@
-"""QB-PY-3, 4, 8 and 10: what holds in every state of an end."""
+"""QB-PY-3, 4, 8 and 10: properties that hold in every state of an end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _hang_up(end: MessageQueue, error: BaseException | None = None) -> bool:
     return True
 
 
-# What a pair can have been through, by what its left end then is. Capacity 2.
+# Histories of a pair, by the resulting state of its left end. Capacity 2.
 STATES: dict[str, tuple[Callable[[MessageQueue, MessageQueue], object], Status]] = {
     "new": (lambda left, right: None, Status.CONNECTED),
     "unread": (lambda left, right: right.send_many([b"x"]), Status.CONNECTED),
@@ -68,7 +68,7 @@ every_state = pytest.mark.parametrize("state", STATES)
 
 @contextmanager
 def pair_in(state: str) -> Iterator[Pair]:
-    """Give a pair that has been through a state's history."""
+    """Yield a pair that has the history of a state."""
     history, status = STATES[state]
     with queues(capacity=2) as (left, right):
         history(left, right)
@@ -79,7 +79,7 @@ def pair_in(state: str) -> Iterator[Pair]:
 @clause("QB-PY-3")
 @every_state
 def test_closed_says_what_disconnected_says(state: str) -> None:
-    """In every state, of both ends; the one is a property, the other a method."""
+    """`closed` is a property, `disconnected` a method: equal at both ends."""
     with pair_in(state) as ends:
         for end in ends:
             assert end.closed is end.disconnected()
@@ -90,7 +90,7 @@ def test_closed_says_what_disconnected_says(state: str) -> None:
 @every_state
 @pytest.mark.parametrize("kind", ["queue", "channel"])
 def test_close_does_what_disconnect_does(state: str, kind: str) -> None:
-    """In every state: the same state, books and errors afterwards, at both ends."""
+    """In every state both leave the same state, counters and errors at both ends."""
     outcomes = []
     for name in ("close", "disconnect"):
         if kind == "queue":
@@ -114,7 +114,7 @@ def _told(end: MessageQueue | Channel) -> list[object]:
 @clause("QB-PY-4")
 @every_state
 def test_repr_shows_names_port_status_and_counts(state: str) -> None:
-    """In every state, of both ends."""
+    """Tested in every state, of both ends."""
     with pair_in(state) as ends:
         for end in ends:
             text = repr(end)
@@ -128,7 +128,7 @@ def test_repr_shows_names_port_status_and_counts(state: str) -> None:
 
 @clause("QB-PY-4")
 def test_repr_does_not_wait_for_a_lock() -> None:
-    """While another thread is at work inside, of everything that has a lock."""
+    """Another thread holds the lock of each object that has one."""
     with queues() as (queue, _), channels() as (channel, _), BrokerManager() as manager:
         plain, face = Broker("b", manager=manager), QueueBroker("q", manager=manager)
         locks = [queue._connection.lock, channel._connection.lock, manager.lock]
@@ -155,7 +155,7 @@ def test_repr_does_not_wait_for_a_lock() -> None:
 
 @clause("QB-PY-4")
 def test_repr_of_brokers_and_managers_shows_their_state() -> None:
-    """Open, then closed."""
+    """The state is shown as open, then closed."""
     manager = BrokerManager()
     things = [manager, Broker("b", manager=manager), QueueBroker("q", manager=manager)]
 
@@ -168,8 +168,8 @@ def test_repr_of_brokers_and_managers_shows_their_state() -> None:
     ]
 
 
-# strict, whether the peer hung up, whether something is left to receive -> a send
-# returns, or raises.
+# strict, True if the peer disconnected, True if something is left to receive -> True if
+# a send returns, False if it raises.
 STRICT = [
     (False, False, False, True),
     (False, False, True, True),
@@ -188,7 +188,7 @@ STRICT = [
 def test_strict_half_raises_where_a_message_would_be_dropped(
     strict: bool, hung_up: bool, unread: bool, returns: bool, full: bool
 ) -> None:
-    """Whether the buffer was full or not; in the other states it changes nothing."""
+    """It raises with a full buffer or not; in other states it has no effect."""
     with queues(capacity=1, strict_half=strict) as (left, right):
         if unread:
             right.send(b"unread")
@@ -215,7 +215,7 @@ def test_strict_half_raises_where_a_message_would_be_dropped(
 
 @clause("QB-PY-8")
 def test_strict_half_is_each_brokers_own_and_off_by_default() -> None:
-    """The connector's queues drop though the acceptor's raise, and the reverse."""
+    """The connector's queues drop even if the acceptor's raise, and vice versa."""
     with BrokerManager() as manager:
         strict = QueueBroker("strict", manager=manager, strict_half=True)
         lax = QueueBroker("lax", manager=manager)
@@ -241,7 +241,7 @@ def test_strict_half_is_each_brokers_own_and_off_by_default() -> None:
 def test_one_queue_may_differ_from_its_broker(
     side: int, broker: bool, own: bool | None
 ) -> None:
-    """What accept or connect says wins, for that end alone and that call alone."""
+    """An argument of accept or connect overrides it, for that end only."""
     with BrokerManager() as manager:
         b, a = (QueueBroker(name, manager=manager, strict_half=broker) for name in "ba")
 
@@ -260,7 +260,7 @@ def test_one_queue_may_differ_from_its_broker(
 
 
 def _drops(ends: tuple[MessageQueue, MessageQueue], side: int) -> bool:
-    """Whether a send of that side is dropped while it is half-disconnected."""
+    """Return whether a send of that side is dropped while it is half-disconnected."""
     with ends[side] as end, ends[1 - side] as peer:
         peer.send(b"unread")
         peer.disconnect()
@@ -278,7 +278,7 @@ def _drops(ends: tuple[MessageQueue, MessageQueue], side: int) -> bool:
     [(b"abc",), (b"abc", 1), (b"abc", 1, 1), (b"abc", 4), ("text",), (b"abc", True)],
 )
 def test_send_nowait_is_send_with_timeout_0(state: str, args: tuple[Any, ...]) -> None:
-    """In every state, for right and wrong arguments: one outcome, one effect."""
+    """In every state, for right and wrong arguments: same outcome, same effect."""
     outcomes = []
     for call in (
         lambda end: end.send_nowait(*args),
@@ -293,7 +293,7 @@ def test_send_nowait_is_send_with_timeout_0(state: str, args: tuple[Any, ...]) -
 @clause("QB-PY-10")
 @every_state
 def test_receive_nowait_is_receive_with_timeout_0(state: str) -> None:
-    """In every state: one outcome, one effect."""
+    """In every state: same outcome, same effect."""
     outcomes = []
     for call in (
         lambda end: end.receive_nowait(),

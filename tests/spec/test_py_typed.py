@@ -1,4 +1,4 @@
-"""QB-PY-12: the typed face of an end: what it sends, and what it refuses."""
+"""QB-PY-12: the typed face of an end: what it sends and what it rejects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Labelled(TypedDict):
 
 
 class Unknown:
-    """Nothing that msgspec knows."""
+    """A class unknown to msgspec."""
 
 
 FLOATS = st.floats(allow_nan=False)
@@ -75,7 +75,7 @@ OBJECTS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 def test_what_is_sent_is_received(
     observer: Observer | None, name: str, data: st.DataObject
 ) -> None:
-    """Equal and of the same class, in order, by every call that sends or receives."""
+    """Objects arrive equal, of the same class and in order, by every pair of calls."""
     wanted, strategy = OBJECTS[name]
     objs = data.draw(st.lists(strategy, min_size=4, max_size=4))
     with queue_pair(4, observer=observer) as (left, right):
@@ -94,7 +94,7 @@ def test_what_is_sent_is_received(
 
 @clause("QB-PY-12")
 def test_an_object_is_one_message_in_messagepack() -> None:
-    """Such as any other language reads it, and as it may be sent by anybody."""
+    """Any other language can read it, and may send it."""
     on_the_wire = b"\x82\xa1x\x01\xa4tags\x91\xa1a"
     with queue_pair(2) as (left, right):
         left.of(Point).send(Point(1, ["a"]))
@@ -127,7 +127,7 @@ CANNOT_BE_SENT: dict[str, tuple[Any, type[Exception]]] = {
 def test_what_cannot_be_encoded_is_refused_before_anything_is_sent(
     obj: object, error: type[Exception], connected: bool
 ) -> None:
-    """In any state; amid many it ends the call with the count so far (QB-BULK-1)."""
+    """In any state; among many messages it ends the call with the count (QB-BULK-1)."""
     with queue_pair(4) as (left, right):
         if not connected:
             left.disconnect()
@@ -166,7 +166,7 @@ LOST = dataclasses.make_dataclass("Lost", [("x", "NoSuchName")])
     ids=str,
 )
 def test_a_type_that_nothing_decodes_to_is_refused_at_once(wanted: Any) -> None:
-    """By `of`, and not by the receiver of every message."""
+    """`of` raises, not the receiver at each message."""
     with queue_pair() as (left, right):
         with pytest.raises(TypeError, match="cannot make a queue of "):
             left.of(wanted)
@@ -177,7 +177,7 @@ def test_a_type_that_nothing_decodes_to_is_refused_at_once(wanted: Any) -> None:
 
 @clause("QB-PY-12")
 def test_both_faces_of_an_end_are_used_at_once() -> None:
-    """By several threads: each message to one of them, none lost, each in order."""
+    """Several threads use both: no message is lost or repeated, each in order."""
     total = 500
     with queue_pair(8) as (left, right), Threads() as threads:
         faces = [left.of(int), left.of(int)]
@@ -218,7 +218,7 @@ def _send_bytes(end: MessageQueue, numbers: range) -> None:
 
 @clause("QB-PY-12")
 def test_the_face_gives_its_end_back_and_hangs_up_for_it() -> None:
-    """Leaving its block disconnects, also on an exception, which goes on."""
+    """Leaving its block disconnects, even on an exception, which propagates."""
     with queue_pair() as (left, right):
         face = left.of(int)
         assert face.queue is left
@@ -236,7 +236,7 @@ def test_the_face_gives_its_end_back_and_hangs_up_for_it() -> None:
 
 @clause("QB-PY-12", "QB-PY-3")
 def test_a_face_is_closed_as_its_end_is() -> None:
-    """So `contextlib.closing` takes it, too."""
+    """So `contextlib.closing` accepts it, too."""
     with queue_pair() as (left, right):
         with contextlib.closing(left.of(int)) as face:
             face.send(1)
@@ -248,7 +248,7 @@ def test_a_face_is_closed_as_its_end_is() -> None:
 @clause("QB-PY-12")
 @pytest.mark.parametrize("name", ["NoneType", "Channel", "aio.MessageQueue"])
 def test_a_face_is_of_an_end_for_messages(name: str) -> None:
-    """What is none is refused when the face is made, and not when it is used."""
+    """Any other object is rejected when the face is created."""
     with channel_pair() as (channel, _), queue_pair() as (left, _):
         wrong: dict[str, Any] = {
             "NoneType": None,
@@ -261,12 +261,12 @@ def test_a_face_is_of_an_end_for_messages(name: str) -> None:
         assert str(caught.value) == f"queue must be a MessageQueue, got {name}"
 
 
-# Where somebody else sends and receives.
+# Encoding and decoding for other code that sends and receives.
 
 
 @clause("QB-PY-12")
 def test_encode_and_decode_are_what_send_and_receive_do() -> None:
-    """To the byte and back; a message may lie in any buffer."""
+    """The bytes are identical; a message may be in any buffer."""
     with queue_pair() as (left, right):
         face = left.of(Reading)
         face.send(READING)
@@ -282,7 +282,7 @@ def test_encode_and_decode_are_what_send_and_receive_do() -> None:
     ("obj", "error"), CANNOT_BE_SENT.values(), ids=list(CANNOT_BE_SENT)
 )
 def test_encode_refuses_what_send_refuses(obj: object, error: type[Exception]) -> None:
-    """In the same words."""
+    """With the same text."""
     with queue_pair() as (left, _):
         face = left.of(object)
         with pytest.raises(error) as sent:
@@ -296,7 +296,7 @@ def test_encode_refuses_what_send_refuses(obj: object, error: type[Exception]) -
 
 @clause("QB-PY-12")
 def test_decode_keeps_the_bytes_of_what_is_no_t() -> None:
-    """Also of a buffer that is used again; what is no message is another error."""
+    """Even if the buffer is reused; a non-buffer is another error."""
     with queue_pair() as (left, _):
         face = left.of(Reading)
         buffer = bytearray(b"21.7 degrees")
@@ -308,7 +308,7 @@ def test_decode_keeps_the_bytes_of_what_is_no_t() -> None:
         assert caught.value.payload == b"21.7 degrees"
         for wrong in ("text", None, memoryview(b"abcd")[::2]):
             with pytest.raises(TypeError, match=r"must be (bytes-like|C-contiguous)"):
-                face.decode(wrong)  # type: ignore[arg-type]  # that is the point
+                face.decode(wrong)  # type: ignore[arg-type]  # under test
 
 
 def _raise_unless(is_same: bool) -> None:
@@ -318,7 +318,7 @@ def _raise_unless(is_same: bool) -> None:
 
 @clause("QB-PY-12")
 def test_a_face_shows_its_type_and_its_end() -> None:
-    """Also where T is no class."""
+    """Even if T is not a class."""
     with queue_pair() as (left, _):
         assert repr(left.of(Point)) == f"<TypedQueue of Point on {left!r}>"
         assert repr(left.of(list[int])) == f"<TypedQueue of list[int] on {left!r}>"
@@ -327,7 +327,7 @@ def test_a_face_shows_its_type_and_its_end() -> None:
 @clause("QB-PY-12", "QB-ERR-10")
 @pytest.mark.parametrize("act", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_face_cannot_be_copied(act: Callable[[object], object]) -> None:
-    """No more than its end."""
+    """Nor can its end."""
     with (
         queue_pair() as (left, _),
         pytest.raises(TypeError, match="cannot pickle or copy TypedQueue"),

@@ -1,4 +1,4 @@
-"""QB-PY-12: what becomes of a message that is no object of the type."""
+"""QB-PY-12: handling of a message that does not decode to the type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Picky(msgspec.Struct):
-    """Refuses 0 with an error that msgspec knows nothing of."""
+    """A type that rejects 0 with an error unknown to msgspec."""
 
     value: int
 
@@ -62,7 +62,7 @@ def test_a_message_that_does_not_decode_is_told_and_kept(
     payload: bytes,
     receive: Callable[[TypedQueue[Any]], object],
 ) -> None:
-    """PayloadError has it; it counts as received, and its place is free again."""
+    """PayloadError has its bytes; it counts as received and its place is free."""
     with queue_pair(1, observer=observer) as (left, right):
         left.send(payload)
         with pytest.raises(PayloadError) as caught:
@@ -83,7 +83,7 @@ def test_a_message_that_does_not_decode_is_told_and_kept(
 def test_each_message_comes_out_as_an_object_or_as_payload(
     observer: Observer | None, payloads: list[bytes]
 ) -> None:
-    """Whatever it is, in order, and none else: nothing is lost to a bad one."""
+    """All come out in order: an undecodable message loses no other."""
     with queue_pair(8, observer=observer) as (left, right):
         left.send_many(payloads)
         left.disconnect()
@@ -111,7 +111,7 @@ def _decoded(payload: bytes) -> list[int] | bytes:
 def test_an_iteration_goes_on_after_a_bad_message(
     observer: Observer | None, again: bool
 ) -> None:
-    """With the same iterator or a new one, and ends with the end alone."""
+    """With the same iterator or a new one; it ends when the end disconnects."""
     with queue_pair(3, observer=observer) as (left, right):
         left.send_many([b"\x01", b"bad", b"\x02"])
         left.disconnect()
@@ -128,7 +128,7 @@ def test_an_iteration_goes_on_after_a_bad_message(
 
 @clause("QB-PY-12", "QB-ERR-7")
 def test_a_payload_error_as_it_is_raised_survives() -> None:
-    """With the payload, between processes too."""
+    """It keeps its payload, between processes too."""
     with queue_pair() as (left, right):
         left.send(b"bad")
         with pytest.raises(PayloadError) as caught:

@@ -1,4 +1,4 @@
-"""QB-PY-12: the typed face says what its end says, in every state."""
+"""QB-PY-12: the typed face reports the same as its end, in every state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _abnormal(left: MessageQueue, right: MessageQueue) -> None:
 
 
 LONG = Reading("a long name, longer than the limit", 0.0)
-# Each call on an end, and the same one on its typed face.
+# Each call on an end, and its counterpart on the typed face.
 CALLS: dict[
     str,
     tuple[Callable[[MessageQueue], object], Callable[[TypedQueue[Reading]], object]],
@@ -82,14 +82,14 @@ CALLS: dict[
         lambda face: face.receive(timeout=-1),
     ),
     "disconnect": (
-        lambda end: end.disconnect("oops"),  # type: ignore[arg-type] # the point
-        lambda face: face.disconnect("oops"),  # type: ignore[arg-type] # the point
+        lambda end: end.disconnect("oops"),  # type: ignore[arg-type] # under test
+        lambda face: face.disconnect("oops"),  # type: ignore[arg-type] # under test
     ),
 }
 
 
 def _outcome(call: Callable[[Any], object], queue: object) -> object:
-    """Give what a call returns, or all there is to an error of it."""
+    """Return the result of a call, or all attributes of its error."""
     try:
         return call(queue)
     except (QueueBrokerError, TypeError, ValueError) as error:
@@ -107,7 +107,7 @@ def test_the_face_answers_as_the_end_does(
     call: str,
     prepare: Callable[[MessageQueue, MessageQueue], None],
 ) -> None:
-    """In every state, with the same errors: class, text, side, reason and cause."""
+    """In every state it raises the same error: class, text, side, reason, cause."""
     on_end, on_face = CALLS[call]
     seen = []
     for typed in (False, True):
@@ -123,7 +123,7 @@ def test_the_face_answers_as_the_end_does(
 
 @clause("QB-PY-12")
 def test_a_loop_over_the_face_raises_an_abnormal_disconnect() -> None:
-    """After what came before it, as a loop over the end does."""
+    """It comes after the earlier messages, as in a loop over the end."""
     cause = OSError("disk full")
     with queue_pair(1) as (left, right):
         left.of(int).send(1)

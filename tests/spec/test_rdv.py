@@ -1,7 +1,7 @@
-"""QB-RDV: what only our own brokers can be asked of how callers meet.
+"""QB-RDV: tests of the rendezvous that only our own brokers support.
 
-What any implementation shows is in `specs.conformance`; races are in
-`tests.schedules`; brokers beside the model, one step at a time, are in
+Tests that any implementation can pass are in `specs.conformance`; races are in
+`tests.schedules`; step-by-step comparison with the model is in
 `tests.queuebroker.test_meeting`.
 """
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run, Spawned
     from tests.spec.faces import Face
 
-# One call of a script: accepts or connects, the broker it is called on, the broker it
-# is meant for, port, kind. "c" has no face for queues.
+# One call of a script: accepts or connects, the broker it is called on, the target
+# broker, port, kind. "c" has no face for queues.
 CALLS = st.tuples(
     st.booleans(),
     st.sampled_from("abc"),
@@ -87,7 +87,7 @@ def test_name_port_and_kind_must_agree(script: Script) -> None:
 
 @clause("QB-RDV-6")
 def test_connects_on_one_port_are_served_in_their_order(manager: BrokerManager) -> None:
-    """Started one by one, each seen to wait; repeated accepts give them in order."""
+    """Each starts once the one before waits; repeated accepts match them in order."""
     b = QueueBroker("b", manager=manager)
     callers = [QueueBroker(f"a{number}", manager=manager) for number in range(6)]
     with Threads() as threads:
@@ -115,7 +115,7 @@ def _greet(caller: QueueBroker, message: bytes) -> None:
 
 @clause("QB-RDV-8")
 def test_a_thousand_matches_on_one_port_leave_no_trace(manager: BrokerManager) -> None:
-    """Counts return to 0, nothing that a broker or manager keeps grows."""
+    """Counts return to 0, and no list of a broker or manager grows."""
     b, a = (QueueBroker(name, manager=manager) for name in "ba")
 
     def serve() -> None:
@@ -138,7 +138,7 @@ def test_a_thousand_matches_on_one_port_leave_no_trace(manager: BrokerManager) -
 def test_accepts_on_one_port_are_served_in_their_order(
     face: Face, manager: BrokerManager
 ) -> None:
-    """Started one by one, each seen to wait; repeated connects meet them in order."""
+    """Each starts once the one before waits; repeated connects match them in order."""
     b, a = face("b", manager=manager), face("a", manager=manager)
     with Threads() as threads:
         accepts = []
@@ -166,7 +166,7 @@ def test_accepts_on_one_port_are_served_in_their_order(
 def test_an_exclusive_accept_and_another_refuse_one_another(
     face: Face, first: bool, second: bool, refused: bool, manager: BrokerManager
 ) -> None:
-    """The one that finds the other waiting raises and changes nothing."""
+    """If an accept finds the other waiting, it raises and changes nothing."""
     b, a = face("b", manager=manager), face("a", manager=manager)
     with Threads() as threads:
         earlier = threads.start(lambda: b.accept(1, exclusive=first))
@@ -190,7 +190,7 @@ def test_an_exclusive_accept_and_another_refuse_one_another(
 def test_an_exclusive_accept_minds_only_accepts_of_its_port_and_kind(
     manager: BrokerManager,
 ) -> None:
-    """Another port, the other kind, and a connect that waits are not in its way."""
+    """It ignores another port, the other kind, and a connect that waits."""
     plain = Broker("b", manager=manager)
     b, a = QueueBroker(plain), QueueBroker("a", manager=manager)
     with Threads() as threads:
@@ -210,7 +210,7 @@ def test_an_exclusive_accept_minds_only_accepts_of_its_port_and_kind(
 
 @clause("QB-RDV-10")
 def test_a_hundred_brokers_connect_to_themselves(manager: BrokerManager) -> None:
-    """Each from two threads, all at once, with a ping and a pong."""
+    """Each connects from two threads, all at once, with a ping and a pong."""
 
     def serve(broker: QueueBroker) -> None:
         with broker.accept(1) as end:
@@ -236,7 +236,7 @@ def test_a_hundred_brokers_connect_to_themselves(manager: BrokerManager) -> None
 
 @clause("QB-RDV-15")
 def test_32_threads_make_ten_thousand_matches(manager: BrokerManager) -> None:
-    """On one broker and four ports; every token arrives once at who was matched."""
+    """On one broker and four ports, every token arrives once at the matched caller."""
     b, a = (QueueBroker(name, manager=manager) for name in "ba")
     turns = 10_000 // 16
 

@@ -1,6 +1,6 @@
 """QB-RDV-11 and 12 with QB-ERR-9: an interrupt at every point of accept and connect.
 
-At every point at which the interpreter can deliver one, that is; those at which a
+These are the points at which the interpreter can deliver one; the points at which a
 schedule can are in `test_rdv_leaving`.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @clause("QB-ERR-9", "QB-RDV-11")
 @pytest.mark.parametrize("role", ["accept", "connect", "connect to oneself"])
 def test_an_interrupt_anywhere_in_a_lonely_call_leaves_no_trace(role: str) -> None:
-    """Nobody waits afterwards, anywhere, and the port serves."""
+    """No caller waits anywhere afterwards, and the port works."""
 
     def case(struck: Blow) -> None:
         with BrokerManager() as manager, Threads() as threads:
@@ -60,7 +60,7 @@ def test_an_interrupt_anywhere_in_a_lonely_call_leaves_no_trace(role: str) -> No
 @clause("QB-ERR-9", "QB-RDV-12")
 @pytest.mark.parametrize("accepts", [True, False])
 def test_an_interrupt_anywhere_in_a_match_leaves_no_silent_peer(accepts: bool) -> None:
-    """The opposite either still waits, or has an end whose peer hung up."""
+    """The opposite either still waits, or has an end whose peer disconnected."""
 
     def case(struck: Blow) -> None:
         with BrokerManager() as manager, Threads() as threads:
@@ -77,7 +77,7 @@ def test_an_interrupt_anywhere_in_a_match_leaves_no_silent_peer(accepts: bool) -
             until(lambda: len(b._broker.waiting) == 1, "the opposite does not wait")
 
             with warnings.catch_warnings():
-                # Nobody got the end, so nobody can have hung it up.
+                # No caller got the end, so none can have disconnected it.
                 warnings.simplefilter("ignore", ResourceWarning)
                 struck(lambda: mine().disconnect())
 
@@ -109,7 +109,7 @@ WAYS: dict[str, Callable[[QueueBroker], object]] = {
 @clause("QB-ERR-9", "QB-NAME-6")
 @pytest.mark.parametrize("way", WAYS)
 def test_an_interrupted_close_can_be_repeated(way: str) -> None:
-    """Wherever it strikes, the repeat releases whoever the first left waiting."""
+    """At every point, the repeated close releases the callers still waiting."""
 
     def case(struck: Blow) -> None:
         manager = BrokerManager()

@@ -1,4 +1,4 @@
-"""QB-RDV-11 and 12: callers that leave cannot be met, and take nobody along."""
+"""QB-RDV-11 and 12: withdrawn callers cannot be matched and affect no other caller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class StruckError(BaseException):
-    """What is thrown at a caller from outside."""
+    """An exception raised in a caller from outside."""
 
 
 both_roles = pytest.mark.parametrize(
@@ -39,7 +39,7 @@ both_roles = pytest.mark.parametrize(
 @both_roles
 @pytest.mark.parametrize("timeout", [0, 0.001])
 def test_who_ran_out_of_time_cannot_be_met(accepts: bool, timeout: float) -> None:
-    """Withdrawn before the exception escapes: the opposite call waits."""
+    """The call is withdrawn before its exception escapes: the opposite call waits."""
     b, a = two_brokers()
     mine, opposite = calls(b, a, accepts=accepts)
 
@@ -54,7 +54,7 @@ def test_who_ran_out_of_time_cannot_be_met(accepts: bool, timeout: float) -> Non
 
 @clause("QB-RDV-11")
 def test_who_was_released_by_a_close_cannot_be_met() -> None:
-    """A connect from a closed broker is withdrawn where it waited."""
+    """A connect from a closed broker is withdrawn from the list where it waited."""
     b, a = two_brokers()
     with Threads() as threads:
         leaver = threads.start(a.connect, "b", 1)
@@ -71,7 +71,7 @@ def test_who_was_released_by_a_close_cannot_be_met() -> None:
 @clause("QB-RDV-11")
 @both_roles
 def test_who_was_struck_while_waiting_cannot_be_met(accepts: bool) -> None:
-    """At every wait point, in every schedule: no trace is left, the port serves."""
+    """At every wait point, in every schedule, no trace is left and the port works."""
 
     def program(run: Run) -> None:
         b, a = two_brokers()
@@ -98,7 +98,7 @@ def test_who_was_struck_while_waiting_cannot_be_met(accepts: bool) -> None:
 @clause("QB-RDV-11", "QB-RDV-12", "QB-RDV-6")
 @both_roles
 def test_who_is_struck_leaves_its_opposites_to_others(accepts: bool) -> None:
-    """Two of either role, one is struck: the rest are met in order or wait in order."""
+    """Two of each role, one is interrupted: the rest are matched or wait in order."""
 
     def program(run: Run) -> None:
         b, a = two_brokers()
@@ -109,7 +109,8 @@ def test_who_is_struck_leaves_its_opposites_to_others(accepts: bool) -> None:
         run.interrupt(struck, StruckError)
         run.settle()
 
-        # One may have been met by who was struck: it has an end, whose peer is gone.
+        # One may have been matched with the interrupted caller: it has an end whose
+        # peer has disconnected.
         assert struck.done
         assert other.done
         for each in others:
@@ -127,7 +128,7 @@ def test_who_is_struck_leaves_its_opposites_to_others(accepts: bool) -> None:
 @clause("QB-RDV-12")
 @both_roles
 def test_who_is_struck_after_its_match_hangs_up(accepts: bool) -> None:
-    """At every wait point and after the match: no peer is left with a silent queue."""
+    """At every wait point and after the match, the interrupted end disconnects."""
 
     def program(run: Run) -> None:
         b, a = two_brokers()
@@ -136,7 +137,7 @@ def test_who_is_struck_after_its_match_hangs_up(accepts: bool) -> None:
         peer = run.spawn(opposite)
         run.interrupt(struck, StruckError)
         struck.join()
-        if struck.error is None:  # it had returned
+        if struck.error is None:  # the call had returned
             struck.result.disconnect()
         run.settle()
 
@@ -155,7 +156,7 @@ def test_who_is_struck_after_its_match_hangs_up(accepts: bool) -> None:
 def test_who_is_struck_on_waking_hangs_up(
     accepts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception between the match and the return: the peer's receive raises."""
+    """An exception between match and return disconnects: the peer's receive raises."""
     b, a = two_brokers()
     mine, opposite = calls(b, a, accepts=accepts)
     park = _sync.park
@@ -183,5 +184,5 @@ def test_who_is_struck_on_waking_hangs_up(
 
 
 def waiter_parks(broker: QueueBroker) -> Callable[[], bool]:
-    """Return whether the one who waits at a broker has begun to."""
+    """Return a condition: every caller that waits at the broker is asleep."""
     return lambda: all(rdv.asleep() for rdv in broker._broker.waiting)

@@ -1,4 +1,4 @@
-"""QB-RDV-16: what is true of the lists of those who wait, all along."""
+"""QB-RDV-16: invariants of the waiting lists, checked at every step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CheckingLock:
-    """Stands for a manager's lock: whenever it is let go, the lists must be sound."""
+    """A stand-in for a manager's lock that checks the lists at each release."""
 
     def __init__(self, lock: _thread.RLock, brokers: list[QueueBroker]) -> None:
         self._lock = lock
@@ -44,7 +44,7 @@ class CheckingLock:
 
 
 def check_lists(broker: QueueBroker) -> None:
-    """Check the invariants of QB-RDV-16 and of who waits elsewhere."""
+    """Check the invariants of QB-RDV-16, and the list of outgoing connects."""
     waiting = broker._broker.waiting
     for (kind, port), line in waiting._waiting.items():
         assert line, "a port without a waiter"
@@ -62,14 +62,14 @@ SCENES: dict[str, Callable[[Run, QueueBroker, QueueBroker], None]] = {}
 def scene(
     program: Callable[[Run, QueueBroker, QueueBroker], None],
 ) -> Callable[[Run, QueueBroker, QueueBroker], None]:
-    """Let the lists be checked while a program runs."""
+    """Register a program during which the lists are checked."""
     SCENES[program.__name__] = program
     return program
 
 
 @scene
 def two_accepts_two_connects(run: Run, b: QueueBroker, a: QueueBroker) -> None:
-    """All are met."""
+    """All calls are matched."""
     for _ in range(2):
         run.spawn(b.accept, 1)
         run.spawn(a.connect, "b", 1)
@@ -77,7 +77,7 @@ def two_accepts_two_connects(run: Run, b: QueueBroker, a: QueueBroker) -> None:
 
 @scene
 def some_run_out_of_time(run: Run, b: QueueBroker, a: QueueBroker) -> None:
-    """Some are met, some leave."""
+    """Some calls are matched, others time out."""
     for timeout in (0, 1):
         accept, connect = calls(b, a, accepts=True)
         run.spawn(accept, timeout)
@@ -86,7 +86,7 @@ def some_run_out_of_time(run: Run, b: QueueBroker, a: QueueBroker) -> None:
 
 @scene
 def one_is_exclusive(run: Run, b: QueueBroker, a: QueueBroker) -> None:
-    """One may be refused."""
+    """One call may be refused."""
     run.spawn(lambda: b.accept(1, exclusive=True))
     run.spawn(lambda: b.accept(1, timeout=1))
     run.spawn(lambda: a.connect("b", 1, timeout=1))
@@ -94,7 +94,7 @@ def one_is_exclusive(run: Run, b: QueueBroker, a: QueueBroker) -> None:
 
 @scene
 def a_broker_closes(run: Run, b: QueueBroker, a: QueueBroker) -> None:
-    """Some are met, some released."""
+    """Some calls are matched, others are released."""
     run.spawn(b.accept, 1)
     run.spawn(a.connect, "b", 1)
     run.spawn(b.connect, "a", 2)
@@ -104,12 +104,12 @@ def a_broker_closes(run: Run, b: QueueBroker, a: QueueBroker) -> None:
 @clause("QB-RDV-16")
 @pytest.mark.parametrize("name", SCENES)
 def test_the_lists_are_sound_after_every_step(name: str) -> None:
-    """Never both roles on a port, nobody listed who has ended, in every schedule."""
+    """In every schedule, a port never lists both roles, nor a call that has ended."""
 
     def program(run: Run) -> None:
         b, a = two_brokers()
         lock = CheckingLock(b.manager.lock, [b, a])
-        b.manager.lock = lock  # type: ignore[assignment]  # it does what is asked of it
+        b.manager.lock = lock  # type: ignore[assignment]  # acts as a lock
         SCENES[name](run, b, a)
         run.settle()
         b.manager.close()
@@ -122,7 +122,7 @@ def test_the_lists_are_sound_after_every_step(name: str) -> None:
 
 
 def run_all(run: Run) -> Iterator[MessageQueue]:
-    """Wait for all that was spawned; give the ends."""
+    """Wait for all spawned calls; yield the ends they returned."""
     for spawned in run._spawned:
         spawned.join()
         if spawned.error is not None:
@@ -135,7 +135,7 @@ def run_all(run: Run) -> Iterator[MessageQueue]:
 @clause("QB-RDV-16")
 @pytest.mark.parametrize("how", ["matched", "withdrawn"])
 def test_a_call_that_has_ended_takes_no_further_part(how: str) -> None:
-    """The final states are final: a close, a match and a timeout come too late."""
+    """States are final: a later close, match or timeout has no effect."""
     b, a = two_brokers()
     with Threads() as threads:
         waiter = threads.start(b.accept, 1)

@@ -1,4 +1,4 @@
-"""QB-RDV-13, 14, 17: what a call asks for: a broker that there is or is not, a port."""
+"""QB-RDV-13, 14, 17: the target of a call: a known or unknown broker, a port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def test_an_unknown_name_is_none_at_once_and_for_good(
     face: Face, timeout: float | None, manager: BrokerManager
 ) -> None:
-    """Whatever the timeout; who registers later finds nobody waiting."""
+    """With any timeout; a broker registered later finds no waiting caller."""
     a = face("a", manager=manager)
     began = monotonic()
 
@@ -43,7 +43,7 @@ def test_an_unknown_name_is_none_at_once_and_for_good(
 
 @clause("QB-RDV-13")
 def test_an_unknown_name_takes_no_time_and_waits_for_nobody() -> None:
-    """In every schedule with a registration: None, or it found the broker."""
+    """In every schedule with a registration: None, or the broker was found."""
 
     def program(run: Run) -> None:
         manager = BrokerManager()
@@ -57,7 +57,7 @@ def test_an_unknown_name_takes_no_time_and_waits_for_nobody() -> None:
         else:
             late.accept(1, timeout=0).disconnect()
             connect.join()
-            connect.result.disconnect()  # type: ignore[union-attr]  # it found it
+            connect.result.disconnect()  # type: ignore[union-attr]  # it was found
         assert run.now == 0
 
     explore(program, bound=2, random=50, seed=1)
@@ -68,7 +68,7 @@ def test_an_unknown_name_takes_no_time_and_waits_for_nobody() -> None:
 def test_a_required_broker_that_is_unknown_raises(
     face: Face, manager: BrokerManager
 ) -> None:
-    """UnknownBrokerError at once; with a known name `required` changes nothing."""
+    """UnknownBrokerError at once; with a known name `required` has no effect."""
     a = face("a", manager=manager)
 
     with pytest.raises(UnknownBrokerError, match="'nobody'"):
@@ -84,7 +84,7 @@ def test_a_required_broker_that_is_unknown_raises(
 @clause("QB-RDV-14")
 @both_faces
 def test_the_type_of_a_required_connect_has_no_none(face: Face) -> None:
-    """Of the two overloads the one for `required=True` gives an end, no None."""
+    """The overload for `required=True` returns an end, never None."""
     returned = {}
     for overload in typing.get_overloads(face.connect):
         given_ = overload.__annotations__
@@ -113,7 +113,7 @@ def test_the_type_of_a_required_connect_has_no_none(face: Face) -> None:
 def test_a_port_is_an_int_of_31_bits(
     face: Face, port: Any, error: type[Exception], manager: BrokerManager
 ) -> None:
-    """Anything else is refused by accept and connect, in every state of the broker."""
+    """Accept and connect reject others, in every state of the broker."""
     broker = face("b", manager=manager)
     for _ in range(2):
         calls: list[Callable[[], object]] = [
@@ -131,7 +131,7 @@ def test_a_port_is_an_int_of_31_bits(
 @clause("QB-RDV-17")
 @pytest.mark.parametrize("port", [0, 1, 2**31 - 1])
 def test_both_edges_are_ports(port: int, manager: BrokerManager) -> None:
-    """And the ends tell the port they were made at."""
+    """Each end reports the port that it was created at."""
     b, a = (QueueBroker(name, manager=manager) for name in "ba")
 
     left, right = meet(b, a, port)

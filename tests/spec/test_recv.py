@@ -1,4 +1,4 @@
-"""QB-RECV: what the exception of each way to receive tells, and what is received."""
+"""QB-RECV: received values, and the exceptions of each way to receive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECEIVES: dict[str, Callable[[MessageQueue], object]] = {
 
 @clause("QB-RECV-7")
 def test_what_is_received_is_bytes_and_nobody_elses() -> None:
-    """A subclass of bytes, too, arrives as bytes: what was sent cannot reach across."""
+    """A subclass of bytes arrives as bytes: no object of the sender is shared."""
 
     class Tainted(bytes):
         def __eq__(self, other: object) -> bool:
@@ -47,7 +47,7 @@ def test_what_is_received_is_bytes_and_nobody_elses() -> None:
 def test_every_way_to_receive_raises_anew_on_a_disconnected_end(
     way: str, side: str
 ) -> None:
-    """A receive on a disconnected end always raises, and tells who disconnected."""
+    """Each receive on a disconnected end raises a new error with the side."""
     with queue_pair() as (left, right):
         (left if side == "local" else right).disconnect()
 
@@ -60,7 +60,7 @@ def test_every_way_to_receive_raises_anew_on_a_disconnected_end(
 @clause("QB-RECV-9")
 @pytest.mark.parametrize("way", RECEIVES)
 def test_every_way_to_receive_tells_the_error_after_draining(way: str) -> None:
-    """The peer's error is the cause, once the remaining messages were received."""
+    """The peer's error is the cause, after the remaining messages are received."""
     fault = RuntimeError("disk full")
     with queue_pair(2) as (left, right):
         right.send(b"left over")
@@ -77,7 +77,7 @@ def test_every_way_to_receive_tells_the_error_after_draining(way: str) -> None:
 
 @clause("QB-RECV-9")
 def test_an_error_without_a_text_is_told_by_its_name() -> None:
-    """The reason is the error's text, and its class where it has none."""
+    """The reason is the error's text, or its class if it has no text."""
     with queue_pair() as (left, right):
         right.disconnect(KeyError())
 
@@ -89,7 +89,7 @@ def test_an_error_without_a_text_is_told_by_its_name() -> None:
 
 @clause("QB-RECV-9")
 def test_who_waits_is_told_the_error_too() -> None:
-    """A send and a receive released by an abnormal disconnect carry its cause."""
+    """An abnormal disconnect releases a send and a receive, with its cause."""
     fault = RuntimeError("disk full")
     with queue_pair() as (left, right), Threads() as threads:
         left.send(b"fills the buffer")
@@ -108,7 +108,7 @@ def test_who_waits_is_told_the_error_too() -> None:
 
 @clause("QB-RECV-9", "QB-CHAN-4")
 def test_a_channel_tells_who_and_why() -> None:
-    """On a Channel, too, the exception carries the side, the cause and the reason."""
+    """A Channel's exception, too, has the side, the cause and the reason."""
     fault = RuntimeError("disk full")
     with channel_pair(4) as (left, right):
         right.write(b"ab")
@@ -127,7 +127,7 @@ def test_a_channel_tells_who_and_why() -> None:
 
 @clause("QB-RECV-9")
 def test_each_end_tells_its_own_disconnect_first() -> None:
-    """An end that hung up itself says so, whatever the peer had to complain of."""
+    """An end that disconnected itself reports that, whatever the peer's error."""
     with queue_pair() as (left, right):
         right.disconnect(RuntimeError("theirs"))
         left.disconnect()

@@ -1,4 +1,4 @@
-"""QB-SEND: what bytes a send takes, and that its arguments come first."""
+"""QB-SEND: the range of bytes that a send takes; arguments are checked first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Index:
-    """A number that is no int but can be used as one."""
+    """A number that is not an int but has `__index__`."""
 
     def __init__(self, value: int) -> None:
         self._value = value
@@ -38,7 +38,7 @@ def _mapped(data: bytes) -> mmap.mmap:
     return mapped
 
 
-# How the same bytes can be given; each takes 16 of them.
+# Ways to pass the same bytes; each takes 16 of them.
 FORMS: dict[str, Callable[[bytes], Any]] = {
     "bytes": bytes,
     "bytearray": bytearray,
@@ -95,7 +95,7 @@ def test_exactly_the_range_is_received_whatever_the_form(
     ],
 )
 def test_what_is_not_contiguous_bytes_is_refused(data: Any) -> None:
-    """A str, a view with gaps and what has no buffer at all are a TypeError."""
+    """A str, a view with gaps and an object without a buffer raise a TypeError."""
     with queue_pair() as (left, right):
         with pytest.raises(TypeError):
             left.send(data)
@@ -105,7 +105,7 @@ def test_what_is_not_contiguous_bytes_is_refused(data: Any) -> None:
 
 @clause("QB-SEND-7")
 def test_no_buffer_is_held_after_a_send_whatever_came_of_it() -> None:
-    """After a send, done or failed, the caller's buffer can be resized."""
+    """After a send, successful or failed, the caller's buffer can be resized."""
     data = bytearray(b"before")
     with queue_pair(limit=6) as (left, right):
         left.send(data)
@@ -121,25 +121,25 @@ def test_no_buffer_is_held_after_a_send_whatever_came_of_it() -> None:
 
 
 WRONG: dict[str, tuple[Callable[[MessageQueue], object], type[Exception]]] = {
-    "data": (lambda end: end.send("text"), TypeError),  # type: ignore[arg-type] # what is tested
+    "data": (lambda end: end.send("text"), TypeError),  # type: ignore[arg-type] # under test
     "offset below": (lambda end: end.send(b"abc", -1), ValueError),
     "offset above": (lambda end: end.send(b"abc", 4), ValueError),
     "length below": (lambda end: end.send(b"abc", 0, -1), ValueError),
     "length above": (lambda end: end.send(b"abc", 1, 3), ValueError),
     "offset bool": (lambda end: end.send(b"abc", True), TypeError),
     "offset False": (lambda end: end.send(b"abc", False), TypeError),
-    "length float": (lambda end: end.send(b"abc", 0, 1.0), TypeError),  # type: ignore[arg-type] # what is tested
+    "length float": (lambda end: end.send(b"abc", 0, 1.0), TypeError),  # type: ignore[arg-type] # under test
     "timeout": (lambda end: end.send(b"abc", timeout=-1), ValueError),
-    "timeout type": (lambda end: end.send(b"abc", timeout="1"), TypeError),  # type: ignore[arg-type] # what is tested
+    "timeout type": (lambda end: end.send(b"abc", timeout="1"), TypeError),  # type: ignore[arg-type] # under test
     "too large": (lambda end: end.send(b"abcde"), MessageTooLargeError),
     "nowait": (lambda end: end.send_nowait(b"abc", 2, 2), ValueError),
     "first of many": (lambda end: end.send_many([b"abcde"]), MessageTooLargeError),
     "many timeout": (lambda end: end.send_many([], timeout=-1), ValueError),
-    "no iterable": (lambda end: end.send_many(5), TypeError),  # type: ignore[arg-type] # what is tested
+    "no iterable": (lambda end: end.send_many(5), TypeError),  # type: ignore[arg-type] # under test
     "receive timeout": (lambda end: end.receive(timeout=-1), ValueError),
     "limit": (lambda end: end.receive_many(0), ValueError),
     "limit type": (lambda end: end.receive_many(True), TypeError),
-    "into": (lambda end: end.receive_into("text"), TypeError),  # type: ignore[arg-type] # what is tested
+    "into": (lambda end: end.receive_into("text"), TypeError),  # type: ignore[arg-type] # under test
     "into timeout": (
         lambda end: end.receive_into(bytearray(9), timeout=-1),
         ValueError,
@@ -148,7 +148,7 @@ WRONG: dict[str, tuple[Callable[[MessageQueue], object], type[Exception]]] = {
 
 
 def _states() -> Iterator[tuple[str, MessageQueue]]:
-    """An end in each state it can be in, its peer's buffer full where it can be."""
+    """Yield an end in each possible state, with the peer's buffer full if possible."""
     with queue_pair(limit=4) as (left, right):
         yield "connected", left
         left.send(b"full")
@@ -167,7 +167,7 @@ def _states() -> Iterator[tuple[str, MessageQueue]]:
 @clause("QB-SEND-8")
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_argument_is_found_before_anything_else(mistake: str) -> None:
-    """In every state a wrong argument is what raises, and it changes nothing."""
+    """In every state a wrong argument raises and changes nothing."""
     act, error = WRONG[mistake]
     states = 0
     for state, end in _states():
@@ -184,7 +184,7 @@ def test_a_wrong_argument_is_found_before_anything_else(mistake: str) -> None:
 
 @clause("QB-SEND-10")
 def test_a_poll_of_a_full_and_disconnected_end_is_refused() -> None:
-    """With timeout 0 too it is the disconnect that is told, not the full buffer."""
+    """With timeout 0 as well, the disconnect is raised, not the full buffer."""
     with queue_pair() as (left, _):
         left.send(b"1")
         left.disconnect()

@@ -1,6 +1,6 @@
 """QB-TIME: every call that takes a timeout, on the virtual clock and on the real one.
 
-Most clauses are asked of all `CALLS` that have to wait.
+Most clauses are tested on each call in `CALLS`, which all have to wait.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ every_call = pytest.mark.parametrize("call", CALLS)
 @clause("QB-TIME-1")
 @every_call
 def test_a_timeout_is_a_number_that_is_not_negative(call: str) -> None:
-    """A negative number or NaN is a ValueError, a bool or no number a TypeError."""
+    """A negative number or NaN is a ValueError, a bool or a non-number a TypeError."""
     refused: list[tuple[object, type[Exception]]] = [
         (-1, ValueError),
         (-5e-324, ValueError),
@@ -54,7 +54,7 @@ def test_a_timeout_is_a_number_that_is_not_negative(call: str) -> None:
 @every_call
 @pytest.mark.parametrize("timeout", [None, math.inf, 1e300, 10**400, 1e10])
 def test_a_timeout_without_an_end_is_none(call: str, timeout: float | None) -> None:
-    """Infinity and what is more than a lock can wait for mean for ever."""
+    """Infinity, and values longer than a lock can wait, mean no timeout."""
 
     def program(run: Run) -> None:
         with ExitStack() as stack:
@@ -76,7 +76,7 @@ def test_a_timeout_without_an_end_is_none(call: str, timeout: float | None) -> N
 def test_the_longest_timeouts_can_be_asked_of_a_real_lock(
     call: str, timeout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the edge of what a lock can wait for, a call waits and is released."""
+    """At the longest time a lock can wait, a call waits and is released."""
     parked = threading.Event()
     park = _sync.park
 
@@ -115,7 +115,7 @@ def test_a_timeout_of_zero_tries_once_and_takes_no_time(call: str) -> None:
 
 
 class _AnnouncedLock:
-    """A lock that tells of a thread that is about to wait for it."""
+    """A lock that signals when a thread is about to wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -137,7 +137,7 @@ class _AnnouncedLock:
 def test_a_poll_waits_for_who_is_at_it(
     polls: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Empty or full with an operation in flight, timeout 0 answers after that."""
+    """With timeout 0 the answer comes after the operation that is under way."""
     with monkeypatch.context() as patched:
         patched.setattr(_sync, "RLock", _AnnouncedLock)
         left, right = loose_queue_pair(capacity=1)
@@ -166,7 +166,7 @@ def test_a_poll_waits_for_who_is_at_it(
 @every_call
 @pytest.mark.parametrize("timeout", [1e-9, 0.25, 3600.0, 365 * 86_400.0])
 def test_a_timeout_is_exact_on_the_virtual_clock(call: str, timeout: float) -> None:
-    """When the timeout passes its own error is raised, at the deadline."""
+    """When the timeout passes, the call's own error is raised, at the deadline."""
 
     def program(run: Run) -> None:
         with ExitStack() as stack:
@@ -198,7 +198,7 @@ def test_waking_for_no_reason_does_not_move_the_deadline(call: str) -> None:
 
 @clause("QB-TIME-2")
 def test_no_timeout_is_early_on_the_real_clock() -> None:
-    """Never before the deadline, promptly after it."""
+    """It is never raised before the deadline, and promptly after it."""
     with ExitStack() as stack:
         cases = {name: make(stack) for name, make in CALLS.items()}
         for timeout in (0.0005, 0.01):
@@ -212,7 +212,7 @@ def test_no_timeout_is_early_on_the_real_clock() -> None:
 
 @clause("QB-TIME-3")
 def test_pieces_that_trickle_in_do_not_move_the_deadline() -> None:
-    """`read_exactly` has one deadline for all that it reads."""
+    """`read_exactly` has one deadline for all pieces that it reads."""
 
     def program(run: Run) -> None:
         with channel_pair(8) as (left, right):
@@ -228,13 +228,13 @@ def test_pieces_that_trickle_in_do_not_move_the_deadline() -> None:
             assert run.now == 1.0
             run.join()
 
-    # No schedule in which time passes while somebody could go on.
+    # Only schedules in which time does not pass while a task could run.
     explore(program, bound=0, random=0)
 
 
 @clause("QB-TIME-3")
 def test_room_that_trickles_in_does_not_move_the_deadline() -> None:
-    """`write_all` and `send_many` have one deadline for all that they send."""
+    """`write_all` and `send_many` have one deadline for all pieces that they send."""
 
     def program(run: Run) -> None:
         with channel_pair(1) as (left, right), queue_pair(1) as (near, far):

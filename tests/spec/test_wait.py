@@ -1,4 +1,4 @@
-"""QB-WAIT: `receive_any` takes one message from one queue, and whose turn it is."""
+"""QB-WAIT: `receive_any` takes one message from one queue, in fair turns."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from queuebroker import Observer
 
-# Of the ends of a pair, the one to send at, and the one to receive at.
+# For several pairs: the sending ends and the receiving ends.
 Pairs = tuple[list[MessageQueue], list[MessageQueue]]
 
 
 @pytest.fixture(params=["fast", "locked", "mixed"])
 def kinds(request: pytest.FixtureRequest) -> Iterator[Observer | None]:
-    """Give what three queues are observed by, one after another."""
+    """Return the observers of three queues as an endless iterator."""
     watched: dict[str, list[Observer | None]] = {
         "fast": [None],
         "locked": [look_away],
@@ -44,7 +44,7 @@ def kinds(request: pytest.FixtureRequest) -> Iterator[Observer | None]:
 
 @pytest.fixture
 def three(kinds: Iterator[Observer | None]) -> Iterator[Pairs]:
-    """Give the ends to send at and the ends to receive at of three connections."""
+    """Yield the sending ends and the receiving ends of three connections."""
     with ExitStack() as stack:
         pairs = [
             stack.enter_context(queue_pair(9, observer=next(kinds))) for _ in range(3)
@@ -53,7 +53,7 @@ def three(kinds: Iterator[Observer | None]) -> Iterator[Pairs]:
 
 
 def _sleepers(end: MessageQueue) -> int:
-    """How many wait for messages at an end."""
+    """Return the number of receivers that wait at an end."""
     return len(end._connection.flows[end._side].buffer.arrived)
 
 
@@ -62,7 +62,7 @@ def _sleepers(end: MessageQueue) -> int:
 
 @clause("QB-WAIT-1")
 def test_one_message_of_one_queue_is_taken_and_the_queue_is_told(three: Pairs) -> None:
-    """The oldest message of a queue that has one, with that queue; the rest stays."""
+    """It returns the oldest message of a queue, and that queue; the rest stays."""
     senders, queues = three
     senders[1].send_many([b"1", b"2"])
     senders[2].send(b"3")
@@ -78,7 +78,7 @@ def test_one_message_of_one_queue_is_taken_and_the_queue_is_told(three: Pairs) -
 @clause("QB-WAIT-1")
 @pytest.mark.parametrize("which", range(3))
 def test_who_sleeps_is_woken_by_any_of_them(three: Pairs, which: int) -> None:
-    """A message on any of the queues is received, and nobody is listed afterwards."""
+    """A message on any queue is received, and no waiter stays listed."""
     senders, queues = three
     with Threads() as threads:
         waiter = threads.start(receive_any, queues)
@@ -92,7 +92,7 @@ def test_who_sleeps_is_woken_by_any_of_them(three: Pairs, which: int) -> None:
 
 @clause("QB-WAIT-1")
 def test_queues_may_come_from_anywhere_and_twice(three: Pairs) -> None:
-    """Any iterable; the same end twice is one; both ends of a connection are two."""
+    """Any iterable will do; repeats count once; both ends of a connection are two."""
     senders, queues = three
     senders[0].send(b"there")
     queues[0].send(b"back")
@@ -110,12 +110,12 @@ def test_queues_may_come_from_anywhere_and_twice(three: Pairs) -> None:
     assert waiter.result() == (senders[0], b"again")
 
 
-# Whose turn it is.
+# Turns.
 
 
 @clause("QB-WAIT-1")
 def test_queues_that_always_have_something_take_turns(three: Pairs) -> None:
-    """Of n that are never empty each is served once in any n calls."""
+    """Of n queues that are never empty, each is served once in any n calls."""
     senders, queues = three
     served = []
     for _ in range(12):
@@ -129,7 +129,7 @@ def test_queues_that_always_have_something_take_turns(three: Pairs) -> None:
 
 @clause("QB-WAIT-1")
 def test_a_busy_queue_does_not_keep_a_quiet_one_waiting(three: Pairs) -> None:
-    """What comes on a queue that was empty for long is received at the next call."""
+    """A message on a long-empty queue is received at the next call."""
     senders, queues = three
     senders[0].send_many([b"busy"] * 9)
     receive_any([queues[2], queues[0]])
@@ -143,7 +143,7 @@ def test_a_busy_queue_does_not_keep_a_quiet_one_waiting(three: Pairs) -> None:
 
 @clause("QB-WAIT-1")
 def test_the_turn_belongs_to_the_queue_not_to_the_call(three: Pairs) -> None:
-    """Calls with other queues, in another order, go on where the last one was."""
+    """A call with other queues, in another order, continues after the last turn."""
     senders, (a, b, c) = three
     for sender in senders:
         sender.send_many([b"m"] * 5)
@@ -153,7 +153,7 @@ def test_the_turn_belongs_to_the_queue_not_to_the_call(three: Pairs) -> None:
     assert receive_any([a, b, c])[0] is c  # never served
     assert receive_any([c, a, b])[0] is b
     assert receive_any([c, b, a])[0] is a
-    a.receive()  # no turn of receive_any
+    a.receive()  # not a turn of receive_any
     assert receive_any([a, c])[0] is c
     assert receive_any([c, a, b])[0] is b
 
@@ -163,7 +163,7 @@ def test_the_turn_belongs_to_the_queue_not_to_the_call(three: Pairs) -> None:
 
 @clause("QB-WAIT-1")
 def test_disconnected_queues_are_passed_over(three: Pairs) -> None:
-    """Whoever hung up; what a peer sent before it hung up is received."""
+    """Either side disconnects; messages sent before are received."""
     senders, queues = three
     queues[0].disconnect()
     senders[1].send(b"last")
@@ -182,12 +182,12 @@ def test_disconnected_queues_are_passed_over(three: Pairs) -> None:
 def test_who_sleeps_is_told_when_the_last_is_disconnected(
     three: Pairs, hang_up: str
 ) -> None:
-    """One disconnect after the other; only the last one ends the wait."""
+    """Ends disconnect one by one; only the last one ends the wait."""
     senders, queues = three
     with Threads() as threads:
         waiter = threads.start(receive_any, queues)
         for position, end in enumerate(queues if hang_up == "local" else senders):
-            until(lambda at=position: all(map(_sleepers, queues[at:])), "it sleeps")  # type: ignore[misc]  # a default is no argument
+            until(lambda at=position: all(map(_sleepers, queues[at:])), "it sleeps")  # type: ignore[misc]  # default binds
             assert not waiter.done
 
             end.disconnect()
@@ -203,7 +203,7 @@ def test_who_sleeps_is_told_when_the_last_is_disconnected(
 def test_a_peer_that_is_forgotten_counts_as_disconnected(
     observer: Observer | None,
 ) -> None:
-    """Who sleeps is told when the last peer is collected."""
+    """The waiter is woken when the last peer is collected."""
     left, right = loose_queue_pair(observer=observer)
     with queue_pair() as (sender, gone), Threads() as threads:
         waiter = threads.start(receive_any, [right, gone])
@@ -218,7 +218,7 @@ def test_a_peer_that_is_forgotten_counts_as_disconnected(
 
 @clause("QB-WAIT-1", "QB-ERR-6", "QB-ERR-8")
 def test_the_refusal_tells_how_many_and_who(three: Pairs) -> None:
-    """When all are disconnected it raises, each time; the text names one of them."""
+    """If all are disconnected, each call raises; the text names one of them."""
     senders, queues = three
     senders[0].disconnect()
     for queue in queues[1:]:
@@ -236,7 +236,7 @@ def test_the_refusal_tells_how_many_and_who(three: Pairs) -> None:
 
 @clause("QB-WAIT-1", "QB-RECV-9")
 def test_the_first_abnormal_disconnect_is_the_cause(three: Pairs) -> None:
-    """In the order given; once the messages before it are received."""
+    """The first in the order given, once the messages before it are received."""
     senders, queues = three
     faults = [RuntimeError("disk full"), RuntimeError("disk on fire")]
     queues[0].disconnect()
@@ -256,7 +256,7 @@ def test_the_first_abnormal_disconnect_is_the_cause(three: Pairs) -> None:
 def test_what_is_on_its_way_from_a_peer_that_hung_up_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At timeout 0, too: that it is not here yet is no answer, it is so soon."""
+    """A message whose send is under way is waited for, at timeout 0 as well."""
     monkeypatch.setattr("queuebroker.pairing.LOCKED", False)
     with (
         queue_pair() as (_, quiet),
@@ -266,7 +266,7 @@ def test_what_is_on_its_way_from_a_peer_that_hung_up_is_waited_for(
         connection: Any = left._connection
         lane = connection.lanes[right._side]
         for _ in lane.free:
-            break  # a send has its place, and has not stored its message
+            break  # its send has reserved a place, and has not stored the message
         left.disconnect()
         waiter = threads.start(receive_any, [quiet, right], timeout=0)
         until(lambda: waiter.done or bool(lane.settlers), "it waits for the send")
@@ -280,8 +280,9 @@ def test_what_is_on_its_way_from_a_peer_that_hung_up_is_waited_for(
 def test_what_is_there_at_the_deadline_beats_it(
     three: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes when the time is up and nobody was woken yet: first a message, then that
-    all are disconnected, and only then the timeout.
+    """At the deadline, before any wake-up, the outcomes have an order of priority.
+
+    First a message, then that all queues are disconnected, and only then the timeout.
     """
     senders, queues = three
 
@@ -309,12 +310,12 @@ def test_what_is_there_at_the_deadline_beats_it(
     assert list(map(_sleepers, queues)) == [0, 0, 0]
 
 
-# The others are not changed.
+# The other queues are unchanged.
 
 
 @clause("QB-WAIT-1")
 def test_an_observer_sees_the_one_message_and_nothing_else() -> None:
-    """Also where it had to sleep: the others tell of no receive at all."""
+    """Even if the call slept, the other queues report no receive."""
     seen: list[list[Operation]] = [[], []]
 
     def note(where: int) -> Observer:
@@ -339,7 +340,7 @@ def test_an_observer_sees_the_one_message_and_nothing_else() -> None:
 
 @clause("QB-WAIT-1", "QB-BOOK-4")
 def test_all_are_told_when_all_are_disconnected() -> None:
-    """Then, and once, an observer hears of each that it saw its peer's hang-up."""
+    """Each queue's observer gets one report that its end saw the peer's disconnect."""
     seen: list[Operation] = []
 
     def note(operation: Operation, *_: object) -> None:
@@ -364,7 +365,7 @@ def test_all_are_told_when_all_are_disconnected() -> None:
 
 @clause("QB-WAIT-1")
 def test_a_lane_goes_on_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To wait for several leaves lanes open, and nobody of theirs has to look."""
+    """A wait for several queues keeps the lock-free buffers open."""
     monkeypatch.setattr("queuebroker.pairing.LOCKED", False)
     with queue_pair() as (_, quiet), queue_pair() as (sender, queue):
         with Threads() as threads:
@@ -386,7 +387,7 @@ def test_a_lane_goes_on_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @clause("QB-WAIT-1", "QB-SEND-8")
 def test_wrong_arguments_are_told_before_anything_else(three: Pairs) -> None:
-    """None, no iterable, no queues, a wrong timeout: in any state, nothing is taken."""
+    """None, a non-iterable, no queues or a bad timeout: nothing is taken."""
     senders, queues = three
     senders[0].send(b"m")
     wrong: list[tuple[Any, type[Exception], str]] = [
@@ -424,7 +425,7 @@ def test_wrong_arguments_are_told_before_anything_else(three: Pairs) -> None:
 def test_at_zero_it_looks_at_each_once(
     three: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is anywhere is received; if nothing is, it says so and does not sleep."""
+    """A message anywhere is received; if there is none, it raises without sleeping."""
     senders, queues = three
     monkeypatch.setattr("queuebroker._sync.park", None)
     senders[2].send(b"m")

@@ -1,4 +1,4 @@
-"""QB-WAIT, QB-ERR-9: a Ctrl-C at every single point of a wait for several queues."""
+"""QB-WAIT, QB-ERR-9: a Ctrl-C at every point of a wait for several queues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _listed(end: MessageQueue) -> int:
 
 
 def _sound(sender: MessageQueue, receiver: MessageQueue) -> None:
-    """Check that nobody is listed, the lock is free, and every place is there."""
+    """Check that no waiter is listed, the lock is free, and all places are usable."""
     assert _listed(receiver) == 0
     assert not taken(receiver._connection.lock)
     room = 3 - receiver.pending
@@ -51,7 +51,7 @@ def _sound(sender: MessageQueue, receiver: MessageQueue) -> None:
 def test_an_interrupt_anywhere_costs_no_place(
     observer: Observer | None, messages: int
 ) -> None:
-    """One message is gone at most, and only if the call had taken it."""
+    """At most one message is missing, and only if the call had taken it."""
 
     def case(struck: Blow) -> None:
         with queue_pair(3) as one, queue_pair(3, observer=observer) as other:
@@ -72,7 +72,7 @@ def test_an_interrupt_anywhere_costs_no_place(
 @clause("QB-WAIT-1", "QB-ERR-9", "QB-CONC-4")
 @both_kinds
 def test_an_interrupt_anywhere_leaves_nobody_asleep(observer: Observer | None) -> None:
-    """Woken from two queues, and struck: who waits for one of them is woken too."""
+    """If the call was woken by two queues, the other waiter is woken as well."""
 
     def case(struck: Blow) -> None:
         with (
@@ -87,8 +87,8 @@ def test_an_interrupt_anywhere_leaves_nobody_asleep(observer: Observer | None) -
                 _ready: Callable[[], bool],
                 _deadline: float | None,
             ) -> bool:
-                # Where it would sleep; others act meanwhile, so that only its own
-                # code is struck.
+                # Called in place of sleeping. Other threads act meanwhile, so that only
+                # the waiting call's own code is interrupted.
                 patch.undo()
                 waiters.append(threads.start(second.receive))
                 until(lambda: _listed(second) == 2, "the other waits, too")

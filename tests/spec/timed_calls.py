@@ -1,4 +1,4 @@
-"""Every call that takes a timeout, in a place where it has to wait."""
+"""Every call that takes a timeout, set up so that it has to wait."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Case:
     """A call that has to wait.
 
     act: the call, with a timeout.
-    error: what it raises when the timeout passes.
-    release: lets it go on.
+    error: the class it raises when the timeout passes.
+    release: an action that ends the wait.
     """
 
     act: Callable[[Any], object]

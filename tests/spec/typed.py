@@ -1,4 +1,4 @@
-"""Typed queues: the types that their tests send, and the two kinds of end beneath."""
+"""Typed queues: the types their tests send, and the two kinds of end beneath."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["GOOD", "READING", "Point", "Reading", "both_kinds"]
 
 
 class Reading(msgspec.Struct):
-    """A struct that may hold one of its own kind."""
+    """A struct that may contain another of its own type."""
 
     sensor: str
     celsius: float
@@ -22,7 +22,7 @@ class Reading(msgspec.Struct):
 
 @dataclasses.dataclass
 class Point:
-    """A dataclass, with other fields than a reading."""
+    """A dataclass whose fields differ from those of a reading."""
 
     x: int
     tags: list[str]
@@ -31,7 +31,7 @@ class Point:
 READING = Reading("roof", 21.5)
 GOOD = msgspec.msgpack.encode(READING)
 
-# An observed end is of the locked kind.
+# An observer makes an end of the locked kind.
 both_kinds = pytest.mark.parametrize(
     "observer", [None, look_away], ids=["fast", "locked"]
 )

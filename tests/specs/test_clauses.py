@@ -35,11 +35,11 @@ NUMBERS = {
     "QB-WAIT": (1,),
     # 17, 18 and 20 come with a process's storage and its rivals.
     "AMO": (*range(1, 17), 19, *range(21, 30)),
-    # 4 and 6, who is to hear and what is found, are not built yet.
+    # 4 and 6, the receivers and the contents of a search, are not built yet.
     "B": (1, 2, 3, 5),
     "QB-SOCK": range(1, 11),
-    # Of these what processes decide; the rest comes with sockets and discovery.
-    # 7, to send past the comm thread, is only for want of speed.
+    # The ones that processes decide; the rest comes with sockets and discovery. 7, to
+    # send past the comm thread, is only an optimization.
     "BUS-CHAN": tuple(range(1, 9)),
     "BUS-DEREG": range(1, 15),
     "BUS-ENT": (*range(1, 9), *range(11, 15), 16, 17, 18),
@@ -49,7 +49,7 @@ NUMBERS = {
     "BUS-MSG": range(1, 19),
     "BUS-NAME": range(1, 8),
     "BUS-RELAY": range(1, 13),
-    # 16, messages by way of the masters, may be built or not.
+    # 16, messages by way of the masters, is optional.
     "BUS-ROUTE": (*range(1, 16), 17, 18, 19, 20),
     "BUS-SEC": (1, 2, 3, 4, 7, 8, 9, 10),
     "BUS-WIRE": range(1, 5),
@@ -221,4 +221,4 @@ def test_the_decorator_wants_at_least_one_clause() -> None:
 
 def test_the_decorator_wants_strings() -> None:
     with pytest.raises(TypeError, match="clause id must be a str, got int"):
-        clause(1)  # type: ignore[arg-type] # the mistake under test
+        clause(1)  # type: ignore[arg-type] # under test

@@ -1,4 +1,4 @@
-"""Decorators are read from the source: ties, holes, orphans, and what is unreadable."""
+"""Decorators are read from the source: ties, holes, orphans, and unreadable ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IMPORT = "from specs.clauses import clause\n"
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Puts a file of Python into the project below ``tmp_path``."""
+    """Write a file of Python into the project below ``tmp_path``."""
 
     def put(file: str, source: str) -> None:
         path = tmp_path / file

@@ -30,13 +30,13 @@ _READING = re.compile(r"\bA\d+\b")
 
 
 def readings() -> dict[str, str]:
-    """Each reading with its text, by its number."""
+    """Return each reading with its text, by its number."""
     parts = re.split(r"^### (A\d+) ", PAGES["readings.md"], flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def decided_by(text: str) -> set[str]:
-    """The clauses that a reading says follow from it."""
+    """Return the clauses that a reading says follow from it."""
     _, found, last = text.rpartition("\nDecides ")
     assert found, text
     return set(_CLAUSE.findall(last))

@@ -1,7 +1,7 @@
-"""A bounded queue as a textbook has it, and five ways to get it wrong.
+"""A bounded queue as in a textbook, and five faulty variants.
 
-Written with `threading`, unchanged for the explorer. `Bounded` is right; each of the
-others has one fault of its own, and says which.
+Written with `threading`, unchanged for the explorer. `Bounded` is correct; each of the
+others has one fault, which its docstring states.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Closed(Exception):  # noqa: N818 # a state, not an error
-    """Nothing will come any more."""
+    """The queue is closed and has no more items."""
 
 
 class Bounded:
@@ -80,7 +80,7 @@ class OneForBoth(Bounded):
 
 
 class LooksOnce(Bounded):
-    """A woken receiver does not look again: `if` where it must be `while`."""
+    """A woken receiver does not check again: `if` in place of `while`."""
 
     def get(self, timeout: float | None = None) -> object:
         with self.lock:
@@ -92,7 +92,7 @@ class LooksOnce(Bounded):
 
 
 class LooksTwice(Bounded):
-    """It lets go of the lock between looking and going to sleep."""
+    """It releases the lock between the check and the sleep."""
 
     def get(self, timeout: float | None = None) -> object:
         with self.lock:
@@ -113,7 +113,7 @@ class ForgetsTheOthers(Bounded):
 
 
 class GivesUpItsTurn(Bounded):
-    """A receiver that is out of time does not pass on the wake-up it may have had."""
+    """A receiver that times out does not pass on a wake-up it may have got."""
 
     def get(self, timeout: float | None = None) -> object:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -128,7 +128,7 @@ class GivesUpItsTurn(Bounded):
 def program(
     make: Callable[[], Bounded], *actors: Callable[[Bounded], object]
 ) -> Callable[[Run], None]:
-    """A program: the actors all at once on one queue, in order of their arguments."""
+    """Return a program that runs the actors concurrently on one queue, in order."""
 
     def run_once(run: Run) -> None:
         queue = make()

@@ -1,4 +1,4 @@
-"""What tests of the explorer share."""
+"""Fixtures shared by the tests of the explorer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Callable[[str], Any]]:
-    """Import a module of the given text, as a user's that lies somewhere else."""
+    """Import a module with the given text, as a user's in another folder."""
     loaded: list[str] = []
 
     def load(text: str) -> ModuleType:

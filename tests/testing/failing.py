@@ -1,4 +1,4 @@
-"""What an exploration finds wrong with a program, and how it is told."""
+"""Helpers: the failure that an exploration finds, and its story."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["failure_of", "told", "unnumbered"]
 
 
 def failure_of(program: Callable[[Run], object], **options: Any) -> Failure:
-    """What the exploration of a program finds."""
+    """Return the failure that the exploration of a program finds."""
     with pytest.raises(Failure) as caught:
         explore(program, **options)
     return caught.value
 
 
 def unnumbered(story: str) -> str:
-    """A story without the numbers of the lines in these tests."""
+    """Return a story without the line numbers of these tests."""
     return re.sub(r"(?<![\w/])(?:tests/testing/)?(\w+)\.py:\d+", r"\1", story)
 
 
 def told(program: Callable[[Run], object], **options: Any) -> str:
-    """The story of what an exhaustive search finds, without those numbers."""
+    """Return the story of an exhaustive search's failure, without line numbers."""
     return unnumbered(failure_of(program, random=0, **options).story)

@@ -11,7 +11,7 @@ __all__ = ["Counter", "LostUpdateError", "counting"]
 
 
 class LostUpdateError(Exception):
-    """One of two was not counted."""
+    """One of two updates was lost."""
 
 
 class Counter:

@@ -1,4 +1,4 @@
-"""Programs under exploration that several tests look at."""
+"""Programs under exploration that several tests use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["taking_turns", "under_way"]
 
 
 def taking_turns(orders: list[list[str]]) -> Callable[[Run], None]:
-    """A program that notes, run by run, in what order its three tasks get a lock."""
+    """Return a program that records the order in which its three tasks get a lock."""
 
     def program(run: Run) -> None:
         order: list[str] = []
@@ -39,14 +39,14 @@ def taking_turns(orders: list[list[str]]) -> Callable[[Run], None]:
 
 @contextmanager
 def under_way() -> Iterator[None]:
-    """Have another thread in the middle of an exploration, as long as this lasts."""
+    """Keep an exploration in another thread suspended for the duration of the block."""
     entered = threading.Event()
     leave = threading.Lock()
     leave.acquire()
 
     def hold(_run: Run) -> None:
         entered.set()
-        leave.acquire(timeout=LIMIT_S)  # for real: it was made outside of the run
+        leave.acquire(timeout=LIMIT_S)  # a real wait: it was made outside of the run
 
     with Threads() as threads:
         threads.start(explore, hold, bound=0, random=0)

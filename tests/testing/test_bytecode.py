@@ -1,4 +1,4 @@
-"""Switch points inside of lines: what they find, what they split, what they leave."""
+"""Switch points inside of lines: the faults they find, and the code they split."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Handover:
 
 
 class LooksFirst(Handover):
-    """Looks whether there is room, and then puts."""
+    """Checks for room, and then puts."""
 
     def put(self, item: int) -> bool:
         if len(self.items) >= self.capacity:

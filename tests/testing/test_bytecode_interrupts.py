@@ -1,4 +1,4 @@
-"""Where an interrupt strikes in code whose instructions are switch points."""
+"""Interrupts in code whose instructions are switch points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Struck(Counter):
-    """Counts when it is interrupted."""
+    """Counts its interrupts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Struck(Counter):
 
 
 def test_an_interrupt_strikes_in_named_code_and_its_handler_is_split_too() -> None:
-    """It interrupts tracing as well, which has to go on; the other is not split."""
+    """Tracing resumes after the interrupt; the other handler is not split."""
 
     def program(run: Run) -> None:
         struck = Struck()
@@ -57,7 +57,7 @@ def test_an_interrupt_strikes_in_named_code_and_its_handler_is_split_too() -> No
 
 
 def _python(state: Any = None) -> None:
-    """No call into C: an interrupt strikes before it has done anything."""
+    """No call into C: an interrupt comes before it has done anything."""
     if state is not None:
         state.steps = 1
 
@@ -71,7 +71,7 @@ def _python(state: Any = None) -> None:
         ("self.steps = 1; x = python(self) or 1; self.steps = 2", {0, (1, 0)}),
         ("self.steps = 1; x = (lambda: 1)(); self.steps = 2", {0, (1, 0)}),
         ("for _ in 'ab': self.steps += 1", {0, (1, 0), (2, 0)}),
-        # From 3.14 on a loop goes back to its condition once more.
+        # From 3.14 on a loop jumps back to its condition once more.
         (
             "while self.steps < 2: self.steps += 1",
             {0, (1, 0)} | ({(2, 0)} if sys.version_info >= (3, 14) else set()),
@@ -83,9 +83,9 @@ def _python(state: Any = None) -> None:
 def test_an_interrupt_strikes_only_where_the_interpreter_looks_for_one(
     line: str, strikes: set[object]
 ) -> None:
-    """After calls of what is in C, and jumps backwards; where a function begins.
+    """After calls into C, and jumps backwards; at the begin of a function.
 
-    Each line tells what has been done by then: how many steps and the value of x; 0 if
+    Each line of the result has the number of completed steps and the value of x; 0 if
     the function itself had not begun.
     """
     text = f"""def work(self, lock):

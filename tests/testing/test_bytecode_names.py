@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Kinds:
-    """One of each that can stand in a class."""
+    """One of each kind of member that a class can have."""
 
     def plain(self) -> int:
         return len([None for _ in "a"])
@@ -50,7 +50,7 @@ class Kinds:
 
 
 def _steps(body: Callable[[], object], *named: object) -> int:
-    """How many switch points a task passes in a function."""
+    """Return the number of switch points that a task passes in a function."""
 
     def program(run: Run) -> None:
         Kinds.remembered.cache_clear()

@@ -1,4 +1,4 @@
-"""How named code is watched: by tracing or monitoring, and without a trace of it."""
+"""How named code is watched: by tracing or monitoring, without any trace left."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_nothing_is_traced_after_an_exploration() -> None:
 
 
 def test_what_a_function_held_is_finalized_when_it_was_left() -> None:
-    """Being watched keeps nothing alive, also not after an exception."""
+    """Watching keeps nothing alive, even after an exception."""
     gone: list[bool] = []
 
     class Held:
@@ -81,7 +81,7 @@ def test_what_a_function_held_is_finalized_when_it_was_left() -> None:
     assert explore(program, bytecode=[hold], bound=0, random=0).exhausted
 
 
-# Before that the named code is traced, and there is nobody to monitor.
+# Before 3.12 the named code is traced, and no tool can monitor.
 if sys.version_info >= (3, 12):
 
     def test_an_interpreter_that_is_monitored_by_too_many_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""``python -m queuebroker.testing``: what it prints, and its exit codes."""
+"""``python -m queuebroker.testing``: its output and exit codes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ DEADLOCK = """
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], str]:
-    """Write a file into the current folder; its name is returned."""
+    """Write a file into the current folder; return its name."""
     monkeypatch.chdir(tmp_path)
 
     def write(name: str, text: str) -> str:
@@ -320,7 +320,7 @@ NEVER_RUN = """
     [
         ("program", "never.py:program"),
         ("generator", "never.py:generator"),
-        ("called", "program"),  # seen when it has returned, by the run
+        ("called", "program"),  # the run notices once it has returned
     ],
 )
 @pytest.mark.parametrize("options", [[], ["--replay", "0"]], ids=["explore", "replay"])
@@ -346,7 +346,7 @@ def test_a_program_that_would_not_run_is_wrong_usage(
 def test_what_stands_for_a_module_is_left_alone(
     write: Callable[[str, str], str],
 ) -> None:
-    """It may be anything, and only modules are treated as modules."""
+    """It may be any object, and only modules are treated as modules."""
     write(
         "beside.py",
         """
@@ -375,7 +375,7 @@ def test_what_stands_for_a_module_is_left_alone(
 def test_under_a_debugger_it_says_so(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before 3.12 a thread can have one trace function, and the debugger has it."""
+    """Before 3.12 a thread can have one trace function, and the debugger uses it."""
     threading.settrace(lambda *_: None)
     try:
         code = main([f"{file}:alone", "--schedules", "3"])

@@ -1,4 +1,4 @@
-"""From a failing schedule to a short one that fails alike."""
+"""From a failed schedule to a short one with the same failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tasks are unwound when a run has failed: they let go, and they do end."""
+"""Unwinding of tasks after a failed run: they release their locks and end."""
 
 from __future__ import annotations
 

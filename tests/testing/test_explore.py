@@ -1,4 +1,4 @@
-"""The search as a whole: what is repeated, what is counted, what is refused."""
+"""The search as a whole: repetition, counts, rejected arguments."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_exhaustive_search_runs_no_schedule_twice() -> None:
 
 
 def test_a_higher_bound_adds_to_what_a_lower_one_has_searched() -> None:
-    """Each round holds the schedules with just so many preemptions, and no others."""
+    """Each round has the schedules with exactly that many preemptions."""
     lower = explore(taking_turns([]), bound=1, random=0)
     higher = explore(taking_turns([]), bound=2, random=0)
 
@@ -114,7 +114,7 @@ def test_random_search_is_saturated_when_its_second_half_shows_nothing_new() -> 
 
 
 def test_one_new_class_in_the_second_half_is_enough_not_to_be_saturated() -> None:
-    """Also if the schedules after it show nothing new."""
+    """Even if the schedules after it show nothing new."""
 
     def program_of_two(run: Run) -> None:
         lock = threading.Lock()
@@ -166,7 +166,7 @@ def test_each_way_of_searching_tells_what_it_has_shown_by_itself() -> None:
 
 
 def test_a_way_of_searching_is_saturated_if_its_second_half_shows_it_nothing() -> None:
-    """Others may have seen the same before."""
+    """Other ways may have seen the same classes before."""
     report = explore(program(Bounded, _put, _get), bound=1, random=2, seed=0)
 
     exhaustive, random = report.modes
@@ -269,7 +269,7 @@ def test_negative_numbers_are_refused(name: str) -> None:
 
 
 def test_an_exploration_of_no_schedule_is_refused() -> None:
-    """It would say of any program that it holds."""
+    """It would report success for any program."""
     with pytest.raises(ValueError, match=r"limit \+ random \+ pct must be >= 1, got 0"):
         explore(lambda run: None, limit=0, random=0)
 
@@ -313,6 +313,6 @@ def test_uncontrolled_errors_are_failures_too() -> None:
 
 
 def test_a_program_that_does_not_take_the_run_is_refused_before_any() -> None:
-    """It is no fault of a schedule."""
+    """It is not a fault of a schedule."""
     with pytest.raises(TypeError, match=r"^program must take one argument, the Run: "):
         explore(lambda: None)  # type: ignore[arg-type,misc]  # that is the point

@@ -1,4 +1,4 @@
-"""Failures: an assertion that failed, with all that repeats it."""
+"""Failures: an AssertionError with all data needed to repeat it."""
 
 from __future__ import annotations
 

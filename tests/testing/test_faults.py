@@ -1,4 +1,4 @@
-"""The classic faults are found, fast; what is right is searched through and passes."""
+"""The classic faults are found fast; correct programs pass an exhaustive search."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def put_and_close(queue: Bounded) -> None:
     queue.close()
 
 
-# Program, what is found, and the schedules in which an exhaustive search must find it.
+# Program, failure, and the schedules in which an exhaustive search must find it.
 FAULTS = {
     "one condition for both sides": (
         program(OneForBoth, get, get, put, put),
@@ -149,7 +149,7 @@ def test_the_right_queue_passes_every_schedule_up_to_the_bound(name: str) -> Non
 
 
 def test_a_timeout_does_not_mask_a_lost_wake_up() -> None:
-    """With a timeout everybody goes on in the end; the wake-up is lost all the same."""
+    """With a timeout every task ends; the lost wake-up is still reported."""
 
     def close_one_of_two(run: Run) -> None:
         queue = ForgetsTheOthers()

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from subprocess import CompletedProcess
 
-# A lock each, in the wrong order; and a fault that needs luck: none without preemption.
+# A lock each, in the wrong order; and a fault that no schedule without preemption
+# shows.
 TESTS = """
 import threading
 
@@ -92,12 +93,12 @@ def test_the_command_line_wins_over_the_test(tmp_path: Path) -> None:
         tmp_path, "-k", "right", "-s", "--explore-schedules=7", "--explore-seed=11"
     )
 
-    # One up to the bound, there are no more, and seven at random.
+    # One up to the bound, which has no more, and seven random ones.
     assert "explored 8 seed 11" in ran.stdout
 
 
 def test_random_schedules_are_as_many_as_the_option_says(tmp_path: Path) -> None:
-    """The same test that finds nothing without preemption fails with random ones."""
+    """A test that finds nothing without preemption fails with random schedules."""
     ran = _pytest(tmp_path, "-k", "not_found", "--explore-schedules=200")
 
     assert ran.returncode == 1

@@ -1,4 +1,4 @@
-"""Operations are recorded from beginning to end, whatever becomes of them."""
+"""Operations are recorded from begin to end, however they end."""
 
 from __future__ import annotations
 

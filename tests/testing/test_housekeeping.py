@@ -1,4 +1,4 @@
-"""Garbage, processors: the process is as it was, and runs are the same every time."""
+"""Garbage, processors: the process is restored, and runs are the same every time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_program_may_collect_for_itself() -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_finalizer_in_a_run_takes_simulated_locks() -> None:
-    """An end that is collected disconnects, so that its peer does not wait for ever."""
+    """An end that is collected disconnects, so that its peer does not block forever."""
 
     def program(run: Run) -> None:
         server = queuebroker.QueueBroker("server")
@@ -62,8 +62,8 @@ def test_a_finalizer_in_a_run_takes_simulated_locks() -> None:
         del client
         run.settle()
         knot = Knot()
-        knot.end = accepting.result  # type: ignore[attr-defined] # into the knot
-        accepting._result = None  # type: ignore[assignment] # nobody else has it
+        knot.end = accepting.result  # type: ignore[attr-defined] # a cycle
+        accepting._result = None  # type: ignore[assignment] # no other reference
         del knot
         gc.collect()
         run.join()
@@ -102,7 +102,7 @@ def test_tasks_share_one_processor_and_other_threads_keep_theirs() -> None:
     def program(_run: Run) -> None:
         tasks.append(len(os.sched_getaffinity(0)))
         entered.set()
-        leave.acquire(timeout=LIMIT_S)  # for real: it was made outside of the run
+        leave.acquire(timeout=LIMIT_S)  # a real wait: it was made outside of the run
 
     with Threads() as threads:
         threads.start(look)

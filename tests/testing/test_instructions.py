@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _code(text: str) -> CodeType:
-    """The code of a function with this body, whose parameters are a, b, c."""
+    """Return the code of a function with this body and the parameters a, b, c."""
     names: dict[str, Any] = {}
     body = "\n    ".join(text.splitlines())
     exec(f"def function(a, b, c):\n    {body}", names)
@@ -25,7 +25,7 @@ def _code(text: str) -> CodeType:
 
 
 def _variables(text: str) -> list[str]:
-    """What the switch points of a body touch, in order; * for anything."""
+    """Return the variables of a body's switch points, in order; * for anything."""
     return [point.variable or "*" for point in points_of(_code(text)).values()]
 
 
@@ -65,14 +65,14 @@ def test_what_stays_in_its_own_frame_is_no_switch_point(text: str) -> None:
         ("if a: return b", ["*"]),
         ("return not a", ["*"]),
         ("raise a", ["*"]),
-        ("assert a is b", ["*"]),  # it is raised
+        ("assert a is b", ["*"]),  # the raise
         ("return f'{a}'", ["*"]),
     ],
 )
 def test_what_others_could_notice_is_one(text: str, touched: list[str]) -> None:
     found = _variables(text)
 
-    # Versions differ in how an instruction is cut up, not in what it touches.
+    # Versions split an instruction differently, but the variables are the same.
     assert set(found) == set(touched)
     if "*" not in touched:
         assert found == touched
@@ -103,11 +103,11 @@ def test_no_version_has_fewer_switch_points_in_a_line(text: str, on_3_11: int) -
 
 
 def test_only_what_is_not_a_bool_already_is_asked_whether_it_is_true() -> None:
-    """A list is asked for its length then, and others may change that."""
+    """The truth of a list depends on its length, which others may change."""
     asked = len(_variables("if a: return b"))
 
     assert asked == 1
-    assert len(_variables("if a in b: return c")) == 1  # to look into b
+    assert len(_variables("if a in b: return c")) == 1  # the lookup in b
     assert len(_variables("if not a is b: return c")) == 0
     assert len(_variables("if (a in b) if c else b: return c")) == 3
 

@@ -1,4 +1,4 @@
-"""What the reference says is not noticed: should it change, so must the page."""
+"""Limits that the reference states; if one is lifted, the page must change."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_bare_wait_that_times_out_hides_a_wake_up_that_came_too_early() -> Non
 
         run.spawn(get)
         run.settle()
-        items.append("apple")  # and nobody is told
+        items.append("apple")  # and no error is reported
 
     explore(lambda run: program(run, says_what_for=False), random=20)
     with pytest.raises(Failure, match="lost wake-up"):

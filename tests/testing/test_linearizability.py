@@ -1,4 +1,4 @@
-"""What can be explained one operation at a time, what cannot, and what is said then."""
+"""Histories that an order explains, those that none explains, and the report."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Stack:
 
 
 class Queue(Stack):
-    """The same, right."""
+    """The same, but correct."""
 
     def get(self) -> object:
         with self.lock:
@@ -142,7 +142,7 @@ def test_a_failure_at_the_very_beginning_is_told() -> None:
 
 def test_a_model_may_have_several_outcomes() -> None:
     class Bag(Fifo):
-        """Any of the items may come out."""
+        """A bag that may return any of its items."""
 
         def step(self, state: Items, operation: Call) -> Iterable[Items]:
             if operation.name == "put":
@@ -160,7 +160,7 @@ def test_a_model_may_have_several_outcomes() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Call]:
-    """Up to five operations with any intervals and any outcomes."""
+    """Draw up to five operations with any intervals and any outcomes."""
     count = draw(st.integers(0, 5))
     numbers = draw(st.permutations(range(1, 2 * count + 1)))
     operations = []

@@ -1,4 +1,4 @@
-"""A user's own modules are explored as they are, and are as they were afterwards."""
+"""A user's own modules are explored unchanged, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from queuebroker.testing import Run
 
-# Each moves money both ways between two accounts: one lock after the other, in the
-# order in which they come. What differs is how the names of `threading` are got.
+# Each moves money both ways between two accounts: one lock after the other, in argument
+# order. They differ in how they import the names of `threading`.
 WAYS = {
     "from threading import": """
         from threading import Lock, Thread
@@ -138,7 +138,7 @@ def test_time_in_a_users_module_is_virtual(load: Callable[[str], Any]) -> None:
 
 
 def test_a_queue_in_a_users_module_is_explored(load: Callable[[str], Any]) -> None:
-    """Who looks whether there is something, and then gets, may wait for ever."""
+    """A task that checks for an item, and then gets one, may wait forever."""
     module = load(
         """
         from queue import Queue
@@ -218,7 +218,7 @@ def test_modules_may_come_from_a_generator(load: Callable[[str], Any]) -> None:
     assert found.kind == "deadlock"
 
 
-# What cannot be exchanged, and how a user's module may hold on to it.
+# Objects that cannot be replaced, and how a user's module may keep a reference.
 REFUSED = {
     "queue.SimpleQueue": "from queue import SimpleQueue as Q\ndef use(): Q().put(1)",
     "_thread.start_new_thread": (
@@ -257,7 +257,7 @@ def test_what_cannot_be_exchanged_is_refused_when_it_is_used(
 def test_a_module_first_imported_by_a_task_gets_real_things(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It outlives the run, whichever way it is imported."""
+    """It outlives the run, however it is imported."""
     for name in ("made_by_statement", "made_by_call"):
         (tmp_path / f"{name}.py").write_text("import threading\na = threading.Lock()\n")
     monkeypatch.syspath_prepend(str(tmp_path))

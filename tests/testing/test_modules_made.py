@@ -1,4 +1,4 @@
-"""What a user's module made when it was imported is new in every run."""
+"""Objects that a user's module made at import are new in every run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from queuebroker.testing import Run
 
-# What a module may have made when it was imported, and how two tasks can get stuck
-# because of it, or see what the run before has left.
+# Objects that a module may have made at import, and how they can block two tasks or
+# show a state left by the run before.
 MADE_AT_IMPORT = {
     "locks": (
         """
@@ -113,7 +113,7 @@ def test_what_a_module_made_when_imported_is_new_in_every_run(
 def test_something_of_a_users_own_class_from_before_the_run_is_refused(
     load: Callable[[str], Any],
 ) -> None:
-    """Nobody knows how to make another one."""
+    """The explorer cannot know how to make another one."""
     module = load(
         """
         import queue

@@ -1,4 +1,4 @@
-"""A notify that reached nobody is kept for the next who waits, if that is asked for."""
+"""A notify that woke no waiter is kept for the next waiter, if requested."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_one_that_reached_nobody_is_kept_once() -> None:
 
 
 def test_it_is_kept_for_its_own_condition() -> None:
-    """Two that are equal, being empty, are two."""
+    """Two empty ones compare equal, but are distinct."""
     notices = Notices(keeping=True)
     notices.add(_notice(deque[object]()))
 

@@ -1,4 +1,4 @@
-"""Simulated locks behave as those they stand for, waiting and time apart."""
+"""Simulated locks behave as real ones, except for waiting and time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from queuebroker.testing import Run
 
-# What one thread can do with a lock, each with what comes of it.
+# Calls of one thread on a lock, each with its result.
 SCRIPTS: dict[str, Callable[[Any], object]] = {
     "take": lambda lock: (lock.acquire(), lock.acquire(False)),
     "take, let go": lambda lock: (lock.acquire(), lock.release(), lock.acquire()),
@@ -35,7 +35,7 @@ LOCKS: dict[str, Any] = {"Lock": threading, "RLock": threading, "_sync.Lock": _s
 
 
 def _make(kind: str) -> Any:
-    """Make a lock, by what its name means at this moment."""
+    """Make a lock from the current binding of its name."""
     return getattr(LOCKS[kind], kind.rpartition(".")[2])()
 
 
@@ -73,7 +73,7 @@ def test_locks_made_in_a_run_are_simulated_and_others_are_not(kind: str) -> None
 
 
 def test_a_simulated_lock_is_an_instance_of_what_stands_for_lock() -> None:
-    """From 3.13 on `threading.Lock` is a class that one may ask about."""
+    """From 3.13 on `threading.Lock` is a class that isinstance accepts."""
 
     def program(_run: Run) -> None:
         kind: Any = threading.Lock
@@ -115,7 +115,7 @@ def test_only_one_task_has_a_lock(kind: str) -> None:
 
 
 def test_a_woken_waiter_competes_again() -> None:
-    """Who waited longest has no right to be next, in the library's locks neither."""
+    """The longest waiter has no priority, as with the library's real locks."""
     orders = set()
 
     def program(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Simulated sleep: parking, and waking up for no reason."""
+"""Simulated sleep: parking, and spurious wake-ups."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_sleepers_wake_for_no_reason_as_often_as_was_asked_for(sleep: str) -> No
 
 
 def test_an_event_is_not_woken_for_no_reason() -> None:
-    """Its own code counts on that, and `Condition` never does it."""
+    """Its own code relies on that, and `Condition` never does it."""
 
     def program(run: Run) -> None:
         event = threading.Event()

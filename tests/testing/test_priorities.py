@@ -1,4 +1,4 @@
-"""Random priorities: what they find that a random walk hardly does, and repeat."""
+"""Random priorities: faults that a random walk hardly finds, and repeatability."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def _deep(steps: int) -> Callable[[Run], None]:
-    """A fault of depth 3: one task is stopped once, the other much later once.
+    """A fault of depth 3: one task is preempted once, the other once much later.
 
-    Between two steps of the first all steps of the second have to be done, but for its
-    last; a random walk would have to choose the second every time.
+    All but the last step of the second must run between two steps of the first; a
+    random walk would have to choose the second every time.
     """
 
     def program(run: Run) -> None:
@@ -52,7 +52,7 @@ def _deep(steps: int) -> Callable[[Run], None]:
 
 
 def _finders(program: Callable[[Run], None], seeds: int, **options: Any) -> int:
-    """With how many seeds a fault is found."""
+    """Return with how many seeds a fault is found."""
     found = 0
     for seed in range(seeds):
         try:

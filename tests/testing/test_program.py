@@ -1,4 +1,4 @@
-"""What never runs is no program: nothing of it could go wrong under any schedule."""
+"""An object that never runs is not a program: no schedule could make it fail."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ RETURNING: dict[str, Callable[[Run], object]] = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", RETURNING)
 def test_what_shows_only_at_the_run_is_refused_then(name: str, way: str) -> None:
-    """It is no fault of a schedule, and nobody is warned that nobody awaited it."""
+    """It is not a fault of a schedule, and causes no "never awaited" warning."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert is_plain(RETURNING[name])
@@ -136,7 +136,7 @@ def test_what_shows_only_at_the_run_is_refused_then(name: str, way: str) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 def test_it_is_refused_also_if_the_run_has_failed(way: str) -> None:
-    """What the tasks it left behind come to is not the point."""
+    """The outcome of tasks left behind does not matter."""
 
     def program(run: Run) -> Coroutine[Any, Any, None]:
         run.spawn(_raises)
@@ -160,7 +160,7 @@ def _driven(function: Callable[[Run], Coroutine[Any, Any, None]]) -> Any:
 
 
 def test_a_coroutine_function_that_is_driven_to_its_end_is_a_program() -> None:
-    """A decorator does so: what it wraps is not what is called."""
+    """A decorator may do that: the wrapped function is not the one called."""
     runs: list[float] = []
 
     @_driven

@@ -1,4 +1,4 @@
-"""What cannot be controlled is refused in one clear error, to tasks only."""
+"""Objects that cannot be controlled raise one clear error, in tasks only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program may ask of its run: tasks, results, settling, interrupts, time."""
+"""The program's interface to its run: tasks, results, settling, interrupts, time."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_settle_returns_when_nobody_else_can_go_on() -> None:
 
 
 def test_settle_lets_no_deadline_pass() -> None:
-    """Not even where a slow machine might: it is how a test says "it still waits"."""
+    """Not even on a slow machine: a test uses it to state "it still waits"."""
 
     def program(run: Run) -> None:
         event = threading.Event()
@@ -161,7 +161,7 @@ def test_settle_lets_no_deadline_pass() -> None:
 
         waiter = run.spawn(event.wait, 5)
         run.spawn(work)
-        # Time may have gone on already, while this task was starting the others.
+        # Time may have advanced already, while this task was starting the others.
         before = run.now
         run.settle()
         assert run.now == before

@@ -1,4 +1,4 @@
-"""Whose turn it is, and the ways in which a run can go wrong."""
+"""Turns of tasks, and the ways in which a run can fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nob
 _local = threading.local()
 
 
-# What can go wrong.
+# Failures.
 
 
 def test_locks_taken_in_two_orders_are_a_deadlock() -> None:
@@ -175,7 +175,7 @@ def test_a_predicate_is_evaluated_as_the_sleeper_would() -> None:
     assert failure_of(program).kind is FailureKind.LOST_WAKEUP
 
 
-# What a task is to itself.
+# The identity of a task.
 
 
 def test_a_task_has_a_context_of_its_own() -> None:
@@ -201,7 +201,7 @@ def test_what_is_thread_local_does_not_last_from_run_to_run() -> None:
 
 
 def test_an_unlocked_counter_needs_finer_switch_points() -> None:
-    """What is not guarded is not seen: the page on the explorer says so."""
+    """Without switch points the fault stays hidden: the explorer's page says so."""
 
     def program(run: Run) -> None:
         total = [0]

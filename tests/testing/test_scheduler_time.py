@@ -1,4 +1,4 @@
-"""What time it is in a run, and who may be late."""
+"""The clock of a run, and the tasks that may be late."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_long_sleep_takes_no_time_and_is_exact() -> None:
 
 
 def test_time_jumps_only_when_all_wait() -> None:
-    """Without preemptions nobody's deadline comes while another can go on."""
+    """Without preemptions no deadline comes while another task can run."""
 
     def program(run: Run) -> None:
         lock = threading.Lock()
@@ -111,7 +111,7 @@ def test_a_timed_acquire_is_false_at_the_deadline_and_not_before() -> None:
 
 
 def test_sleeping_for_no_time_lets_others_go_first() -> None:
-    """A loop that waits politely ends without a preemption."""
+    """A loop that sleeps between polls ends without a preemption."""
 
     def program(run: Run) -> None:
         flag: list[bool] = []

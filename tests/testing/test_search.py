@@ -1,4 +1,4 @@
-"""Strategies, on made-up trees of choices: nothing is left out, nothing comes twice."""
+"""Strategies, on synthetic trees of choices: each schedule comes exactly once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Points = list[tuple[int, int]]
 
 @attrs.frozen
 class Option:
-    """All that a strategy knows of a task."""
+    """The part of a task that a strategy uses."""
 
     key: int
 
@@ -41,7 +41,7 @@ points = st.lists(
 
 
 def _run(strategy: Strategy, tree: Points) -> tuple[int, ...]:
-    """One run of a program with these choices; where there is none nobody is asked."""
+    """Run a program with these choices; a point with one option is no choice."""
     return tuple(
         strategy.choose(TASKS[:options], free, options)
         for options, free in tree
@@ -146,7 +146,7 @@ def test_a_random_walk_is_the_same_for_the_same_seed_and_index() -> None:
 
 
 def test_some_random_walks_are_never_hasty_and_some_often() -> None:
-    """Else an operation with a timeout would never, or always, be waited for."""
+    """Else an operation with a timeout would always or never time out."""
     two = TASKS[:2]
 
     hasty = [RandomWalk(1, index).choose(two, 1, 1) for index in range(200)]

@@ -1,4 +1,4 @@
-"""What the standard library builds on locks and time runs controlled, unchanged."""
+"""Standard library classes built on locks and time run controlled, unchanged."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_a_negative_sleep_is_refused() -> None:
 def test_a_module_first_imported_by_a_task_gets_real_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It outlives the run, and simulated ones do not."""
+    """The module outlives the run, and simulated locks do not."""
     (tmp_path / "imported_late.py").write_text(
         "import threading\nlock = threading.Lock()\ncondition = threading.Condition()\n"
     )
@@ -244,7 +244,7 @@ def test_a_module_first_imported_by_a_task_gets_real_locks(
 
 
 def test_a_real_lock_in_park_is_the_real_park() -> None:
-    """Such as one in an object from before the run; it is free, so nothing blocks."""
+    """An object from before the run may have one; it is free, so nothing blocks."""
     lock = threading.Lock()
 
     _explored(lambda run: _park_and_let_go(lock))
@@ -258,7 +258,7 @@ def _park_and_let_go(lock: threading.Lock) -> None:
 
 
 def test_what_was_made_before_the_run_is_refused_when_it_would_wait() -> None:
-    """Half of it would be simulated. A task may use it where nobody waits."""
+    """Half of it would be simulated. A task may use it as long as no task waits."""
     event = threading.Event()
     channel: queue.Queue[int] = queue.Queue()
     channel.put(1)

@@ -1,4 +1,4 @@
-"""Stories of wake-ups: who was woken, who too early, who never."""
+"""Stories of wake-ups: correct, spurious and lost ones."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_who_was_woken_and_sleeps_again_was_not_notified_too_early() -> None:
 def test_a_notify_that_would_not_have_helped_is_no_lost_wake_up(
     looks_again: bool,
 ) -> None:
-    """There is one item for two: somebody gets none, whoever was notified when."""
+    """One item for two tasks: one gets none, whenever the notify comes."""
 
     def program(run: Run) -> None:
         condition = threading.Condition()

@@ -102,7 +102,7 @@ def test_what_is_drawn_keeps_to_its_limits(schedule: Schedule) -> None:
 
 
 def test_a_choice_that_a_program_does_not_have_is_to_go_on() -> None:
-    """In a drawn schedule only: one that was told is of another program then."""
+    """Only in a drawn schedule: in a given one it means another program."""
 
     def program(run: Run) -> None:
         run.spawn(threading.Lock)

@@ -1,4 +1,4 @@
-"""The fallback on real threads: what it finds, what it leaves as it was."""
+"""The fallback on real threads: the faults it finds, and the state it restores."""
 
 from __future__ import annotations
 

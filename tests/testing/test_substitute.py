@@ -1,4 +1,4 @@
-"""What is exchanged is put back, and only tasks ever notice."""
+"""Replaced objects are restored, and only tasks see the replacements."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_everything_is_put_back_after_a_failure() -> None:
 
 
 def test_threads_outside_are_not_disturbed() -> None:
-    """A real thread at work during a run has real locks, threads, time and queues."""
+    """A real thread during a run has real locks, threads, time and queues."""
     made: list[object] = []
 
     with under_way():
@@ -92,5 +92,5 @@ def test_a_module_that_imported_names_can_be_rebound() -> None:
 
 @pytest.mark.parametrize(("path", "name"), [each[:2] for each in FRESH])
 def test_what_is_fresh_in_every_run_exists(path: str, name: str) -> None:
-    """Else it would quietly stop to be fresh when it is renamed."""
+    """After a rename it would silently no longer be fresh."""
     assert hasattr(importlib.import_module(path), name)

@@ -1,4 +1,4 @@
-"""Tasks that never come back, and supervisors that are called away."""
+"""Tasks that never return, and supervisors that are interrupted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A watchdog that barks after a tenth of a second, and all threads gone after."""
+    """Set a watchdog of a tenth of a second; check that all threads end."""
     before = _thread._count()
     monkeypatch.setattr(supervise, "WATCHDOG_S", 0.1)
     yield
@@ -43,7 +43,7 @@ def test_a_task_blocked_in_a_real_lock_is_told_with_its_stack() -> None:
     def program(run: Run) -> None:
         run.spawn(wait)
         run.settle()
-        lock.acquire()  # blocks for real: it was made before the run
+        lock.acquire()  # a real wait: it was made before the run
 
     with pytest.raises(UncontrolledError) as caught:
         explore(program, seed=1)

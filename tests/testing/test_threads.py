@@ -1,4 +1,4 @@
-"""`threading.Thread` in a run: the user's objects, the explorer's turns."""
+"""`threading.Thread` in a run: the user's objects, scheduled by the explorer."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_joining_a_thread_from_outside_is_refused() -> None:
 
 
 def test_trace_functions_see_the_tasks() -> None:
-    """As they see every thread that `threading` starts: debuggers, coverage."""
+    """As in every thread that `threading` starts: debuggers, coverage."""
     seen: list[str] = []
 
     def trace(frame: Any, _event: str, _arg: object) -> None:

@@ -1,4 +1,4 @@
-"""A process without the API: an exchange, threads, and tasks that write down."""
+"""A process without the API: an exchange, threads, and tasks that record messages."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ _RESOLVE_TIMEOUT_S = 5.0
 
 
 class Clerk:
-    """A task that writes down what it reads, and what became of what it sent.
+    """A task that records the messages it reads and the outcomes of its own messages.
 
-    read: payloads, in order. threads: the name of the thread for each of them.
-    failures: payload and error of what nobody got. dropped: what was dropped for newer.
+    read: payloads, in order.
+    threads: the name of the reading thread for each payload.
+    failures: payload and error of each undelivered message.
+    dropped: payloads dropped in favour of newer ones.
     """
 
     def __init__(self, capacity: int, overflow: Overflow) -> None:
@@ -52,17 +54,17 @@ class Clerk:
 
     @property
     def name(self) -> str:
-        """A name for logs; there is none."""
+        """The name for logs, which is the same for every clerk."""
         return "clerk"
 
     @property
     def has_callback(self) -> bool:
-        """There is no callback: it takes each command itself."""
+        """Always False: a clerk takes each command itself."""
         return False
 
     @property
     def commands_to(self) -> None:
-        """Nothing: it takes each command by itself."""
+        """None: a clerk takes each command itself."""
 
     def begins(self, run: CommandRun) -> None:
         raise AssertionError(run)
@@ -74,7 +76,7 @@ class Clerk:
         raise AssertionError(callback)
 
     def arrived(self, entry: Entry, place: ThreadManager) -> None:
-        """Nothing here depends on where it is."""
+        """Do nothing: a clerk behaves the same in every thread."""
 
     def ended(self) -> None:
         self.left = True
@@ -100,7 +102,7 @@ class Clerk:
         raise AssertionError(message)
 
     def release(self) -> None:
-        """Nothing: it postpones nothing."""
+        """Do nothing: a clerk postpones nothing."""
 
     def postponed(self, opening: Callable[[], object]) -> bool:
         return False
@@ -116,9 +118,9 @@ class Clerk:
 
 
 class Station:
-    """One process: tasks are registered by name, and send as "sender" does.
+    """One process; tasks are registered by name, and commands come from "sender".
 
-    No callback waits here, so every thread may.
+    No callback blocks here, so every thread may wait.
     """
 
     def __init__(self, *, parked: int = 100) -> None:
@@ -144,14 +146,14 @@ class Station:
         overflow: Overflow = "error",
         private: bool = False,
     ) -> tuple[Clerk, Entry]:
-        """Register a task at a place."""
+        """Register a task in a thread."""
         clerk = Clerk(capacity, overflow)
         visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
         entry = self.exchange.register(name, visibility, "bus1", place, clerk)
         return clerk, entry
 
     def message(self, name: str, payload: Any, size: int = 1) -> Incoming:
-        """Make a command of "sender" to a name."""
+        """Make a command from "sender" to a name."""
         return Incoming(
             kind=Kind.COMMAND,
             payload=payload,
@@ -162,6 +164,6 @@ class Station:
         )
 
     def send(self, name: str, *payloads: Any, size: int = 1) -> None:
-        """Send commands as "sender"."""
+        """Send commands from "sender"."""
         for payload in payloads:
             self.exchange.send(self.message(name, payload, size))

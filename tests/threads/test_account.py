@@ -35,9 +35,10 @@ def test_a_message_longer_than_the_bound_finds_room_where_nothing_is_unread() ->
 def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The receiver reads the last one just when the sender is about to wait for room.
+    """The receiver reads the last message just as the sender is about to wait for room.
 
-    The sender looked at the bytes alone then, found no room, and slept its time out.
+    The sender used to check only the byte count, found no room, and slept until its
+    timeout.
     """
     station = Station()
     place = station.home
@@ -51,7 +52,7 @@ def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
         account: Account, message: Incoming, dropped: list[Incoming]
     ) -> Admission:
         looks.append(admit(account, message, dropped))
-        if len(looks) == 2:  # its last look before it waits
+        if len(looks) == 2:  # the sender's last check before it waits
             account.extracted += 1
             account.extracted_bytes += 1
         return looks[-1]
@@ -66,7 +67,7 @@ def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
 
 @clause("BUS-FLOW-6")
 def test_a_task_that_opens_tells_the_senders_of_what_it_drops() -> None:
-    """More messages had waited for its name than it has room for."""
+    """More messages are parked for the name than the task has room for."""
     station = Station()
     place = station.home
     place.adopt()
@@ -97,7 +98,7 @@ def test_a_task_that_opens_tells_the_senders_of_what_it_turns_away() -> None:
 
 @clause("BUS-FLOW-3")
 def test_a_refused_notification_hands_on_its_gap() -> None:
-    """It came over a link, behind others that its sender's process had dropped."""
+    """It arrived over a link, after others that the sender's process had dropped."""
     account = Account(messages_max=1, bytes_max=10, overflow="drop-newest")
     first, turned_away, last = (_notified(gap) for gap in (0, 5, 0))
     assert account.admit_locked(first, []) is Admission.ACCEPTED
@@ -111,7 +112,7 @@ def test_a_refused_notification_hands_on_its_gap() -> None:
 
 @clause("BUS-FLOW-3")
 def test_drops_behind_the_unread_are_reported_once() -> None:
-    """By the next one that is accepted, whoever dropped it."""
+    """By the next accepted message, wherever the drops happened."""
     account = Account(messages_max=4, bytes_max=10, overflow="drop-oldest")
     account.miss_newest_locked(3)
     messages = [_notified(0), _notified(0)]

@@ -1,4 +1,4 @@
-"""Who is addressed is found, wherever it goes meanwhile: every order of events."""
+"""Messages reach a task wherever it moves, in every order of events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NUMBERS = [1, 2, 3]
 
 
 class Done:
-    """Something that one thread waits for and another does."""
+    """An event that one thread sets and another waits for."""
 
     def __init__(self) -> None:
         self._parker = taken_lock()
@@ -50,7 +50,7 @@ class Done:
 
 
 class Threads:
-    """Bus threads under the explorer, which serve until all is done."""
+    """Bus threads under the explorer, which serve until `end`."""
 
     def __init__(self, run: Run, *names: str) -> None:
         self.managers = [ThreadManager(name) for name in names]
@@ -67,9 +67,9 @@ class Threads:
         return serve
 
     def end(self) -> None:
-        """Let each thread serve what is there, and what that causes, and return.
+        """Let each thread serve its inbox and the consequences, and return.
 
-        Twice, since the last thing that one does may be to hand something to another.
+        Twice, since the last step of one thread may post to another.
         """
         for _ in range(2):
             for manager in self.managers:
@@ -84,7 +84,7 @@ class Threads:
 
 @clause("BUS-ROUTE-3", "BUS-ENT-5")
 def test_what_several_threads_send_arrives_in_the_order_of_each() -> None:
-    """The receiver sleeps, wakes and sleeps again; nobody's wake-up is lost."""
+    """The receiver sleeps, wakes and sleeps again; no wake-up is lost."""
 
     def program(run: Run) -> None:
         station = Station()
@@ -106,7 +106,7 @@ def test_what_several_threads_send_arrives_in_the_order_of_each() -> None:
 
 @clause("BUS-MOVE-2", "BUS-MSG-15", "BUS-ROUTE-5")
 def test_a_task_that_moves_misses_nothing_and_nothing_overtakes() -> None:
-    """What it has not read goes along, before all that was sent since."""
+    """Unread messages move along, ahead of all messages sent since."""
 
     def program(run: Run) -> None:
         station = Station()
@@ -127,7 +127,7 @@ def test_a_task_that_moves_misses_nothing_and_nothing_overtakes() -> None:
 
 @clause("BUS-MOVE-1", "BUS-MSG-15")
 def test_a_task_that_moves_there_and_back_keeps_the_order() -> None:
-    """The second move waits until what the first one brought is there."""
+    """The second move waits until the messages of the first move have arrived."""
 
     def program(run: Run) -> None:
         station = Station()
@@ -148,7 +148,7 @@ def test_a_task_that_moves_there_and_back_keeps_the_order() -> None:
 
 @clause("BUS-MOVE-5", "BUS-ROUTE-20", "BUS-MSG-15")
 def test_who_registers_gets_first_what_was_parked() -> None:
-    """A message that finds a route never overtakes one that found none."""
+    """A message that finds a route never overtakes a parked one."""
 
     def program(run: Run) -> None:
         station = Station()
@@ -166,7 +166,7 @@ def test_who_registers_gets_first_what_was_parked() -> None:
 
 @clause("BUS-DEREG-8", "BUS-MSG-15")
 def test_what_a_task_that_leaves_has_not_read_goes_to_the_next_one() -> None:
-    """In order, each once, whether it leaves or the next one comes first."""
+    """In order, each once, whether the task leaves or the next one comes first."""
 
     def program(run: Run) -> None:
         station = Station()
@@ -188,7 +188,7 @@ def test_what_a_task_that_leaves_has_not_read_goes_to_the_next_one() -> None:
 
 @clause("BUS-DEREG-8")
 def test_what_waits_for_a_task_that_leaves_for_good_fails() -> None:
-    """Each message is read, or its sender is told, and never both."""
+    """Each message is read, or reported to its sender as failed, and never both."""
 
     def program(run: Run) -> None:
         station = Station()
@@ -208,7 +208,7 @@ def test_what_waits_for_a_task_that_leaves_for_good_fails() -> None:
 
 @clause("BUS-FLOW-6", "BUS-FLOW-2")
 def test_who_is_held_back_goes_on_when_there_is_room() -> None:
-    """Nobody sleeps on while there is room, and the bound is never exceeded."""
+    """No sender sleeps while there is room, and the bound is never exceeded."""
 
     def program(run: Run) -> None:
         station = Station()
@@ -218,7 +218,7 @@ def test_who_is_held_back_goes_on_when_there_is_room() -> None:
         )
 
         def send(payload: object) -> None:
-            while True:  # the machine may be so slow that its time is up
+            while True:  # on a slow machine the send may time out
                 with contextlib.suppress(BusFullError):
                     station.send("c", payload)
                     return
@@ -240,7 +240,7 @@ def test_who_is_held_back_goes_on_when_there_is_room() -> None:
 @clause("BUS-FLOW-1", "BUS-FLOW-6")
 @pytest.mark.parametrize("overflow", ["error", "drop-oldest", "drop-newest"])
 def test_no_more_is_unread_than_the_bound_says(overflow: Any) -> None:
-    """Two threads outside and the receiver's own fill it at the same time."""
+    """Two threads outside and the receiver's own thread fill it at the same time."""
 
     def program(run: Run) -> None:
         station = Station()
@@ -282,9 +282,10 @@ def test_no_more_is_unread_than_the_bound_says(overflow: Any) -> None:
 @clause("BUS-FLOW-1")
 @pytest.mark.parametrize("run_of", [0, 2])
 def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
-    """Of who sends within the thread, without its lock, and who sends from outside.
+    """One sender is inside the thread, without its lock; the other is outside.
 
-    run_of: so many in one step, as they come from other processes; 0 for one alone.
+    run_of: how many messages the outer sender posts in one step, as a remote process
+      does; 0 for a single message.
     """
 
     def program(run: Run) -> None:
@@ -294,7 +295,7 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
         place.adopt()
         place.poll(0)
         station.send("c", 0)
-        assert not place.inbox.items  # else who sends inside takes its turn there
+        assert not place.inbox.items  # else the inner sender would post there as well
 
         def send_inside() -> None:
             place.adopt()
@@ -315,7 +316,7 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
             run.spawn(send)
         run.join()
 
-        # Who is turned away in one step has to try again, one by one.
+        # A message refused in one step has to be retried alone.
         assert clerk.account.unread in ({1, 2} if run_of else {2})
         assert entry.place is place
 
@@ -324,7 +325,7 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
 
 @clause("BUS-MSG-15")
 def test_what_is_recorded_is_read_in_the_order_of_its_numbers() -> None:
-    """Numbers are drawn under the lock of the inbox: so it goes there."""
+    """Numbers are drawn under the lock of the inbox, so the message goes there."""
     station = Station()
     station.register("c", station.home)
     station.home.adopt()
@@ -339,7 +340,7 @@ def test_what_is_recorded_is_read_in_the_order_of_its_numbers() -> None:
 
 
 def test_an_interrupt_keeps_nothing_from_being_done_later() -> None:
-    """Whoever decides next goes on, with what was decided before, in order."""
+    """The next decision resumes the pending actions, in order."""
 
     def case(struck: Blow) -> None:
         station = Station()
@@ -353,7 +354,7 @@ def test_an_interrupt_keeps_nothing_from_being_done_later() -> None:
         station.exchange.decide(lambda: fails(3))
 
         told = [payload for payload, _ in clerk.failures]
-        # One thing that was struck itself may be lost: nobody knows how far it came.
+        # The interrupted action itself may be lost: its progress is unknown.
         assert told in ([1, 2, 3], [2, 3], [1, 3], [3])
         lost.append(3 - len(told))
 
@@ -379,7 +380,7 @@ def test_a_message_within_a_thread_takes_no_lock_and_wakes_nobody() -> None:
         def handle(self, item: Any) -> None:
             super().handle(item)
             inbox = station.home.inbox
-            with inbox.lock:  # nobody else could post now
+            with inbox.lock:  # no other thread could post now
                 station.send("b", "within")
                 assert not inbox.items
             order.append("sender returns")
@@ -401,7 +402,7 @@ def test_a_message_within_a_thread_takes_no_lock_and_wakes_nobody() -> None:
 
 @clause("QB-ERR-9")
 def test_a_reply_that_was_struck_is_given_once_more_and_nothing_else_is() -> None:
-    """It may have been given; who gets it twice has no question for the second."""
+    """The first delivery may have succeeded; a duplicate reply matches no question."""
     station, given = Station(), list[int]()
 
     def gives(action: Any) -> None:
@@ -425,7 +426,7 @@ def _reply(entry: Any, number: int = 1) -> Reply:
 
 
 class _Link:
-    """Stands for what a frame comes by: says what is to be done with it."""
+    """A stand-in for a link: maps a frame to actions."""
 
     def __init__(self, event: Callable[[Any], bool]) -> None:
         self._event = event
@@ -435,7 +436,7 @@ class _Link:
 
 
 class Slipping:
-    """Something that comes for a task of the calling thread, past the books."""
+    """A set-up that delivers uncommitted messages to a task of the calling thread."""
 
     def __init__(self, *, capacity: int = 100) -> None:
         self.station = Station()
@@ -475,7 +476,7 @@ class Slipping:
 
 @clause("BUS-MSG-15")
 def test_an_answer_waits_for_what_was_put_in_a_mailbox_before_it() -> None:
-    """By who waits at a link, and still counts as asleep: that came first."""
+    """The earlier answer comes first, though its thread still counts as asleep."""
     slipping, heard = Slipping(), list[Any]()
     place, client = slipping.place, slipping.entry.box.client
 
@@ -498,14 +499,14 @@ def test_an_answer_waits_for_what_was_put_in_a_mailbox_before_it() -> None:
 
 
 class _Way:
-    """Stands for where else a thread may wait."""
+    """A stand-in for another place where a thread may wait."""
 
     def leave(self, _: ThreadManager) -> None:
-        """Not at all: no thread is there for longer than it waits."""
+        """Do nothing: no thread stays longer than its wait."""
 
 
 class Meanwhile(_Way):
-    """A way at which something is done for the whole process, once."""
+    """A way whose wait performs one act for the whole process."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -520,7 +521,7 @@ class Meanwhile(_Way):
 @clause("BUS-ROUTE-4", "BUS-MSG-11")
 @pytest.mark.parametrize("what", ["a message", "a request", "a time"])
 def test_what_is_done_while_a_thread_waits_is_found_before_it_sleeps(what: str) -> None:
-    """What it does then for its process may be for a task of its own."""
+    """The waiting thread's work for its process may concern a task of its own."""
     slipping, done = Slipping(), list[str]()
     station, place, entry = slipping.station, slipping.place, slipping.entry
     entry.box.client.handle = lambda _: done.append("a message")
@@ -544,7 +545,7 @@ def test_what_is_done_while_a_thread_waits_is_found_before_it_sleeps(what: str) 
 
 @clause("QB-ERR-9")
 def test_who_is_struck_as_it_waits_at_a_link_waits_no_more() -> None:
-    """Else all that it posted to itself would go the long way."""
+    """Else all messages that the thread posts to itself would go through the inbox."""
     slipping = Slipping()
 
     class Struck(_Way):

@@ -1,7 +1,7 @@
-"""How a thread lets a task read commands that came together, on a clock of the test.
+"""How a task reads commands that arrived together, on a clock of the test.
 
-They lie in its mailbox as one. To the task, and to all others of its thread, it makes
-no difference but for the time that it takes.
+These commands lie in the mailbox as one item. For the task, and for all others of its
+thread, the only difference is the time it takes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 REFERENCE: Final = "reference"
 RECEIPT: Final = Receipt(None, 1, 1)
 FIRST: Final = 11  # the number of the first command
-SLICE_S: Final = 0.001  # for how long a task reads before others are looked at
+SLICE_S: Final = 0.001  # how long a task reads before other tasks are checked
 
 
 class Clock:
-    """The monotonic clock, which stands still unless a callback takes its time."""
+    """A monotonic clock that advances only when a callback advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -41,12 +41,12 @@ class Clock:
 
 
 class Reader(Clerk):
-    """A task that reads commands which came together, and does something with each.
+    """A task that reads commands that arrived together, and acts on each.
 
-    act: what that is; None for nothing.
-    begun: by number, what it had read when it was noted that it reads.
-    parts: how many it has read each time it was let.
-    singly: payloads of what was handed to it by itself.
+    act: the action on a payload; None for no action.
+    begun: the number of the next command at the start of each turn of reading.
+    parts: the number of commands read in each turn.
+    singly: payloads of commands handed over one by one.
     """
 
     def __init__(self, capacity: int = 100) -> None:
@@ -96,14 +96,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def station(clock: Clock) -> Station:
-    """A process whose one thread is this one."""
+    """A process whose only thread is the calling one."""
     station = Station()
     station.home.adopt()
     return station
 
 
 def reader(station: Station, name: str, capacity: int = 100) -> tuple[Reader, Entry]:
-    """Register a task that reads as it is let."""
+    """Register a task that reads a run of commands in parts."""
     _, entry = station.register(name, station.home)
     entry.box.client = client = Reader(capacity)
     settle(station)
@@ -111,7 +111,7 @@ def reader(station: Station, name: str, capacity: int = 100) -> tuple[Reader, En
 
 
 def settle(station: Station) -> None:
-    """Let all that is due be done, one turn after the other."""
+    """Run all callbacks that are due, one turn after the other."""
     while station.home.pending():
         station.home.poll(0)
 
@@ -123,14 +123,14 @@ def several(
     number: int = FIRST,
     deadline: float | None = None,
 ) -> CommandRun:
-    """Make one of several commands of "sender"."""
+    """Make a run of several commands from "sender"."""
     return CommandRun(entry, station.source, payloads, RECEIPT, number, deadline)
 
 
 def post(
     station: Station, entry: Entry, *payloads: bytes, deadline: float | None = None
 ) -> int:
-    """Post several commands as one; return how many there was room for."""
+    """Post several commands as one run; return how many there was room for."""
     run = several(station, entry, *payloads, deadline=deadline)
     place = station.home
     return place.inbox.offer_commands(run, entry.box.client.account, place)
@@ -149,7 +149,7 @@ def named(count: int) -> tuple[bytes, ...]:
 
 
 def runs_until(station: Station, last: bytes) -> Callable[[bytes], None]:
-    """Return what stops the thread once a payload was read, and nothing is left."""
+    """Return a callback that stops the thread once it reads the payload `last`."""
 
     def act(payload: bytes) -> None:
         if payload == last:
@@ -180,7 +180,7 @@ def test_commands_that_came_together_are_read_in_order(station: Station) -> None
 
 @clause("BUS-ENT-7")
 def test_a_poll_lets_a_task_read_one(station: Station) -> None:
-    """However much came together; what is unread is seen, and what was read."""
+    """However many arrived together; the unread and delivered counts stay exact."""
     task, entry = reader(station, "c")
     before = station.home.callbacks
     post(station, entry, *named(3))
@@ -222,7 +222,7 @@ def test_who_has_something_to_read_has_a_turn_after_each_command(
 def test_who_gets_something_meanwhile_waits_for_one_command(
     station: Station,
 ) -> None:
-    """From another thread, or from the one that reads."""
+    """The message comes from another thread, or from the reading thread itself."""
     order: list[Any] = []
     quick, other = reader(station, "q")
     quick.act = order.append
@@ -249,7 +249,7 @@ def test_who_gets_something_meanwhile_waits_for_one_command(
 def test_a_task_reads_for_a_while_if_nobody_waits(
     station: Station, clock: Clock
 ) -> None:
-    """One at first; then as many as take a millisecond."""
+    """One command at first; then as many as fit into a millisecond."""
     task, entry = reader(station, "c")
     post(station, entry, *named(10))
     last = runs_until(station, b"j")
@@ -267,7 +267,7 @@ def test_a_task_reads_for_a_while_if_nobody_waits(
 
 @clause("BUS-ENT-7")
 def test_what_is_due_is_called_in_its_time(station: Station, clock: Clock) -> None:
-    """And what is asked of the thread; then the task reads on."""
+    """Requests to the thread are served as well; then the task reads on."""
     order: list[Any] = []
     task, entry = reader(station, "c")
     post(station, entry, *named(8))
@@ -292,7 +292,7 @@ def test_what_is_due_is_called_in_its_time(station: Station, clock: Clock) -> No
 def test_what_is_too_late_is_not_read_with_the_others(
     station: Station, clock: Clock
 ) -> None:
-    """It is handed over by itself: that tells its sender."""
+    """An overdue command is handed over singly, which reports it to its sender."""
     task, entry = reader(station, "c")
     post(station, entry, *named(6), deadline=clock.now + 0.35 * SLICE_S)
     last = runs_until(station, b"f")
@@ -313,7 +313,7 @@ def test_what_is_too_late_is_not_read_with_the_others(
 def test_at_any_time_so_many_count_as_read_as_were_handed_over(
     station: Station,
 ) -> None:
-    """Another thread looks, and says to the sender's process that these were taken."""
+    """Another thread looks, and acknowledges these commands to the sender's process."""
     task, entry = reader(station, "c")
     run = several(station, entry, *named(6))
     station.home.inbox.offer_commands(run, task.account, station.home)
@@ -330,12 +330,12 @@ def test_at_any_time_so_many_count_as_read_as_were_handed_over(
 
     assert seen == [(number, number) for number in range(1, 7)]
     assert posted.at == 6
-    assert task.begun == [FIRST, FIRST + 1]  # before its callback was called
+    assert task.begun == [FIRST, FIRST + 1]  # noted before the callback is called
 
 
 @clause("BUS-FLOW-1", "BUS-FLOW-7")
 def test_while_it_reads_there_is_room_for_what_it_has_read(station: Station) -> None:
-    """In messages and in bytes; and the books balance at any time."""
+    """In messages and in bytes; and the accounts balance at any time."""
     task, entry = reader(station, "c", capacity=6)
     account = task.account
     post(station, entry, *[each * 10 for each in named(6)])
@@ -350,7 +350,7 @@ def test_while_it_reads_there_is_room_for_what_it_has_read(station: Station) -> 
     task.act = act
     station.home.run()
 
-    # The first as it is let read one, the others as it goes on.
+    # The first turn reads one command, the second one the others.
     assert seen == [(6 - read, 60 - 10 * read, read, False) for read in range(1, 7)]
     assert (account.unread, account.unread_bytes, account.delivered) == (0, 0, 6)
     assert (account.extracted, account.extracted_bytes) == (6, 60)
@@ -358,13 +358,13 @@ def test_while_it_reads_there_is_room_for_what_it_has_read(station: Station) -> 
 
 @clause("BUS-FLOW-7")
 def test_the_books_balance_though_a_reader_was_struck(station: Station) -> None:
-    """Where it was to note what it has read: then this is noted the next time."""
+    """The interrupt prevents the note of the read; the next note makes up for it."""
     task, entry = reader(station, "c", capacity=4)
     account, lock = task.account, station.home.inbox.lock
     post(station, entry, b"a", b"b")
     (first,) = station.home.inbox.items
     account.begin(first, lock)
-    next(first.read(None))  # and so it ended, with nothing settled
+    next(first.read(None))  # the interrupt falls here, before the read is settled
 
     assert (account.unread, account.unread_bytes, account.delivered) == (1, 1, 1)
     second = several(station, entry, b"c", b"d", number=FIRST + 2)
@@ -383,7 +383,7 @@ def test_the_books_balance_though_a_reader_was_struck(station: Station) -> None:
 def test_who_looks_while_it_is_settled_what_was_read_sees_it_once(
     station: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From another thread, which holds no lock."""
+    """The look comes from another thread, which holds no lock."""
     task, entry = reader(station, "c")
     account, lock = task.account, station.home.inbox.lock
     post(station, entry, *named(5))
@@ -393,7 +393,7 @@ def test_who_looks_while_it_is_settled_what_was_read_sees_it_once(
 
     def meddled(run: CommandRun) -> int:
         at: int = look(run)
-        if meddle:  # just then
+        if meddle:  # just at this point
             account.settle(meddle.pop())
         return at
 
@@ -432,7 +432,7 @@ def test_a_callback_that_raises_is_called_with_the_next_one(station: Station) ->
 def test_an_interrupt_within_a_callback_loses_nothing_and_repeats_nothing(
     station: Station, at: int
 ) -> None:
-    """What was being read counts as read; the others are read afterwards."""
+    """The command being read counts as read; the others are read afterwards."""
     task, entry = reader(station, "c")
     post(station, entry, *named(4))
     post_one(station, entry, "after")
@@ -461,7 +461,7 @@ def test_an_interrupt_within_a_callback_loses_nothing_and_repeats_nothing(
 def test_a_task_that_moves_takes_along_what_it_has_not_read(
     station: Station, at: int
 ) -> None:
-    """In order, in front of what is sent since, and nothing of it twice."""
+    """In order, ahead of later messages, and each only once."""
     elsewhere = ThreadManager("elsewhere")
     elsewhere.adopt()
     task, entry = reader(station, "c")
@@ -490,7 +490,7 @@ def test_a_task_that_moves_takes_along_what_it_has_not_read(
 def test_what_a_task_has_not_read_when_it_leaves_is_for_its_sender_to_send_again(
     station: Station, at: int, *, final: bool
 ) -> None:
-    """It is returned on the books, not read; and the next one here does not get it."""
+    """It counts as returned, not read; the next task of that name does not get it."""
     task, entry = reader(station, "c")
     post(station, entry, *named(4))
     moment = named(4)[at]
@@ -517,7 +517,7 @@ def test_what_a_task_has_not_read_when_it_leaves_is_for_its_sender_to_send_again
 def test_a_task_that_changes_its_callback_reads_on_with_the_new_one(
     station: Station,
 ) -> None:
-    """And without any, what is left is handed to it one by one, to be kept."""
+    """Without a callback, the remaining commands are handed over singly, to be kept."""
     task, entry = reader(station, "c")
     post(station, entry, *named(9))
     last = runs_until(station, b"i")
@@ -550,7 +550,7 @@ def test_a_task_that_changes_its_callback_reads_on_with_the_new_one(
 def test_as_many_are_posted_as_there_is_room_for(
     station: Station, room: int, given: int
 ) -> None:
-    """The others stay with who posts, and nothing is counted for them."""
+    """The others stay with the sender, and nothing is counted for them."""
     task, entry = reader(station, "c", capacity=room + 2)
     station.send("c", 1, 2)
     run = several(station, entry, *named(4))

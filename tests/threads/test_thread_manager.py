@@ -1,4 +1,4 @@
-"""Whose turn it is, in one thread that the test drives."""
+"""The order of turns in one thread that the test drives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Actor(Clerk):
-    """A clerk that does something with each message, within its callback."""
+    """A clerk that acts on each message, within its callback."""
 
     def __init__(self, act: Callable[[Any], object]) -> None:
         super().__init__(100, "error")
@@ -43,14 +43,14 @@ def actor(station: Station, name: str, act: Callable[[Any], object]) -> Any:
 
 
 def serve(manager: ThreadManager) -> None:
-    """Let all callbacks run that are due, and those that they cause."""
+    """Run all callbacks that are due, and those that they cause."""
     while manager.pending():
         manager.poll(0)
 
 
 @pytest.fixture
 def station() -> Station:
-    """A process whose one thread is this one."""
+    """A process whose only thread is the calling one."""
     station = Station()
     station.home.adopt()
     return station
@@ -60,7 +60,7 @@ def station() -> Station:
 def test_tasks_take_turns_in_the_order_in_which_they_got_something(
     station: Station,
 ) -> None:
-    """Each reads one message a turn, however much it has."""
+    """Each task reads one message a turn, however many it has."""
     order: list[tuple[str, Any]] = []
     for name in "abc":
         actor(station, name, partial(_note, order, name))
@@ -79,7 +79,7 @@ def _note(order: list[tuple[str, Any]], name: str, payload: Any) -> None:
 
 @clause("BUS-ENT-7")
 def test_no_callback_runs_within_another(station: Station) -> None:
-    """What it sends, to itself too, is read after it has returned."""
+    """A message sent by a callback, even to its own task, is read after it returns."""
     running: list[str] = []
     most: list[int] = []
 
@@ -104,7 +104,7 @@ def test_no_callback_runs_within_another(station: Station) -> None:
 def test_a_task_that_asks_for_its_own_move_ends_its_callback_first(
     station: Station,
 ) -> None:
-    """The next one runs at the new place."""
+    """The next callback runs in the new thread."""
     elsewhere = ThreadManager("elsewhere")
     elsewhere.adopt()
     places: list[tuple[str, str]] = []
@@ -126,7 +126,7 @@ def test_a_task_that_asks_for_its_own_move_ends_its_callback_first(
 
 @clause("BUS-MOVE-1", "BUS-MSG-15")
 def test_a_second_move_waits_for_what_the_first_one_brings(station: Station) -> None:
-    """A task is taken on only once it has all that was sent before."""
+    """A thread takes on a task only once all earlier messages have arrived."""
     elsewhere = ThreadManager("elsewhere")
     elsewhere.adopt()
     clerk, entry = station.register("c", station.home)
@@ -148,7 +148,7 @@ def test_a_second_move_waits_for_what_the_first_one_brings(station: Station) -> 
 
 @clause("BUS-ROUTE-1")
 def test_each_message_goes_where_the_task_is_by_then(station: Station) -> None:
-    """Nobody remembers where it was."""
+    """The old thread is not remembered anywhere."""
     elsewhere = ThreadManager("elsewhere")
     elsewhere.adopt()
     clerk, entry = station.register("c", station.home)
@@ -167,12 +167,12 @@ def test_each_message_goes_where_the_task_is_by_then(station: Station) -> None:
 
 @clause("BUS-ROUTE-4")
 def test_a_thread_that_runs_is_not_woken() -> None:
-    """Not by one message, not by a thousand: it looks again by itself."""
+    """Neither by one message nor by a thousand: the thread checks its inbox itself."""
     station = Station()
     clerk, _ = station.register("c", station.home, capacity=1000)
 
     station.send("c", *range(1000))
-    assert len(station.home.inbox.items) > 1000  # they came from another thread
+    assert len(station.home.inbox.items) > 1000  # posted from another thread
     station.home.adopt()
     serve(station.home)
 
@@ -195,7 +195,7 @@ def test_a_thread_that_sleeps_is_woken() -> None:
         run.settle()
 
         assert clerk.read == [1, 2, 3]
-        # Once for each time that it had found nothing, and slept.
+        # Once for each time that the thread found nothing and slept.
         assert 1 <= there.inbox.wakeups - before <= 3
         threads.end()
 
@@ -206,7 +206,7 @@ def test_a_thread_that_sleeps_is_woken() -> None:
 def test_only_the_thread_that_hosts_a_task_touches_its_mailbox(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While others send, and it moves."""
+    """Meanwhile other threads send, and the task moves."""
 
     def program(run: Run) -> None:
         touched: list[tuple[int, Any]] = []
@@ -240,7 +240,7 @@ def test_only_the_thread_that_hosts_a_task_touches_its_mailbox(
 
 
 def test_what_is_due_is_called_in_its_time(station: Station) -> None:
-    """The earliest first; what is not due yet waits, and keeps nobody from serving."""
+    """The earliest is called first; a later one does not block the thread."""
     called: list[str] = []
     now = _sync.monotonic()
     station.home.call_at(now - 1, lambda: called.append("second"))
@@ -257,7 +257,7 @@ def test_what_is_due_is_called_in_its_time(station: Station) -> None:
 
 
 def test_a_thread_sleeps_until_something_is_due() -> None:
-    """Without anybody to wake it."""
+    """No other thread has to wake it."""
 
     def program(run: Run) -> None:
         manager = ThreadManager("there")
@@ -273,11 +273,11 @@ def test_a_thread_sleeps_until_something_is_due() -> None:
     explore(program, bound=1, random=20, seed=1, limit=100)
 
 
-# Where else it may wait.
+# Waiting elsewhere.
 
 
 class Elsewhere:
-    """A place where it may wait; what happens in each wait is written down here."""
+    """A place where a thread may wait; each wait performs the next given act."""
 
     def __init__(self, *waits: Callable[[], bool]) -> None:
         self._waits = list(waits)
@@ -286,7 +286,7 @@ class Elsewhere:
         return self._waits.pop(0)()
 
     def leave(self, _: ThreadManager) -> None:
-        """It was never there by itself."""
+        """Do nothing: no thread stays here."""
 
 
 @clause("BUS-CHAN-7")
@@ -294,7 +294,7 @@ class Elsewhere:
 def test_what_others_do_to_it_while_it_waits_elsewhere_is_served(
     *, stays: bool
 ) -> None:
-    """Not only what is posted: what was decided is done by whoever is at it."""
+    """A request is served, not only a posted message."""
     thread, served = ThreadManager("thread"), list[str]()
     thread.adopt()
 

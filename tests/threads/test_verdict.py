@@ -1,4 +1,4 @@
-"""OPEN-3: a verdict is one, whoever says it, and whoever gives up waiting for it."""
+"""OPEN-3: a verdict is unique, whichever thread settles it or times out on it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_one_who_waits_and_the_one_who_says_agree() -> None:
 
 @clause("OPEN-3")
 def test_who_is_struck_as_it_says_something_keeps_nobody_waiting() -> None:
-    """After the word, and before the other one is woken; that hears it in time."""
+    """The interrupt comes after the verdict, before the wake-up of the waiter."""
     verdict = Verdict()
 
     class Struck:

@@ -1,4 +1,4 @@
-"""The faults, by what they break: a file, a table; `quoted` is what several share."""
+"""The faults by topic: a file, a table; `quoted` has the lines shared by several."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ BYTEWISE = [
                 _WRITE_WAIT,
                 "            self._changed.wait_for(lambda: not self._full())\n",
             ),
-            # What is unread is kept, so that full stays full.
+            # Unread bytes are kept, so that full stays full.
             (
                 (
                     "            self._inbound.clear()\n"

@@ -102,7 +102,7 @@ CLOCKS = [
     Fault(
         "full_is_seen_before_the_goodbye",
         [
-            # What is unread is kept, so that full stays full.
+            # Unread messages are kept, so that full stays full.
             (
                 "            self._inbound.clear()\n"
                 "            self._changed.notify_all()\n",

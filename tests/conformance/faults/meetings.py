@@ -1,4 +1,4 @@
-"""Faults in how accept and connect meet."""
+"""Faults in the matching of accept and connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults in what brokers are called, and in closing them."""
+"""Faults in the names of brokers, and in closing brokers."""
 
 from __future__ import annotations
 

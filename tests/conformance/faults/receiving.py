@@ -1,4 +1,4 @@
-"""Faults in receiving, and in the order of what is received."""
+"""Faults in receiving, and in the order of received messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M1 to M24: defects that other implementations were seen to have."""
+"""M1 to M24: defects observed in other implementations."""
 
 from __future__ import annotations
 

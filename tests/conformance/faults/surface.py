@@ -1,4 +1,4 @@
-"""Faults in arguments, bulk calls and the rest of the Python surface."""
+"""Faults in arguments, bulk calls and the rest of the Python interface."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Golden vectors of the wire: a frame of each type, and the bytes that it is.
+"""Golden vectors of the wire: a frame of each type, and its bytes.
 
-`VECTORS` is read from ``wire.txt``, a name and hex a line. The bytes change with a
-reason only, and once machines are joined along with the version; then
-``python -m tests.core.golden > tests/core/golden/wire.txt`` writes them anew.
+`VECTORS` is read from ``wire.txt``: one name and its hex per line. The bytes change
+only for a reason, and together with the version once machines are joined. Then
+``python -m tests.core.golden > tests/core/golden/wire.txt`` rewrites them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TASK: Final = wire.Characteristics(
 )
 _REQUEST: Final = wire.RequestId(machine="beta", process="p12", number=70_000)
 
-# Of several of one type the name says which.
+# If a type has several frames, the name distinguishes them.
 FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
     {
         "HELLO": wire.Hello(
@@ -63,7 +63,7 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         "OPEN_STREAM": wire.OpenStream(
             epoch=2**64 - 1, nonce=12, incarnation=5, first=1, window=4096
         ),
-        # A link in the place of one that was lost: what had come by that.
+        # On a link that replaces a lost one: states how much had arrived.
         "OPEN_STREAM again": wire.OpenStream(
             epoch=18,
             nonce=12,
@@ -170,7 +170,7 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
             acknowledged=2**40,
             extracted=2**40 - 3,
         ),
-        # One that journals know by its number.
+        # A recorded message, which journals identify by its number.
         "MSG recorded": wire.Batch(
             epoch=17,
             incarnation=5,

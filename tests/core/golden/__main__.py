@@ -1,4 +1,4 @@
-"""Prints the vectors as they are encoded now."""
+"""Print the vectors as they are encoded now."""
 
 from __future__ import annotations
 

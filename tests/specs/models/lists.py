@@ -1,8 +1,8 @@
-"""The tables of `specs/sequential-model.md` once more, as lists that are changed.
+"""The tables of `specs/sequential-model.md` once more, as mutable lists.
 
-A second transcription, by another hand as it were: in place instead of by value, one
-list to a port instead of one for all. Where it and `specs.models` differ, one of them
-does not say what the page says.
+An independent second transcription: in place instead of by value, one list for each
+port instead of one for all. If it and `specs.models` differ, one of them differs from
+the page.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class ListPair:
 class ListPorts:
     """The brokers of a manager: for each place WA and WC, two lists of tickets.
 
-    `ended` tells for each ticket what its call ended with: the ticket of its opposite,
-    "closed", "unknown" or "in use". A ticket that is not there waits or was withdrawn.
+    `ended` maps each ticket to the outcome of its call: the ticket of its opposite,
+    "closed", "unknown" or "in use". A ticket that is missing waits or was withdrawn.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,8 @@
 """Recorded operations, and a checker that tries every order of them.
 
-The checker is the definition and nothing more: some order of the operations that
-respects who returned before whom was called leads from the initial state through all
-of them. It is fit for a dozen operations, and shares nothing with the one that is
-shipped.
+The checker is the definition and nothing more: some order of the operations leads from
+the initial state through all of them, and respects which returned before another was
+called. It suits a dozen operations, and shares no code with the shipped checker.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ __all__ = ["Call", "Model", "explained", "one_by_one"]
 
 @attrs.frozen
 class Call:
-    """One operation: what was called, how it ended, and between which points.
+    """One operation: its name, outcome, and interval.
 
-    gives_up: whether it shall time out where it is not enabled, when simulated.
+    gives_up: True if it times out where it is not enabled, when simulated.
     """
 
     name: str
@@ -41,14 +40,14 @@ class Call:
 
 
 class Model(Protocol):
-    """What is asked of a model."""
+    """The interface of a model."""
 
     def initial(self) -> Any: ...
     def step(self, state: Any, operation: Any, /) -> Iterable[Any]: ...
 
 
 def one_by_one(*calls: Call) -> list[Call]:
-    """The calls, each returned before the next one was called."""
+    """Return the calls, each returned before the next one was called."""
     return [
         attrs.evolve(call, began=2 * number, ended=2 * number + 1)
         for number, call in enumerate(calls)
@@ -56,7 +55,7 @@ def one_by_one(*calls: Call) -> list[Call]:
 
 
 def explained(model: Model, history: Sequence[Call]) -> bool:
-    """Whether some order explains the history; pending calls may be left out."""
+    """Return whether some order explains the history; pending calls may be left out."""
     seen: set[tuple[Hashable, frozenset[int]]] = set()
     left = [(model.initial(), frozenset(range(len(history))))]
     while left:

@@ -1,8 +1,8 @@
-"""Histories that are right by construction: callers who take turns on a model.
+"""Histories that are right by construction: callers that take turns on a model.
 
-Each caller is a generator that gives up its turn before, between and after the steps
-of its operations, so that calls overlap as those of threads do. A list of numbers says
-whose turn it is; what is not over when the list is stays pending.
+Each caller is a generator that yields before, between and after the steps of its
+operations, so that calls overlap as those of threads do. A list of numbers gives the
+turns; an operation that has not ended when the list is used up stays pending.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ERRORS: dict[Ending, BaseException] = {
 
 
 class World(Protocol):
-    """What can be done to a model; a step that WAITS is tried again later."""
+    """The operations on a model; a step that WAITS is tried again later."""
 
     def perform(self, call: Call) -> Generator[None, None, Answer]: ...
 
@@ -40,9 +40,9 @@ class World(Protocol):
 def simulate(
     world: World, programs: Iterable[Sequence[Call]], turns: Iterable[int]
 ) -> list[Call]:
-    """Run the programs side by side; the calls in the order in which they began.
+    """Run the programs side by side; return the calls in the order of their begin.
 
-    A call that ``gives_up`` times out when it is not enabled.
+    A call with ``gives_up`` times out if it is not enabled.
     """
     history: list[Call] = []
     callers = [_caller(world, program, history) for program in programs]
@@ -140,7 +140,7 @@ class QueueWorld:
 
 
 class BrokerWorld:
-    """Callers who make, meet at and close the brokers of one manager."""
+    """Callers that create, use and close the brokers of one manager."""
 
     def __init__(self) -> None:
         self.brokers = Brokers()
@@ -176,5 +176,5 @@ class BrokerWorld:
                 return Answer(Ending.TIMED_OUT)
         if answer.kind is not Ending.DONE:
             return answer
-        # The connection: the same for both of a match, and for nobody else.
+        # The connection: the same for both calls of a match, and for no other.
         return Answer(Ending.DONE, frozenset({ticket, answer.value}))

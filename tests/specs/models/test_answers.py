@@ -1,4 +1,4 @@
-"""What an exception means is read from Python's own classes, or from names."""
+"""The meaning of an exception is read from Python's own classes, or from names."""
 
 from __future__ import annotations
 

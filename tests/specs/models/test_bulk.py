@@ -1,4 +1,4 @@
-"""Bulk calls are taken apart into single ones that keep their order."""
+"""Bulk calls are split into single ones that keep their order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def accepted(capacity: int, history: list[Call]) -> bool:
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[list[Call]]:
-    """Up to three callers with up to two operations each; all messages differ."""
+    """Draw up to three callers with up to two operations each; all messages differ."""
     left = iter(range(100))
     calls = st.one_of(
         st.builds(
@@ -78,10 +78,10 @@ def got_many(limit: int | None, *messages: bytes) -> Call:
         ((sent_many(2, b"a", b"b"), got_many(None, b"a", b"b")), True),
         ((sent_many(2, b"a", b"b"), got_many(1, b"a")), True),
         ((sent_many(2, b"a", b"b"), got_many(None, b"b", b"a")), False),
-        # Less than the limit although more was there.
+        # Less than the limit although there were more.
         ((sent_many(2, b"a", b"b"), got_many(None, b"a")), False),
         ((sent_many(0),), True),
-        # Room for two, so a third cannot have been accepted nor a second refused.
+        # Room for two, so a third cannot have been accepted nor a second rejected.
         ((sent_many(2, b"a", b"b", b"c"),), True),
         ((sent_many(3, b"a", b"b", b"c"),), False),
         ((sent_many(1, b"a", b"b"),), False),

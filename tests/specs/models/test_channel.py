@@ -1,4 +1,4 @@
-"""The channel's model moves bytes as a `bytearray` would, and hangs up as a queue."""
+"""The channel's model moves bytes as a `bytearray`, and disconnects as a queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITS = Answer(Ending.WAITS)
 
 
 class AgainstBytearrays(RuleBasedStateMachine):
-    """Writes and reads of any length, beside two byte arrays."""
+    """Writes and reads of any length, compared with two byte arrays."""
 
     @initialize(capacity=st.integers(1, 4))
     def begin(self, capacity: int) -> None:

@@ -31,7 +31,7 @@ ACTIONS = tuple(itertools.product(("send", "receive", "disconnect"), (0, 1)))
 THREADS = range(3)
 PROGRAMS = 13_244
 
-# One byte, so that it is a message and also all that a channel of capacity 1 holds.
+# One byte, so that it is a message and also fills a channel of capacity 1.
 MESSAGES = {
     place: bytes([number])
     for number, place in enumerate(itertools.product(THREADS, range(2)))
@@ -71,11 +71,11 @@ class Exploration:
     def __init__(self, start: Connection[Any], rule: Rule) -> None:
         self.start = start
         self.rule = rule
-        # The same few steps come again in every program.
+        # The same few steps occur in every program.
         self.known: dict[object, tuple[Answer, Connection[Any]]] = {}
 
     def walk(self, program: Program) -> None:
-        # Connection, next operation of each thread, whether it waited, and what was
+        # Connection, next operation of each thread, True if it waited, and the messages
         # accepted and received on each side, in order.
         first = (self.start, (0, 0, 0), (False,) * 3, (b"", b""), (b"", b""))
         seen, left = {first}, [first]
@@ -136,7 +136,7 @@ class Exploration:
     ) -> None:
         for end in (0, 1):
             assert status(after, end) >= status(before, end)
-            # In order, nothing twice, nothing from nowhere.
+            # In order, without duplicates or invented messages.
             assert accepted[end].startswith(received[end])
             if not after.closed[end]:
                 assert accepted[end] == received[end] + joined(after.inbound[end])

@@ -1,4 +1,4 @@
-"""A checker with the model of brokers accepts what is right, and only that."""
+"""A checker with the model of brokers accepts all right histories, and only those."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def connect(result: object, start: int, end: float, name: str = "b") -> Call:
 
 
 def refused(start: int, end: int) -> Call:
-    """An exclusive accept that finds another one waiting."""
+    """Return an exclusive accept that finds another one waiting."""
     error = PortInUseError("in use")
     return Call("accept_exclusive", ("b1", 7), None, error, start, end)
 
@@ -124,8 +124,8 @@ def test_a_connection_has_two_sides_only() -> None:
 
 
 def test_the_oldest_accept_is_served_first() -> None:
-    # That the first accept is in line before the second is called shows only because
-    # an exclusive one is refused in between.
+    # The exclusive accept that fails in between proves that the first accept was listed
+    # before the second was called.
     witness = refused(5, 6)
     met = connect(1, 8, 9), connect(2, 10, 11)
 
@@ -156,7 +156,7 @@ def test_nobody_times_out_while_its_opposite_is_in_line() -> None:
     late = attrs.evolve(accept(None, 6, 7), error=LATE)
     ended = attrs.evolve(connect(None, 4, 22), error=CLOSED)
 
-    assert accepted(*START, waiting, late)  # it may have got in line later
+    assert accepted(*START, waiting, late)  # it may have been listed later
     assert accepted(*START, ended, late, told)
 
 

@@ -1,4 +1,4 @@
-"""The queue's model does what the tables say, and keeps what the clauses promise."""
+"""The queue's model follows the tables, and keeps the clauses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANSWERS = {"ok": DONE, "disconnected": DISCONNECTED, None: WAITS}
 
 
 def half(unread: int = 1, capacity: int = 2) -> QueuePair:
-    """A pair of which end 1 has hung up and end 0 has messages to read."""
+    """Return a pair whose end 1 has disconnected while end 0 has messages to read."""
     pair = QueuePair.open(capacity)
     for number in range(unread):
         pair.send(1, b"%d" % number)
@@ -37,7 +37,7 @@ def half(unread: int = 1, capacity: int = 2) -> QueuePair:
 
 
 class AgainstLists(RuleBasedStateMachine):
-    """Any operations in any order, beside the same on lists."""
+    """Any operations in any order, compared with the same on lists."""
 
     @initialize(capacity=st.integers(1, 4))
     def begin(self, capacity: int) -> None:

@@ -1,4 +1,4 @@
-"""The brokers' model does what the tables say: names, lines, matches, closes."""
+"""The brokers' model follows the tables: names, waiting lists, matches, closes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENDS = {"closed": CLOSED, "unknown": UNKNOWN, "in use": IN_USE}
 
 
 def brokers(*names: str) -> Brokers:
-    """Brokers whose labels are their names."""
+    """Return brokers whose labels are their names."""
     made = Brokers()
     for name in names:
         made.create(name, name)
@@ -43,7 +43,7 @@ def brokers(*names: str) -> Brokers:
 
 
 class AgainstLists(RuleBasedStateMachine):
-    """Any operations in any order, beside the same on two lists to a port."""
+    """Any operations in any order, compared with two lists for each port."""
 
     @initialize()
     def begin(self) -> None:
@@ -51,7 +51,7 @@ class AgainstLists(RuleBasedStateMachine):
         self.ports = ListPorts()
         self.labels = 0
         self.tickets = 0
-        # How each call ended that did not have to wait.
+        # Outcomes of the calls that did not have to wait.
         self.at_once: dict[int, Answer] = {}
         self.withdrawn: set[int] = set()
 
