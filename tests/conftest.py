@@ -1,9 +1,9 @@
-"""What holds for every test: it leaves nothing behind, it ends, it repeats itself.
+"""Rules for every test: it leaves nothing behind, it ends, it is repeatable.
 
-Threads, descriptors and shared memory are back to where they were after every test;
-a test that hangs is ended with all stacks shown; Hypothesis draws the same examples
-in every run unless ``--hypothesis-profile=night`` asks for more and others. An
-exception in a thread fails the test: pytest warns of it, and warnings are errors.
+Threads, descriptors and shared memory return to their former state after every test; a
+test that hangs is ended with all stacks shown; Hypothesis draws the same examples in
+every run unless ``--hypothesis-profile=night`` asks for more and others. An exception
+in a thread fails the test: pytest warns of it, and warnings are errors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _tests: Final = itertools.count(1)
 
 @functools.cache
 def _first_example() -> None:
-    """Let Hypothesis register its random generator: it asks for the referrers of that.
+    """Let Hypothesis register its random generator, which looks up its referrers.
 
     A search for referrers finds no frozen object; Hypothesis then warns, and a warning
     fails the test.
@@ -54,7 +54,7 @@ def _first_example() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
-    """Share the tests among workers; without pytest-xdist nobody asks."""
+    """Share the tests among workers; without pytest-xdist this is never called."""
     from tests.workers import Shares  # noqa: PLC0415 # not without it
 
     return Shares(config, log)
@@ -62,8 +62,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
 
 @pytest.fixture(autouse=True)
 def own_run_directory() -> Iterator[Path]:
-    """Let the buses of a test, and of the programs it starts, be known to no other."""
-    # Short, since paths of sockets are; and made by whoever opens a bus.
+    """Isolate the buses of a test, and of the programs it starts, from all others."""
+    # Short, since socket paths have a limit. The process that opens a bus creates it.
     path = Path(tempfile.gettempdir()) / f"qb-{os.getpid()}-{next(_tests)}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BUS_RUN_DIR", str(path))
@@ -76,7 +76,7 @@ def small_heap() -> None:
     """Exempt the objects of earlier tests, and of imports, from every collection.
 
     Many tests collect garbage. With Spark, pandas and Matplotlib loaded, a third of the
-    time of such tests went into objects that no test had made.
+    time of such tests was spent on objects that no test had made.
     """
     _first_example()
     gc.collect(1)
@@ -85,7 +85,7 @@ def small_heap() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test after which a thread, a descriptor or shared memory is left.
+    """Fail a test that leaves a thread, a descriptor or shared memory behind.
 
     A Spark session and its Java process live from the first test marked ``spark`` to
     the end of the run, so those tests are exempt.
@@ -100,29 +100,29 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _limit_s(item: pytest.Item) -> float:
-    """Return what a test may take; more with Spark, which starts a dozen processes.
+    """Return the time limit of a test; more with Spark, which starts a dozen processes.
 
-    A query that is struck leaves its session unusable: all later ones fail as well.
+    An interrupted query leaves its session unusable: all later ones fail as well.
     """
     return HANG_S * (3 if item.get_closest_marker("spark") else 1)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """Watch over fixtures being set up."""
+    """Limit the time of the fixtures' set-up."""
     with watchdog(_limit_s(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Watch over the test itself."""
+    """Limit the time of the test itself."""
     with watchdog(_limit_s(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """Watch over fixtures being torn down."""
+    """Limit the time of the fixtures' teardown."""
     with watchdog(_limit_s(item)):
         return (yield)

@@ -1,6 +1,7 @@
 """A signal handler at every point at which the interpreter can run one (QB-CONC-10).
 
-As `tests.strikes`, but the handler calls, and the interrupted call goes on afterwards::
+As `tests.strikes`, but the handler makes a call, and the interrupted call then
+continues::
 
     def case(struck: Interruption) -> None:
         ...  # a fresh object each time
@@ -50,10 +51,10 @@ def everywhere_handled(
 ) -> int:
     """Run a case repeatedly, each time with the handler one point later.
 
-    The last time the call ends before its handler runs; return how many points there
-    were, which must be several.
+    In the last run the call ends before its handler runs. Return the number of points,
+    which must be several.
 
-    packages: whose code is interrupted.
+    packages: the packages whose code is interrupted.
     """
     for point in itertools.count():
         ran: list[bool] = []
@@ -96,14 +97,14 @@ class _Handling:
         )
         self._left = point
         self._handler = handler
-        # The instruction last executed in each frame, and its offset; None after a
-        # call of a Python function.
+        # The instruction last executed in each frame, and its offset; None after a call
+        # of a Python function.
         self._last: dict[FrameType, tuple[str, int] | None] = {}
         self._ident = _sync.get_ident()
 
     @contextmanager
     def traced(self) -> Iterator[None]:
-        """Look at each instruction of the library within the block."""
+        """Watch each instruction of the library within the block."""
         monitoring: Any = getattr(sys, "monitoring", None)
         if monitoring is None:
             before = sys.gettrace()
@@ -157,7 +158,8 @@ class _Handling:
         return None
 
     def _note_call(self, caller: FrameType | None, frame: FrameType) -> None:
-        # A Python function has looked when it began. A class is called in C.
+        # A Python function has already checked for signals at its start. A class is
+        # called in C.
         if caller in self._last and frame.f_code.co_name != "__init__":
             self._last[caller] = None
 

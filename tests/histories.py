@@ -1,8 +1,8 @@
-"""Recorded operations on two ends, or on brokers, held to the sequential models.
+"""Recorded operations on two ends, or on brokers, checked against the models.
 
-`queuebroker.testing.History` records, `specs.models` says what may have happened, and
-`check_linearizable` looks for an order; here is only what lies between the three: how
-an operation that the models know by name and arguments is made on real objects.
+`queuebroker.testing.History` records, `specs.models` states the possible results, and
+`check_linearizable` searches for an order. This module connects the three: it performs
+an operation, which the models know by name and arguments, on real objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChannelHistory", "MeetingHistory", "QueueHistory", "Step"]
 
-# What one step of a thread is: the name of an operation, and its arguments.
+# One step of a thread: the name of an operation, and its arguments.
 Step = tuple[Any, ...]
 
 
@@ -42,7 +42,7 @@ _ON_A_QUEUE: dict[str, Callable[..., object]] = {
 
 
 class QueueHistory:
-    """What any number of threads do to the two ends of one queue."""
+    """The operations of any number of threads on the two ends of one queue."""
 
     def __init__(self, ends: Sequence[MessageQueue], *, strict: bool = False) -> None:
         self._ends = ends
@@ -66,7 +66,7 @@ class QueueHistory:
                 self._history.call(name, on_end, end, *args)
 
     def check(self) -> None:
-        """Find an order that explains it all.
+        """Find an order that explains all operations.
 
         Raises:
             NotLinearizableError: there is none.
@@ -76,7 +76,7 @@ class QueueHistory:
 
 
 class ChannelHistory:
-    """What any number of threads do to the two ends of one channel."""
+    """The operations of any number of threads on the two ends of one channel."""
 
     def __init__(self, ends: Sequence[Channel]) -> None:
         self._ends = ends
@@ -99,12 +99,12 @@ class ChannelHistory:
         return bytes(buffer[: self._ends[end].read(buffer)])
 
     def check(self) -> None:
-        """Find an order that explains it all, as `QueueHistory.check`."""
+        """Find an order that explains all operations, as `QueueHistory.check`."""
         check_linearizable(self._history, channel_model(self._ends[0].capacity))
 
 
 class MeetingHistory:
-    """What any number of threads do to brokers of one manager.
+    """The operations of any number of threads on brokers of one manager.
 
     timeout: how long an accept or a connect waits, in seconds.
     """
@@ -146,7 +146,7 @@ class MeetingHistory:
         return end._connection.number
 
     def check(self) -> None:
-        """Find an order that explains it all, as `QueueHistory.check`; hang up."""
+        """Find an order that explains all operations; disconnect all ends first."""
         for end in self.ends:
             end.disconnect()
         check_linearizable(meetings(self._history.operations), BrokerModel())

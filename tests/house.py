@@ -1,7 +1,7 @@
-"""The house rules on imports, as functions over a `Tree`; each lists what breaks it.
+"""The house rules on imports, as functions over a `Tree`; each lists the violations.
 
-The order and the names they are given stand in ``test_imports.py``; here is only what
-the rules mean. Each answer is one line that says where, what, and what to do.
+``test_imports.py`` passes the order and the names; this module defines the rules. Each
+result is one line with the place, the violation, and the remedy.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _DANGEROUS_METHODS = frozenset({("os", "system"), ("os", "popen")})
 
 
 def out_of_order(tree: Tree, package: str, order: Sequence[str]) -> list[str]:
-    """List imports within ``package`` of what stands below, and unlisted modules.
+    """List imports of higher modules within ``package``, and unlisted modules.
 
-    ``order`` names the modules and sub-packages right below the package, lowest first.
-    Inside one entry anything goes. The package itself is its door: it may import all
+    ``order`` names the modules and sub-packages directly in the package, lowest first.
+    Imports within one entry are free. The package itself is its door: it may import all
     of them, and none of them may import it.
     """
     ranks = {name: rank for rank, name in enumerate(order)}
@@ -66,7 +66,7 @@ def forbidden_imports(
 
 
 def reached(tree: Tree, start: str, target: str) -> list[str]:
-    """Tell by which way importing ``start`` loads ``target``, if it does."""
+    """Return the chain of imports by which ``start`` loads ``target``, if it does."""
     asked = tree.reached_from(module.name for module in tree.below(start))
     if target not in asked:
         return []
@@ -100,9 +100,9 @@ def outside_the_door(
 def torn_from_sync(
     tree: Tree, packages: Collection[str], exempt: Collection[str] = ()
 ) -> list[str]:
-    """List what the explorer could not exchange: attributes of `_sync` held on to.
+    """List uses of `_sync` that the explorer could not replace.
 
-    That is a name imported from it, and any use of it while a module is imported.
+    These are a name imported from it, and any use of it while a module is imported.
     """
     free = {_SYNC, *(module.name for module in tree.below(*exempt))}
     found = []
@@ -145,7 +145,7 @@ def dangerous_calls(tree: Tree, packages: Collection[str]) -> list[str]:
 def _upward_imports(
     tree: Tree, module: Module, package: str, ranks: Mapping[str, int]
 ) -> Iterator[str]:
-    """Give the imports of a listed module that break the order."""
+    """Yield the imports of a listed module that break the order."""
     entry = _entry(module.name, package)
     for one in module.imports():
         target = tree.target_of(one)
@@ -164,7 +164,7 @@ def _upward_imports(
 
 
 def _entry(name: str, package: str) -> str | None:
-    """Name the entry of the order that a module belongs to, None for the door."""
+    """Return the entry of the order that a module belongs to, None for the door."""
     rest = name.removeprefix(package).lstrip(".")
     return rest.partition(".")[0] or None
 
@@ -186,10 +186,10 @@ def _dangers_of(call: ast.Call) -> Iterator[str]:
 
 
 def _import_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Walk what is evaluated when the module is imported.
+    """Walk the nodes that are evaluated when the module is imported.
 
-    Bodies of functions are not; their decorators and defaults are. Annotations are
-    not either, since every module says ``from __future__ import annotations``.
+    Bodies of functions are not; their decorators and defaults are. Annotations are not
+    either, since every module has ``from __future__ import annotations``.
     """
     yield node
     for child in _evaluated_children(node):

@@ -1,8 +1,8 @@
-"""Both ends of a new connection, by way of brokers that meet; who waits at them.
+"""Both ends of a new connection, made by brokers that meet; checks of their waiters.
 
-For tests in which it matters who met whom: the acceptor's broker is called "server",
-the connector's "client". Where only the ends matter, `tests.pairs` is shorter. Leaving
-a block disconnects both ends and closes the manager.
+For tests in which the names matter: the acceptor's broker is called "server", the
+connector's "client". If only the ends matter, `tests.pairs` is shorter. Leaving a block
+disconnects both ends and closes the manager.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def are_a_pair(one: MessageQueue | Channel, other: MessageQueue | Channel) -> No
 
 
 def accepts_wait(broker: Broker | QueueBroker, counts: Mapping[int, int]) -> None:
-    """Wait until so many accepts wait at a broker, by port."""
+    """Wait until that many accepts wait at a broker, by port."""
     until(lambda: broker.waiting_accepts() == counts, f"the accepts are not {counts}")
 
 
 def connects_wait(broker: Broker | QueueBroker, counts: Mapping[int, int]) -> None:
-    """Wait until so many connects wait for a broker, by port."""
+    """Wait until that many connects wait for a broker, by port."""
     until(lambda: broker.waiting_connects() == counts, f"the connects are not {counts}")
 
 
 def nobody_waits(*brokers: QueueBroker) -> None:
-    """Check that all lists are as if nobody ever had waited: no ghost, no growth."""
+    """Check that all lists are as if no call ever had waited: no trace, no growth."""
     for broker in brokers:
         assert broker.waiting_accepts() == {}
         assert broker.waiting_connects() == {}
@@ -87,7 +87,7 @@ def queues(
     strict_half: bool = False,
     observer: Observer | None = None,
 ) -> Iterator[tuple[MessageQueue, MessageQueue]]:
-    """Give the two ends of a queue; the settings are those of the server."""
+    """Yield the two ends of a queue; the settings are those of the server."""
     with BrokerManager(observer=observer) as manager:
         server = QueueBroker(
             "server",
@@ -105,7 +105,7 @@ def queues(
 def channels(
     *, capacity: int = 4096, observer: Observer | None = None
 ) -> Iterator[tuple[Channel, Channel]]:
-    """Give the two ends of a channel; the capacity is that of the server."""
+    """Yield the two ends of a channel; the capacity is that of the server."""
     with BrokerManager(observer=observer) as manager:
         server = Broker("server", manager=manager, capacity=capacity)
         ends = meet_bytes(server, Broker("client", manager=manager))

@@ -1,12 +1,12 @@
-"""Both ends of a new connection, without a rendez-vous and without a thread.
+"""Both ends of a new connection, without a rendezvous and without a thread.
 
-Tests of what a connection does need not go through how it comes about; under the
-explorer that would only multiply the schedules. Leaving the block disconnects both
-ends, since an end that is forgotten while connected is a warning.
+Tests of a connection's operations do not need a rendezvous; under the explorer that
+would only multiply the schedules. Leaving the block disconnects both ends, since an end
+that is collected while connected causes a warning.
 
-The gates of lanes are made, as if each side had sent before: else the first message
-would take the lock, and what a scenario with two messages shows of the way without it
-would be little. `STAGE` says otherwise.
+The gates of the lock-free buffers exist, as if each side had sent before. Otherwise the
+first message would take the lock, and a scenario with two messages would hardly cover
+the path without it. `STAGE` sets another stage.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["channel_pair", "look_away", "loose_queue_pair", "queue_pair"]
 
 PORT = 7
 
-# How far the lanes are: their gates are made; both ends go by them, as after a receive
-# that found nothing; as a rendez-vous leaves them.
+# Stage of the lock-free buffers: their gates exist; both ends use them, as after a
+# receive that found nothing; as a rendezvous leaves them.
 STAGE: Literal["open", "taken", "fresh"] = "open"
 
 
 def look_away(*_: object) -> None:
-    """An observer that notes nothing: what it observes is of the locked kind."""
+    """Do nothing, as an observer: it makes an end one of the locked kind."""
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def queue_pair(
     strict: tuple[bool, bool] = (False, False),
     observer: Observer | None = None,
 ) -> Iterator[tuple[MessageQueue, MessageQueue]]:
-    """Give the acceptor's end, of broker "a", and the connector's, of broker "b"."""
+    """Yield the acceptor's end, of broker "a", and the connector's, of broker "b"."""
     left, right = loose_queue_pair(
         capacity, limit=limit, strict=strict, observer=observer
     )
@@ -63,7 +63,7 @@ def loose_queue_pair(
     strict: tuple[bool, bool] = (False, False),
     observer: Observer | None = None,
 ) -> tuple[MessageQueue, MessageQueue]:
-    """Give two ends that nobody else holds on to, or disconnects."""
+    """Return two ends that no other code holds or disconnects."""
     left, right = _pair(Kind.QUEUE, capacity, limit, strict, observer)
     assert isinstance(left, MessageQueue)
     assert isinstance(right, MessageQueue)
@@ -83,7 +83,7 @@ def channel_pair(
     strict: tuple[bool, bool] = (False, False),
     observer: Observer | None = None,
 ) -> Iterator[tuple[Channel, Channel]]:
-    """Give the acceptor's end, of broker "a", and the connector's, of broker "b"."""
+    """Yield the acceptor's end, of broker "a", and the connector's, of broker "b"."""
     left, right = _pair(Kind.CHANNEL, capacity, None, strict, observer)
     assert isinstance(left, Channel)
     assert isinstance(right, Channel)

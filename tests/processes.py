@@ -1,4 +1,4 @@
-"""Programs of their own, for what only the end of a process can show."""
+"""Separate programs, for behaviour that only the end of a process can show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["import_path", "run", "start"]
 
 
 def import_path() -> str:
-    """Return a PYTHONPATH by which a program imports what this process imported.
+    """Return a PYTHONPATH by which a program imports the same modules as this process.
 
     The library under test comes first: pytest puts the tree of the tests before all
     else, and a mutant would be tried with the library that is not mutated.
@@ -30,9 +30,9 @@ def import_path() -> str:
 def start(
     code: str, *arguments: str | Path, prefix: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
-    """Start a Python program; its answers come on a pipe.
+    """Start a Python program; its output comes on a pipe.
 
-    prefix: a command that runs what stands behind it, such as `unshare`.
+    prefix: a command that runs the command after it, such as `unshare`.
     """
     return subprocess.Popen(
         [*prefix, sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
@@ -45,7 +45,7 @@ def start(
 
 
 def run(code: str, *arguments: str | Path) -> tuple[int, str, str]:
-    """Run a Python program to its end: exit code, answer, complaints."""
+    """Run a Python program to its end; return exit code, output and standard error."""
     with start(code, *arguments) as process:
         try:
             answer, complaints = process.communicate(timeout=60)

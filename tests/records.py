@@ -1,4 +1,4 @@
-"""`Recorder`: an observer that keeps what it is told, for tests to read."""
+"""`Recorder`: an observer that stores its events for tests to read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Recorder", "Row"]
 
 
 class Row(NamedTuple):
-    """What an observer is told, without the time that was waited.
+    """The arguments of an observer, without the waiting time.
 
-    channel: numbered from 1 in the order in which channels are heard of.
+    channel: numbered from 1 in the order of first occurrence.
     """
 
     operation: Operation
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 class Recorder:
-    """Keeps what it is told as rows.
+    """Stores its events as rows.
 
     fatal: raise at the first operation of that kind.
     """
@@ -77,13 +77,13 @@ class Recorder:
 
     @property
     def operations(self) -> list[Operation]:
-        """What happened, in order."""
+        """The operations so far, in order."""
         return [row.operation for row in self.rows]
 
     def forget(self) -> None:
-        """Keep only what comes from now on."""
+        """Drop all rows so far."""
         self.rows.clear()
 
     def wait_for(self, operation: Operation) -> None:
-        """Wait until an operation of that kind was told."""
+        """Wait until an operation of that kind was reported."""
         until(lambda: operation in self.operations, f"no {operation.name} was told")

@@ -1,9 +1,8 @@
 """Which tests may be skipped: ``python -m tests.skips RESULTS.xml``.
 
-Reads a JUnit file written by pytest and ``allowed_skips.txt`` beside this module.
-Exit codes: 0 every skip is allowed, 1 one is not or nothing was run, 2 wrong usage or
-no such file.
-An expected failure counts as a skip: it hides as much.
+Reads a JUnit file written by pytest and ``allowed_skips.txt`` beside this module. Exit
+codes: 0 every skip is allowed, 1 one is not or nothing was run, 2 wrong usage or no
+such file. An expected failure counts as a skip: it hides as much.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ _ALLOWED = Path(__file__).with_name("allowed_skips.txt")
 
 @attrs.frozen
 class Skip:
-    """One test that was not run, and what it said."""
+    """One test that was not run, and its reason."""
 
     test: str
     reason: str
 
     def allowed_by(self, patterns: Iterable[re.Pattern[str]]) -> bool:
-        """Whether one of the patterns is found in the reason."""
+        """Return whether one of the patterns is found in the reason."""
         return any(pattern.search(self.reason) for pattern in patterns)
 
 
 def allowed_reasons(text: str) -> list[re.Pattern[str]]:
-    """Read the patterns: one a line, below a comment that says why.
+    """Read the patterns: one a line, below a comment with the reason.
 
     Raises:
-        ValueError: if a pattern stands below no comment.
+        ValueError: a pattern is not below a comment.
     """
     patterns = []
     explained = False
@@ -69,12 +68,12 @@ def skips_in(results: ET.Element) -> list[Skip]:
 
 
 def tests_in(results: ET.Element) -> int:
-    """Count the tests of the run."""
+    """Return the number of tests of the run."""
     return sum(1 for _ in results.iter("testcase"))
 
 
 def main(arguments: list[str]) -> int:
-    """Print every skip and whether it is allowed; give the exit code."""
+    """Print every skip and whether it is allowed; return the exit code."""
     if len(arguments) != 1:
         print("usage: python -m tests.skips RESULTS.xml", file=sys.stderr)
         return 2

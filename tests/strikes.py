@@ -1,8 +1,8 @@
 """Interrupts at every point at which the interpreter can deliver one.
 
 A signal's handler runs, and a Ctrl-C is raised, between two instructions, but not
-between any two: where a Python function begins, where a loop goes round, and where a
-call into C has returned. `everywhere` goes through all of these in one call::
+between any two: only where a Python function begins, where a loop jumps back, and where
+a call into C has returned. `everywhere` goes through all of these points in one call::
 
     def case(struck: Blow) -> None:
         ...  # a fresh object each time
@@ -50,24 +50,24 @@ Blow = Callable[[Callable[[], object]], None]
 
 _LIBRARY: Final = (queuebroker,)
 
-# After these the interpreter looks for what is to be done; a call counts if what was
-# called is written in C, since a Python function has looked when it began.
+# After these the interpreter checks for pending signals. A call counts if it is a call
+# into C, since a Python function has checked at its start.
 LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
 CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
-# Of 3.11 only: a look if the jump is made.
+# Only in 3.11: a check if the jump is made.
 JUMPS_IF = frozenset(
     f"POP_JUMP_BACKWARD_IF_{condition}"
     for condition in ("TRUE", "FALSE", "NONE", "NOT_NONE")
 )
 
-# Whether the interpreter looks between `__enter__`, where that is written in C, and the
-# body of its `with` statement (CPython gh-148874, which 3.15 has mended).
+# True if the interpreter checks between `__enter__`, if that is written in C, and the
+# body of its `with` statement (CPython gh-148874, fixed in 3.15).
 _LOOKS_IN_WITH: Final = sys.version_info[:2] == (3, 14)
 
-# Whether it looks when a jump backward was made, not before it.
+# True if it checks after a jump backward, not before it.
 _LOOKS_AFTER_JUMP: Final = sys.version_info < (3, 13)
 
-# A `RESUME` with a larger argument stands after `yield from` or `await`: no look.
+# A `RESUME` with a larger argument follows `yield from` or `await`: no check.
 _AFTER_YIELD: Final = 1
 
 _TOOL: Final = "tests.strikes"
@@ -81,11 +81,12 @@ def everywhere(
     *,
     packages: Sequence[ModuleType] = _LIBRARY,
 ) -> None:
-    """Run a case again and again, each time with the interrupt one point later.
+    """Run a case repeatedly, each time with the interrupt one point later.
 
-    The last time the call ends without one; there must be several points before.
+    In the last run the call ends without one; there must be several points before.
+
     points: only these.
-    packages: whose code is struck.
+    packages: the packages whose code is interrupted.
     """
     for point in itertools.count() if points is None else points:
         blows: list[bool] = []
@@ -113,13 +114,13 @@ def strike(
 ) -> bool:
     """Make a call and raise `KeyboardInterrupt` at the point of that number, from 0.
 
-    False if the call ended before there were so many points; it was not struck then.
+    Return False if the call ended before that point, without an interrupt.
 
     Raises:
         AssertionError: the interrupt did not come out of the call.
     """
     points = _Points(point, packages)
-    gc.disable()  # a finalizer's interrupt goes nowhere, and would not repeat itself
+    gc.disable()  # a finalizer's interrupt is lost, and would not repeat itself
     try:
         with _COUNTER(points).installed():
             act()
@@ -144,12 +145,12 @@ class _Points:
         self._left = point
 
     def cover(self, code: CodeType) -> bool:
-        """Whether this code is the library's, and not this module's."""
+        """Return whether this code is the library's, and not this module's."""
         name = code.co_filename
         return name.startswith(self._folders) and name != __file__
 
     def reach(self) -> None:
-        """Count a point, and strike if it is the one."""
+        """Count a point, and raise if it is the chosen one."""
         if not self.struck:
             if not self._left:
                 self.struck = True
@@ -162,7 +163,7 @@ class _Tracer:
 
     def __init__(self, points: _Points) -> None:
         self._points = points
-        # What a frame executed last, and where; "" if no look comes after it.
+        # The last instruction of each frame, and its offset; "" if no check follows it.
         self._last: dict[FrameType, tuple[str, int]] = {}
 
     @contextmanager
@@ -188,7 +189,8 @@ class _Tracer:
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        # What traces a beginning does not trace the instruction that is the beginning.
+        # The event for the start of a function comes without one for its first
+        # instruction.
         self._last[frame] = "RESUME", 0
         return self._step
 
@@ -214,7 +216,7 @@ class _Monitor:
     def __init__(self, points: _Points) -> None:
         self._points = points
         self._ident = _sync.get_ident()
-        self._jumped: CodeType | None = None  # whose jump is the latest of its events
+        self._jumped: CodeType | None = None  # the code whose jump was its latest event
         self._codes: dict[int, CodeType] = {}  # by id: equal ones are not the same
 
     @contextmanager
@@ -249,7 +251,7 @@ class _Monitor:
             monitoring.free_tool_id(tool)
 
     def _covers(self, code: CodeType) -> bool:
-        """Whether this code is the library's; if so its events are on from here on."""
+        """Return whether this code is the library's; if so, turn on its events."""
         if not self._points.cover(code):
             return False
         # Only in the thread of the strike: another thread may be here while that one
@@ -262,14 +264,14 @@ class _Monitor:
         return True
 
     def _start(self, code: CodeType, _offset: int) -> object:
-        """A function begins."""
+        """Handle the start of a function."""
         if not self._covers(code):
             return _sys.monitoring.DISABLE
         self._reach()
         return None
 
     def _resume(self, code: CodeType, offset: int) -> object:
-        """A generator or a coroutine goes on."""
+        """Handle the resumption of a generator or a coroutine."""
         if not self._covers(code):
             return _sys.monitoring.DISABLE
         if offset in _looks_of(code).resumes:
@@ -277,13 +279,14 @@ class _Monitor:
         return None
 
     def _throw(self, code: CodeType, _offset: int, _error: BaseException) -> None:
-        """An exception is thrown into a generator; the interpreter looks later."""
+        """Handle an exception thrown into a generator; the interpreter checks later."""
         self._covers(code)
 
     def _instruction(self, code: CodeType, offset: int) -> object:
-        """An instruction is next: the one of a look, where it is not a call's.
+        """Handle the next instruction: it may be a check that is not a call's.
 
-        The event for jumps would be raised at either end of the jump, by version.
+        The event for jumps would be raised at either end of the jump, depending on the
+        version.
         """
         looks = _looks_of(code)
         jumped, landed = offset in looks.jumps, offset in looks.landings
@@ -299,7 +302,7 @@ class _Monitor:
     def _return(
         self, code: CodeType, offset: int, _called: object, _arg: object
     ) -> None:
-        """A call into C has returned."""
+        """Handle the return of a call into C."""
         if offset in _looks_of(code).calls:
             self._reach()
 
@@ -312,7 +315,7 @@ _COUNTER: Final = _Monitor if sys.version_info >= (3, 12) else _Tracer
 
 
 def _finalizes(frame: FrameType | None) -> bool:
-    """Whether this is within a finalizer: what is raised there goes nowhere."""
+    """Return whether this is within a finalizer, whose exceptions are lost."""
     while frame is not None and frame.f_code is not strike.__code__:
         if frame.f_code.co_name == "__del__":
             return True
@@ -321,7 +324,7 @@ def _finalizes(frame: FrameType | None) -> bool:
 
 
 def _number_lines(error: BaseException) -> None:
-    """Give a line to each instruction that has none: pytest cannot show it without."""
+    """Give a line to each instruction that has none, since pytest needs one."""
     chain: list[BaseException] = []
     todo: list[BaseException | None] = [error]
     while todo:
@@ -346,10 +349,11 @@ def _number_lines(error: BaseException) -> None:
 
 @attrs.frozen
 class _Looks:
-    """Where the interpreter looks in a code: the offsets, by kind; from 3.12 on.
+    """The offsets in a code at which the interpreter checks, by kind; from 3.12 on.
 
-    A call with a prefix is known by the offset of either.
-    landings: the instructions that jumps backward lead to.
+    A call with a prefix has the offsets of both.
+
+    landings: the targets of jumps backward.
     """
 
     calls: frozenset[int]
@@ -359,7 +363,8 @@ class _Looks:
 
 
 def _looks_of(code: CodeType) -> _Looks:
-    # By id, since the hash of a code takes its whole length; the code keeps its id.
+    # By id, since hashing a code takes time for its whole length; the code keeps its
+    # id.
     if id(code) not in _known:
         _known[id(code)] = code, _find_looks(code)
     return _known[id(code)][1]

@@ -1,9 +1,9 @@
-"""What tests of real threads share: threads that report, and waiting without sleep.
+"""Helpers for tests with real threads: threads that report, and waits without sleep.
 
-A test never orders threads by a pause. It waits until what it needs is so (`until`),
-puts steps in order (`Sequencer`), and lets `Threads` tell it what became of each
-thread. Whoever hangs is shown with all stacks, and the test fails; the thread is a
-daemon, so that the run can go on.
+A test never orders threads by a pause. It waits until a condition holds (`until`), puts
+steps in order (`Sequencer`), and gets the outcome of each thread from `Threads`. If a
+thread hangs, all stacks are shown and the test fails; the thread is a daemon, so that
+the run can go on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def taken(lock: _thread.RLock) -> bool:
-    """Whether any thread holds a lock that its owner could take again."""
+    """Return whether any thread holds a lock that its owner could take again."""
     if _sync.owns(lock) or not lock.acquire(blocking=False):
         return True
     lock.release()
@@ -48,7 +48,7 @@ def taken(lock: _thread.RLock) -> bool:
 
 
 class Running(Generic[T]):
-    """One thread that was started, and what its function came to."""
+    """One started thread, and the outcome of its function."""
 
     def __init__(self, function: Callable[[], T], name: str) -> None:
         self._outcome: list[T] = []
@@ -65,14 +65,14 @@ class Running(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether the function has returned or raised."""
+        """True once the function has returned or raised."""
         return not self._thread.is_alive()
 
     def join(self, limit_s: float = LIMIT_S) -> None:
-        """Wait for the end of the thread, however it ended.
+        """Wait for the end of the thread, whether it returned or raised.
 
         Raises:
-            AssertionError: if it is still running; the stacks of all threads are shown.
+            AssertionError: it is still running; the stacks of all threads are shown.
         """
         self._thread.join(limit_s)
         if self._thread.is_alive():
@@ -80,7 +80,7 @@ class Running(Generic[T]):
             raise AssertionError(f"{self.name} still runs after {limit_s:g} s")
 
     def result(self, limit_s: float = LIMIT_S) -> T:
-        """Wait, then give what the function returned, or raise what it raised."""
+        """Wait, then return the function's result, or raise its exception."""
         self.join(limit_s)
         self._told = True
         if self._error is not None:
@@ -88,13 +88,13 @@ class Running(Generic[T]):
         return self._outcome[0]
 
     def error(self, limit_s: float = LIMIT_S) -> BaseException | None:
-        """Wait, then give what the function raised, None if it returned."""
+        """Wait, then return the function's exception, or None if it returned."""
         self.join(limit_s)
         self._told = True
         return self._error
 
     def untold_error(self) -> BaseException | None:
-        """Give what was raised, unless `result` or `error` has told it already."""
+        """Return the exception, unless `result` or `error` has reported it already."""
         return None if self._told else self._error
 
     def _work(self) -> None:
@@ -114,8 +114,8 @@ class Threads:
             queue_of_the_peer.send(b"x")
         assert receiver.result() == b"x"
 
-    An error of a thread that nobody asked for is raised at the end of the block; if
-    the block itself raises, that error wins, and nobody is waited for.
+    If no call has fetched the error of a thread, it is raised at the end of the block.
+    If the block itself raises, that error wins, and no thread is joined.
     """
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
@@ -128,11 +128,11 @@ class Threads:
         """Call ``function`` in a new thread."""
         name = f"{getattr(function, '__name__', 'thread')}-{len(self._all)}"
         running = Running(lambda: function(*args, **kwargs), name)
-        self._all.append(running)  # type: ignore[arg-type] # only joined and asked
+        self._all.append(running)  # type: ignore[arg-type] # only joined and queried
         return running
 
     def join(self) -> None:
-        """Wait for all of them, then raise the first error nobody has asked for."""
+        """Wait for all of them, then raise the first error that was not fetched."""
         deadline = monotonic() + self._limit_s
         for running in self._all:
             running.join(max(0.0, deadline - monotonic()))
@@ -166,10 +166,10 @@ class Sequencer:
 
     @contextmanager
     def __call__(self, number: int) -> Iterator[None]:
-        """Wait for the turn of ``number``, and give the turn on at the end.
+        """Wait for the turn of ``number``, and pass the turn on at the end.
 
         Raises:
-            AssertionError: if its turn does not come.
+            AssertionError: its turn does not come.
         """
         with self._moved:
             if not self._moved.wait_for(lambda: self._next == number, LIMIT_S):
@@ -191,7 +191,7 @@ def until(
     """Wait until ``condition()`` is true, as another thread will make it.
 
     Raises:
-        AssertionError: if it never is; ``what`` says what was waited for.
+        AssertionError: it never is; ``what`` describes the condition.
     """
     deadline = monotonic() + limit_s
     pause = threading.Event()
@@ -204,7 +204,7 @@ def until(
 
 @contextmanager
 def switch_interval(seconds: float) -> Iterator[None]:
-    """Set how long a thread runs before the interpreter lets another one."""
+    """Set how long a thread runs before the interpreter switches to another."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(seconds)
     try:

@@ -1,8 +1,8 @@
-"""The page ``docs/reference/api.md`` says what the code says.
+"""The page ``docs/reference/api.md`` agrees with the code.
 
-Under a heading that is a dotted name, or a name of `queuebroker`, a ``text`` block
-gives the signature of the class and of its members, one after another; a line that is
-indented goes on with the one before it.
+Under a heading that is a dotted name, or a name of `queuebroker`, a ``text`` block has
+the signatures of the class and of its members, one after another; an indented line
+continues the line before it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _HEADING = re.compile(r"^## `([\w.]+)`$", re.MULTILINE)
 _BLOCK = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ERROR_ROW = re.compile(r"^\| `(\w+Error)` \| (.*?) \|", re.MULTILINE)
 
-# Made by brokers and queues, so how to construct them is nobody's business.
+# Brokers and queues create them, so their constructors are not public.
 _MADE_FOR_YOU = {"Channel", "MessageQueue", "TypedQueue"}
 
-# What a class shows to the rest of the package and not to its users.
+# Members of a class that only the rest of the package uses.
 _INTERNAL = {
     "Broker": {
         *("accepting", "connecting"),
@@ -43,7 +43,7 @@ _INTERNAL = {
 
 
 def _sections() -> dict[str, list[str]]:
-    """Give the lines of the blocks under each heading, each whole."""
+    """Return the lines of the blocks under each heading, with continuations joined."""
     parts = _HEADING.split(_PAGE.read_text(encoding="utf-8"))[1:]
     sections = {}
     for name, text in zip(parts[::2], parts[1::2], strict=True):
@@ -72,7 +72,7 @@ def _value(value: object) -> str:
 
 
 def _signature(function: Any) -> str:
-    """Give a signature as it stands in the source, without self."""
+    """Return a signature as it is in the source, without self."""
     signature = inspect.signature(function)
     parts, keywords = [], False
     for each in signature.parameters.values():
@@ -90,7 +90,7 @@ def _signature(function: Any) -> str:
 
 
 def _line(thing: Any, member: str) -> str:
-    """Give the line that the page should have for a member."""
+    """Return the line that the page should have for a member."""
     found = inspect.getattr_static(thing, member)
     if isinstance(found, property) and found.fget is not None:
         return f".{member}: {inspect.signature(found.fget).return_annotation}"

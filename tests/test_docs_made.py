@@ -1,4 +1,4 @@
-"""What pages say that is made from the code is what would be made of it now."""
+"""The generated parts of pages are what the code would generate now."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_everything_that_is_made_has_its_place_on_one_page() -> None:
 
 
 def test_every_public_name_of_the_bus_is_explained_once() -> None:
-    """The errors are drawn elsewhere."""
+    """The errors are in another drawing."""
     found = runpy.run_path(str(_DOCS / "api_reference.py"))
     errors = {name for name in bus.__all__ if name.endswith("Error")}
     names = [name for group in found["GROUPS"].values() for name in group]
@@ -77,7 +77,7 @@ def test_only_what_stands_in_a_place_is_replaced() -> None:
 
 @pytest.mark.parametrize("part", sorted(make.PARTS))
 def test_what_is_made_is_the_same_every_time(part: str) -> None:
-    """Also where threads run: only what is always in that order is watched."""
+    """Even with threads: the output only has events whose order is fixed."""
     assert len({make.PARTS[part]() for _ in range(20)}) == 1
 
 

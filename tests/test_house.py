@@ -1,4 +1,4 @@
-"""Shows on small trees that each house rule finds what breaks it, and nothing else."""
+"""On small trees, each house rule finds all its violations, and nothing else."""
 
 from __future__ import annotations
 

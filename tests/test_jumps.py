@@ -1,8 +1,8 @@
 """No loop of the library has a jump back that its `with` or `try` does not cover.
 
 On CPython 3.13 and 3.14 there are such jumps (see `_sync.Lock`), and the interpreter
-looks for signals there: the exception passes a lock or a handler by. The test asks the
-compiler of the interpreter that runs it.
+checks for signals there: the exception bypasses a lock or a handler. The test examines
+the code compiled by the interpreter that runs it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
     reason="no other interpreter compiles such jumps",
 )
 
-# Programs and tools end with an interrupt.
+# Programs and tools end on an interrupt.
 _ELSEWHERE: Final = ("bus/cli", "bus/demo", "bus/pipeline", "queuebroker/testing")
 
 # Function -> why nothing is lost there.
@@ -72,7 +72,7 @@ def named(lock, items):
 
 
 def _uncovered(code: CodeType) -> Iterator[tuple[str, int | None]]:
-    """The function and line of each jump that leaves what covers its target."""
+    """Yield the function and line of each jump outside of its target's handler."""
     for const in code.co_consts:
         if isinstance(const, CodeType):
             yield from _uncovered(const)

@@ -1,4 +1,4 @@
-"""What a test leaves behind is seen, also through the fixture that looks for it."""
+"""The fixture finds every thread, descriptor and file that a test leaves behind."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_fixture_fails_exactly_the_tests_that_leak(tmp_path: Path) -> None:
     outcomes = _run(tmp_path, _LEAKY.format(shm=shm))
     (_SHM / shm).unlink()
 
-    # What is left behind fails in teardown, so the test itself has passed before.
+    # The leak fails the teardown, so the test itself has passed before.
     assert {line.split(" - ")[0] for line in outcomes} == {
         "PASSED tests/test_leaky.py::test_clean",
         "PASSED tests/test_leaky.py::test_leaky",
@@ -120,7 +120,7 @@ def test_the_fixture_fails_exactly_the_tests_that_leak(tmp_path: Path) -> None:
 
 
 def _run(root: Path, text: str) -> list[str]:
-    """Run a test file under our own conftest and settings; give its outcomes."""
+    """Run a test file under our own conftest and settings; return its outcomes."""
     tests = root / "tests"
     tests.mkdir()
     (tests / "leaks").mkdir()

@@ -1,8 +1,8 @@
-"""The code in README and docs runs, and their links lead somewhere.
+"""The code in README and docs runs, and their links have targets.
 
-All ``python`` blocks of a page are one program, as somebody would type them from top
-to bottom; it runs in a fresh interpreter where every warning is an error. A block that
-cannot run says why, right above it: ``<!-- not run: it needs two machines -->``.
+All ``python`` blocks of a page are one program, as a reader would type them from top to
+bottom; it runs in a fresh interpreter where every warning is an error. A block that
+cannot run has the reason right above it: ``<!-- not run: it needs two machines -->``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def _pages() -> list[Path]:
 
 
 def program_of(text: str) -> str:
-    """Give the program on a page, each line where it stands on the page.
+    """Return the program on a page, with each line at its line number in the page.
 
-    Everything else becomes an empty line, so that an error names the page's own line.
+    All other lines become empty, so that an error has the page's own line number.
     """
     lines = []
     closing, running, before = "", False, ""
@@ -55,7 +55,7 @@ def program_of(text: str) -> str:
 
 
 def links_of(text: str) -> list[str]:
-    """Give the files a page links to, outside of its code, without anchors."""
+    """Return the files a page links to, outside of its code, without anchors."""
     prose = re.sub(
         r"^( {0,3})(`{3,}|~{3,}).*?^ {0,3}\2", "", text, flags=re.MULTILINE | re.DOTALL
     )
@@ -101,7 +101,7 @@ def test_the_links_of_a_page_lead_to_files(page: Path) -> None:
 
 
 def _leads_somewhere(page: Path, link: str) -> bool:
-    """Look beside the page, and where the packages are when they are installed."""
+    """Look beside the page, and in the folder of the installed packages."""
     path = Path(os.path.normpath(page.parent / link))
     if path.exists():
         return True

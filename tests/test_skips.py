@@ -1,4 +1,4 @@
-"""Skips are read from pytest's own results and held against the list."""
+"""Skips are read from pytest's own results and compared with the list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interrupt kit: how many points it finds, and where, on each interpreter."""
+"""The interrupt kit: the number and places of points on each interpreter."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def known(lock):
     return Sum(max(*[total, 0]) * [0])
 """
 
-# Beginning, call, once a round: of `known`, `rounds` and `Sum.__init__`. `rounds` goes
-# on twice, after each `yield`. The calls of `known`: `len`, `__exit__`, `abs` twice,
-# `max` and `Sum`.
+# A start, a call, or one round of a loop: of `known`, `rounds` and `Sum.__init__`.
+# `rounds` resumes twice, after each `yield`. The calls of `known`: `len`, `__exit__`,
+# `abs` twice, `max` and `Sum`.
 _BEGINNINGS = 1 + (1 + 2) + 1
 _CALLS = 6 + 1 + 1
 _ROUNDS = 2 + 2
-# Until 3.13 a `while` loop goes round by a jump at its end that is made once here; the
-# last look at its condition falls through.
+# Until 3.13 a `while` loop repeats by a jump at its end that is made once here; the
+# last test of its condition falls through.
 _WHILE_ROUNDS = 2 if sys.version_info >= (3, 14) else 1
 # Another call of `known`: `__enter__`.
 _LOOKS_IN_WITH = sys.version_info[:2] == (3, 14)
-# Where a generator is made, a trace function cannot know that no C is called.
+# When a generator is created, a trace function cannot see that no C is called.
 _MAKES = sys.version_info < (3, 12)
 
 _POINTS = _BEGINNINGS + _CALLS + _ROUNDS + _WHILE_ROUNDS + _LOOKS_IN_WITH + _MAKES
@@ -76,7 +76,7 @@ class _Package(ModuleType):
 
 
 def _places(package: _Package, act: Callable[[], object]) -> Iterator[int | None]:
-    """Strike an act at one point after another; give the line of each."""
+    """Interrupt a call at one point after another; yield the line of each."""
     met: list[KeyboardInterrupt] = []
 
     def watched() -> None:
@@ -109,7 +109,7 @@ def test_each_point_of_a_known_function_is_struck() -> None:
 
 
 def test_what_was_struck_before_has_the_same_points() -> None:
-    """The first call after the code was made is one like another."""
+    """The first call after the code's creation has the same points as later calls."""
     package = _Package()
 
     def act() -> None:
@@ -142,7 +142,7 @@ def test_only_the_thread_that_makes_the_call_is_struck() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
 def test_a_strike_gives_its_tool_back() -> None:
-    monitoring: Any = sys.monitoring  # type: ignore[attr-defined] # of 3.12
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]  # of 3.12
     package = _Package()
     seen = []
 
@@ -156,7 +156,7 @@ def test_a_strike_gives_its_tool_back() -> None:
 
 
 # Each rings a bell while a lock is held: `-bell` is an operator written in C, after
-# which the interpreter does not look, but at what comes next.
+# which the interpreter does not check for signals; it does so at the next point.
 _RINGING = """\
 def as_it_is_entered(lock, bell):
     with bell:
@@ -213,7 +213,7 @@ def test_a_strike_leaves_a_lock_taken_where_a_real_signal_does(name: str) -> Non
     def run(
         ring: Any, enter: Any, call: Callable[[Callable[[], None]], object]
     ) -> bool:
-        """Let `call` make the act; return whether the lock is taken afterwards."""
+        """Make `call` run it; return whether the lock is taken afterwards."""
         lock = _thread.allocate_lock()
         body = {
             "__neg__": staticmethod(ring),

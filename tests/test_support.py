@@ -1,4 +1,4 @@
-"""The helpers of the other tests: threads that report, steps in order, waiting."""
+"""The helpers of the other tests: threads that report, ordered steps, waiting."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the tutorial says that is printed is what is printed.
+"""The outputs that the tutorial shows are the real outputs.
 
-Every ``print`` of the page has a comment that says what comes; ``...`` in it stands for
-anything.
+Every ``print`` of the page has a comment with its output; ``...`` in it matches any
+text.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_a_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
 
 
 def _is_like(line: str, words: str) -> bool:
-    # Only the dots are special: brackets of lists stand for themselves.
+    # Only the dots are special: brackets of lists match themselves.
     pattern = re.sub(r"([\[*?])", r"[\1]", words).replace("...", "*")
     return fnmatch.fnmatchcase(line, pattern)
 

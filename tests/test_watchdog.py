@@ -1,4 +1,4 @@
-"""The limit on a test: it ends a wait, and leaves no trace when it is not needed."""
+"""The limit on a test: it ends a wait, and leaves no trace if it is not needed."""
 
 from __future__ import annotations
 

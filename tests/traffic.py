@@ -1,4 +1,4 @@
-"""Calls on the ends of a queue that tests share: fill one, see what fits, try."""
+"""Calls on the ends of a queue that tests share: fill, count the room, try a call."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def fits(end: MessageQueue) -> int:
 
 
 def tried(call: Callable[..., object], *args: object) -> None:
-    """Call; that the time is up or an end disconnected is as good as a return."""
+    """Make a call; ignore a timeout or a disconnect."""
     with suppress(TimeoutError, ConnectionError):
         call(*args)

@@ -1,8 +1,8 @@
-"""A limit on what a test may take: `watchdog` raises in the main thread when it ends.
+"""A time limit on a test: `watchdog` raises in the main thread at its end.
 
-Python's locks give way to a signal handler that raises, so a test that waits for ever
-fails and the run goes on. Where nothing gives way, pytest's own faulthandler timeout
-shows the stacks, and whoever called pytest sets the last limit.
+A signal handler that raises interrupts Python's locks, so a test that waits forever
+fails and the run goes on. If nothing can be interrupted, pytest's own faulthandler
+timeout shows the stacks, and the caller of pytest sets the last limit.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["HANG_S", "LIMIT_S", "show_stacks", "watchdog"]
 
-# What a step of a test may take: far above what any healthy thread needs, also on a
-# busy machine. A run against a broken library, where to wait is to fail, says less.
+# Time limit for a step of a test: far above the needs of any healthy thread, even on a
+# busy machine. A run against a broken library, where a wait is a failure, sets less.
 _USUAL_LIMIT_S = 30.0
 LIMIT_S = float(os.environ.get("TEST_LIMIT_S", _USUAL_LIMIT_S))
 
-# Before pytest's own faulthandler timeout, which shows the same stacks again.
+# Earlier than pytest's own faulthandler timeout, which shows the same stacks again.
 HANG_S = 115.0 * LIMIT_S / _USUAL_LIMIT_S
 
 _STDERR = 2
@@ -54,6 +54,7 @@ def watchdog(limit_s: float = HANG_S) -> Iterator[None]:
 def show_stacks() -> None:
     """Write the stacks of all threads to the descriptor of standard error.
 
-    To the descriptor, since pytest has put a file without one in its place.
+    It uses the descriptor, since pytest has replaced the file by one without a
+    descriptor.
     """
     faulthandler.dump_traceback(file=_STDERR, all_threads=True)

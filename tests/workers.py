@@ -1,7 +1,8 @@
-"""How the tests are shared among worker processes, one for each processor.
+"""Distribution of the tests among worker processes, one for each processor.
 
-Files stay whole: their fixtures are set up once. All that may start Spark stays with
-one worker, since a session takes seconds to start and as much memory as all the rest.
+Files stay whole: their fixtures are set up once. Every test that may start Spark stays
+with one worker, since a session takes seconds to start and as much memory as all the
+others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Those who look for faults find what is there, only that, and are counted."""
+"""Contestants that search for faults find the planted ones and only those."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_on_real_threads_a_right_program_holds(write: Callable[[str], Path]) -> 
 def test_what_a_program_starts_are_workers_that_wait_for_that(
     write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """frontrun may be absent: another, which tries one order, stands for it."""
+    """frontrun may be missing: a substitute that tries one order stands in for it."""
     seen: list[Any] = []
 
     def explore(

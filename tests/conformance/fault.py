@@ -1,6 +1,6 @@
-"""A fault planted in the text of the reference, and who must notice.
+"""A fault planted in the text of the reference, and the scenarios that must fail.
 
-A piece of text that does not stand there exactly once is an error, never a catch.
+A piece of text that does not occur exactly once is an error, never a catch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fault"]
 
-# What is imported comes first.
+# The imported module comes first.
 _SOURCES = {
     module.__name__: inspect.getsource(module) for module in (reference_ends, reference)
 }
@@ -29,7 +29,7 @@ _SOURCES = {
 class Fault:
     """One fault.
 
-    edits: pairs of text in the reference and what stands there instead.
+    edits: pairs of text in the reference and its replacement.
     caught_by: names of scenarios, each of which must fail.
     """
 
@@ -38,7 +38,7 @@ class Fault:
     caught_by: list[str]
 
     def factory(self) -> Callable[[], Any]:
-        """The factory of the reference with the fault in it."""
+        """Return the factory of the reference with the fault in it."""
         sources = _SOURCES
         for old, new in self.edits:
             count = sum(source.count(old) for source in sources.values())
@@ -49,7 +49,7 @@ class Fault:
             }
         for name, source in sources.items():
             module = types.ModuleType(self._copy_of(name))
-            sys.modules[module.__name__] = module  # attrs looks its classes' module up
+            sys.modules[module.__name__] = module  # attrs looks up a class's module
             ends = reference_ends.__name__
             text = source.replace(f"from {ends} ", f"from {self._copy_of(ends)} ")
             exec(compile(text, f"<{self.name}>", "exec"), vars(module))
@@ -57,5 +57,5 @@ class Fault:
         return factory
 
     def _copy_of(self, module: str) -> str:
-        """What a module of the reference is called with the fault in it."""
+        """Return the name of a module's copy with the fault in it."""
         return f"{module.rpartition('.')[2]}_with_{self.name}"

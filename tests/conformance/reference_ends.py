@@ -24,7 +24,7 @@ class HungUpError(ConnectionError):
 
 
 def limit_of(timeout: float | None) -> float | None:
-    """A timeout as `threading` takes it."""
+    """Return a timeout in the form that `threading` takes."""
     if timeout is None:
         return None
     if math.isnan(timeout) or timeout < 0:
@@ -43,7 +43,7 @@ def _range(view: memoryview, offset: Any, length: Any) -> memoryview:
 
 
 def _copy(data: Any, offset: Any, length: Any) -> bytes:
-    """The range as bytes; no view of the caller's buffer outlives this call."""
+    """Return the range as bytes; no view of the caller's buffer outlives this call."""
     with memoryview(data) as view:
         if not view.c_contiguous:
             raise TypeError("a view with gaps")
@@ -52,7 +52,7 @@ def _copy(data: Any, offset: Any, length: Any) -> bytes:
 
 
 class Half:
-    """What both kinds of end share: the peer, the states, the wait."""
+    """Shared by both kinds of end: the peer, the states, the wait."""
 
     def __init__(self, owner: Ticket, peer: Ticket, port: int, capacity: int) -> None:
         self._facts = (owner.caller.name, peer.caller.name, port, capacity)
@@ -65,7 +65,7 @@ class Half:
 
     @classmethod
     def pair(cls, acceptor: Ticket, connector: Ticket, port: int) -> tuple[Self, Self]:
-        """Both ends of a new connection."""
+        """Return both ends of a new connection."""
         left = cls(acceptor, connector, port, acceptor.capacity)
         right = cls(connector, acceptor, port, acceptor.capacity)
         left._changed = right._changed = threading.Condition()
@@ -81,12 +81,12 @@ class Half:
     remote_disconnected = property(lambda self: self._peer._closed)
 
     def disconnected(self) -> bool:
-        """Whether this end is disconnected."""
+        """Return whether this end is disconnected."""
         with self._changed:
             return self._gone()
 
     def disconnect(self, error: BaseException | None = None) -> None:
-        """Hang up."""
+        """Disconnect this end."""
         with self._changed:
             if not self._closed:
                 self._closed, self._cause = True, error
@@ -105,7 +105,7 @@ class Half:
         return len(self._peer._inbound) >= self._facts[3]
 
     def _wait(self, ready: Callable[[], bool], limit: float | None) -> None:
-        """Wait until it is ready or this end is gone; raise unless it is ready."""
+        """Wait until it is ready or this end is disconnected; raise in that case."""
         self._changed.wait_for(lambda: self._gone() or ready(), limit)
         if self._gone():
             raise self._error()
@@ -154,7 +154,7 @@ class End(Half):
             self._changed.notify_all()
 
     def receive(self, *, timeout: float | None = None) -> bytes:
-        """The oldest message."""
+        """Receive the oldest message."""
         limit = limit_of(timeout)
         with self._changed:
             self._wait(lambda: bool(self._inbound), limit)
@@ -163,15 +163,15 @@ class End(Half):
             return message
 
     def send_nowait(self, data: Any) -> None:
-        """Send if that can be done at once."""
+        """Send if possible without waiting."""
         self.send(data, timeout=0)
 
     def receive_nowait(self) -> bytes:
-        """Receive if that can be done at once."""
+        """Receive if possible without waiting."""
         return self.receive(timeout=0)
 
     def send_many(self, messages: Iterable[Any]) -> int:
-        """Send one after the other; how many were sent."""
+        """Send one after the other; return how many were sent."""
         sent = 0
         for message in messages:
             try:
@@ -184,7 +184,7 @@ class End(Half):
         return sent
 
     def receive_many(self, limit: int | None = None) -> list[bytes]:
-        """What is there, one message at least."""
+        """Receive all messages that have arrived, at least one."""
         messages = [self.receive()]
         with self._changed:
             while self._inbound and len(messages) != limit:
@@ -210,7 +210,7 @@ class Channel(Half):
         self._inbound = bytearray()
 
     def write(self, buffer: Any, offset: int, length: int) -> int:
-        """Write what fits of a range, one byte at least."""
+        """Write the part of a range that fits, at least one byte."""
         data = bytes(_range(memoryview(buffer), offset, length))
         with self._changed:
             if self._gone():
@@ -227,7 +227,7 @@ class Channel(Half):
             return len(taken)
 
     def read(self, buffer: Any, offset: int, length: int) -> int:
-        """Read what is there into a range, one byte at least."""
+        """Read the bytes that have arrived into a range, at least one byte."""
         target = _range(memoryview(buffer), offset, length)
         if not length:
             return 0

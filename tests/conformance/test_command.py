@@ -1,4 +1,4 @@
-"""``bus conformance`` and ``pytest --conformance``: what they run, print, return."""
+"""``bus conformance`` and ``pytest --conformance``: scenarios, output, exit codes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _entry_points() -> set[str]:
 
 
 def test_all_held_ends_with_0(tmp_path: Path) -> None:
-    """Whoever keeps what is asked is told so."""
+    """The output says so."""
     done = run_bus(tmp_path, OWN, "-k", "RDV-1-")
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -63,7 +63,7 @@ def test_all_held_ends_with_0(tmp_path: Path) -> None:
 
 
 def test_some_failed_ends_with_1(tmp_path: Path) -> None:
-    """The failed clause is told with the scenario that found it."""
+    """The output has the failed clause and the scenario that found it."""
     done = run_bus(tmp_path, NAIVE, "-k", "RDV-13 or RDV-14 or RDV-1-")
 
     assert done.returncode == 1, done.stdout + done.stderr
@@ -92,7 +92,7 @@ def test_a_wrong_subject_ends_with_2(tmp_path: Path) -> None:
     [("--level", "high", NAIVE), (NAIVE, "--level", "high"), (NAIVE, "--level=high")],
 )
 def test_a_wrong_level_ends_with_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """As any wrong option, on either side of the subject."""
+    """As any wrong option, before or after the subject."""
     done = run_bus(tmp_path, *arguments)
 
     assert done.returncode == 2
@@ -100,7 +100,7 @@ def test_a_wrong_level_ends_with_2(tmp_path: Path, arguments: tuple[str, ...]) -
 
 
 def test_the_level_may_follow_the_subject(tmp_path: Path) -> None:
-    """It is the verb's option, wherever it stands; the rest is pytest's."""
+    """It is an option of the verb in any position; other options are pytest's."""
     (tmp_path / "told.py").write_text(
         "import os, sys\n"
         "print('level', os.environ['CONFORMANCE_LEVEL'], file=sys.stderr)\n"
@@ -116,7 +116,7 @@ def test_the_level_may_follow_the_subject(tmp_path: Path) -> None:
 
 
 def test_a_choice_that_leaves_no_scenario_ends_with_2(tmp_path: Path) -> None:
-    """It says which choice it was."""
+    """The output has the selection."""
     done = run_bus(tmp_path, NAIVE, "-k", "nosuch")
 
     assert done.returncode == 2
@@ -124,7 +124,7 @@ def test_a_choice_that_leaves_no_scenario_ends_with_2(tmp_path: Path) -> None:
 
 
 def test_a_choice_of_what_is_not_offered_says_what_is_missing(tmp_path: Path) -> None:
-    """It matched, so it is no mistake; but nothing was asked."""
+    """The selection matched, so it is not a mistake; but no clause was tested."""
     done = run_bus(tmp_path, NAIVE, "-k", "RDV-14")
 
     assert done.returncode == 4
@@ -157,7 +157,7 @@ def test_what_lies_beside_the_file_can_be_imported(tmp_path: Path) -> None:
 
 
 def test_the_users_pytest_configuration_is_left_out(tmp_path: Path) -> None:
-    """What stands there is meant for other tests."""
+    """Its settings are meant for other tests."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
 
     done = run_bus(tmp_path, NAIVE, "-k", "RDV-1-")
@@ -194,7 +194,7 @@ def test_what_the_explorer_cannot_control_runs_on_real_threads(tmp_path: Path) -
 
 
 def test_pytest_with_the_option_alone_runs_the_suite(tmp_path: Path) -> None:
-    """The suite and not the tests that lie around."""
+    """It does not collect other tests in the folder."""
     (tmp_path / "test_mine.py").write_text("def test_mine():\n    raise OSError\n")
 
     done = run_pytest(tmp_path, "-q", "--conformance", NAIVE, "-k", "RDV-1-")
@@ -217,7 +217,7 @@ def test_pytest_with_a_path_and_the_option(tmp_path: Path) -> None:
 
 
 def test_pytest_with_workers_still_gives_one_verdict(tmp_path: Path) -> None:
-    """Workers of pytest-xdist would each have a part of it, and nobody the whole."""
+    """Each worker of pytest-xdist would see only a part of the results."""
     done = run_pytest(tmp_path, "-n2", "-q", SUITE, "--conformance", OWN, "-k=RDV-1-")
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -225,7 +225,7 @@ def test_pytest_with_workers_still_gives_one_verdict(tmp_path: Path) -> None:
 
 
 def test_pytest_without_the_option_says_what_is_missing(tmp_path: Path) -> None:
-    """To collect the suite without an implementation is no failure."""
+    """Collecting the suite without an implementation is not a failure."""
     done = run_pytest(tmp_path, "-q", SUITE)
 
     assert done.returncode == 0, done.stdout + done.stderr

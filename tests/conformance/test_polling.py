@@ -1,4 +1,4 @@
-"""A slow implementation is not a wrong one: who polls breaks what speaks of that."""
+"""A slow implementation is not a wrong one: polling breaks only its own clause."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ QUICK = Level("polling", 1, 5, limit=20, rounds=1, seconds=0.1, volume=1)
 
 @pytest.fixture(scope="module")
 def polling() -> Subject:
-    """The reference that is never woken."""
+    """Return the reference whose waits poll."""
     return load("tests.conformance.polling:factory", SCENARIOS)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_polling_breaks_the_clause_against_polling_only(polling: Subject) -> None:
-    """QB-CONC-5 alone: the others leave half a second."""
+    """Only QB-CONC-5 fails: the other clauses allow half a second."""
     outcomes = {
         scenario: perform(polling, scenario, QUICK)
         for scenario in SCENARIOS
-        if scenario.style is not Style.CROWD  # a look in 30 ms makes that minutes
+        if scenario.style is not Style.CROWD  # polls of 30 ms make that minutes
     }
 
     failed = {s.name: o.trouble for s, o in outcomes.items() if not o.passed}

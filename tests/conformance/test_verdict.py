@@ -1,4 +1,4 @@
-"""The report: which clauses hold, fail, were not offered, and why."""
+"""The report: which clauses hold, fail, or were not offered, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def scenario(name: str, *clauses: str) -> Scenario:
-    """A scenario that is never run."""
+    """Return a scenario that is never run."""
 
     def program(stage: Stage) -> None:
         raise AssertionError
@@ -42,7 +42,7 @@ def test_one_that_could_be_asked_is_enough() -> None:
 
 
 def test_the_report_is_sorted_and_grouped() -> None:
-    """By group, then by number; what lacks the same thing stands together."""
+    """By group, then by number; clauses with the same lack are listed together."""
     verdict = Verdict("mine.py:factory")
     for number in (10, 9, 2):
         verdict.note_run(
@@ -70,7 +70,7 @@ def test_the_report_is_sorted_and_grouped() -> None:
 
 
 def test_long_rows_are_wrapped() -> None:
-    """No line is longer than a screen is wide, and none is cut inside a clause."""
+    """No line is wider than a screen, and no line break is inside a clause."""
     verdict = Verdict("x:y")
     for number in range(1, 40):
         verdict.note_run(
@@ -84,5 +84,5 @@ def test_long_rows_are_wrapped() -> None:
 
 
 def test_nothing_run_is_said() -> None:
-    """An empty report does not look like a good one."""
+    """An empty report must not look like a good one."""
     assert list(Verdict("x:y").lines())[1] == "scenarios: none was run"

@@ -15,7 +15,7 @@ _CHAPTER = _ROOT / "docs" / "how-to" / "find-races.md"
 
 _LINES_MAX = 20
 
-# File, begin of its story, and the schedules within which it must be found.
+# File, start of its story, and the schedules within which it must be found.
 _FAULTS = {
     "lost_wakeup.py": ("lost wake-up: reader sleeps, main notified it too early", 20),
     "deadlock_by_lock_order.py": ("deadlock: nobody can go on: Plato, Zeno", 10),

@@ -36,7 +36,7 @@ def clauses_of(item: pytest.Item) -> tuple[str, ...]:
 
 
 def pytest_configure() -> None:
-    """Refuse to judge another copy of the library than the one given."""
+    """Raise unless the library under test is the given copy."""
     library = Path(os.environ[LIBRARY]).resolve()
     for package in (queuebroker, bus):
         file = str(package.__file__)

@@ -21,15 +21,15 @@ OWN = "tests/conformance/own.py:factory"
 SUITE = "specs/conformance"
 LONG = ("tests/schedules/test_fast_path.py", "tests/schedules/test_histories.py")
 LIMIT_S = 600
-WHOLE_LIMIT_S = 1800  # of a part of the tests of all mutants
-PARTS = 2  # into which these are divided
+WHOLE_LIMIT_S = 1800  # for one part of the tests of all mutants
+PARTS = 2  # number of these parts
 
 
 @attrs.frozen
 class Result:
-    """What became of each test; ``trouble`` if the run itself broke.
+    """The outcome of each test; ``trouble`` if the run itself broke.
 
-    output: what pytest printed.
+    output: the output of pytest.
     """
 
     passed: frozenset[str]
@@ -60,17 +60,17 @@ def run_trial(
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join((name, str(ROOT))),
-            "PYTHONSAFEPATH": "1",  # programs that tests start do not look here first
+            "PYTHONSAFEPATH": "1",  # for programs that tests start
             "MUTANT_CLAUSES": " ".join(sorted(clauses)),
             "MUTANT_LIBRARY": name,
             "MUTANT_REPORT": str(report),
             "QUEUEBROKER_LOCKED": "1" if mutant.locked else "",
             "TEST_INSIDE": "sample",
-            "TEST_LIMIT_S": "30" if whole else "4",  # what never ends is a catch
+            "TEST_LIMIT_S": "30" if whole else "4",  # a test that never ends is a catch
         }
         command = [
             *(sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short"),
-            *("-n", "0"),  # what `selection` notes, it notes in one process
+            *("-n", "0"),  # `selection` records outcomes in one process
             *("-p", "tests.mutants.selection", "-W", "ignore"),
             *(() if whole else ("-x",)),
             *("--conformance", implementation or OWN, *files),
@@ -115,7 +115,7 @@ def _files(clauses: frozenset[str]) -> list[str]:
 
 
 def _read(report: Path, output: str) -> Result:
-    """Take a report apart; a test that broke outside its own body is trouble."""
+    """Parse a report; a test that broke outside its own body counts as trouble."""
     passed: set[str] = set()
     failed: dict[str, tuple[str, ...]] = {}
     for row in json.loads(report.read_text()):

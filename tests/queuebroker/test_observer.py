@@ -119,7 +119,7 @@ def test_a_queue_works_on_with_an_observer_that_raised(
 
 
 def test_a_rendezvous_tells_of_names_tickets_and_the_match() -> None:
-    """The ticket joins the begin of each call to its end."""
+    """The ticket joins the start of each call to its end."""
     recorder = Recorder()
     with queues(observer=recorder):
         pass
@@ -155,7 +155,7 @@ def test_a_rendezvous_tells_of_names_tickets_and_the_match() -> None:
 def test_a_call_that_meets_nobody_tells_why(
     act: Callable[[QueueBroker], object], expected: list[tuple[Operation, Reason]]
 ) -> None:
-    """The report has the side, the port and the ticket of its begin."""
+    """The report has the side, the port and the ticket of its start."""
     recorder = Recorder()
     with BrokerManager(observer=recorder) as manager:
         broker = QueueBroker("b", manager=manager)

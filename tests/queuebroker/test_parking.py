@@ -97,7 +97,7 @@ def test_the_oldest_that_sleeps_is_woken_and_nobody_is_dropped() -> None:
 @clause("QB-CONC-4", "QB-ERR-9")
 @pytest.mark.parametrize("act", ["leave", "wake_one"])
 def test_an_interrupt_never_makes_a_list_deny_who_sleeps(act: str) -> None:
-    """A waker without the lock reads only the flag that a waiter sleeps."""
+    """A waker that does not take the lock only reads `asleep`."""
 
     def case(struck: Blow) -> None:
         waiters = WaitList()

@@ -9,7 +9,7 @@ _LONG_S = 2 * AWAKE_S
 
 
 def _vigils(vigil: Vigil, waits: int, *, came: bool, seconds: float) -> int:
-    """Wait that many times; return how often it spun before sleeping.
+    """Wait that many times; return how often it spun.
 
     came: True if the awaited data arrives during the spin.
     seconds: duration of each sleep.

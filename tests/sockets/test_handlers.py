@@ -50,7 +50,7 @@ HANDLERS: dict[str, Call] = {
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
-    """Return a factory of connections on which only a receive reads after a receive."""
+    """Return a factory of connections: after a receive, only receives read them."""
     monkeypatch.setattr(turn, "IDLE_S", 3600.0)
     with ExitStack() as stack:
         acceptor, connector = stack.enter_context(

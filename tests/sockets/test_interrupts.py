@@ -36,7 +36,7 @@ LARGE = bytes(300_000)  # more than a socket takes at once
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
-    """Return a factory of connections on which only a receive reads after a receive."""
+    """Return a factory of connections: after a receive, only receives read them."""
     monkeypatch.setattr(turn, "IDLE_S", 3600.0)
     with ExitStack() as stack:
         acceptor, connector = stack.enter_context(
@@ -63,7 +63,7 @@ def let_nobody_read(end: SocketMessageQueue) -> None:
 def apart(case: Callable[[Blow], None]) -> None:
     """Run `everywhere` in its own thread.
 
-    An interpreter that is interrupted at the begin or end of an exception handler may
+    An interpreter that is interrupted at the start or end of an exception handler may
     keep that exception as the one being handled, for as long as the thread lives. Each
     error of later tests would have it as its context.
     """

@@ -520,7 +520,7 @@ def test_timeout_0_tries_once(kind: str, loop: SteppedLoop) -> None:
 @clause("QB-PY-11")
 @pytest.mark.parametrize("ends", ["message", "cancel", "hang-up", "timeout"])
 def test_an_observer_is_told_of_the_wait(ends: str, loop: SteppedLoop) -> None:
-    """It gets the begin of the wait, and its end with the reason, as for a thread."""
+    """It gets the start of the wait, and its end with the reason, as for a thread."""
     told: list[tuple[Operation, Reason]] = []
 
     def observer(operation: Operation, *rest: Any) -> None:

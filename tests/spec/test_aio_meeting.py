@@ -62,7 +62,7 @@ def test_two_tasks_meet_in_either_order(first: str, loop: SteppedLoop) -> None:
 
 @clause("QB-PY-11")
 def test_accept_and_connect_raise_what_they_raise(loop: SteppedLoop) -> None:
-    """Unknown names, time, exclusive accepts, closed brokers."""
+    """Tested: an unknown name, a timeout, an exclusive accept, a closed broker."""
     with BrokerManager() as manager:
         server = aio.QueueBroker("server", manager=manager)
         client = aio.QueueBroker("client", manager=manager)

@@ -148,7 +148,7 @@ def test_an_observer_is_called_inside_the_critical_section() -> None:
     assert wanted - {Operation.RECV_BEGIN} <= told
 
 
-# A fault in the real buffer: it keeps the messages, but in a wrong order or number.
+# A fault in the real buffer: it reorders, repeats or drops a message.
 
 
 def _newest_first(buffer: Any, pull: Callable[[], Any]) -> Any:

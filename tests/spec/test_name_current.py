@@ -48,7 +48,7 @@ def test_each_task_sees_its_own_broker(manager: BrokerManager) -> None:
 def test_a_task_keeps_its_broker_when_nobody_else_knows_it(
     face: type[Broker | QueueBroker],
 ) -> None:
-    """Without a manager: the broker and its manager are closed, the name reused."""
+    """The broker was closed, its name reused, and its manager closed."""
     manager = BrokerManager()
     broker = face("b", manager=manager)
     seen: list[object] = []

@@ -86,7 +86,7 @@ def some_run_out_of_time(run: Run, b: QueueBroker, a: QueueBroker) -> None:
 
 @scene
 def one_is_exclusive(run: Run, b: QueueBroker, a: QueueBroker) -> None:
-    """One call may be refused."""
+    """One call may be rejected."""
     run.spawn(lambda: b.accept(1, exclusive=True))
     run.spawn(lambda: b.accept(1, timeout=1))
     run.spawn(lambda: a.connect("b", 1, timeout=1))

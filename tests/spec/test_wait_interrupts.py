@@ -72,7 +72,7 @@ def test_an_interrupt_anywhere_costs_no_place(
 @clause("QB-WAIT-1", "QB-ERR-9", "QB-CONC-4")
 @both_kinds
 def test_an_interrupt_anywhere_leaves_nobody_asleep(observer: Observer | None) -> None:
-    """If the call was woken by two queues, the other waiter is woken as well."""
+    """Two queues wake the interrupted call; the other waiter is woken as well."""
 
     def case(struck: Blow) -> None:
         with (

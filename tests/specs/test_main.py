@@ -15,7 +15,7 @@ from specs.coverage import weigh
 
 PROJECT = Path(__file__).parents[2]
 
-# It is run on every commit by hand: whoever must wait for it stops running it.
+# People run it by hand on every commit: a slow check would not be run.
 LIMIT_S = 60
 
 PAGE = (
@@ -29,7 +29,7 @@ BOTH = HELD + "@clause('QB-X-2')\ndef test_b(): ...\n"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project with two clauses in force; its test file is returned."""
+    """Return the test file of an empty project with two clauses in force."""
     clauses = index_pages([("x.md", PAGE)])
     monkeypatch.setattr(command, "load_clauses", lambda: clauses)
     monkeypatch.chdir(tmp_path)
@@ -168,8 +168,8 @@ def test_our_own_project_is_read_within_the_limit() -> None:
 def test_every_clause_has_a_test_and_every_test_names_clauses_in_force(
     tmp_path: Path,
 ) -> None:
-    # The suite is shipped: where these tests run beside an installed package, it lies
-    # with that package and not with them.
+    # The suite is part of the package: next to an installed package, it is found there
+    # and not beside these tests.
     (tmp_path / "specs").mkdir()
     for name, place in {
         "tests": PROJECT / "tests",

@@ -1,4 +1,4 @@
-"""`python -m specs.promela`: what SPIN prints, what is expected, what is missing."""
+"""`python -m specs.promela`: SPIN's output, expected failures, missing tools."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ltl arrives { <> (number == 2) }
 
 
 class OwnModel(Model):
-    """A model whose text is given."""
+    """A model with a given text."""
 
     def text(self) -> str:
         return COUNTING
@@ -116,7 +116,7 @@ def test_every_define_of_a_model_is_used_and_told(model: Model) -> None:
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_every_function_that_a_model_mirrors_exists(model: Model) -> None:
-    """A renamed function makes the model's header a lie; this tells."""
+    """A renamed function would make the model's header wrong."""
     head = model.text().partition("*/")[0]
     mirrored = list(mirrored_functions(head))
 
@@ -139,7 +139,7 @@ MIRRORED = {
 
 
 def mirrored_functions(head: str) -> Iterator[tuple[str, str]]:
-    """The names of the form module.function or module.Class.method."""
+    """Return names of the form module.function or module.Class.method."""
     for package, modules in MIRRORED.items():
         for module, name in re.findall(rf"(?<!\w)({modules})\.([\w.]*\w)", head):
             yield f"{package}.{module}", name
@@ -181,7 +181,7 @@ def test_what_was_not_expected_fails_the_run(
     expected: bool,
     told: str,
 ) -> None:
-    """A model that fails and a fault that is not found are both told, and exit 1."""
+    """A model that fails and a fault that is not found are both reported; exit 1."""
     case = Case(own(), "only", (), "small", fault)
 
     class OneCase(OwnModel):

@@ -38,7 +38,7 @@ class Struck(Counter):
 
 
 def test_an_interrupt_strikes_in_named_code_and_its_handler_is_split_too() -> None:
-    """Tracing resumes after the interrupt; the other handler is not split."""
+    """Tracing resumes after the interrupt; code that is not named is not split."""
 
     def program(run: Run) -> None:
         struck = Struck()
@@ -83,7 +83,7 @@ def _python(state: Any = None) -> None:
 def test_an_interrupt_strikes_only_where_the_interpreter_looks_for_one(
     line: str, strikes: set[object]
 ) -> None:
-    """After calls into C, and jumps backwards; at the begin of a function.
+    """After calls into C, and jumps backwards; at the start of a function.
 
     Each line of the result has the number of completed steps and the value of x; 0 if
     the function itself had not begun.

@@ -1,4 +1,4 @@
-"""Operations are recorded from begin to end, however they end."""
+"""Operations are recorded from start to end, whether they return or raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories as a reader sees them. Some are pinned whole, so that they are looked at."""
+"""Stories as a reader sees them. Some are pinned whole, so that changes are seen."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_locks_are_called_what_they_are_assigned_to() -> None:
         forks = [threading.Lock() for _ in range(2)]
         pair = Pair()
         tasks = queue.Queue[int]()
-        run.settle()  # until here nobody else can know them, and nothing is told
+        run.settle()  # until here no other task can know them, and the story omits them
         forks[0].acquire()
         forks[1].acquire()
         pair.first.acquire()

@@ -43,7 +43,7 @@ def test_a_task_blocked_in_a_real_lock_is_told_with_its_stack() -> None:
     def program(run: Run) -> None:
         run.spawn(wait)
         run.settle()
-        lock.acquire()  # a real wait: it was made before the run
+        lock.acquire()  # blocks for real: it was made before the run
 
     with pytest.raises(UncontrolledError) as caught:
         explore(program, seed=1)

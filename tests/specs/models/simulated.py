@@ -40,7 +40,7 @@ class World(Protocol):
 def simulate(
     world: World, programs: Iterable[Sequence[Call]], turns: Iterable[int]
 ) -> list[Call]:
-    """Run the programs side by side; return the calls in the order of their begin.
+    """Run the programs side by side; return the calls in the order of their start.
 
     A call with ``gives_up`` times out if it is not enabled.
     """

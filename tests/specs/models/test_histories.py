@@ -1,4 +1,4 @@
-"""A checker with the model of a connection accepts what is right, and only that."""
+"""A checker with the model of a connection accepts right histories, and only those."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMED_OUT = TimeoutError("timed out")
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[list[Call]]:
-    """Up to three callers with up to three operations each; all messages differ."""
+    """Draw up to three callers with up to three operations; all messages differ."""
     left = iter(range(100))
     calls = st.one_of(
         st.builds(
@@ -94,7 +94,7 @@ def test_without_any_disconnect_none_can_be_seen(
 def test_the_shipped_checker_agrees(
     callers: list[list[Call]], turns: list[int], capacity: int, data: st.DataObject
 ) -> None:
-    # With two outcomes exchanged, and judged by a model of perhaps another capacity,
+    # With two outcomes exchanged, and checked by a model of perhaps another capacity,
     # about one history in three is wrong.
     history = simulate(QueueWorld(capacity), callers, turns)
     if len(history) > 1:
@@ -234,7 +234,7 @@ def test_another_exception_may_stand_for_a_disconnect() -> None:
     )
 
     assert explained(queue_model(1, disconnected_error=EOFError), history)
-    # Without that, the model takes it for a blow from outside, which explains it too.
+    # Without that, the model takes it for an interrupt, which explains it too.
     after = one_by_one(Call("receive", (0,), error=EOFError()))
     assert not explained(queue_model(1, disconnected_error=EOFError), after)
 
