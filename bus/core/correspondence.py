@@ -203,25 +203,11 @@ class Correspondence:
         relay: Relay = question._source.box
         if relay.peer.relays.get(relay.number) is not relay:
             return False
-        self._answer(relay, (self._answer_parcel(question, payload, error),))
-        return True
-
-    def answer_all(self, answers: Sequence[tuple[Incoming, Payload]]) -> None:
-        """Send one task's answers to requests of another task, as `answer`."""
-        relay: Relay = answers[0][0]._source.box
-        if relay.peer.relays.get(relay.number) is relay:
-            self._answer(
-                relay,
-                [self._answer_parcel(each, payload, None) for each, payload in answers],
-            )
-
-    @staticmethod
-    def _answer(relay: Relay, parcels: Sequence[Parcel]) -> None:
-        relay.append(parcels)
+        parcel = self._answer_parcel(question, payload, error)
+        relay.append((parcel,))
         relay.pump()
-        limits = relay.limits
-        for parcel in parcels:
-            relay.peer.answered(parcel.size, limits)
+        relay.peer.answered(parcel.size, relay.limits)
+        return True
 
     def _answer_parcel(
         self, question: Incoming, payload: Payload, error: str | None

@@ -662,11 +662,19 @@ def test_what_was_never_sent_is_not_acknowledged() -> None:
 
 
 @clause("BUS-RELAY-11")
-def test_what_waits_for_room_goes_on_when_an_answer_makes_room() -> None:
-    """The normal path puts it on the link."""
+@pytest.mark.parametrize("arrived", [False, True])
+def test_what_waits_for_room_goes_on_when_an_answer_makes_room(
+    *, arrived: bool
+) -> None:
+    """The normal path puts it on the link.
+
+    arrived: whether the peer has acknowledged the question before it is taken.
+    """
     talk = RoundTrips(window=1)
     _, frame = talk.ask_now()
     answer = talk.answer_now(talk.take(frame))
+    if arrived:
+        talk.asking.outgoing.acknowledge_all()
     talk.near.remote.post(talk.question()._to, [talk.question()])
     assert talk.relay.queue
 
