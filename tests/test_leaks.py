@@ -13,9 +13,9 @@ from tests.leaks import Snapshot
 from tests.support import Threads
 
 _HERE = Path(__file__).parent
-_SHM = Path("/dev/shm")
 
-# One test leaves one of each kind behind; its neighbours must not be blamed.
+# One test leaves one of each kind behind; its neighbours must not be blamed. Its file
+# is in a folder of its own: tests that run meanwhile see every file in /dev/shm.
 _LEAKY = """
 import os, threading
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_clean(): pass
 def test_leaky():
     threading.Thread(target=held.wait, name="straggler", daemon=True).start()
     os.open("/dev/null", os.O_RDONLY)
-    Path("/dev/shm/{shm}").touch()
+    Path("{shm}/leaked").touch()
 @pytest.mark.spark
 def test_exempt(): os.open("/dev/zero", os.O_RDONLY)
 def test_clean_again(): pass
@@ -68,9 +68,9 @@ def test_a_descriptor_opened_in_the_place_of_another_is_seen() -> None:
         os.close(second)
 
 
-def test_shared_memory_held_by_another_process_is_not_ours() -> None:
-    path = _SHM / f"leaks-test-{os.getpid()}"
-    before = Snapshot.take()
+def test_shared_memory_held_by_another_process_is_not_ours(tmp_path: Path) -> None:
+    path = tmp_path / "held"
+    before = Snapshot.take(tmp_path)
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLD.format(path=path)],
         stdin=subprocess.PIPE,
@@ -88,7 +88,6 @@ def test_shared_memory_held_by_another_process_is_not_ours() -> None:
     assert holder.returncode == 0
 
     assert before.leaks(settle_s=0) == [f"{path} is left"]
-    path.unlink()
 
 
 _HOLD = """
@@ -100,9 +99,9 @@ with open("{path}", "wb"):
 
 
 def test_the_fixture_fails_exactly_the_tests_that_leak(tmp_path: Path) -> None:
-    shm = f"leaks-fixture-{os.getpid()}"
-    outcomes = _run(tmp_path, _LEAKY.format(shm=shm))
-    (_SHM / shm).unlink()
+    shm = tmp_path / "shm"
+    shm.mkdir()
+    outcomes = _run(tmp_path, shm, _LEAKY.format(shm=shm))
 
     # The leak fails the teardown, so the test itself has passed before.
     assert {line.split(" - ")[0] for line in outcomes} == {
@@ -116,11 +115,14 @@ def test_the_fixture_fails_exactly_the_tests_that_leak(tmp_path: Path) -> None:
     told = "\n".join(outcomes)
     assert "thread 'straggler' runs" in told
     assert "/dev/null is open" in told
-    assert f"/dev/shm/{shm} is left" in told
+    assert f"{shm}/leaked is left" in told
 
 
-def _run(root: Path, text: str) -> list[str]:
-    """Run a test file under our own conftest and settings; return its outcomes."""
+def _run(root: Path, shm: Path, text: str) -> list[str]:
+    """Run a test file under our own conftest and settings; return its outcomes.
+
+    shm: the folder that the conftest takes for /dev/shm.
+    """
     tests = root / "tests"
     tests.mkdir()
     (tests / "leaks").mkdir()
@@ -129,6 +131,10 @@ def _run(root: Path, text: str) -> list[str]:
         *("leaks/__init__.py", "leaks/snapshot.py"),
     ):
         shutil.copy(_HERE / name, tests / name)
+    snapshot = tests / "leaks" / "snapshot.py"
+    ours = snapshot.read_text().replace('Path("/dev/shm")', f"Path({str(shm)!r})")
+    assert str(shm) in ours
+    snapshot.write_text(ours)
     shutil.copy(_HERE.parent / "pyproject.toml", root)
     (tests / "test_leaky.py").write_text(text)
     answer = subprocess.run(

@@ -26,8 +26,9 @@ __all__ = ["Parked", "ParkedList"]
 class Parked:
     """A message that waits, with its start and its deadline on the caller's clock.
 
-    turn: the holder of the name that it was sent to, by order of departure; greater
-      than all of them if it was sent to none.
+    turn: its place among the departures of the name's holders: that of the holder it
+      was sent to, or just before the holder that came after it and left unopened;
+      greater than all of them before that.
     """
 
     message: Incoming
@@ -102,6 +103,17 @@ class ParkedList:
             queue.extendleft(reversed(messages))
             queue.rotate(at)
             self.parked += len(messages)
+
+    def date(self, name: str, turn: float) -> None:
+        """Assign a turn to the messages of a name that have none yet.
+
+        turn: greater than those of all earlier departures.
+        """
+        if name in self._by_name:
+            self._by_name[name] = deque(
+                attrs.evolve(each, turn=min(each.turn, turn))
+                for each in self._by_name[name]
+            )
 
     def take(self, name: str) -> list[Incoming]:
         """Remove and return the messages that wait for a name, in order."""

@@ -185,9 +185,9 @@ class ProcessManager:
         if entry in self._unopened.get(entry.name, ()):
             # Each registration is opened once: it cannot be emptied before that.
             self._opened(entry)
-            # The parked messages were sent before all that it has received, and stay in
-            # front.
-            actions.append(Open(entry, ()) if entry.remote else self._open(entry))
+            actions.append(Open(entry, ()))
+            # Those were parked before all that it has received was posted to it.
+            self.parked.date(entry.name, next(self._turns))
         self._leaving.setdefault(entry.name, []).append((entry, next(self._turns)))
         for interest in self.subscriptions.of(entry):
             self.unsubscribe(interest)

@@ -195,10 +195,6 @@ class Relays:
     def supersede(self, entry: Entry) -> None:
         """Hide a relay from look-ups, since another relay has its name."""
         relay: Relay = entry.box
-        if not relay.opened:  # messages sent before all those posted to it
-            first = self._manager.parked.take(entry.name)
-            relay.withdrawn += first
-            relay.books.post(len(first))
         self._neighbours.todo += self._manager.leave(entry)
         entry.place = None
         if relay.state is RelayState.SUPERSEDED:

@@ -197,9 +197,9 @@ def test_who_leaves_before_it_was_opened_gets_what_waits_in_front_of_what_it_has
     opened = [each for each in one.leave(second) if isinstance(each, Open)]
     one.park("c", command("c", 4), NOW)
     one.left(first, [], NOW, final=False)
-    one.left(second, [command("c", 2), command("c", 3)], NOW, final=False)
+    one.left(second, [command("c", 3)], NOW, final=False)
 
-    assert [payloads(each.messages) for each in opened] == [[2]]
+    assert [payloads(each.messages) for each in opened] == [[]]
     assert [each.message.payload for each in one.parked.of("c")] == [2, 3, 4]
 
 
@@ -360,3 +360,27 @@ def test_what_two_who_left_give_back_is_in_the_order_in_which_they_left(
     _, actions = register(lists, "t")
     assert isinstance(actions[0], Open)
     assert payloads(actions[0].messages) == [1, 2, 3, 4, 5]
+
+
+@clause("BUS-DEREG-4", "BUS-MSG-15")
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_messages_parked_between_two_departures_stay_between_their_messages(
+    order: tuple[int, int],
+) -> None:
+    """Messages parked between them precede those posted to the second task."""
+    lists = manager()
+    first, _ = register(lists, "t")
+    lists.leave(first)  # emptied later
+    lists.park("t", command("t", 3), NOW)
+    second, _ = register(lists, "t")  # not opened before the first is emptied
+    lists.leave(second)
+    lists.park("t", command("t", 6), NOW)
+
+    for number in order:
+        entry, unread = ((first, (1, 2)), (second, (4, 5)))[number - 1]
+        messages = [command("t", each) for each in unread]
+        lists.left(entry, messages, NOW, final=False)
+
+    _, actions = register(lists, "t")
+    assert isinstance(actions[0], Open)
+    assert payloads(actions[0].messages) == [1, 2, 3, 4, 5, 6]

@@ -27,16 +27,20 @@ _PROCESSES = Path("/proc")
 
 @attrs.frozen
 class Snapshot:
-    """The threads, descriptors and shared memory files that exist at one moment."""
+    """The threads, descriptors and shared memory files that exist at one moment.
+
+    folder: the folder of the shared memory files.
+    """
 
     threads: frozenset[threading.Thread]
     descriptors: frozenset[str]
     shared: frozenset[str]
+    folder: Path = _SHM
 
     @classmethod
-    def take(cls) -> Snapshot:
+    def take(cls, folder: Path = _SHM) -> Snapshot:
         """Record the present resources."""
-        return cls(_threads(), _descriptors(), _shared())
+        return cls(_threads(), _descriptors(), frozenset(_names_in(folder)), folder)
 
     def leaks(self, settle_s: float = _SETTLE_S) -> list[str]:
         """Return the lasting additions since the snapshot: one sentence each.
@@ -54,7 +58,7 @@ class Snapshot:
         return more
 
     def _more(self) -> list[str]:
-        now = Snapshot.take()
+        now = Snapshot.take(self.folder)
         return [
             *(f"thread {one.name!r} runs" for one in now.threads - self.threads),
             *(
@@ -62,9 +66,9 @@ class Snapshot:
                 for one in now.descriptors - self.descriptors
             ),
             *(
-                f"{_SHM / name} is left"
-                for name in now.shared - self.shared
-                if not _held_elsewhere(_SHM / name)
+                f"{path} is left"
+                for path in map(self.folder.joinpath, now.shared - self.shared)
+                if not _held_elsewhere(path)
             ),
         ]
 
@@ -90,10 +94,6 @@ def _descriptors() -> frozenset[str]:
             if not Path(target).name.startswith("libffi.so"):
                 found.append(f"{number} -> {target}")
     return frozenset(found)
-
-
-def _shared() -> frozenset[str]:
-    return frozenset(_names_in(_SHM))
 
 
 def _names_in(folder: Path) -> list[str]:
