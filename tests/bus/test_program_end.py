@@ -48,12 +48,19 @@ def last():
 last()
 """
 
+# A shell without job control makes its background programs ignore SIGINT; Python then
+# sets no handler of its own.
+_HEARS_CTRL_C = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+
 # The cause of a program's end -> its code, and its exit code.
 ENDS = {
     "the end of main": ("", 0),
     "sys.exit": ("sys.exit(3)", 3),
     "an exception": ("raise ValueError('own')", 1),
-    "Ctrl-C": ("os.kill(os.getpid(), signal.SIGINT); signal.pause()", -2),
+    "Ctrl-C": (
+        f"{_HEARS_CTRL_C}; os.kill(os.getpid(), signal.SIGINT); signal.pause()",
+        -2,
+    ),
 }
 
 
