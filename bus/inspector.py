@@ -6,7 +6,7 @@ command with one map of plain values. The state of the manager is read under the
 exchange's lock; each counter of an account has a single writer and is read without one.
 
 A command ``{"frames": ...}`` requests the frames that cross the links of the process;
-see `Tapping`.
+see `MonitorLeases`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bus.address import SYSTEM, check_module_name
-from bus.core.relay_books import ENDS, RelayBooks
+from bus.core.relay_counters import ENDS, RelayCounters
 from bus.core.routing_table import Visibility
 from bus.core.wire import LinkKind
-from bus.links.tapping import Tapping
+from bus.links.monitor_leases import MonitorLeases
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bus.api.snapshot import BusSnapshot, TaskInfo
-    from bus.core.neighbourhood import Neighbourhood
     from bus.core.peer import Peer
     from bus.core.relay import Relay
+    from bus.core.remote_manager import RemoteManager
     from bus.core.routing_table import Entry
     from bus.message import Incoming
     from bus.threads.exchange import Exchange
@@ -54,7 +54,7 @@ class Inspector:
         look: returns the user's objects on the bus in this process, and the thread
           managers that host them, thread by thread.
 
-    tapping: answers requests for frames.
+    monitor_leases: answers requests for frames.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Inspector:
         "_manager",
         "_since",
         "_thread",
-        "tapping",
+        "monitor_leases",
     )
 
     def __init__(
@@ -81,7 +81,7 @@ class Inspector:
         self._manager: Final = ThreadManager("inspector")
         self._entry: Entry | None = None
         self._thread: _sync.Thread | None = None
-        self.tapping: Final = Tapping(exchange, self._manager)
+        self.monitor_leases: Final = MonitorLeases(exchange, self._manager)
 
     # Life cycle.
 
@@ -124,7 +124,7 @@ class Inspector:
         manager.run()
         self._exchange.deregister(entry, final=True)
         # The entry may still be on its way here, and has to be opened first.
-        while entry.place is not None or not manager.end():
+        while entry.host is not None or not manager.end():
             manager.poll(None)
 
     # Reports.
@@ -133,7 +133,7 @@ class Inspector:
         """Return the requested frames, or the current state of the process."""
         asked = message.payload
         if isinstance(asked, Mapping) and "frames" in asked:
-            return self.tapping.answer(message, asked["frames"])
+            return self.monitor_leases.answer(message, asked["frames"])
         return self._about()
 
     def _about(self) -> dict[str, Any]:
@@ -204,39 +204,39 @@ def _task(task: TaskInfo) -> dict[str, Any]:
     }
 
 
-def _of_others(remote: Neighbourhood) -> dict[str, Any]:
+def _of_others(remote: RemoteManager) -> dict[str, Any]:
     """Describe the other processes; on a master, also all processes and name owners.
 
     Call under the exchange's lock.
     """
-    neighbours = remote.neighbours
+    topology = remote.topology
     told: dict[str, Any] = {
-        "role": neighbours.role.value,
+        "role": topology.role.value,
         "links": [
             _link(remote, peer)
-            for peer in neighbours.peers.values()
+            for peer in topology.peers.values()
             if peer.session.link is not None
         ],
         "relays": [
             _relay(relay)
-            for peer in neighbours.peers.values()
+            for peer in topology.peers.values()
             for relay in peer.relays.values()
         ],
-        "relay_books": _books(neighbours.books),
+        "relay_counters": _counters(topology.counters),
     }
-    if neighbours.is_master:
-        machine, me = neighbours.key
-        slaves = [each.key[1] for each in neighbours.slaves()]
+    if topology.is_master:
+        machine, me = topology.key
+        slaves = [each.key[1] for each in topology.slaves()]
         told["processes"] = [me, *slaves]
         told["users"] = {
             name: owner[1]
-            for name, owner in remote.directory.users.owners().items()
+            for name, owner in remote.name_registry.users.owners().items()
             if owner[0] == machine
         }
     return told
 
 
-def _link(remote: Neighbourhood, peer: Peer) -> dict[str, Any]:
+def _link(remote: RemoteManager, peer: Peer) -> dict[str, Any]:
     link = remote.links.by_number.get(peer.session.link or 0)
     kind = LinkKind.DATA if link is None or link.kind is None else link.kind
     return {
@@ -244,7 +244,7 @@ def _link(remote: Neighbourhood, peer: Peer) -> dict[str, Any]:
         "process": peer.key[1],
         "kind": kind.value,
         "ready": peer.session.ready,
-        "books": _books(peer.books),
+        "counters": _counters(peer.counters),
         "unresponsive": peer.unresponsive,
     }
 
@@ -259,9 +259,9 @@ def _relay(relay: Relay) -> dict[str, Any]:
         "queue": relay.queued,
         "unacked": relay.under_way,
         "asked": len(relay.asked),
-        "books": _books(relay.books),
+        "counters": _counters(relay.counters),
     }
 
 
-def _books(books: RelayBooks) -> dict[str, int]:
-    return {each: getattr(books, each) for each in ("posted", *ENDS)}
+def _counters(counters: RelayCounters) -> dict[str, int]:
+    return {each: getattr(counters, each) for each in ("posted", *ENDS)}

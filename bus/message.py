@@ -119,7 +119,7 @@ class Incoming(msgspec.Struct, eq=False):
             UnreachableError: it came over another bus, from another process.
             PayloadError, MessageTooLargeError: as `Task.command`.
         """
-        self._to.box.client.respond(self, payload, error=error)
+        self._to.mailbox.client.respond(self, payload, error=error)
 
 
 class Response(msgspec.Struct, frozen=True):

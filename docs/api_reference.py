@@ -34,8 +34,8 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Names": ("Address", "Specification", "Visibility"),
     "Who may join": ("AccessList", "Grant"),
     "What is there": (
-        *("BusSnapshot", "ThreadInfo", "TaskInfo", "SubscriptionInfo", "Books"),
-        *("PeerInfo", "RelayInfo", "SentBooks"),
+        *("BusSnapshot", "ThreadInfo", "TaskInfo", "SubscriptionInfo", "Counters"),
+        *("PeerInfo", "RelayInfo", "SentCounters"),
     ),
     "Types": ("Payload", "Where", "Overflow", "NoReply"),
 }

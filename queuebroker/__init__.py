@@ -9,11 +9,12 @@ circular_buffer        bounded buffers of messages and of bytes
 status                 the tables: status of an end, verdict on an operation
 connection, queue_connection, readiness  the state that two ends share
 end, channel           the common base of ends; ends for bytes
-typed_queue, message_queue, reception, locked_queue  ends for messages, for objects
-sleepers, lane, fast_queue    the same without a lock unless a caller has to wait
+typed_queue, message_queue, receive_attempt, locked_queue  ends for messages, objects
+sleepers, lock_free_buffer, lock_free_connection, fast_queue
+                       the same without a lock unless a caller has to wait
 rendezvous, pairing, meeting    waiting calls by port; matching them
 broker_manager, broker, queue_broker, task     names, and threads that belong to them
-bell, waiting          the first message of several queues
+shared_parker, waiting  the first message of several queues
 aio                    the same objects from asyncio: not imported from here
 java                   the same objects under the names of the Java text
 testing                the schedule explorer: not imported from here

@@ -24,7 +24,7 @@ import attrs
 
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
-from queuebroker.vigil import AWAKE_S, Vigil
+from queuebroker.adaptive_spin import AWAKE_S, AdaptiveSpin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -105,7 +105,7 @@ PATH_BYTES_MAX: Final = 107
 # is the upper bound of that time if the kernel counts in hundredths of a second.
 _PATIENCE: Final = struct.pack("@ll", 0, 2_000)
 _PATIENCE_MAX_S: Final = 12e-3
-_BELL: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
+_SHARED_PARKER: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
 # Raised when the peer has ended the connection, in order or not.
 TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 # OpenSSL's reason codes for a reply that is not TLS.
@@ -423,24 +423,32 @@ class Sleeper:
     socket once that socket was attached: see `AT_ONCE`.
 
     If events arrive soon, time after time, it spins for a moment before it sleeps: see
-    `Vigil`.
+    `AdaptiveSpin`.
     """
 
-    __slots__ = ("_at", "_bell", "_bells", "_poller", "_rung", "_vigil", "_watches")
+    __slots__ = (
+        "_adaptive_spin",
+        "_at",
+        "_poller",
+        "_rung",
+        "_shared_parker",
+        "_shared_parkers",
+        "_watches",
+    )
 
     def __init__(self) -> None:
         # The event descriptor, until `close`. One call in C creates and stores it, so
         # that no interrupt can lose it.
-        self._bells: list[int] = []
-        self._bells.extend(map(os.eventfd, (0,), (_BELL,)))
-        [self._bell] = self._bells
+        self._shared_parkers: list[int] = []
+        self._shared_parkers.extend(map(os.eventfd, (0,), (_SHARED_PARKER,)))
+        [self._shared_parker] = self._shared_parkers
         self._rung = False
         self._at: Socket | None = None  # the socket it blocks in first
-        self._vigil: Final = Vigil()
+        self._adaptive_spin: Final = AdaptiveSpin()
         # With one processor the peer cannot reply before this sleeps.
         self._watches: Final = processors() > 1
         self._poller = select.poll()
-        self._poller.register(self._bell, select.POLLIN)
+        self._poller.register(self._shared_parker, select.POLLIN)
 
     def renew(self) -> Sleeper:
         """Mark this as not released; return it."""
@@ -448,7 +456,7 @@ class Sleeper:
             # In this order: no interrupt is raised before the read is done, and an
             # interrupt after the read finds the state complete.
             self._rung = False
-            os.eventfd_read(self._bell)
+            os.eventfd_read(self._shared_parker)
         return self
 
     def locked(self) -> bool:
@@ -459,7 +467,7 @@ class Sleeper:
         """Wake the thread that sleeps on this."""
         if not self._rung:
             self._rung = True
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._shared_parker, 1)
 
     def attach(self, at: Socket) -> None:
         """Wake also when this socket is readable or has ended."""
@@ -489,19 +497,19 @@ class Sleeper:
         Raises:
             SocketFailure: the socket has failed.
         """
-        began, vigil = _sync.monotonic(), self._vigil
-        if answered and vigil.due and self._watches:
+        began, adaptive_spin = _sync.monotonic(), self._adaptive_spin
+        if answered and adaptive_spin.due and self._watches:
             until = began + AWAKE_S
             came = self._watched(until if deadline is None else min(until, deadline))
             # The spin may end late, because other threads held the interpreter lock.
-            vigil.kept(came=came and _sync.monotonic() <= until)
+            adaptive_spin.kept(came=came and _sync.monotonic() <= until)
             if came:
                 return
         if self._sleep(deadline, alone=alone):
-            vigil.slept(_sync.monotonic() - began)
+            adaptive_spin.slept(_sync.monotonic() - began)
 
     def _watched(self, until: float) -> bool:
-        # Not `_sync.glance`, which yields: two processes that answer each other would
+        # Not `_sync.spin`, which yields: two processes that answer each other would
         # stay on one processor, each until the other yields. Other threads of this
         # process run meanwhile, because each poll releases the interpreter lock.
         stirs = self._poller.poll
@@ -536,14 +544,14 @@ class Sleeper:
 
     def close(self) -> None:
         """Close the event descriptor."""
-        while self._bells:
-            os.close(self._bells.pop())
+        while self._shared_parkers:
+            os.close(self._shared_parkers.pop())
 
     def __del__(self) -> None:
         # An interrupt may have hit the thread that created this, or was about to store
         # it.
-        for bell in getattr(self, "_bells", ()):
-            os.close(bell)
+        for shared_parker in getattr(self, "_shared_parkers", ()):
+            os.close(shared_parker)
 
 
 def processors() -> int:

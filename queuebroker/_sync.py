@@ -33,14 +33,14 @@ __all__ = [
     "at_exit_of_main",
     "current_thread",
     "get_ident",
-    "glance",
     "join",
     "main_ident",
-    "may_be_struck",
+    "may_be_interrupted",
     "monotonic",
     "monotonic_ns",
     "owns",
     "park",
+    "spin",
     "wall_ns",
 ]
 
@@ -116,7 +116,7 @@ WAIT_S_MAX = threading.TIMEOUT_MAX
 
 # How long a caller spins before it sleeps, in seconds: less than it takes to put a
 # thread to sleep and to wake it on another processor.
-GLANCE_S = 2e-5
+SPIN_S = 2e-5
 
 
 def join(thread: threading.Thread, seconds: float) -> bool:
@@ -141,7 +141,7 @@ def main_ident() -> int | None:
     return threading.main_thread().ident
 
 
-def may_be_struck() -> bool:
+def may_be_interrupted() -> bool:
     """Return True in the main thread, the only one that an interrupt may reach."""
     return main_ident() == _thread.get_ident()
 
@@ -153,13 +153,13 @@ def owns(lock: _thread.RLock) -> bool:
     return owned is not None and owned()
 
 
-def glance(ready: Callable[[], bool]) -> bool:
+def spin(ready: Callable[[], bool]) -> bool:
     """Yield to other threads for a moment; return True if ``ready`` came true.
 
     Two threads that answer each other then need not sleep, nor wake each other, which
     is most of a round trip. ``ready`` is called without any lock and must only read.
     """
-    until = monotonic() + GLANCE_S
+    until = monotonic() + SPIN_S
     while not ready():
         if monotonic() >= until:
             return False

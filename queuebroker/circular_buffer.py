@@ -188,7 +188,7 @@ class CircularBufferQueue(Generic[M]):
             self.discarded += len(self._messages)
             self._messages.clear()
 
-    def rouse_locked(self) -> None:
+    def wake_all_locked(self) -> None:
         """Wake every waiter on this buffer."""
         if self.room:
             self.room.wake_all()
@@ -196,7 +196,7 @@ class CircularBufferQueue(Generic[M]):
 
     def recover_locked(self) -> None:
         """Wake every waiter; an interrupt leaves nothing half done here."""
-        self.rouse_locked()
+        self.wake_all_locked()
 
     def settle(self) -> None:
         """Do nothing: a buffer used alone has no finalizer."""
@@ -357,11 +357,11 @@ class CircularBuffer:
         self.discarded += self._count
         self._start = self._count = 0
 
-    def rouse_locked(self) -> None:
+    def wake_all_locked(self) -> None:
         """Wake every waiter on this buffer."""
         self.room.wake_all()
         self.arrived.wake_all()
 
     def recover_locked(self) -> None:
         """Wake every waiter; an interrupt leaves nothing half done here."""
-        self.rouse_locked()
+        self.wake_all_locked()

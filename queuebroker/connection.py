@@ -46,7 +46,7 @@ class Buffer(Protocol):
     def pulled(self) -> int: ...
     def discard_locked(self) -> None: ...
     def wake_locked(self) -> None: ...
-    def rouse_locked(self) -> None: ...
+    def wake_all_locked(self) -> None: ...
     def recover_locked(self) -> None: ...
 
 
@@ -241,7 +241,7 @@ class Connection(Generic[B]):
         self.flows[side].buffer.discard_locked()
         if self.watch is not None:
             self.note(Operation.CLOSE_LOCAL, side, side, reason=reason)
-        self.rouse_locked()
+        self.wake_all_locked()
         if self.readiness != _NO_READINESS:
             self.refresh_locked(0)
             self.refresh_locked(1)
@@ -257,10 +257,10 @@ class Connection(Generic[B]):
             self.seen[side] = True
             self.note(Operation.CLOSE_SEEN, side, side, reason=Reason.DISCONNECTED)
 
-    def rouse_locked(self) -> None:
+    def wake_all_locked(self) -> None:
         """Wake every waiter at either end."""
         for flow in self.flows:
-            flow.buffer.rouse_locked()
+            flow.buffer.wake_all_locked()
 
     def close_both(self) -> None:
         """Close both sides, as if each had disconnected."""

@@ -20,7 +20,7 @@ from queuebroker.arguments import (
 )
 from queuebroker.errors import ReceiveTimeoutError, SendTimeoutError
 from queuebroker.message_queue import MessageQueue
-from queuebroker.reception import Reception
+from queuebroker.receive_attempt import ReceiveAttempt
 from queuebroker.status import DONE, Verdict
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from queuebroker.connection import Side
     from queuebroker.errors import QueueBrokerError
-    from queuebroker.reception import Take
+    from queuebroker.receive_attempt import Take
 
 __all__ = ["LockedMessageQueue"]
 
@@ -98,12 +98,14 @@ class LockedMessageQueue(MessageQueue):
 
     def _receive(self, take: Take[T], timeout: float | None) -> T:
         """Run ``take(side, waited_ns)`` under the lock once a message is here."""
-        reception = self._reception(take, timeout)
+        receive_attempt = self._receive_attempt(take, timeout)
         try:
-            reception.verdict = self._act(reception.attempt, timeout, sends=False)
+            receive_attempt.verdict = self._act(
+                receive_attempt.attempt, timeout, sends=False
+            )
         finally:
-            reception.end()
-        return self._received(reception, timeout)
+            receive_attempt.end()
+        return self._received(receive_attempt, timeout)
 
     # For drivers that wait in their own way (queuebroker.aio).
 
@@ -210,18 +212,20 @@ class LockedMessageQueue(MessageQueue):
 
         return take
 
-    def _reception(self, take: Take[T], timeout: float | None) -> Reception[T]:
+    def _receive_attempt(
+        self, take: Take[T], timeout: float | None
+    ) -> ReceiveAttempt[T]:
         """Return a receive that has not begun."""
-        return Reception(self._connection, self._side, take, waits=timeout != 0)
+        return ReceiveAttempt(self._connection, self._side, take, waits=timeout != 0)
 
-    def _received(self, reception: Reception[T], timeout: float | None) -> T:
+    def _received(self, receive_attempt: ReceiveAttempt[T], timeout: float | None) -> T:
         """Return the result of a receive, or raise the reason that it has none."""
-        if reception.verdict is Verdict.REFUSE:
+        if receive_attempt.verdict is Verdict.REFUSE:
             raise self._refusal("receive")
-        if reception.verdict is Verdict.WAIT:
+        if receive_attempt.verdict is Verdict.WAIT:
             raise self._nothing_came(timeout)
-        assert reception.taken is not None  # by its verdict
-        return reception.taken
+        assert receive_attempt.taken is not None  # by its verdict
+        return receive_attempt.taken
 
     def _nothing_came(self, timeout: float | None) -> ReceiveTimeoutError:
         """Return the exception for a receive that ran out of time."""

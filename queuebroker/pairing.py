@@ -15,7 +15,7 @@ from queuebroker.channel import Channel
 from queuebroker.circular_buffer import CircularBuffer, CircularBufferQueue
 from queuebroker.connection import Connection, Flow
 from queuebroker.fast_queue import FastMessageQueue
-from queuebroker.lane_connection import LaneConnection
+from queuebroker.lock_free_connection import LockFreeConnection
 from queuebroker.locked_queue import LockedMessageQueue
 from queuebroker.queue_connection import Message, QueueConnection
 from queuebroker.rendezvous import Kind
@@ -65,7 +65,7 @@ def pair(
         return stream, Channel(stream, 0), Channel(stream, 1)
     if watch is None and not LOCKED:
         limit = acceptor.terms.limit
-        fast = LaneConnection(
+        fast = LockFreeConnection(
             lock, capacity, names, acceptor.port, limit=limit, strict=strict
         )
         return fast, FastMessageQueue(fast, 0), FastMessageQueue(fast, 1)

@@ -1,8 +1,8 @@
 """`Sleepers`: sleeping receivers that can be woken without the lock.
 
-It applies the technique of a `Lane` to parkers. One call in C removes the next parker,
-and a second one wakes it. No interrupt is raised between the two, so that no parker is
-removed and not woken. A removed parker need not leave the list.
+It applies the technique of a `LockFreeBuffer` to parkers. One call in C removes the
+next parker, and a second one wakes it. No interrupt is raised between the two, so that
+no parker is removed and not woken. A removed parker need not leave the list.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Sleepers(WaitList):
     __slots__ = ("present", "sleeping", "waking")
 
     def __init__(self) -> None:
-        self._parkers = None  # the parkers of a lane are in ``sleeping``
+        self._parkers = None  # the parkers of a buffer are in ``sleeping``
         self._pinned = self.asleep = False
         self.present: Collection[object] = ()
         # Created when a receiver first sleeps, to keep an idle connection small.

@@ -26,9 +26,9 @@ from queuebroker.arguments import (
     known_as,
     wrong_type,
 )
-from queuebroker.bell import Bell
 from queuebroker.errors import DisconnectedQueueError, ReceiveTimeoutError
 from queuebroker.message_queue import MessageQueue
+from queuebroker.shared_parker import SharedParker
 from queuebroker.status import Status
 from queuebroker.typed_queue import TypedQueue
 
@@ -70,11 +70,11 @@ def receive_any(
     expired = timeout == 0
     while taken is None and not expired:
         try:
-            bell = selection.enlist(Bell)
+            shared_parker = selection.enlist(SharedParker)
             # Check again: a sender that came before the enlisting could not see this
             # caller.
             if not selection.ready():
-                expired = not _sync.park(bell.lock, selection.ready, deadline)
+                expired = not _sync.park(shared_parker.lock, selection.ready, deadline)
             # After the deadline, too: success and disconnect beat it (QB-TIME-5). Still
             # listed: to leave first would wake another caller for the message taken
             # here.

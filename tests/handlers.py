@@ -59,7 +59,7 @@ def everywhere_handled(
     for point in itertools.count():
         ran: list[bool] = []
 
-        def struck(
+        def interrupted(
             act: Callable[[], object],
             handler: Callable[[], object],
             point: int = point,
@@ -75,7 +75,7 @@ def everywhere_handled(
                 handling.forget()
             ran.append(handling.ran)
 
-        case(struck)
+        case(interrupted)
         if not any(ran):
             assert point > 1
             return point

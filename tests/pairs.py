@@ -69,8 +69,8 @@ def loose_queue_pair(
     assert isinstance(right, MessageQueue)
     for end in (left, right):
         if isinstance(end, FastMessageQueue) and STAGE != "fresh":
-            lanes, side = end._lanes.lanes, end._side
-            end._outward, end._inward = lanes[1 - side], lanes[side]
+            buffers, side = end._lock_free.buffers, end._side
+            end._outward, end._inward = buffers[1 - side], buffers[side]
             if STAGE == "open":
                 end._inward.open_locked()
     return left, right

@@ -125,12 +125,12 @@ def strike(
         with _COUNTER(points).installed():
             act()
     except KeyboardInterrupt:
-        if not points.struck:
+        if not points.interrupted:
             raise
         return True
     finally:
         gc.enable()
-    assert not points.struck, f"the interrupt at point {point} was swallowed"
+    assert not points.interrupted, f"the interrupt at point {point} was swallowed"
     return False
 
 
@@ -138,7 +138,7 @@ class _Points:
     """The points of one call: raises `KeyboardInterrupt` at one of them."""
 
     def __init__(self, point: int, packages: Sequence[ModuleType]) -> None:
-        self.struck = False
+        self.interrupted = False
         self._folders = tuple(
             f"{folder}{os.sep}" for each in packages for folder in each.__path__
         )
@@ -151,9 +151,9 @@ class _Points:
 
     def reach(self) -> None:
         """Count a point, and raise if it is the chosen one."""
-        if not self.struck:
+        if not self.interrupted:
             if not self._left:
-                self.struck = True
+                self.interrupted = True
                 raise KeyboardInterrupt
             self._left -= 1
 
@@ -185,7 +185,7 @@ class _Tracer:
             self._last[caller] = "", 0
         if not self._points.cover(frame.f_code):
             return None
-        if self._points.struck or _finalizes(frame):
+        if self._points.interrupted or _finalizes(frame):
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False

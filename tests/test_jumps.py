@@ -35,7 +35,7 @@ _HARMLESS: Final = {
     "Channel.read_exactly": "it handles other exceptions",
     "CommThread._run": "no signal handler runs in that thread",
     "Driver._turn": "no signal handler runs in that thread",
-    "PolledSleep.until": "no signal handler runs in that thread",
+    "SocketPoller.until": "no signal handler runs in that thread",
     "Segment._sum_up": "a view of the map is released with its last reference",
     "Unsent.send": "it handles other exceptions",
 }

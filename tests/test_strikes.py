@@ -70,7 +70,7 @@ class _Package(ModuleType):
     known: Callable[[object], object]
 
     def __init__(self, text: str = _MODULE) -> None:
-        super().__init__("struck")
+        super().__init__("interrupted")
         self.__path__ = [_FOLDER]
         exec(compile(text, f"{_FOLDER}/module.py", "exec"), self.__dict__)
 
@@ -99,7 +99,7 @@ def _places(package: _Package, act: Callable[[], object]) -> Iterator[int | None
     pytest.fail("no end of points")
 
 
-def test_each_point_of_a_known_function_is_struck() -> None:
+def test_each_point_of_a_known_function_is_interrupted() -> None:
     package = _Package()
 
     lines = list(_places(package, lambda: package.known(_thread.allocate_lock())))
@@ -108,7 +108,7 @@ def test_each_point_of_a_known_function_is_struck() -> None:
     assert set(lines) >= _LINES
 
 
-def test_what_was_struck_before_has_the_same_points() -> None:
+def test_what_was_interrupted_before_has_the_same_points() -> None:
     """The first call after the code's creation has the same points as later calls."""
     package = _Package()
 
@@ -120,7 +120,7 @@ def test_what_was_struck_before_has_the_same_points() -> None:
     assert list(_places(package, act)) == first
 
 
-def test_only_the_thread_that_makes_the_call_is_struck() -> None:
+def test_only_the_thread_that_makes_the_call_is_interrupted() -> None:
     package = _Package()
     ended = []
 
@@ -236,22 +236,22 @@ def test_a_strike_leaves_a_lock_taken_where_a_real_signal_does(name: str) -> Non
         left = run(ring, ring, raises)
     finally:
         signal.signal(signal.SIGUSR1, before)
-    struck = []
+    interrupted = []
     for point in range(_ENOUGH):
         rings = itertools.count()
         blow = functools.partial(strike, point=point, packages=[package])
         locked = run(rings.__next__, None, blow)
         if next(rings) or name == "as_it_is_entered":
-            struck.append(locked)
+            interrupted.append(locked)
 
-    assert any(struck) is left
+    assert any(interrupted) is left
 
 
-def test_a_struck_instruction_without_a_line_can_be_shown() -> None:
+def test_a_interrupted_instruction_without_a_line_can_be_shown() -> None:
     """Pytest shows the line of each step of a traceback, and needs one."""
     met: list[BaseException] = []
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with pytest.raises(ValueError) as caught:
             int("x")
         error = caught.value

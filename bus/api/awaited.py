@@ -26,7 +26,7 @@ class AwaitedAnswer:
 
     Args:
         entry: the asking task.
-        place: its thread manager at the time of the call.
+        host: its thread manager at the time of the call.
 
     Attributes:
         drives: True if the calling thread hosts the task.
@@ -34,12 +34,12 @@ class AwaitedAnswer:
         response: the response; None until one arrives.
     """
 
-    __slots__ = ("_entry", "_place", "drives", "parker", "response")
+    __slots__ = ("_entry", "_host", "drives", "parker", "response")
 
-    def __init__(self, entry: Entry, place: ThreadManager) -> None:
+    def __init__(self, entry: Entry, host: ThreadManager) -> None:
         self._entry: Final = entry
-        self._place: Final = place
-        self.drives: Final = place.owned()
+        self._host: Final = host
+        self.drives: Final = host.owned()
         self.parker: Final[_thread.LockType | None] = (
             None if self.drives else taken_lock()
         )
@@ -47,32 +47,32 @@ class AwaitedAnswer:
 
     def over(self) -> bool:
         """Return True if the wait is over: answered, or the task has deregistered."""
-        return self.response is not None or self._entry.place is None
+        return self.response is not None or self._entry.host is None
 
     def begin(self) -> None:
         """Announce that the caller is about to wait."""
         if self.drives:
-            self._place.waits_next = True
+            self._host.waits_next = True
 
     def give_up(self) -> None:
         """Withdraw the announcement of `begin`."""
-        if self.drives and self._place.owned():
-            self._place.leave_way()
+        if self.drives and self._host.owned():
+            self._host.leave_way()
 
     # Called in any thread.
 
     def heard(self, response: Response) -> None:
         """Store the response and wake the caller; the callback of the question."""
         self.response = response
-        self.rouse()
+        self.wake_up()
 
-    def rouse(self) -> None:
+    def wake_up(self) -> None:
         """Wake the caller, so that it calls `over` again."""
         if self.parker is not None:
             with suppress(RuntimeError):  # the caller has been woken, but has not run
                 self.parker.release()
-        elif not self._place.owned():  # the task has moved to another thread
-            self._place.ask(_nothing)
+        elif not self._host.owned():  # the task has moved to another thread
+            self._host.ask(_nothing)
 
 
 class AwaitedWord(AwaitedAnswer):
@@ -83,8 +83,8 @@ class AwaitedWord(AwaitedAnswer):
 
     __slots__ = ("said",)
 
-    def __init__(self, entry: Entry, place: ThreadManager) -> None:
-        super().__init__(entry, place)
+    def __init__(self, entry: Entry, host: ThreadManager) -> None:
+        super().__init__(entry, host)
         self.said: bool = False
 
     def over(self) -> bool:
@@ -94,7 +94,7 @@ class AwaitedWord(AwaitedAnswer):
     def say(self) -> None:
         """Give the signal and wake the caller; callable in any thread."""
         self.said = True
-        self.rouse()
+        self.wake_up()
 
 
 def _nothing() -> None:

@@ -31,9 +31,9 @@ from bus.api.arguments import (
     wrong_type,
 )
 from bus.api.bus_thread import BusThread
+from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.receiver import Receiver
 from bus.api.reentry import guarded
-from bus.api.scripts import Scripts
 from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
 from bus.api.task import Task, Where
 from bus.at_exit import do_not_call_at_exit
@@ -150,7 +150,7 @@ class Bus:
             ),
             send_timeout_s=self._config.send_timeout_s,
             may_wait=lambda: not self._in_callback(),
-            witness=self._recorder(journal),
+            trace_sink=self._recorder(journal),
         )
         _made.add(self)  # last, since `_forked` uses the attributes above
         self._numbers = itertools.count(1)
@@ -166,7 +166,7 @@ class Bus:
         # ended without deregistering and the tasks of dropped iterators.
         self._orphans: Final[deque[BusThread]] = deque()
         self._dropped: Final[deque[Task]] = deque()
-        self._scripts: Final = Scripts(self)
+        self._implicit_tasks: Final = ImplicitTasks(self)
         # The buses that an address may refer to, by name; includes this one.
         self._others: dict[str, Bus] = {}
 
@@ -348,11 +348,13 @@ class Bus:
         timeout: float | Unset | None = UNSET,
     ) -> Any:
         """Send a command and wait for the answer; see `Task.call`."""
-        return self._scripts.waiting_task("call").call(to, payload, timeout=timeout)
+        return self._implicit_tasks.waiting_task("call").call(
+            to, payload, timeout=timeout
+        )
 
     def command(self, to: Where | Sequence[Where], payload: Any = None) -> None:
         """Send a command without waiting for an answer; see `Task.command`."""
-        self._scripts.task().command(to, payload)
+        self._implicit_tasks.task().command(to, payload)
 
     @guarded("subscribe")
     def subscribe(
@@ -367,7 +369,7 @@ class Bus:
 
         wait, timeout: as in `Task.subscribe`.
         """
-        return self._scripts.subscribe(to, callback, wait=wait, timeout=timeout)
+        return self._implicit_tasks.subscribe(to, callback, wait=wait, timeout=timeout)
 
     @guarded("listen")
     def listen(
@@ -393,7 +395,7 @@ class Bus:
               subscription within `BusConfig.command_timeout_s`.
             RuntimeError: called within a callback.
         """
-        return self._scripts.listen(to, timeout, wait=wait)
+        return self._implicit_tasks.listen(to, timeout, wait=wait)
 
     @guarded("wait for a name")
     def wait_for(self, where: Where, timeout: float | None = 5.0) -> Address:
@@ -403,7 +405,7 @@ class Bus:
             CommandTimeoutError: no task registered the name in time.
             RuntimeError: called within a callback.
         """
-        return self._scripts.wait_for(where, timeout)
+        return self._implicit_tasks.wait_for(where, timeout)
 
     # Inspection and shutdown.
 
@@ -475,7 +477,7 @@ class Bus:
         """Join the network, and wait for the outcome; see `open_bus`."""
         self._meet_others()
         assert self._comm is not None
-        self._comm.joining.verdict.wait(
+        self._comm.join_state.verdict.wait(
             _sync.monotonic() + self._config.connect_timeout_s
         )
         self._inspector = Inspector(self.name, self._exchange, self._look)
@@ -633,7 +635,7 @@ class Bus:
 
         def hosted() -> list[Entry]:
             entries = exchange.look(lambda: list(exchange.manager.table))
-            return [entry for entry in entries if entry.place is manager]
+            return [entry for entry in entries if entry.host is manager]
 
         while True:
             for entry in hosted():

@@ -116,8 +116,8 @@ class NotificationIterator:
 
     def _host(self) -> BusThread | None:
         """Return the thread to serve; None if the task has left it."""
-        place = self._task._entry.place
-        thread = None if place is None else self._bus._thread_of(place)
+        host = self._task._entry.host
+        thread = None if host is None else self._bus._thread_of(host)
         if thread is not None and not thread.stopped:
             thread._check_mine("iterate over notifications")
         return thread
@@ -127,7 +127,7 @@ class NotificationIterator:
         messages, entry = self._messages, self._task._entry
         try:
             thread._serve_until(
-                lambda: messages or entry.place is None, deadline_after(self._timeout)
+                lambda: messages or entry.host is None, deadline_after(self._timeout)
             )
         except UnknownTaskError:  # the thread is stopped, but may still drain
             thread._see_it_stop()

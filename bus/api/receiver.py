@@ -174,9 +174,9 @@ class Receiver:
 
     def has_read(self, run: CommandRun) -> None:
         """Note that the task has read a part of the run."""
-        place: ThreadManager = self.entry.place
-        if place.inbox.room.asleep:
-            place.inbox.freed()
+        host: ThreadManager = self.entry.host
+        if host.inbox.room.asleep:
+            host.inbox.freed()
         if (comm := self._exchange.comm) is not None:
             comm.reading(run)
 
@@ -190,9 +190,9 @@ class Receiver:
         They return to the front of the mailbox, so that each is read in its own turn.
         """
         self._on_command, self._reference = callback, reference
-        place: ThreadManager = self.entry.place
-        if self._unclaimed and place.expect(self.entry.box):
-            place.open(self.entry, self.unclaimed())
+        host: ThreadManager = self.entry.host
+        if self._unclaimed and host.expect(self.entry.mailbox):
+            host.open(self.entry, self.unclaimed())
 
     @property
     def name(self) -> str:
@@ -229,18 +229,18 @@ class Receiver:
             self._unclaimed.popleft()
         self._unclaimed.append(message)
 
-    def arrived(self, entry: Entry, place: ThreadManager) -> None:
+    def arrived(self, entry: Entry, host: ThreadManager) -> None:
         """Note the new host of the task, and arm the timer there."""
         self.entry = entry
         self._armed = None
-        self.arm(place)
+        self.arm(host)
 
-    def arm(self, place: ThreadManager) -> None:
+    def arm(self, host: ThreadManager) -> None:
         """Set a timer for the next deadline, in the thread that hosts the task."""
         deadline = self.questions.next_deadline()
         if deadline is not None and not self.armed_before(deadline):
             self._armed = deadline
-            place.call_at(
+            host.call_at(
                 deadline,
                 lambda: self._exchange.at_home(self.entry, self._time_is_up),
             )
@@ -271,21 +271,21 @@ class Receiver:
 
     def _extracted(self, message: Incoming) -> bool:
         """Take a message off its account; return False if it must not be delivered."""
-        place: ThreadManager = message._to.place
-        if not message._account.extract(message, place.inbox.lock):
+        host: ThreadManager = message._to.host
+        if not message._account.extract(message, host.inbox.lock):
             return False
         if message._trace is not None:
             message._trace.extracted()
-        if place.inbox.room.asleep:
-            place.inbox.freed()
+        if host.inbox.room.asleep:
+            host.inbox.freed()
         if (comm := self._exchange.comm) is not None:
             comm.taken(message)
         deadline = message._deadline
-        if deadline is not None and deadline <= (place.since or _sync.monotonic()):
+        if deadline is not None and deadline <= (host.since or _sync.monotonic()):
             message._account.expired += 1
             if not message.wants_reply:  # else the sender's question times out
                 error = ExpiredError(self._name_of(message))
-                message._source.box.client.failed(message, error)
+                message._source.mailbox.client.failed(message, error)
             elif message._trace is not None:
                 withdrawn = deadline == 0.0  # see `CommandHandle.cancel`
                 message._trace.discarded(
@@ -300,15 +300,15 @@ class Receiver:
             answer = callback(message)
             if answer is NOREPLY or message._answered or not message.wants_reply:
                 return
-            place = message._to.place
-            if place is None or not message._source.remote:
+            host = message._to.host
+            if host is None or not message._source.remote:
                 self._respond(message, answer)
                 return
-            place.waits_next = True
+            host.waits_next = True
             try:
                 self._respond(message, answer)
             finally:
-                place.waits_next = False  # the next callback may come before it waits
+                host.waits_next = False  # the next callback may come before it waits
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             self._failed_callback(callback)
             if message.wants_reply and not message._answered:
@@ -368,7 +368,7 @@ class Receiver:
                     error=question.time_is_up(),
                 )
             )
-        self.arm(self.entry.place)
+        self.arm(self.entry.host)
 
     @calls_user
     def _guarded(self, callback: Callable[[Any], object], argument: object) -> None:
@@ -398,7 +398,7 @@ class Receiver:
         entry: Entry = message._to
         if error is not None and not isinstance(error, str):
             raise wrong_type("error", "a str or None", error)
-        if entry.place is None:
+        if entry.host is None:
             raise UnknownTaskError(entry.name)
         if not message.wants_reply:
             self.unasked += 1

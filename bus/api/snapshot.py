@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from bus.address import Address
     from bus.api.receiver import Receiver
-    from bus.core.neighbourhood import Neighbourhood
     from bus.core.relay import Relay
-    from bus.core.relay_books import RelayBooks
+    from bus.core.relay_counters import RelayCounters
+    from bus.core.remote_manager import RemoteManager
     from bus.core.routing_table import Entry, Visibility
     from bus.specification import Specification
     from bus.threads.account import Account
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = [
-    "Books",
     "BusSnapshot",
+    "Counters",
     "PeerInfo",
     "RelayInfo",
-    "SentBooks",
+    "SentCounters",
     "SubscriptionInfo",
     "TaskInfo",
     "ThreadInfo",
@@ -39,7 +39,7 @@ __all__ = [
 
 
 @attrs.frozen
-class Books:
+class Counters:
     """The counters of the messages for one receiver (BUS-FLOW-7).
 
     ``accepted == delivered + dropped + expired + returned + unread`` holds exactly at
@@ -77,7 +77,7 @@ class SubscriptionInfo:
     """
 
     specification: Specification
-    notifications: Books
+    notifications: Counters
     gap: int
     missed: int
 
@@ -102,7 +102,7 @@ class TaskInfo:
     address: Address
     visibility: Visibility
     thread: str
-    commands: Books
+    commands: Counters
     subscriptions: tuple[SubscriptionInfo, ...]
     questions: int
     failures: int
@@ -132,7 +132,7 @@ class ThreadInfo:
 
 
 @attrs.frozen
-class SentBooks:
+class SentCounters:
     """The counters of messages sent to tasks of other processes (BUS-FLOW-7).
 
     ``posted == taken + dropped + returned + failed + in_doubt + present``, always.
@@ -165,7 +165,7 @@ class RelayInfo:
     """
 
     address: Address
-    sent: SentBooks
+    sent: SentCounters
 
 
 @attrs.frozen
@@ -183,8 +183,8 @@ class PeerInfo:
     machine: str
     process: str
     open: bool
-    sent: SentBooks
-    notifications: SentBooks
+    sent: SentCounters
+    notifications: SentCounters
     relays: tuple[RelayInfo, ...]
 
 
@@ -210,8 +210,8 @@ class BusSnapshot:
     tasks: tuple[TaskInfo, ...]
     parked: Mapping[str, int]
     peers: tuple[PeerInfo, ...]
-    sent: SentBooks
-    notifying: Books | None
+    sent: SentCounters
+    notifying: Counters | None
 
 
 def inspect(
@@ -233,7 +233,7 @@ def inspect(
     sent, peers = _NOTHING, tuple[PeerInfo, ...]()
     if remote is not None:
         sent, peers = exchange.look(lambda: _of_others(remote))
-    hosted = [(entry, entry.place) for entry in entries]
+    hosted = [(entry, entry.host) for entry in entries]
     now = _sync.monotonic()
     return BusSnapshot(
         bus=bus,
@@ -241,27 +241,27 @@ def inspect(
         process=exchange.manager.process,
         threads=tuple(_thread_info(manager, hosted, now) for manager in managers),
         tasks=tuple(
-            _task_info(entry, place) for entry, place in hosted if place is not None
+            _task_info(entry, host) for entry, host in hosted if host is not None
         ),
         parked=MappingProxyType(parked),
         peers=peers,
         sent=sent,
-        notifying=None if exchange.comm is None else _books(exchange.comm.account),
+        notifying=None if exchange.comm is None else _counters(exchange.comm.account),
     )
 
 
-def _of_others(remote: Neighbourhood) -> tuple[SentBooks, tuple[PeerInfo, ...]]:
+def _of_others(remote: RemoteManager) -> tuple[SentCounters, tuple[PeerInfo, ...]]:
     """Return the counters and the peers; the caller holds the exchange's lock."""
-    present = list(remote.neighbours.peers.values())
+    present = list(remote.topology.peers.values())
     peers = tuple(
         PeerInfo(
             machine=peer.machine,
             process=peer.key[1],
             open=peer.session.ready,
-            sent=_sent(peer.books, peer.all_relays()),
+            sent=_sent(peer.counters, peer.all_relays()),
             notifications=_sent(peer.notifications, [peer.audience]),
             relays=tuple(
-                RelayInfo(each.entry.address, _sent(each.books, [each]))
+                RelayInfo(each.entry.address, _sent(each.counters, [each]))
                 for each in peer.relays.values()
                 if not is_system(each.entry.name)
             ),
@@ -269,22 +269,22 @@ def _of_others(remote: Neighbourhood) -> tuple[SentBooks, tuple[PeerInfo, ...]]:
         for peer in present
     )
     relays = [relay for peer in present for relay in peer.all_relays()]
-    return _sent(remote.neighbours.books, relays), peers
+    return _sent(remote.topology.counters, relays), peers
 
 
-def _sent(books: RelayBooks, relays: Iterable[Relay]) -> SentBooks:
-    return SentBooks(
-        posted=books.posted,
-        taken=books.taken,
-        dropped=books.dropped,
-        returned=books.returned,
-        failed=books.failed,
-        in_doubt=books.in_doubt,
+def _sent(counters: RelayCounters, relays: Iterable[Relay]) -> SentCounters:
+    return SentCounters(
+        posted=counters.posted,
+        taken=counters.taken,
+        dropped=counters.dropped,
+        returned=counters.returned,
+        failed=counters.failed,
+        in_doubt=counters.in_doubt,
         present=sum([each.present for each in relays]),
     )
 
 
-_NOTHING: Final = SentBooks(0, 0, 0, 0, 0, 0, 0)
+_NOTHING: Final = SentCounters(0, 0, 0, 0, 0, 0, 0)
 
 
 def _thread_info(
@@ -295,24 +295,24 @@ def _thread_info(
     since = manager.since
     return ThreadInfo(
         name=manager.name,
-        tasks=tuple(entry.name for entry, place in hosted if place is manager),
+        tasks=tuple(entry.name for entry, host in hosted if host is manager),
         busy_s=None if since is None else max(0.0, now - since),
         callbacks=manager.callbacks,
         wakeups=manager.inbox.wakeups,
     )
 
 
-def _task_info(entry: Entry, place: ThreadManager) -> TaskInfo:
-    receiver: Receiver = entry.box.client
+def _task_info(entry: Entry, host: ThreadManager) -> TaskInfo:
+    receiver: Receiver = entry.mailbox.client
     return TaskInfo(
         address=entry.address,
         visibility=entry.visibility,
-        thread=place.name,
-        commands=_books(receiver.account),
+        thread=host.name,
+        commands=_counters(receiver.account),
         subscriptions=tuple(
             SubscriptionInfo(
                 each.specification,
-                _books(each._account),
+                _counters(each._account),
                 each._account.gap + each._account.behind,
                 each._account.missed,
             )
@@ -328,8 +328,8 @@ def _task_info(entry: Entry, place: ThreadManager) -> TaskInfo:
     )
 
 
-def _books(account: Account) -> Books:
-    return Books(
+def _counters(account: Account) -> Counters:
+    return Counters(
         accepted=account.accepted,
         delivered=account.delivered,
         dropped=account.dropped,

@@ -85,11 +85,11 @@ class Subscription:
         """Subscribe; cancel at once if the task deregisters meanwhile."""
         self._interests()[self] = None
         self._exchange.tell(lambda: self._exchange.manager.subscribe(self))
-        if self.entry.place is None:
+        if self.entry.host is None:
             self.cancel()
 
     def _interests(self) -> dict[Subscription | Watch, None]:
-        receiver: Receiver = self.entry.box.client
+        receiver: Receiver = self.entry.mailbox.client
         return receiver.interests
 
 
@@ -140,9 +140,9 @@ class Watch:
         """Begin the watch; cancel at once if the task deregisters meanwhile."""
         self._interests()[self] = None
         self._exchange.decide(lambda: self._exchange.manager.watch(self))
-        if self.entry.place is None:
+        if self.entry.host is None:
             self.cancel()
 
     def _interests(self) -> dict[Subscription | Watch, None]:
-        receiver: Receiver = self.entry.box.client
+        receiver: Receiver = self.entry.mailbox.client
         return receiver.interests

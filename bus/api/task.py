@@ -29,7 +29,7 @@ from bus.errors import (
     CommandTimeoutError,
     UnknownTaskError,
 )
-from bus.links.burst import PAYLOAD_MAX
+from bus.links.send_batch import PAYLOAD_MAX
 from bus.message import Incoming, Kind, Response
 from bus.payload import freeze_within, own_copy
 from bus.threads.account import Account, Overflow
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bus.api.bus_thread import BusThread
     from bus.api.receiver import Receiver
     from bus.core.routing_table import Entry
-    from bus.links.burst import Burst
+    from bus.links.send_batch import SendBatch
     from bus.message import Presence
     from bus.specification import Specification
     from bus.threads.exchange import Exchange
@@ -82,7 +82,7 @@ _UNASKED: Final = CommandHandle(None, ())  # the sender requested no answer
 _COMMAND: Final = Kind.COMMAND
 _LATE_S: Final = 1.0  # maximum wait for an answer that another thread is handing over
 _SEND: Final = "send a command"  # see `enter`
-_BURSTS_MAX: Final = 64  # addressees for which a task keeps a send batch
+_SEND_BATCHES_MAX: Final = 64  # addressees for which a task keeps a send batch
 
 
 class Task:
@@ -93,7 +93,7 @@ class Task:
     addressee is and even if it is busy (BUS-MSG-10).
     """
 
-    __slots__ = ("_bursts", "_bus", "_entry", "_exchange", "_receiver", "_tracer")
+    __slots__ = ("_bus", "_entry", "_exchange", "_receiver", "_send_batches", "_tracer")
 
     def __init__(self, bus: Bus, entry: Entry, receiver: Receiver) -> None:
         self._bus: Final = bus
@@ -103,12 +103,12 @@ class Task:
         # Before the first question: it may time out before the thread opens the task.
         receiver.entry = entry
         # By addressee. A send batch ends by itself when the task sends in another way.
-        self._bursts: dict[str, Burst] = {}
+        self._send_batches: dict[str, SendBatch] = {}
         # Creates the trace of each message; None if no journal records them.
         self._tracer: Final = self._exchange.tracer(entry)
 
     def __repr__(self) -> str:
-        left = self._receiver.leaving or self._entry.place is None
+        left = self._receiver.leaving or self._entry.host is None
         state = " deregistered" if left else ""
         return f"<Task {self._entry.address}{state}>"
 
@@ -210,7 +210,7 @@ class Task:
             UnknownTaskError: this task is deregistered.
         """
         try:
-            burst = self._bursts[to]  # type: ignore[index]  # a sequence is never a key
+            send_batch = self._send_batches[to]  # type: ignore[index]  # a sequence is never a key
         except (KeyError, TypeError):
             pass
         else:
@@ -219,21 +219,22 @@ class Task:
                 and timeout is UNSET
                 and bus is None
                 and on_response is None
-                and burst.thread == _sync.get_ident()
+                and send_batch.thread == _sync.get_ident()
             ):
-                # Inlined from `Burst`, which explains it: a method call would add a
+                # Inlined from `SendBatch`, which explains it: a method call would add a
                 # sixth to the cost of this path.
-                payloads = burst.payloads
+                payloads = send_batch.payloads
                 if (
-                    len(payloads) < burst.room
-                    and len(payload) <= burst.length
-                    and burst.to.table is not None  # its name may be another's by now
-                    and burst.source.order is burst.order
+                    len(payloads) < send_batch.room
+                    and len(payload) <= send_batch.length
+                    # Its name may be another's by now.
+                    and send_batch.to.table is not None
+                    and send_batch.source.order is send_batch.order
                 ):
                     payloads.append(payload)
-                    if burst.steady or self._confirm(burst):
+                    if send_batch.steady or self._confirm(send_batch):
                         return _UNASKED
-                elif self._add(burst, payload):
+                elif self._add(send_batch, payload):
                     return _UNASKED
         outer = enter(_SEND)
         try:
@@ -264,7 +265,7 @@ class Task:
             name, there = there._route(to, bus)
         elif entry.remote and usual and self._tracer is None:
             lasts_s = None if deadline is None else config.command_timeout_s
-            if self._burst(to, entry, payload, lasts_s):
+            if self._send_batch(to, entry, payload, lasts_s):
                 return _UNASKED
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
         message = Incoming(
@@ -282,29 +283,29 @@ class Task:
         return _UNASKED
 
     @staticmethod
-    def _add(burst: Burst, payload: bytes) -> bool:
+    def _add(send_batch: SendBatch, payload: bytes) -> bool:
         outer = enter(_SEND)
         try:
-            return burst.add(payload)
+            return send_batch.add(payload)
         finally:
             if outer is False:
                 MAIN.inside = False
 
     @staticmethod
-    def _confirm(burst: Burst) -> bool:
+    def _confirm(send_batch: SendBatch) -> bool:
         try:
             outer = enter(_SEND)
         except RuntimeError:
-            if burst.withdraw():
+            if send_batch.withdraw():
                 raise
             return True
         try:
-            return burst.confirm()
+            return send_batch.confirm()
         finally:
             if outer is False:
                 MAIN.inside = False
 
-    def _burst(
+    def _send_batch(
         self, to: str, entry: Entry, payload: Any, timeout_s: float | None
     ) -> bool:
         """Begin a send batch to a task of another process; return True on success.
@@ -312,25 +313,25 @@ class Task:
         If this returns False, the caller sends the command alone, behind the earlier
         ones.
         """
-        self._bursts.pop(to, None)
+        self._send_batches.pop(to, None)
         if type(payload) is not bytes or len(payload) > PAYLOAD_MAX:
             return False
-        place = entry.place
-        if place is None:
+        host = entry.host
+        if host is None:
             return False
-        burst: Burst = place.burst(
+        send_batch: SendBatch = host.send_batch(
             entry, self._entry, timeout_s, self._exchange.waits_s
         )
         # Checked after the batch exists: if this task deregisters just now, its
         # `Entry.order` changes, and a batch with the new order would look valid.
-        if self._entry.place is None or not burst.add(payload):
+        if self._entry.host is None or not send_batch.add(payload):
             return False
-        if len(self._bursts) >= _BURSTS_MAX:
-            self._bursts = {}
+        if len(self._send_batches) >= _SEND_BATCHES_MAX:
+            self._send_batches = {}
         # Another thread may have begun a batch just now. Their order is unknown, so
         # neither is kept.
-        if self._bursts.setdefault(to, burst) is not burst:
-            self._bursts.pop(to, None)
+        if self._send_batches.setdefault(to, send_batch) is not send_batch:
+            self._send_batches.pop(to, None)
         return True
 
     def _command(
@@ -422,22 +423,22 @@ class Task:
             raise wrong_type("to", "a name or an Address", to)
         timeout = answer_timeout(self._bus._config, timeout)
         deadline = deadline_after(timeout)
-        place = self._check()
+        host = self._check()
         if self._bus._in_callback():
             msg = (
                 f"cannot call {str(to)!r} within a callback, whose thread may have to"
                 " answer: use command(on_response=)"
             )
             raise RuntimeError(msg)
-        thread = self._bus._thread_of(place)
+        thread = self._bus._thread_of(host)
         if thread is None:  # the thread has just ended
             raise UnknownTaskError(self._entry.name)
-        awaited = AwaitedAnswer(self._entry, place)
+        awaited = AwaitedAnswer(self._entry, host)
         heard = awaited.heard  # one bound method: `close_for` compares by identity
         try:
             awaited.begin()
             handle = self._command(
-                *((to,), payload, bus, heard, None, timeout, deadline, awaited.rouse),
+                *((to,), payload, bus, heard, None, timeout, deadline, awaited.wake_up),
                 direct=not awaited.drives,
             )
             if awaited.parker is None:
@@ -654,12 +655,12 @@ class Task:
     ) -> None:
         """Wait until all processes have confirmed a subscription (BUS-MSG-18)."""
         try:
-            place = self._check()
-            thread = self._bus._thread_of(place)
+            host = self._check()
+            thread = self._bus._thread_of(host)
             if thread is None:  # the thread has just ended
                 raise UnknownTaskError(self._entry.name)
-            awaited = AwaitedWord(self._entry, place)
-            subscription.then = awaited.rouse  # on cancel, or if the task deregisters
+            awaited = AwaitedWord(self._entry, host)
+            subscription.then = awaited.wake_up  # on cancel, or if the task deregisters
             exchange, say = subscription._exchange, awaited.say
             exchange.decide(lambda: exchange.manager.confirm(subscription, say))
 
@@ -744,10 +745,10 @@ class Task:
         """
         if self._bus._foreign:
             self._bus._check_process()
-        place = self._entry.place
-        if place is None or self._receiver.leaving:
+        host = self._entry.host
+        if host is None or self._receiver.leaving:
             raise self._receiver.error or UnknownTaskError(self._entry.name)
-        return place
+        return host
 
     def _ask(self, question: Question) -> int:
         number = self._receiver.questions.ask(question)
@@ -757,10 +758,10 @@ class Task:
 
     def _arm(self, deadline: float) -> None:
         """Arm a timer for the questions, in the thread that hosts the task."""
-        place, receiver = self._entry.place, self._receiver
+        host, receiver = self._entry.host, self._receiver
         if receiver.armed_before(deadline):
             return
-        if place is not None and place.owned():
-            receiver.arm(place)
+        if host is not None and host.owned():
+            receiver.arm(host)
         else:
-            self._exchange.at_home(self._entry, lambda: receiver.arm(self._entry.place))
+            self._exchange.at_home(self._entry, lambda: receiver.arm(self._entry.host))

@@ -23,10 +23,10 @@ def why_unanswered(message: Incoming) -> str:
     Any thread may call this; it takes no lock.
     """
     entry = message._to
-    place: ThreadManager | None = None if entry is None else entry.place
-    if entry is None or entry.remote or place is None:
+    host: ThreadManager | None = None if entry is None else entry.host
+    if entry is None or entry.remote or host is None:
         return ""
-    running, since, name = place.running, place.since, place.name
+    running, since, name = host.running, host.since, host.name
     if running is not None and since is not None:
         for_s = _sync.monotonic() - since
         if for_s >= _BUSY_S:
@@ -35,23 +35,23 @@ def why_unanswered(message: Incoming) -> str:
                 f" {running.name!r} for {for_s:.1f} s; register it with another"
                 " thread=bus.thread(), or shorten that callback"
             )
-    if not place.driving.locked():
+    if not host.driving.locked():
         return (
             f"its thread {name!r} is not being served; call run() or poll() there,"
             " or register it with thread=bus.thread()"
         )
-    if not entry.box.client.has_callback:
+    if not entry.mailbox.client.has_callback:
         return "it has no callback; register it with on_command="
     return ""
 
 
 def why_unread(asker: Entry) -> str:
     """Return why a task cannot read its answer, and the remedy; empty if it can."""
-    place: ThreadManager | None = asker.place
-    if place is None or place.driving.locked():
+    host: ThreadManager | None = asker.host
+    if host is None or host.driving.locked():
         return ""
     return (
-        f"an answer to task {asker.name!r} is read in its thread {place.name!r}, which"
+        f"an answer to task {asker.name!r} is read in its thread {host.name!r}, which"
         " is not being served; call run() or poll() there, or register the task with"
         " thread=bus.thread()"
     )

@@ -18,7 +18,7 @@ from bus.cli.news import Ticker
 from bus.cli.numbers import FiniteRange
 from bus.cli.progress import Progress
 from bus.cli.text import warn
-from bus.demo.crew import BUS, PROCESSES_MAX, PROCESSES_MIN, parts_of, struck_of
+from bus.demo.crew import BUS, PROCESSES_MAX, PROCESSES_MIN, parts_of, planted_of
 from bus.demo.files import list_files
 from bus.demo.plant import DEEDS, FAULTS
 from bus.journal.rules import Verdict
@@ -116,9 +116,9 @@ def _take_stock(
     click.echo(f"taking stock of {printable(files.title)}")
     warn(files.problems)
     if plant is not None:
-        struck = LEAVER if processes is None else struck_of(parts_of(processes - 1))
+        planted = LEAVER if processes is None else planted_of(parts_of(processes - 1))
         click.echo(
-            f"planted on purpose: {plant}, between {struck} and {COLLECTOR},"
+            f"planted on purpose: {plant}, between {planted} and {COLLECTOR},"
             f" port {CONTENT}: {DEEDS[plant]}"
         )
     with Progress() as progress:

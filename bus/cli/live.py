@@ -438,7 +438,7 @@ def _known_master(bus: Bus) -> str | None:
     assert comm is not None
     remote = comm.remote
     stands, master = bus._exchange.look(
-        lambda: (remote.stands, remote.neighbours.master())
+        lambda: (remote.stands, remote.topology.master())
     )
     if not stands:
         return None

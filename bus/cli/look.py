@@ -63,7 +63,7 @@ def _process_lines(told: Mapping[str, Any]) -> Iterator[str]:
         if link["unresponsive"]:
             state += ", does not respond"
         for end in ("dropped", "failed", "in_doubt"):
-            if count := link["books"][end]:
+            if count := link["counters"][end]:
                 state += f", {count} {end.replace('_', ' ')}"
         yield f"  {link['kind']} link with {link['process']}{state}"
     for relay in told["relays"]:
@@ -77,12 +77,12 @@ def _process_lines(told: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _task_line(task: Mapping[str, Any]) -> str:
-    books = task["commands"]
-    parts = [f"{books['delivered']} delivered", f"{books['unread']} unread"]
+    counters = task["commands"]
+    parts = [f"{counters['delivered']} delivered", f"{counters['unread']} unread"]
     parts += [
-        f"{books[kind]} {kind.replace('_', ' ')}"
+        f"{counters[kind]} {kind.replace('_', ' ')}"
         for kind in ("dropped", "expired", "turned_away")
-        if books[kind]
+        if counters[kind]
     ]
     parts += map(_heard, task["subscriptions"])
     mark = " (private)" if task["visibility"] == "private" else ""
@@ -90,11 +90,11 @@ def _task_line(task: Mapping[str, Any]) -> str:
 
 
 def _heard(subscription: Mapping[str, Any]) -> str:
-    books = subscription["notifications"]
+    counters = subscription["notifications"]
     # A process of an earlier version does not report `missed`.
     missed = subscription.get("missed", 0)
-    dropped = books["dropped"] + books["turned_away"] + missed
-    counts = {"unread": books["unread"], "dropped": dropped}
+    dropped = counters["dropped"] + counters["turned_away"] + missed
+    counts = {"unread": counters["unread"], "dropped": dropped}
     parts = [f"{count} {kind}" for kind, count in counts.items() if count]
     return f"hears {subscription['to']}" + (f" ({', '.join(parts)})" if parts else "")
 

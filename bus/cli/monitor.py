@@ -119,7 +119,9 @@ class _Ear:
             "monitor", thread=self._thread, visibility=Visibility.PRIVATE
         )
         if bus._inspector is not None:
-            bus._inspector.tapping.closed = True  # or two who listen hear one another
+            bus._inspector.monitor_leases.closed = (
+                True  # or two who listen hear one another
+            )
         self._task.watch(inspector_of("**"), self._seen)
 
     def listen(self, until: float | None) -> list[dict[str, Any]]:

@@ -137,15 +137,15 @@ def _is_taken(bus: Bus) -> bool:
     """Whether the one command of this process was taken."""
     comm = bus._comm
     assert comm is not None
-    books = comm.remote.neighbours.books
-    return bool(bus._exchange.look(lambda: books.commands_taken))
+    counters = comm.remote.topology.counters
+    return bool(bus._exchange.look(lambda: counters.commands_taken))
 
 
 def _is_under_way(bus: Bus) -> bool:
     """Whether it was put on a link."""
     comm = bus._comm
     assert comm is not None
-    peers = comm.remote.neighbours.peers
+    peers = comm.remote.topology.peers
     return bool(
         bus._exchange.look(
             lambda: any(

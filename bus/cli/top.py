@@ -228,19 +228,19 @@ def _rows(answers: Answers, before: Mapping[str, _Row], passed_s: float) -> list
 
 def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -> _Row:
     tasks = [task for thread in told["threads"] for task in thread["tasks"]]
-    heard_books = [
+    heard_counters = [
         each["notifications"] for task in tasks for each in task["subscriptions"]
     ]
-    books = [*(task["commands"] for task in tasks), *heard_books]
+    counters = [*(task["commands"] for task in tasks), *heard_counters]
 
     def total(kind: str) -> int:
-        return sum(each[kind] for each in books)
+        return sum(each[kind] for each in counters)
 
-    sent, notifying = told.get("relay_books", {}), told.get("notifying", {})
+    sent, notifying = told.get("relay_counters", {}), told.get("notifying", {})
     process, messages = told["process"], total("delivered")
     # Each notification is put once before the relays of all other processes.
     notified = notifying.get("accepted", 0) + notifying.get("turned_away", 0)
-    heard = sum(each["delivered"] for each in heard_books)
+    heard = sum(each["delivered"] for each in heard_counters)
     last = before.get(process)
 
     def rate(count: int, counted: int) -> float | None:
@@ -258,7 +258,7 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
         heard=heard,
         heard_per_s=rate(heard, last.heard if last else 0),
         unread=total("unread"),
-        dropped=sum(each.get("dropped", 0) for each in (*books, sent, notifying)),
+        dropped=sum(each.get("dropped", 0) for each in (*counters, sent, notifying)),
         expired=total("expired"),
         turned_away=total("turned_away"),
         nobody=told["gave_up"],

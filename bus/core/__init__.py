@@ -9,18 +9,18 @@ tasks; `process_manager` decides on it. The other modules deal with other proces
 
 * `session`: the traffic with one process; `receipts`: the extracted messages.
 * `relay` and `peer`: a process and its tasks; `relays`: all relays.
-* `neighbours` and `requests`: the routes by which other processes are asked.
-* `user_table`, `directory` and `verdicts`: the name registry.
-* `correspondence` and `intake`: outbound and inbound messages; `relay_books`: their
-  counters.
-* `finder` and `listening`: searches and subscriptions.
-* `disuse`: unused relays.
-* `link`, `greeting`, `links` and `parting`: a link, from its first frame to its last.
-* `tidings`: the handlers of control frames.
-* `neighbourhood`: decides on all of these.
+* `topology` and `requests`: the routes by which other processes are asked.
+* `name_registry`, `user_routing_table`, `pending_names`: the holders of names.
+* `outbound_messages`, `inbound_messages`, and `relay_counters` for both.
+* `resolver` and `remote_subscriptions`: searches and subscriptions.
+* `idle_relays`: unused relays.
+* `link`, `handshake`, `link_table`, `idle_links`: a link, from its first frame to
+  its last.
+* `control_frames`: the handlers of control frames.
+* `remote_manager`: decides on all of these.
 
-`limits` holds the bounds, and `actions` the requests of the two deciding modules. `tap`
-records frames for people, in the words of `frame_facts`.
+`limits` holds the bounds, and `actions` the requests of the two deciding modules.
+`frame_monitor` records frames for people, in the words of `frame_facts`.
 
 No module here uses a thread, a clock, a socket or a file. Events are calls; their
 results are the actions to perform. Each object belongs to one thread at a time.

@@ -149,7 +149,7 @@ class Send(Struct, frozen=True):
 
 @attrs.frozen
 class Dial:
-    """Dial a process; report `Neighbourhood.dialled` or `Neighbourhood.dial_failed`.
+    """Dial a process; report `RemoteManager.dialled` or `RemoteManager.dial_failed`.
 
     key: the process to dial; if its name is empty, the master of that machine.
     """

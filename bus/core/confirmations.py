@@ -18,8 +18,8 @@ from bus.core.actions import Settled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.neighbours import Neighbours
     from bus.core.peer import Peer
+    from bus.core.topology import Topology
     from bus.core.wire import RequestId
 
 __all__ = ["Confirmations"]
@@ -51,10 +51,10 @@ class Confirmations:
     time to join it.
     """
 
-    __slots__ = ("_lost_master", "_neighbours", "_open", "_until")
+    __slots__ = ("_lost_master", "_open", "_topology", "_until")
 
-    def __init__(self, neighbours: Neighbours) -> None:
-        self._neighbours: Final = neighbours
+    def __init__(self, topology: Topology) -> None:
+        self._topology: Final = topology
         self._open: Final[dict[RequestId, _Confirmation]] = {}
         self._lost_master = False
         self._until: float | None = None
@@ -80,7 +80,7 @@ class Confirmations:
         confirmation = self._open.get(request)
         if confirmation is None:
             return 0
-        number = self._neighbours.new_ping()
+        number = self._topology.new_ping()
         confirmation.numbers[number] = way
         confirmation.waits = False
         return number
@@ -90,9 +90,9 @@ class Confirmations:
         confirmation = self._open.get(request)
         if confirmation is None:
             return
-        neighbours = self._neighbours
+        topology = self._topology
         if confirmation.own and not confirmation.numbers:
-            confirmation.waits = not neighbours.is_master
+            confirmation.waits = not topology.is_master
         self._review(request, confirmation)
 
     def forget(self, request: RequestId) -> None:
@@ -119,36 +119,36 @@ class Confirmations:
 
     def joined(self) -> None:
         """Note that there is a link with a neighbour."""
-        if not self._neighbours.is_master:
+        if not self._topology.is_master:
             self._lost_master = False
 
     def lost(self, peer: Peer, is_known: Callable[[RequestId], object]) -> None:
         """Stop waiting for a lost process; a slave's requests wait for a new master."""
-        if peer.joined and not self._neighbours.is_master:
+        if peer.joined and not self._topology.is_master:
             self._lost_master = True
         for request in [each for each in self._open if not is_known(each)]:
             self.forget(request)
         for request, number in self.unanswered(peer):
             confirmation = self._open[request]
             del confirmation.numbers[number]
-            if confirmation.own and not self._neighbours.is_master:
+            if confirmation.own and not self._topology.is_master:
                 confirmation.waits = True
             self._review(request, confirmation)
 
     def _review(self, request: RequestId, confirmation: _Confirmation) -> None:
-        succeeds = self._lost_master and self._neighbours.is_master
+        succeeds = self._lost_master and self._topology.is_master
         if succeeds or self._until is not None:
             return
         if confirmation.numbers or confirmation.waits:
             return
         del self._open[request]
-        self._neighbours.todo += [Settled(each) for each in confirmation.settled]
+        self._topology.todo += [Settled(each) for each in confirmation.settled]
 
     # Time.
 
     def review(self, now: float) -> None:
         """If this process is now master, give the others time to join it."""
-        if self._lost_master and self._neighbours.is_master:
+        if self._lost_master and self._topology.is_master:
             self._lost_master, self._until = False, now + _JOIN_S
             for confirmation in self._open.values():
                 confirmation.waits = False

@@ -187,7 +187,7 @@ class FarTasks:
         if not self._tasks[number].doubtful:
             return True
         entry = self._table.by_id(number)
-        return entry is not None and not entry.box.provisional
+        return entry is not None and not entry.mailbox.provisional
 
     def _is_own(self, address: Address) -> bool:
         """Whether an address belongs to a public task of this process."""

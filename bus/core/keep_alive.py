@@ -15,9 +15,9 @@ from bus.core.wire import Ping
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus.core.links import Links
-    from bus.core.neighbours import Neighbours
+    from bus.core.link_table import LinkTable
     from bus.core.peer import Peer
+    from bus.core.topology import Topology
 
 __all__ = ["KeepAlive"]
 
@@ -25,10 +25,10 @@ __all__ = ["KeepAlive"]
 class KeepAlive:
     """The silence on the links of one process, and the reaction to it."""
 
-    __slots__ = ("_links", "_neighbours")
+    __slots__ = ("_links", "_topology")
 
-    def __init__(self, neighbours: Neighbours, links: Links) -> None:
-        self._neighbours: Final = neighbours
+    def __init__(self, topology: Topology, links: LinkTable) -> None:
+        self._topology: Final = topology
         self._links: Final = links
 
     def heard(self, peer: Peer, now: float) -> None:
@@ -36,24 +36,24 @@ class KeepAlive:
         peer.heard_at = now
         if peer.unresponsive:
             peer.unresponsive = False
-            self._neighbours.complain(f"process {peer.name} responds again")
+            self._topology.complain(f"process {peer.name} responds again")
 
     def tick(self, now: float) -> None:
         """Send a PING on each silent link; handle peers that were silent too long."""
-        limits = self._neighbours.limits
+        limits = self._topology.limits
         for peer in list(self._linked()):
             if now >= peer.heard_at + limits.lease_s and not peer.unresponsive:
                 self._too_long(peer, now)
             elif now >= _asked_at(peer) + limits.keep_alive_s:
                 peer.asked_at = now
-                peer.session.say(Ping(number=self._neighbours.new_ping()))
+                peer.session.say(Ping(number=self._topology.new_ping()))
 
     def _too_long(self, peer: Peer, now: float) -> None:
         silent_s = now - peer.heard_at
-        self._neighbours.complain(
+        self._topology.complain(
             f"process {peer.name} does not respond, for {silent_s:.0f} s"
         )
-        if peer.machine == self._neighbours.me.machine:
+        if peer.machine == self._topology.me.machine:
             peer.unresponsive = True
             return
         link = self._links.by_number.get(peer.session.link or 0)
@@ -62,7 +62,7 @@ class KeepAlive:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has work to do; None for never."""
-        limits = self._neighbours.limits
+        limits = self._topology.limits
         times = []
         for peer in self._linked():
             times.append(_asked_at(peer) + limits.keep_alive_s)
@@ -72,7 +72,7 @@ class KeepAlive:
 
     def _linked(self) -> Iterator[Peer]:
         """Iterate over the peers with an open link that is not about to close."""
-        for peer in self._neighbours.peers.values():
+        for peer in self._topology.peers.values():
             if peer.session.ready and not peer.closing:
                 yield peer
 

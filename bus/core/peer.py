@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bus.core.receipts import Receipts
 from bus.core.relay import Relay
-from bus.core.relay_books import RelayBooks
+from bus.core.relay_counters import RelayCounters
 from bus.core.routing_table import Visibility
 from bus.core.wire import AddRelay, Characteristics, Gap, Role, Unrelay
 from bus.events import BusReason
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bus.core.limits import Limits
-    from bus.core.parcel import Parcel
+    from bus.core.outbound_run import OutboundRun
     from bus.core.routing_table import Entry
     from bus.core.session import Session
     from bus.rights import Credentials, Rights
@@ -59,7 +59,7 @@ class Peer:
     relays: the relays of its tasks here, by the numbers it assigned.
     audience: the relay of all its tasks that subscribe to tasks of this process.
     announced: relay numbers of local tasks introduced to it and not dismissed.
-    books: counters of messages for its tasks; notifications: of notifications only.
+    counters: counters of messages for its tasks; notifications: of notifications only.
     flooded: True if more answers wait for it than allowed.
     waiting: how many messages of each local task wait for a link, by relay number.
     """
@@ -77,9 +77,9 @@ class Peer:
         "announced",
         "asked_at",
         "audience",
-        "books",
         "bound",
         "closing",
+        "counters",
         "credentials",
         "dialling",
         "flooded",
@@ -107,11 +107,11 @@ class Peer:
         now: float,
         *,
         limits: Limits,
-        books: RelayBooks,
+        counters: RelayCounters,
     ) -> None:
         self.key: Final = key
-        self.books: Final = RelayBooks(books)
-        self.notifications: Final = RelayBooks(self.books)
+        self.counters: Final = RelayCounters(counters)
+        self.notifications: Final = RelayCounters(self.counters)
         self.session: Final = session
         self.role: Role = Role.SLAVE
         self.joined: bool = False
@@ -192,7 +192,9 @@ class Peer:
         """Record the identity from its first link; drop forbidden notifications."""
         self.credentials = credentials
         may_hear = credentials.rights.may_hear
-        self.audience.forbid(lambda parcel: not may_hear(parcel.source.name))
+        self.audience.forbid(
+            lambda outbound_run: not may_hear(outbound_run.source.name)
+        )
 
     # Local tasks.
 
@@ -226,19 +228,19 @@ class Peer:
             number = self._strays[task] = new()
         return number
 
-    def queued(self, parcel: Parcel, count: int = 1) -> None:
-        """Count messages like `parcel` that now wait for the link."""
-        self.waiting[parcel.relay] += count
-        if parcel.kind is Kind.NOTIFICATION:
-            self._notified[parcel.relay] += count
+    def queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
+        """Count messages like `outbound_run` that now wait for the link."""
+        self.waiting[outbound_run.relay] += count
+        if outbound_run.kind is Kind.NOTIFICATION:
+            self._notified[outbound_run.relay] += count
 
-    def unqueued(self, parcel: Parcel, count: int = 1) -> None:
+    def unqueued(self, outbound_run: OutboundRun, count: int = 1) -> None:
         """Uncount messages that no longer wait; send a deferred UNRELAY after the last.
 
         UNRELAY cannot be sent earlier: the messages would then have no known sender.
         """
-        relay = parcel.relay
-        if parcel.kind is Kind.NOTIFICATION:
+        relay = outbound_run.relay
+        if outbound_run.kind is Kind.NOTIFICATION:
             self._notified[relay] -= count
             if not self._notified[relay]:
                 del self._notified[relay]
@@ -249,11 +251,11 @@ class Peer:
             if farewell is not None:
                 self._leave(farewell)
 
-    def dropped(self, oldest: Parcel) -> None:
+    def dropped(self, oldest: OutboundRun) -> None:
         """Count a dropped notification, its task's oldest (BUS-FLOW-3)."""
         self._gaps[oldest.relay] += 1 + oldest.gap
 
-    def tell_gap(self, notification: Parcel) -> None:
+    def tell_gap(self, notification: OutboundRun) -> None:
         """Send a GAP before a task's next notification if any was dropped before it."""
         relay = notification.relay
         if count := self._gaps.pop(relay, 0) + notification.gap:
@@ -291,25 +293,25 @@ class Peer:
         """True if a notification waits for the link; other messages may wait for it."""
         return bool(self._notified)
 
-    def holds_back(self, relay: Relay, parcel: Parcel) -> bool:
+    def holds_back(self, relay: Relay, outbound_run: OutboundRun) -> bool:
         """Return True if an earlier message of the same sender waits in another queue.
 
         Notifications wait in one queue, other messages in the queues of their relays.
         Each queue keeps its order. Between the relays of two tasks the order does not
         matter: neither task receives the other's messages.
         """
-        notified = self._notified.get(parcel.relay, 0)
+        notified = self._notified.get(outbound_run.relay, 0)
         others: Iterable[Relay]
         if relay is not self.audience:
             if not notified:
                 return False
             others = (self.audience,)
         else:
-            if notified == self.waiting[parcel.relay]:
+            if notified == self.waiting[outbound_run.relay]:
                 return False
             others = self.relays.values()
         return any(
-            each.relay == parcel.relay and each.turn < parcel.turn
+            each.relay == outbound_run.relay and each.turn < outbound_run.turn
             for other in others
             for each in other.queue
         )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bus.core.interests import Interest
-    from bus.core.neighbourhood import Neighbourhood
+    from bus.core.remote_manager import RemoteManager
     from bus.core.routing_table import Overflow
 
 __all__ = ["ProcessManager"]
@@ -95,7 +95,7 @@ class ProcessManager:
         self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
         self.subscriptions: Final[Interests[Any]] = Interests(machine)
         self.watches: Final[Interests[Any]] = Interests(machine)
-        self.remote: Neighbourhood | None = None
+        self.remote: RemoteManager | None = None
         self.revision: int = 0
         self.far: Final = FarTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
@@ -114,15 +114,15 @@ class ProcessManager:
         name: str,
         visibility: Visibility,
         bus: str,
-        place: object,
-        box: object,
+        host: object,
+        mailbox: object,
         now: float = 0.0,
         overflow: Overflow = "error",
     ) -> tuple[Entry, list[Action]]:
         """Register a task, so that its name is found from now on.
 
-        place, box: the task's host, and its mailbox there. The mailbox must hold back
-          posted messages until it is opened.
+        host, mailbox: the task's host, and its mailbox there. The mailbox must hold
+          back posted messages until it is opened.
         overflow: policy for commands that exceed the mailbox's capacity.
 
         Raises:
@@ -140,8 +140,8 @@ class ProcessManager:
             name=name,
             visibility=visibility,
             address=Address(name, machine=self.machine, bus=bus),
-            place=place,
-            box=box,
+            host=host,
+            mailbox=mailbox,
             overflow=overflow,
         )
         if public:
@@ -153,7 +153,10 @@ class ProcessManager:
 
     def awaits_verdict(self, entry: Entry) -> bool:
         """Whether the master has yet to confirm the name of a task (OPEN-3)."""
-        return self.remote is not None and self.remote.directory.verdicts.awaits(entry)
+        return (
+            self.remote is not None
+            and self.remote.name_registry.pending_names.awaits(entry)
+        )
 
     def add_relay(self, entry: Entry) -> list[Action]:
         """Add the relay of another process's public task to the table."""

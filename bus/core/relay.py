@@ -11,7 +11,7 @@ import enum
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.relay_books import RelayBooks
+from bus.core.relay_counters import RelayCounters
 from bus.events import BusReason
 from bus.message import Kind
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from bus.core.limits import Limits
-    from bus.core.parcel import Parcel
+    from bus.core.outbound_run import OutboundRun
     from bus.core.peer import Peer
-    from bus.core.relay_books import End
+    from bus.core.relay_counters import End
     from bus.core.routing_table import Entry
     from bus.core.trace import Trace
     from bus.core.wire import Characteristics
@@ -73,13 +73,13 @@ class Relay:
     dismissal: the state of the request to release this relay.
     gap: notifications of the task that its process dropped and that no notification
       received here has reported yet (BUS-FLOW-3).
-    books: counters of what became of the messages posted here.
+    counters: counters of what became of the messages posted here.
 
     Invariants:
     I1. numbers in ``unacked`` rise. It holds no more messages and bytes than the window
         allows, except that the last message may exceed the bytes.
     I2. commands are queued or withdrawn only while the state is not `UNNAMED`.
-    I3. ``books.posted == books.ended + present`` (BUS-FLOW-7).
+    I3. ``counters.posted == counters.ended + present`` (BUS-FLOW-7).
     I4. each key of ``_unanswered`` belongs to a message in ``unacked``. So no answer,
         however late or malformed, makes it grow (BUS-ENT-17).
     """
@@ -87,9 +87,9 @@ class Relay:
     __slots__ = (
         "_unanswered",
         "asked",
-        "books",
         "characteristics",
         "client",
+        "counters",
         "dismissal",
         "entry",
         "gap",
@@ -119,8 +119,10 @@ class Relay:
         limits: Limits,
     ) -> None:
         self.peer: Final = peer
-        self.books: Final = (
-            peer.notifications if characteristics is None else RelayBooks(peer.books)
+        self.counters: Final = (
+            peer.notifications
+            if characteristics is None
+            else RelayCounters(peer.counters)
         )
         self.characteristics: Final = characteristics
         self.number: Final = (
@@ -133,10 +135,10 @@ class Relay:
         self.provisional: bool = False
         self.since: Final = now
         self.opened: bool = True
-        self.queue: deque[Parcel] = deque()
+        self.queue: deque[OutboundRun] = deque()
         self.queued: int = 0
         self.queued_bytes: int = 0
-        self.unacked: deque[tuple[int, Parcel]] = deque()
+        self.unacked: deque[tuple[int, OutboundRun]] = deque()
         self.under_way: int = 0
         self.unacked_bytes: int = 0
         self.asked: dict[tuple[Entry, int], Incoming] = {}
@@ -152,23 +154,23 @@ class Relay:
         """True if any message is queued, under way, withdrawn, or awaits an answer."""
         return bool(self.queue or self.unacked or self.asked or self.withdrawn)
 
-    def append(self, parcels: Sequence[Parcel]) -> None:
+    def append(self, outbound_runs: Sequence[OutboundRun]) -> None:
         """Append runs of one task and of one kind to the queue."""
-        self.queue += parcels
-        count = sum([len(parcel.bodies) for parcel in parcels])
-        self.books.post(count)
+        self.queue += outbound_runs
+        count = sum([len(outbound_run.bodies) for outbound_run in outbound_runs])
+        self.counters.post(count)
         self.queued += count
-        self.queued_bytes += sum([parcel.size for parcel in parcels])
-        self.peer.queued(parcels[0], count)
+        self.queued_bytes += sum([outbound_run.size for outbound_run in outbound_runs])
+        self.peer.queued(outbound_runs[0], count)
 
-    def open(self, first: list[Parcel]) -> None:
+    def open(self, first: list[OutboundRun]) -> None:
         """Put earlier messages in front of the queue, and open the relay."""
         self.queue.extendleft(reversed(first))
-        for parcel in first:
-            self.books.post(len(parcel.bodies))
-            self.queued += len(parcel.bodies)
-            self.queued_bytes += parcel.size
-            self.peer.queued(parcel, len(parcel.bodies))
+        for outbound_run in first:
+            self.counters.post(len(outbound_run.bodies))
+            self.queued += len(outbound_run.bodies)
+            self.queued_bytes += outbound_run.size
+            self.peer.queued(outbound_run, len(outbound_run.bodies))
         self.opened = True
 
     def pump(self) -> None:
@@ -185,21 +187,24 @@ class Relay:
             return
         held, at = set[int](), 0
         while at < len(self.queue) and (room := self._room) > 0:
-            parcel = self.queue[at]
-            if parcel.relay in held or self.peer.holds_back(self, parcel):
-                held.add(parcel.relay)
+            outbound_run = self.queue[at]
+            if outbound_run.relay in held or self.peer.holds_back(self, outbound_run):
+                held.add(outbound_run.relay)
                 at += 1
                 continue
-            if parcel.size > self.peer.message_bytes_max and self.number == AUDIENCE:
+            if (
+                outbound_run.size > self.peer.message_bytes_max
+                and self.number == AUDIENCE
+            ):
                 # Drop it only when its turn comes: the drop must be reported by the
                 # sender's next notification, not by an earlier one (OPEN-6).
                 del self.queue[at]
-                self._drop(parcel, BusReason.TOO_LONG)
+                self._drop(outbound_run, BusReason.TOO_LONG)
                 continue
             bytes_left = self.limits.window_bytes - self.unacked_bytes
             self._send([self._take_fitting(at, room, bytes_left)])
 
-    def _take_run(self) -> list[Parcel]:
+    def _take_run(self) -> list[OutboundRun]:
         """Remove and return the leading runs of one sender that may be sent now."""
         queue, limits = self.queue, self.limits
         number = queue[0].relay
@@ -217,10 +222,10 @@ class Relay:
         while room > 0 and queue and queue[0].relay == number:
             if bytes_left <= 0 and (run or self.unacked):
                 break
-            parcel = self._take_fitting(0, room, bytes_left)
-            run.append(parcel)
-            room -= len(parcel.bodies)
-            bytes_left -= parcel.size
+            outbound_run = self._take_fitting(0, room, bytes_left)
+            run.append(outbound_run)
+            room -= len(outbound_run.bodies)
+            bytes_left -= outbound_run.size
         return run
 
     @property
@@ -233,25 +238,25 @@ class Relay:
             return 0
         return min(room, self.limits.window - self.under_way)
 
-    def _take_fitting(self, at: int, room: int, bytes_left: int) -> Parcel:
+    def _take_fitting(self, at: int, room: int, bytes_left: int) -> OutboundRun:
         """Remove and return a run, or as many of its messages as may be sent now."""
-        parcel = self.queue[at]
-        if len(parcel.bodies) > room or parcel.size > bytes_left:
+        outbound_run = self.queue[at]
+        if len(outbound_run.bodies) > room or outbound_run.size > bytes_left:
             fits = room
-            if parcel.size > bytes_left:
+            if outbound_run.size > bytes_left:
                 fits = 0
-                for body in parcel.bodies[:room]:
+                for body in outbound_run.bodies[:room]:
                     if bytes_left <= 0 and fits:
                         break
                     bytes_left -= len(body)
                     fits += 1
-            if fits < len(parcel.bodies):
-                self.queue[at] = parcel.part(fits)
-                return parcel.part(0, fits)
+            if fits < len(outbound_run.bodies):
+                self.queue[at] = outbound_run.part(fits)
+                return outbound_run.part(0, fits)
         del self.queue[at]
-        return parcel
+        return outbound_run
 
-    def _send(self, run: list[Parcel]) -> None:
+    def _send(self, run: list[OutboundRun]) -> None:
         """Send runs of one sender that were removed from the queue."""
         peer, first = self.peer, run[0]
         peer.announce(first.source, first.relay)
@@ -260,34 +265,34 @@ class Relay:
         stays = not peer.is_leaving(first.relay)
         if stays:
             self.users.add(first.source)
-        for parcel in run:
-            if parcel.trace is not None:
-                parcel.trace.sent()
-            message = parcel.message
+        for outbound_run in run:
+            if outbound_run.trace is not None:
+                outbound_run.trace.sent()
+            message = outbound_run.message
             if message is not None and message.wants_reply and stays:
-                self._unanswered.add((parcel.source, parcel.id))
+                self._unanswered.add((outbound_run.source, outbound_run.id))
         self.unacked += zip(peer.session.send(self.number, run), run, strict=True)
-        count = sum([len(parcel.bodies) for parcel in run])
-        size = sum([parcel.size for parcel in run])
+        count = sum([len(outbound_run.bodies) for outbound_run in run])
+        size = sum([outbound_run.size for outbound_run in run])
         self.under_way += count
         self.unacked_bytes += size
         self.queued -= count
         self.queued_bytes -= size
         peer.unqueued(first, count)
 
-    def send_at_once(self, parcel: Parcel) -> None:
+    def send_at_once(self, outbound_run: OutboundRun) -> None:
         """Record that one message, which was never queued, is under way.
 
         The queue must be empty, and the window must have room for the message.
         """
         outgoing = self.peer.session.outgoing
-        number, size = outgoing.next, parcel.size
-        kept = ((number, number + 1, (number, self.number, parcel)),)
-        unacked = ((number, parcel),)
+        number, size = outgoing.next, outbound_run.size
+        kept = ((number, number + 1, (number, self.number, outbound_run)),)
+        unacked = ((number, outbound_run),)
         asks: set[tuple[Entry, int]] = set()
-        if parcel.message is not None and parcel.message.wants_reply:
-            asks.add((parcel.source, parcel.id))
-        own, whole = self.books, self.peer.books
+        if outbound_run.message is not None and outbound_run.message.wants_reply:
+            asks.add((outbound_run.source, outbound_run.id))
+        own, whole = self.counters, self.peer.counters
         everything = whole.whole
         assert everything is not None
         # No calls below: an interrupt finds either all of these changes or none.
@@ -301,7 +306,7 @@ class Relay:
         whole.posted += 1
         everything.posted += 1
 
-    def make_room(self, notification: Parcel) -> None:
+    def make_room(self, notification: OutboundRun) -> None:
         """Drop the oldest messages until one more fits or none is left (BUS-FLOW-3).
 
         notification: the one about to be posted, of any length.
@@ -317,10 +322,10 @@ class Relay:
         """Drop the oldest queued notification; its sender's next one reports it."""
         self._drop(self.queue.popleft(), BusReason.OLDEST)
 
-    def _drop(self, notification: Parcel, reason: BusReason) -> None:
+    def _drop(self, notification: OutboundRun, reason: BusReason) -> None:
         """Record the drop of a dequeued notification, the oldest of its sender."""
         self.peer.dropped(notification)
-        self.books.end("dropped", 1)
+        self.counters.end("dropped", 1)
         self._uncount(notification)
         if notification.trace is not None:
             notification.trace.discarded(reason)
@@ -330,43 +335,43 @@ class Relay:
         found: list[tuple[Incoming, int]] = []
         queue = list(self.queue)
         self.queue.clear()
-        for parcel in queue:
-            if not parcel.is_command:
-                self.queue.append(parcel)
+        for outbound_run in queue:
+            if not outbound_run.is_command:
+                self.queue.append(outbound_run)
                 continue
-            fit, long = parcel.sifted(self.peer.message_bytes_max)
+            fit, long = outbound_run.sifted(self.peer.message_bytes_max)
             if fit is not None:
                 self.queue.append(fit)
             if long is not None:
                 self._uncount(long)
                 lengths = map(len, long.bodies)
                 found += zip(long.commands(), lengths, strict=True)
-        self.books.end("failed", len(found))
+        self.counters.end("failed", len(found))
         return found
 
     def drop_oldest_command(self) -> list[Incoming]:
         """Remove and return the oldest queued command, if there is one."""
-        for at, parcel in enumerate(self.queue):
-            if parcel.is_command:
-                oldest = parcel.part(0, 1)
-                if oldest is parcel:
+        for at, outbound_run in enumerate(self.queue):
+            if outbound_run.is_command:
+                oldest = outbound_run.part(0, 1)
+                if oldest is outbound_run:
                     del self.queue[at]
                 else:
-                    self.queue[at] = parcel.part(1)
+                    self.queue[at] = outbound_run.part(1)
                 self._uncount(oldest)
                 commands = oldest.commands()
-                self.books.end("failed", len(commands))
+                self.counters.end("failed", len(commands))
                 return commands
         return []
 
-    def forbid(self, is_forbidden: Callable[[Parcel], bool]) -> None:
+    def forbid(self, is_forbidden: Callable[[OutboundRun], bool]) -> None:
         """Drop the queued messages that the peer must not receive (BUS-SEC-1)."""
-        for parcel in [each for each in self.queue if is_forbidden(each)]:
-            self.queue.remove(parcel)
-            self._uncount(parcel)
-            self.books.end("dropped", len(parcel.bodies))
-            if parcel.trace is not None:
-                parcel.trace.discarded(BusReason.DENIED)
+        for outbound_run in [each for each in self.queue if is_forbidden(each)]:
+            self.queue.remove(outbound_run)
+            self._uncount(outbound_run)
+            self.counters.end("dropped", len(outbound_run.bodies))
+            if outbound_run.trace is not None:
+                outbound_run.trace.discarded(BusReason.DENIED)
 
     def waiting_answers(self) -> tuple[int, int]:
         """Return how many answers are queued, and their total length in bytes."""
@@ -398,38 +403,38 @@ class Relay:
         """Record that the task has extracted all messages up to a number."""
         taken = commands = 0
         while self.unacked and self.unacked[0][0] <= number:
-            first, parcel = self.unacked.popleft()
-            if first + len(parcel.bodies) > number + 1:
-                rest = parcel.part(number + 1 - first)
+            first, outbound_run = self.unacked.popleft()
+            if first + len(outbound_run.bodies) > number + 1:
+                rest = outbound_run.part(number + 1 - first)
                 self.unacked.appendleft((number + 1, rest))
-                parcel = parcel.part(0, number + 1 - first)
-            self.under_way -= len(parcel.bodies)
-            self.unacked_bytes -= parcel.size
-            taken += len(parcel.bodies)
-            if not parcel.is_command:
+                outbound_run = outbound_run.part(0, number + 1 - first)
+            self.under_way -= len(outbound_run.bodies)
+            self.unacked_bytes -= outbound_run.size
+            taken += len(outbound_run.bodies)
+            if not outbound_run.is_command:
                 continue
-            commands += len(parcel.bodies)
-            message = parcel.message
+            commands += len(outbound_run.bodies)
+            message = outbound_run.message
             if message is not None and message.wants_reply:
-                key = (parcel.source, parcel.id)
+                key = (outbound_run.source, outbound_run.id)
                 if key in self._unanswered:
                     self._unanswered.discard(key)
                     self.asked[key] = message
-        self.books.take(taken, commands)
+        self.counters.take(taken, commands)
 
     def extracted_all(self) -> None:
         """Record that the task has extracted all messages that are under way."""
         asked: dict[tuple[Entry, int], Incoming] = {}
         commands = 0
-        for _, parcel in self.unacked:
-            if parcel.is_command:
-                commands += len(parcel.bodies)
-            key = (parcel.source, parcel.id)
-            if key in self._unanswered and parcel.message is not None:
-                asked[key] = parcel.message
+        for _, outbound_run in self.unacked:
+            if outbound_run.is_command:
+                commands += len(outbound_run.bodies)
+            key = (outbound_run.source, outbound_run.id)
+            if key in self._unanswered and outbound_run.message is not None:
+                asked[key] = outbound_run.message
         keys, taken = set(asked), self.under_way
-        rest: deque[tuple[int, Parcel]] = deque()
-        own, whole = self.books, self.peer.books
+        rest: deque[tuple[int, OutboundRun]] = deque()
+        own, whole = self.counters, self.peer.counters
         everything = whole.whole
         assert everything is not None
         # No calls below: an interrupt finds either all of these changes or none.
@@ -462,7 +467,7 @@ class Relay:
     def take_withdrawn(self) -> list[Incoming]:
         """Remove and return the withdrawn commands, to be sent elsewhere."""
         withdrawn, self.withdrawn = self.withdrawn, []
-        self.books.end("returned", len(withdrawn))
+        self.counters.end("returned", len(withdrawn))
         return withdrawn
 
     def take_unsent(self, how: End = "returned") -> list[Incoming]:
@@ -471,11 +476,11 @@ class Relay:
         how: the counter to which the commands are added.
         """
         withdrawn, self.withdrawn = self.withdrawn, []
-        parcels = self._take(commands_only=False)
-        commands = withdrawn + _commands(parcels)
-        self.books.end(how, len(commands))
-        self.books.end("dropped", _count_dropped(parcels))
-        for trace in _dropped(parcels):
+        outbound_runs = self._take(commands_only=False)
+        commands = withdrawn + _commands(outbound_runs)
+        self.counters.end(how, len(commands))
+        self.counters.end("dropped", _count_dropped(outbound_runs))
+        for trace in _dropped(outbound_runs):
             trace.discarded(BusReason.UNWANTED)
         return commands
 
@@ -485,30 +490,30 @@ class Relay:
         All other messages are dropped. lost: True if it is unknown which of the
         messages were extracted; then all are counted as in doubt.
         """
-        parcels = [parcel for _, parcel in self.unacked]
+        outbound_runs = [outbound_run for _, outbound_run in self.unacked]
         if lost:
-            self.books.end("in_doubt", self.under_way)
+            self.counters.end("in_doubt", self.under_way)
         else:
-            dropped = _count_dropped(parcels)
-            self.books.end("dropped", dropped)
-            self.books.end("returned", self.under_way - dropped)
+            dropped = _count_dropped(outbound_runs)
+            self.counters.end("dropped", dropped)
+            self.counters.end("returned", self.under_way - dropped)
         self.unacked.clear()
         self.under_way = self.unacked_bytes = 0
         self._unanswered.clear()
-        for trace in _dropped(parcels):
+        for trace in _dropped(outbound_runs):
             if lost:
                 trace.lost(BusReason.PROCESS_LOST)
             else:
                 trace.discarded(BusReason.UNWANTED)
-        return _commands(parcels)
+        return _commands(outbound_runs)
 
     def abandon(self) -> None:
         """Count and trace the remaining messages as undelivered; end the relay."""
-        self.books.end("dropped", self.queued)
-        self.books.end("in_doubt", self.under_way)
+        self.counters.end("dropped", self.queued)
+        self.counters.end("in_doubt", self.under_way)
         for trace in _dropped(self.queue):
             trace.discarded(BusReason.PROCESS_LOST)
-        for trace in _dropped(parcel for _, parcel in self.unacked):
+        for trace in _dropped(outbound_run for _, outbound_run in self.unacked):
             trace.lost(BusReason.PROCESS_LOST)
 
     def expire(self, now: float) -> list[Incoming]:
@@ -525,7 +530,7 @@ class Relay:
             self.queue.remove(each)
             self._uncount(each)
         commands = _commands(late)
-        self.books.end("failed", len(commands))
+        self.counters.end("failed", len(commands))
         return commands
 
     def next_deadline(self) -> float | None:
@@ -534,30 +539,30 @@ class Relay:
         asked = [each._deadline for each in self.asked.values()]
         return min((at for at in waiting + asked if at is not None), default=None)
 
-    def _take(self, *, commands_only: bool) -> list[Parcel]:
+    def _take(self, *, commands_only: bool) -> list[OutboundRun]:
         taken = [each for each in self.queue if not commands_only or each.is_command]
         for each in taken:
             self.queue.remove(each)
             self._uncount(each)
         return taken
 
-    def _uncount(self, parcel: Parcel) -> None:
-        self.queued -= len(parcel.bodies)
-        self.queued_bytes -= parcel.size
-        self.peer.unqueued(parcel, len(parcel.bodies))
+    def _uncount(self, outbound_run: OutboundRun) -> None:
+        self.queued -= len(outbound_run.bodies)
+        self.queued_bytes -= outbound_run.size
+        self.peer.unqueued(outbound_run, len(outbound_run.bodies))
 
 
-def _count_dropped(parcels: Iterable[Parcel]) -> int:
+def _count_dropped(outbound_runs: Iterable[OutboundRun]) -> int:
     """Return how many messages are not commands."""
-    return sum([len(each.bodies) for each in parcels if not each.is_command])
+    return sum([len(each.bodies) for each in outbound_runs if not each.is_command])
 
 
-def _dropped(parcels: Iterable[Parcel]) -> Iterator[Trace]:
+def _dropped(outbound_runs: Iterable[OutboundRun]) -> Iterator[Trace]:
     """Yield the traces of the messages that are not commands."""
-    for each in parcels:
+    for each in outbound_runs:
         if each.trace is not None and not each.is_command:
             yield each.trace
 
 
-def _commands(parcels: Iterable[Parcel]) -> list[Incoming]:
-    return [command for each in parcels for command in each.commands()]
+def _commands(outbound_runs: Iterable[OutboundRun]) -> list[Incoming]:
+    return [command for each in outbound_runs for command in each.commands()]

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.address import Address
-    from bus.core.neighbours import Neighbours
     from bus.core.peer import Key, Peer
     from bus.core.process_manager import ProcessManager
     from bus.core.routing_table import Audience
+    from bus.core.topology import Topology
     from bus.core.wire import AddRelay, Characteristics
     from bus.message import Incoming
 
@@ -34,31 +34,31 @@ __all__ = ["Relays"]
 class Relays:
     """The relays in this process, and the relay numbers of its own tasks.
 
-    place: the host of relays, for their senders; stand_in: creates the account of each
+    host: the host of relays, for their senders; stand_in: creates the account of each
       relay, which those senders use.
     """
 
     __slots__ = (
         "_changed",
+        "_host",
         "_manager",
-        "_neighbours",
         "_numbers",
-        "_place",
-        "_stand_in",
+        "_relay_account",
         "_tasks",
+        "_topology",
     )
 
     def __init__(
         self,
-        neighbours: Neighbours,
+        topology: Topology,
         manager: ProcessManager,
-        place: object,
-        stand_in: Callable[[Characteristics], object],
+        host: object,
+        relay_account: Callable[[Characteristics], object],
     ) -> None:
-        self._neighbours: Final = neighbours
+        self._topology: Final = topology
         self._manager: Final = manager
-        self._place: Final = place
-        self._stand_in: Final = stand_in
+        self._host: Final = host
+        self._relay_account: Final = relay_account
         self._numbers = itertools.count(AUDIENCE + 1)
         # Local tasks that other processes may know, by relay number.
         self._tasks: Final[dict[int, Entry]] = {}
@@ -96,17 +96,17 @@ class Relays:
         user: the owner of the process, as the master reports; a guest that has taken
           the process's place is dropped.
         """
-        peer = self._neighbours.peers.get(key)
+        peer = self._topology.peers.get(key)
         if peer is not None and peer.is_told_to_be_other(user):
-            self._neighbours.lose(peer, now)
+            self._topology.lose(peer, now)
             peer = None
         if peer is not None:
             if peer.session.incarnation == incarnation:
                 return peer
             if peer.session.incarnation > incarnation:
                 return None
-            self._neighbours.lose(peer, now)
-        peer = self._neighbours.meet(key, incarnation, now)
+            self._topology.lose(peer, now)
+        peer = self._topology.meet(key, incarnation, now)
         peer.user = user
         return peer
 
@@ -144,25 +144,25 @@ class Relays:
         if relay is None:
             if peer.has_departed(task.relay):
                 return None
-            limits = self._neighbours.limits
+            limits = self._topology.limits
             if len(peer.relays) >= (most := limits.relays_per_process):
                 if hearsay:
                     return None
                 raise WireError(f"more than {most} tasks are to have relays")
             relay = Relay(peer, task, now, limits=limits)
-            machine, own = task.id.machine, self._neighbours.me.machine
-            address = self._neighbours.address(machine, task.name)
+            machine, own = task.id.machine, self._topology.me.machine
+            address = self._topology.address(machine, task.name)
             relay.entry = Entry(
                 id=task.id,
                 name=task.name if machine == own else f"ism://{machine}/{task.name}",
                 visibility=task.visibility,
                 address=address,
-                place=self._place,
-                box=relay,
+                host=self._host,
+                mailbox=relay,
                 remote=True,
                 overflow=task.overflow,
             )
-            relay.client = self._stand_in(task)
+            relay.client = self._relay_account(task)
             relay.provisional = hearsay
             peer.relays[task.relay] = relay
         elif not hearsay:
@@ -189,14 +189,14 @@ class Relays:
         if relay.state is RelayState.UNNAMED:
             relay.state = RelayState.NAMED
         relay.opened = False
-        entry.place = self._place
-        self._neighbours.todo += self._manager.add_relay(entry)
+        entry.host = self._host
+        self._topology.todo += self._manager.add_relay(entry)
 
     def supersede(self, entry: Entry) -> None:
         """Hide a relay from look-ups, since another relay has its name."""
-        relay: Relay = entry.box
-        self._neighbours.todo += self._manager.leave(entry)
-        entry.place = None
+        relay: Relay = entry.mailbox
+        self._topology.todo += self._manager.leave(entry)
+        entry.host = None
         if relay.state is RelayState.SUPERSEDED:
             # Superseded a second time while messages from the first time are still
             # under way. Each departure must be concluded.
@@ -210,7 +210,7 @@ class Relays:
         """Let later messages pass a superseded relay with no command under way."""
         if relay.state is not RelayState.SUPERSEDED:
             return
-        if any(parcel.is_command for _, parcel in relay.unacked):
+        if any(outbound_run.is_command for _, outbound_run in relay.unacked):
             return
         found = self._manager.table.find(relay.entry.name)
         back = found is relay.entry
@@ -239,7 +239,7 @@ class Relays:
         """Dial the peer for a data link if it has none and its address is known."""
         if peer.session.link is None and peer.addresses and not peer.dialling:
             peer.dialling = True
-            self._neighbours.todo.append(Dial(peer.key, LinkKind.DATA, peer.addresses))
+            self._topology.todo.append(Dial(peer.key, LinkKind.DATA, peer.addresses))
 
     def audience(self, relay: Relay) -> tuple[Audience, ...]:
         """Return the local subscribers of a remote task; none if it is private."""
@@ -265,7 +265,7 @@ class Relays:
         Otherwise, and if any message to it is under way, its own process reports the
         last extraction. Messages from the task may also still be on their way.
         """
-        for peer in self._neighbours.peers.values():
+        for peer in self._topology.peers.values():
             for relay in list(peer.relays.values()):
                 if (
                     relay.entry.id == registration
@@ -281,16 +281,16 @@ class Relays:
         entry: Entry = relay.entry
         present = self._manager.table.find(entry.name)
         state, relay.state = relay.state, RelayState.UNNAMED
-        entry.place = None
+        entry.host = None
         if state is RelayState.SUPERSEDED:  # conclude its earlier departure
             self._vacate(entry, again, final=final)
             again = []
         if present is entry:
-            self._neighbours.todo += self._manager.leave(entry)
+            self._topology.todo += self._manager.leave(entry)
             self._vacate(entry, again, final=final)
 
     def _vacate(self, entry: Entry, messages: list[Incoming], *, final: bool) -> None:
-        self._neighbours.todo.append(Vacate(entry, tuple(messages), final))
+        self._topology.todo.append(Vacate(entry, tuple(messages), final))
 
     def forgotten_at(self, relay: Relay) -> float | None:
         """Return when an unconfirmed relay expires, in seconds; None for never.
@@ -300,7 +300,7 @@ class Relays:
         """
         if not relay.provisional or relay.busy or not relay.opened:
             return None
-        return relay.since + self._neighbours.limits.connect_timeout_s
+        return relay.since + self._topology.limits.connect_timeout_s
 
 
 def _is_newer(entry: Entry, than: Entry) -> bool:

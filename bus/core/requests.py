@@ -18,8 +18,8 @@ from bus.core.wire import Cancel, Search, Subscribe, Unsubscribe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.neighbours import Neighbours
     from bus.core.peer import Key, Peer
+    from bus.core.topology import Topology
     from bus.core.wire import RequestId
 
 __all__ = ["Request", "Requests"]
@@ -39,7 +39,7 @@ class Request(Generic[Asked]):
     lost: of a search of this process, those of these peers that were lost since.
     adopted: True if the process that forwarded it is lost, and the asker is not. The
       request is kept on behalf of the asker, is not forwarded, and ends as in
-      `Listening.tick`.
+      `RemoteSubscriptions.tick`.
     """
 
     frame: Asked
@@ -60,10 +60,10 @@ class Request(Generic[Asked]):
 class Requests(Generic[Asked]):
     """The searches, or the subscriptions, that this process keeps, by number."""
 
-    __slots__ = ("_by_asker", "_by_id", "_neighbours")
+    __slots__ = ("_by_asker", "_by_id", "_topology")
 
-    def __init__(self, neighbours: Neighbours) -> None:
-        self._neighbours: Final = neighbours
+    def __init__(self, topology: Topology) -> None:
+        self._topology: Final = topology
         self._by_id: dict[RequestId, Request[Asked]] = {}
         self._by_asker: Counter[Key] = Counter()
 
@@ -90,7 +90,7 @@ class Requests(Generic[Asked]):
         """Whether one more request of another process may be kept (BUS-FLOW-1)."""
         if number in self._by_id:
             return True
-        others = len(self._by_id) - self._by_asker[self._neighbours.key]
+        others = len(self._by_id) - self._by_asker[self._topology.key]
         return self._by_asker[_asker(number)] < per_process and others < in_all
 
     def count(self, asker: Key) -> int:

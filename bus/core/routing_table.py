@@ -3,7 +3,7 @@
 The table is read without a lock: a look-up is one read of a dict. It is changed only
 under the lock of its process manager (BUS-ROUTE-1). If a task moves or leaves, its
 `Entry` may change while a reader uses it. So the sender reads it again under the lock
-of the host that it posts to; see `Entry.place`.
+of the host that it posts to; see `Entry.host`.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Entry:
     """One registration, as the destination of a route.
 
     id, name, visibility, address: as registered.
-    place: the host that messages are posted to; None once the task has left. It changes
+    host: the host that messages are posted to; None once the task has left. It changes
       only under that host's own lock, and the sender reads it again under that lock. So
       no message is posted to a host that the task has left (BUS-ROUTE-5, BUS-MOVE-2).
-    box: the task's mailbox at that host; it changes along with ``place``.
+    mailbox: the task's mailbox at that host; it changes along with ``host``.
     audience: the subscribers to its notifications; replaced as a whole, so it is read
       without a lock.
     remote: True if it is the relay of a task of another process; ``name`` is then the
@@ -90,8 +90,8 @@ class Entry:
     name: str
     visibility: Visibility
     address: Address
-    place: Any
-    box: Any
+    host: Any
+    mailbox: Any
     audience: tuple[Audience, ...] = ()
     remote: bool = False
     table: RoutingTable | None = attrs.field(default=None, repr=False)

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bus.core.limits import Limits
-    from bus.core.parcel import Parcel
+    from bus.core.outbound_run import OutboundRun
     from bus.core.wire import ControlFrame, Frame
 
 __all__ = ["Session", "milliseconds_left"]
 
 # The number of a run's first message, the relay number it is for, and the run.
-_Numbered: TypeAlias = "tuple[int, int, Parcel]"
+_Numbered: TypeAlias = "tuple[int, int, OutboundRun]"
 
 _HEARD_MAX: Final = 64  # control frames received and not acknowledged
 # How many times longer the last message of an exchange may stay unacknowledged.
@@ -233,16 +233,16 @@ class Session:
         if self.ready and self._held is None:
             self._outbox.append(frame)
 
-    def send(self, to: int, parcels: Sequence[Parcel]) -> list[int]:
+    def send(self, to: int, outbound_runs: Sequence[OutboundRun]) -> list[int]:
         """Send message runs to a relay number; there must be room for all of them.
 
         Returns the number of the first message of each run.
         """
         outgoing, outbox = self.outgoing, self._outbox
         numbers = []
-        for parcel in parcels:
-            numbered = (outgoing.next, to, parcel)
-            numbers.append(outgoing.send(numbered, count=len(parcel.bodies)))
+        for outbound_run in outbound_runs:
+            numbered = (outgoing.next, to, outbound_run)
+            numbers.append(outgoing.send(numbered, count=len(outbound_run.bodies)))
             outbox.append(numbered)
         return numbers
 
@@ -260,21 +260,23 @@ class Session:
                 frames.append(each)
                 continue
             number, to, whole = each
-            for parcel in _cut(whole):
-                count = len(parcel.bodies)
-                long = count == 1 and parcel.size >= FOLLOWS_MIN  # in its own frame
+            for outbound_run in _cut(whole):
+                count = len(outbound_run.bodies)
+                long = (
+                    count == 1 and outbound_run.size >= FOLLOWS_MIN
+                )  # in its own frame
                 if runs and (
                     long
                     or number != stop
                     or stop - first + count > MESSAGES_MAX
-                    or size + parcel.size > BATCH_BYTES_MAX
+                    or size + outbound_run.size > BATCH_BYTES_MAX
                 ):
                     self._close_batch(frames, first, runs)
                     runs, size = [], 0
                 if not runs:
                     first = number
-                runs.append(_run(to, parcel, now))
-                size += parcel.size + BATCH_BYTES_MAX * long
+                runs.append(_run(to, outbound_run, now))
+                size += outbound_run.size + BATCH_BYTES_MAX * long
                 number = stop = number + count
         self._close_batch(frames, first, runs)
         self._outbox.clear()
@@ -462,41 +464,41 @@ def milliseconds_left(deadline: float | None, now: float) -> int:
     return NO_DEADLINE if left_ms >= NO_DEADLINE else max(0, int(left_ms))
 
 
-def _run(to: int, parcel: Parcel, now: float) -> Run:
+def _run(to: int, outbound_run: OutboundRun, now: float) -> Run:
     return Run(
         to,
-        parcel.relay,
-        parcel.kind,
-        parcel.flags,
-        parcel.id,
-        milliseconds_left(parcel.deadline, now),
+        outbound_run.relay,
+        outbound_run.kind,
+        outbound_run.flags,
+        outbound_run.id,
+        milliseconds_left(outbound_run.deadline, now),
         0,
-        parcel.bodies,
-        0 if parcel.trace is None else parcel.trace.mid,
+        outbound_run.bodies,
+        0 if outbound_run.trace is None else outbound_run.trace.mid,
     )
 
 
-def _cut(parcel: Parcel) -> Iterator[Parcel]:
+def _cut(outbound_run: OutboundRun) -> Iterator[OutboundRun]:
     """Split a run too large for one frame into pieces of at least one message."""
-    count = len(parcel.bodies)
-    if count == 1 or (parcel.size <= BATCH_BYTES_MAX and count <= MESSAGES_MAX):
-        yield parcel
+    count = len(outbound_run.bodies)
+    if count == 1 or (outbound_run.size <= BATCH_BYTES_MAX and count <= MESSAGES_MAX):
+        yield outbound_run
         return
     start = size = 0
-    for at, body in enumerate(parcel.bodies):
+    for at, body in enumerate(outbound_run.bodies):
         full = size + len(body) > BATCH_BYTES_MAX or at - start == MESSAGES_MAX
         if full and at > start:
-            yield parcel.part(start, at)
+            yield outbound_run.part(start, at)
             start, size = at, 0
         size += len(body)
-    yield parcel.part(start)
+    yield outbound_run.part(start)
 
 
 def _parts(sent: _Numbered, numbers: Sequence[int]) -> Iterator[_Numbered]:
     """Return the pieces of a run whose messages still have these numbers."""
-    first, to, parcel = sent
+    first, to, outbound_run = sent
     start = numbers[0]
     for number, after in zip(numbers, [*numbers[1:], 0], strict=True):
         if after != number + 1:
-            yield start, to, parcel.part(start - first, number + 1 - first)
+            yield start, to, outbound_run.part(start - first, number + 1 - first)
             start = after

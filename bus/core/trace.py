@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bus.core.routing_table import Overflow
     from bus.errors import BusError
 
-__all__ = ["Trace", "Tracer", "Witness", "dropped_by"]
+__all__ = ["Trace", "TraceSink", "Tracer", "dropped_by"]
 
 _REASONS: Final[dict[type[BusError], BusReason]] = {
     AccessDeniedError: BusReason.DENIED,
@@ -56,7 +56,7 @@ def dropped_by(overflow: Overflow) -> BusReason:
     return _DROPPED.get(overflow, BusReason.FULL)
 
 
-class Witness(Protocol):
+class TraceSink(Protocol):
     """The trace sink: it records the events on the bus in this process.
 
     It is a `BusRecorder`, which documents when each method is called. No method raises
@@ -98,7 +98,7 @@ class Trace:
     """The trace of one message for one destination.
 
     Args:
-        witness: the trace sink.
+        trace_sink: the trace sink.
         kind: of the message.
         origin: the registration that sends it.
         size: of its payload, in bytes.
@@ -124,12 +124,12 @@ class Trace:
         "mid",
         "origin",
         "size",
-        "witness",
+        "trace_sink",
     )
 
     def __init__(
         self,
-        witness: Witness,
+        trace_sink: TraceSink,
         kind: Kind,
         origin: int,
         size: int,
@@ -140,7 +140,7 @@ class Trace:
         hop: int = 0,
         accepted_as: BusOperation | None = None,
     ) -> None:
-        self.witness: Final = witness
+        self.trace_sink: Final = trace_sink
         self.kind: Final = kind
         self.origin: Final = origin
         self.size: Final = size
@@ -156,7 +156,7 @@ class Trace:
     def for_hearer(self) -> Trace:
         """Return the trace of a notification for one subscribed process or task."""
         return Trace(
-            self.witness,
+            self.trace_sink,
             self.kind,
             self.origin,
             self.size,
@@ -168,7 +168,7 @@ class Trace:
     def answer(self, responder: int, size: int) -> Trace:
         """Return the trace of an answer to this message."""
         return Trace(
-            self.witness,
+            self.trace_sink,
             _ANSWERS[self.kind],
             responder,
             size,
@@ -241,7 +241,7 @@ class Trace:
     def _tell(
         self, operation: BusOperation, hop: int | None = None, reason: int = 0
     ) -> None:
-        self.witness(
+        self.trace_sink(
             operation,
             self.origin,
             self.mid,
@@ -260,10 +260,12 @@ class Tracer:
     numbers: source of the numbers of its messages, which only rise.
     """
 
-    __slots__ = ("_numbers", "_origin", "_witness")
+    __slots__ = ("_numbers", "_origin", "_trace_sink")
 
-    def __init__(self, witness: Witness, origin: int, numbers: Iterator[int]) -> None:
-        self._witness: Final = witness
+    def __init__(
+        self, trace_sink: TraceSink, origin: int, numbers: Iterator[int]
+    ) -> None:
+        self._trace_sink: Final = trace_sink
         self._origin: Final = origin
         self._numbers: Final = numbers
 
@@ -284,7 +286,7 @@ class Tracer:
 
     def _trace(self, kind: Kind, size: int, accepted_as: BusOperation | None) -> Trace:
         return Trace(
-            self._witness,
+            self._trace_sink,
             kind,
             self._origin,
             size,

@@ -40,7 +40,7 @@ CONTENT: Final = 2  # its port: content and digests
 
 
 @attrs.define(slots=True)
-class _Arriving:
+class _Inbound:
     """One file, as far as it has arrived."""
 
     head: Head | None = None
@@ -89,7 +89,7 @@ class Collector:
                 self._task.deregister(final=True)
 
     def _serve(self, queue: Carrier) -> None:
-        file = _Arriving()
+        file = _Inbound()
         drained = 0
         with queue:
             try:
@@ -106,9 +106,7 @@ class Collector:
                 if file.head is not None and orderly:
                     self._tell(HungUp(queue.remote_name, drained, file.head.index))
 
-    def _receive(
-        self, worker: str, file: _Arriving, message: Content
-    ) -> Receipt | None:
+    def _receive(self, worker: str, file: _Inbound, message: Content) -> Receipt | None:
         """Handle one message; return the receipt that is then due."""
         match message:
             case Head():

@@ -21,7 +21,7 @@ __all__ = [
     "Crew",
     "Part",
     "parts_of",
-    "struck_of",
+    "planted_of",
 ]
 
 BUS: Final = "demo"  # the name of the bus
@@ -65,7 +65,7 @@ def parts_of(workers: int, seconds: float = 0.0) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def struck_of(parts: Sequence[Part]) -> str:
+def planted_of(parts: Sequence[Part]) -> str:
     """Return the worker into whose queue a fault is injected.
 
     It is one that leaves anyway, if there is one. A killed worker would take the

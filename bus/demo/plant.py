@@ -27,7 +27,7 @@ __all__ = ["DEEDS", "FAULTS", "plant"]
 class _Faulty(CircularBufferQueue[Message]):
     """A buffer that takes over another's content, lock and waiters."""
 
-    __slots__ = ("_connection", "_held", "_side", "_struck")
+    __slots__ = ("_connection", "_held", "_planted", "_side")
 
     def __init__(self, connection: QueueConnection, side: Side) -> None:
         replaced = connection.flows[side].buffer
@@ -38,7 +38,7 @@ class _Faulty(CircularBufferQueue[Message]):
         self._pulled, self.discarded = replaced.pulled(), replaced.discarded
         self._connection = connection
         self._side: Side = side
-        self._struck = False
+        self._planted = False
         self._held: Message | None = None
 
 
@@ -48,8 +48,8 @@ class _Lost(_Faulty):
     __slots__ = ()
 
     def push_locked(self, message: Message) -> bool:
-        if not self._struck and not self.full():
-            self._struck = True
+        if not self._planted and not self.full():
+            self._planted = True
             return True
         return super().push_locked(message)
 
@@ -61,8 +61,8 @@ class _Duplicate(_Faulty):
 
     def push_locked(self, message: Message) -> bool:
         stored = super().push_locked(message)
-        if stored and not self._struck:
-            self._struck = super().push_locked(message)
+        if stored and not self._planted:
+            self._planted = super().push_locked(message)
         return stored
 
 
@@ -72,8 +72,8 @@ class _Reorder(_Faulty):
     __slots__ = ()
 
     def push_locked(self, message: Message) -> bool:
-        if not self._struck and not self.full():
-            self._struck, self._held = True, message
+        if not self._planted and not self.full():
+            self._planted, self._held = True, message
             return True
         stored = super().push_locked(message)
         if stored and self._held is not None and super().push_locked(self._held):
@@ -88,8 +88,8 @@ class _Half(_Faulty):
 
     def pull_locked(self) -> Message | None:
         message = super().pull_locked()
-        if not self._struck:
-            self._struck = True
+        if not self._planted:
+            self._planted = True
             self._connection.close_locked(self._side, None, Reason.NONE)
         return message
 

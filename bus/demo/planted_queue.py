@@ -22,12 +22,12 @@ class _Lost:
 
     def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
         self._receive: Final = receive
-        self._struck = False
+        self._planted = False
 
     def __call__(self) -> bytes:
-        if not self._struck:
+        if not self._planted:
             self._receive()
-            self._struck = True
+            self._planted = True
         return self._receive()
 
 
@@ -68,12 +68,12 @@ class _Half:
     def __init__(self, receive: Callable[[], bytes], queue: RecordedQueue) -> None:
         self._receive: Final = receive
         self._queue: Final = queue
-        self._struck = False
+        self._planted = False
 
     def __call__(self) -> bytes:
         message = self._receive()
-        if not self._struck:
-            self._struck = True
+        if not self._planted:
+            self._planted = True
             self._queue.disconnect()
         return message
 

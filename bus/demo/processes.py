@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.access import AccessList
 from bus.demo.collector import COLLECTOR, CONTENT
-from bus.demo.crew import BUS, parts_of, struck_of
+from bus.demo.crew import BUS, parts_of, planted_of
 from bus.demo.job import Job
 from bus.demo.planted_queue import plant_between_processes
 from bus.demo.recorded_queue import RecordedQueue, new_channel
@@ -101,7 +101,7 @@ class Processes:
             self._tell(part.name, job)
         while channels:
             queue = self._accept(broker, channels)
-            if self._fault is not None and queue.remote_name == struck_of(self._parts):
+            if self._fault is not None and queue.remote_name == planted_of(self._parts):
                 plant_between_processes(self._fault, queue)
             server = _sync.Thread(
                 target=collector.serve, args=(queue,), name=queue.remote_name

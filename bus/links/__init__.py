@@ -1,14 +1,15 @@
 """How a process reaches the others: its links, and the thread that serves them.
 
-`lines` is the link pool, `comm_thread` serves it, and `sleep` is how that thread waits.
-Tasks post their messages for other processes to the `relay_host`, where each relay has
-a `stand_in` as its account. `arrivals` delivers remote messages to tasks, and
-`extractions` acknowledges the messages that tasks took. `burst` is the send batch of a
-task, and `bypass` is the fast path of a task thread.
+`link_pool` holds the links, `comm_thread` serves them, and waits at the `link_poller`.
+Tasks post their messages for other processes to the `relay_outbox`, where each relay
+has a `relay_account`. `inbound_delivery` delivers remote messages to tasks, and
+`acknowledgement_tracker` acknowledges the messages that tasks took. `send_batch`
+batches the commands of a task, and `fast_path_driver` is the fast path of a task
+thread.
 
-`new_links` sets up links, `unsent` holds the frames for a full one, `frame_readers`
-reads frames, and `joining` is the join state of the process. A `network` makes
+`link_setup` sets up links, `unsent` holds the frames for a full one, `frame_readers`
+reads frames, and `join_state` says whether the process has joined. A `network` makes
 processes find one another: `socket_network` on one machine, in a `run_directory`;
-`memory` inside one process, for tests. `complaints` is the peer log, and `tapping` the
-frame monitor.
+`memory` inside one process, for tests. `peer_log` limits the log lines about peers, and
+`monitor_leases` keeps the listeners of the frame monitor.
 """

@@ -1,6 +1,6 @@
 """`CommThread`: the one thread of a process that communicates with other processes.
 
-It serves all links and empties the relays (BUS-CHAN-2, BUS-RELAY-2). `Neighbourhood`
+It serves all links and empties the relays (BUS-CHAN-2, BUS-RELAY-2). `RemoteManager`
 makes the decisions, under the exchange's lock, like all decisions of the manager.
 
 In one round, the thread takes in the frames from the links and the messages posted by
@@ -10,7 +10,7 @@ message leaves at once (BUS-CHAN-6).
 
 Any thread may make the decisions, but only one thread at a time touches the links,
 usually this one. Actions on links wait in ``outbox``, in the order of the decisions. A
-task thread that waits at a link may also use that link: see `Bypass`.
+task thread that waits at a link may also use that link: see `FastPathDriver`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Final
 
 from bus.address import Address
 from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
-from bus.core.neighbourhood import Neighbourhood
+from bus.core.remote_manager import RemoteManager
 from bus.core.routing_table import RegistrationId, Visibility
 from bus.core.wire import pieces
-from bus.links.arrivals import Arrivals
-from bus.links.bypass import Bypass
-from bus.links.complaints import Complaints
-from bus.links.extractions import Extractions
+from bus.links.acknowledgement_tracker import AcknowledgementTracker
+from bus.links.fast_path_driver import FastPathDriver
 from bus.links.frame_readers import FrameReaders
-from bus.links.joining import Joining
-from bus.links.lines import Lines
-from bus.links.new_links import NewLinks
-from bus.links.relay_host import Posted, RelayHost, Said
+from bus.links.inbound_delivery import InboundDelivery
+from bus.links.join_state import JoinState
+from bus.links.link_pool import LinkPool
+from bus.links.link_setup import LinkSetup
+from bus.links.peer_log import PeerLog
+from bus.links.relay_outbox import Posted, RelayOutbox, Said
 from bus.rights import UNRESTRICTED
 from bus.threads.delivery import answer_of
 from queuebroker import _sync
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
     from bus.config import BusConfig
     from bus.core.command_run import CommandRun
+    from bus.core.frame_monitor import FrameMonitor
     from bus.core.limits import Limits
     from bus.core.routing_table import Entry
-    from bus.core.tap import Tap
     from bus.core.wire import Identity
     from bus.links.frame_readers import Read
-    from bus.links.lines import LinkBroker
-    from bus.links.sleep import Sleep
+    from bus.links.link_poller import LinkPoller
+    from bus.links.link_pool import LinkBroker
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.rights import Credentials
@@ -92,13 +92,13 @@ class CommThread:
         nonce: returns numbers that distinguish rivals (AMO-17).
         listens: the address at which this process listens.
         master: the address of the master of its machine.
-        sleep, refusal: see `Lines`.
-        credentials, claim: see `NewLinks`. patient: see `Joining`.
+        poller, refusal: see `LinkPool`.
+        credentials, claim: see `LinkSetup`. patient: see `JoinState`.
         ended: called when the thread no longer serves any link, for any reason.
 
     Attributes:
-        joining: the join state of this process.
-        inbox, outbox, watched: see `bus.links.bypass.Rounds`.
+        join_state: the join state of this process.
+        inbox, outbox, watched: see `bus.links.fast_path_driver.Rounds`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class CommThread:
         nonce: Callable[[], int],
         listens: str,
         master: str,
-        sleep: Sleep,
+        poller: LinkPoller,
         refusal: Callable[[MessageQueue], str | None] = _no_refusal,
         credentials: Callable[[MessageQueue], Credentials] = _nobody_asked,
         claim: Callable[[], LinkBroker | None] = _no_claim,
@@ -121,61 +121,65 @@ class CommThread:
         self._exchange: Final = exchange
         here = Address("audience", machine=me.machine, bus=me.bus)
         nobody = RegistrationId(me.machine, me.process, 0)
-        self._host: Final = RelayHost(here, nobody, config, self.taken, self.command)
-        self._complaints: Final = Complaints()
-        self._lines: Final = Lines(
-            self._host.inbox,
-            self._host.ask,
+        self._outbox: Final = RelayOutbox(
+            here, nobody, config, self.taken, self.command
+        )
+        self._peer_log: Final = PeerLog()
+        self._link_pool: Final = LinkPool(
+            self._outbox.inbox,
+            self._outbox.ask,
             capacity=config.link_frames,
             timeout_s=limits.connect_timeout_s,
-            sleep=sleep,
+            poller=poller,
             refusal=refusal,
             backlog=(config.backlog_frames, config.backlog_bytes),
             given_up=self._given_up,
-            turned_away=self._complaints.note,
+            turned_away=self._peer_log.note,
         )
         self._when_ended: Final = ended
         # Acquired once: by the thread, to serve, or by `forestall`, to prevent that.
         self._turn: Final = _sync.Lock()
-        self.joining: Final = Joining(me, patient=patient)
-        self._tap: Tap | None = None
+        self.join_state: Final = JoinState(me, patient=patient)
+        self._monitor: FrameMonitor | None = None
         self.watched: bool = False
-        self.remote: Final = Neighbourhood(
+        self.remote: Final = RemoteManager(
             me,
             exchange.manager,
-            place=self._host,
+            host=self._outbox,
             limits=limits,
             nonce=nonce,
             addresses=((listens,), (listens,)),
             master=(master,),
-            stand_in=self._host.stand_in,
-            complain=self._complaints.note,
-            witness=exchange.witness,
+            relay_account=self._outbox.relay_account,
+            complain=self._peer_log.note,
+            trace_sink=exchange.trace_sink,
         )
-        self._new_links: Final = NewLinks(
+        self._link_setup: Final = LinkSetup(
             exchange,
             self.remote,
-            self._lines,
+            self._link_pool,
             credentials=credentials,
             claim=claim,
-            joining=self.joining,
+            join_state=self.join_state,
         )
-        self._readers: Final = FrameReaders(self._lines.cause, limits.message_bytes_max)
-        self.audience: Final[Entry] = self._host.audience
-        self.account: Final[Account] = self._host.account
-        self._extractions: Final = Extractions(
+        self._readers: Final = FrameReaders(
+            self._link_pool.cause, limits.message_bytes_max
+        )
+        self.audience: Final[Entry] = self._outbox.audience
+        self.account: Final[Account] = self._outbox.account
+        self._acknowledgement_tracker: Final = AcknowledgementTracker(
             max(1, config.window // 4), max(1, config.window_bytes // 4)
         )
-        self.inbox: Final = self._host.inbox
-        self._bypass: Final = Bypass(
+        self.inbox: Final = self._outbox.inbox
+        self._fast_path_driver: Final = FastPathDriver(
             exchange,
             self.remote,
-            self._lines,
+            self._link_pool,
             rounds=self,
             wake=self._wake,
             soon=self._soon,
             midway=self._readers.midway,
-            extractions=self._extractions,
+            acknowledgement_tracker=self._acknowledgement_tracker,
             attend=self._attend,
         )
         self._thread: _sync.Thread | None = None
@@ -190,7 +194,7 @@ class CommThread:
         self._substitute: int | None = None
         self._fault: Exception | None = None
         self.outbox: Final[deque[Send | HangUp | Dial]] = deque()
-        self._arrivals: Final = Arrivals(
+        self._inbound_delivery: Final = InboundDelivery(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
         )
         # The manager's next deadline as of the last check; the time of the next check,
@@ -211,7 +215,7 @@ class CommThread:
         begin: the first event, such as dialling the master.
         """
         self._exchange.comm = self
-        self._new_links.let_in(broker)
+        self._link_setup.let_in(broker)
         self._exchange.decide(lambda: self._begin(begin))
 
         def run() -> None:
@@ -231,7 +235,7 @@ class CommThread:
         self.stop(_sync.monotonic(), list)
         if not self._turn.acquire(False):
             return False
-        self._lines.close()
+        self._link_pool.close()
         return True
 
     def _begin(self, begin: Callable[[], list[Action]]) -> list[Action]:
@@ -251,11 +255,11 @@ class CommThread:
 
     def let_in(self, broker: LinkBroker) -> None:
         """Accept links at one more broker."""
-        self._host.ask(lambda: self._new_links.let_in(broker))
+        self._outbox.ask(lambda: self._link_setup.let_in(broker))
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
         """Decide on an event in this thread, after everything posted before."""
-        self._host.ask(lambda: self._exchange.decide(event))
+        self._outbox.ask(lambda: self._exchange.decide(event))
         if self._ended:
             self._do_what_is_left()
 
@@ -269,7 +273,7 @@ class CommThread:
             self._end_at, self._then = until, then
             self._exchange.decide(lambda: self.remote.acknowledge(_sync.monotonic()))
 
-        self._host.ask(end)
+        self._outbox.ask(end)
 
     def join(self) -> None:
         """Wait until the thread has ended."""
@@ -277,18 +281,18 @@ class CommThread:
         self._thread.join()
 
     @property
-    def tap(self) -> Tap | None:
+    def monitor(self) -> FrameMonitor | None:
         """The monitor of the frames of all links; None without listeners (OPEN-12)."""
-        return self._tap
+        return self._monitor
 
-    @tap.setter
-    def tap(self, tap: Tap | None) -> None:
-        self._tap = tap
-        self.watched = tap is not None or self._ended
+    @monitor.setter
+    def monitor(self, monitor: FrameMonitor | None) -> None:
+        self._monitor = monitor
+        self.watched = monitor is not None or self._ended
 
     # For the exchange.
 
-    def nudge(self) -> None:
+    def request_flush(self) -> None:
         """Request a flush of the latest decisions to the other processes."""
         if self._in_turn():
             self._own_nudges += 1  # handled in `_round`
@@ -298,60 +302,64 @@ class CommThread:
 
     def command(self, command: Incoming) -> bool:
         """Send a command at once; return False if it must be posted as usual."""
-        return self._bypass.command(command)
+        return self._fast_path_driver.command(command)
 
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to a question from another process."""
         try:
-            if error is not None or not self._bypass.answer(question, payload):
-                self._host.inbox.push(Said(question, payload, error))
+            if error is not None or not self._fast_path_driver.answer(
+                question, payload
+            ):
+                self._outbox.inbox.push(Said(question, payload, error))
         finally:
             question._to.order = object()
 
     def taken(self, message: Incoming) -> None:
         """Note that a task took or dropped a message, local or remote."""
         if message._receipt is not None:
-            self._extractions.note(message)
+            self._acknowledgement_tracker.note(message)
             watched = message._receipt.peer.session.watched
-            if self._extractions.is_due(watched=watched):
+            if self._acknowledgement_tracker.is_due(watched=watched):
                 self._wake()
         self._has_room(message._to, message._account)
 
     def reading(self, run: CommandRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
-        if self._extractions.note_run(run) and not self._tells_itself(run._to.place):
+        if self._acknowledgement_tracker.note_run(run) and not self._tells_itself(
+            run._to.host
+        ):
             self._wake()
         self._has_room(run._to, run._account)
 
-    def _tells_itself(self, place: ThreadManager | None) -> bool:
+    def _tells_itself(self, host: ThreadManager | None) -> bool:
         """Return True if the host thread or this one soon acknowledges by itself."""
-        if place is None or place.main or place.way is None:
+        if host is None or host.main or host.way is None:
             return False
-        return self._extractions.awaited  # if it hangs in a callback
+        return self._acknowledgement_tracker.awaited  # if it hangs in a callback
 
     def _has_room(self, entry: Entry, account: Account) -> None:
         # Not for each message that it takes: messages held back would come one by one.
-        if self._arrivals.holds(entry) and account.roomy:
+        if self._inbound_delivery.holds(entry) and account.roomy:
             self._exchange.decide(lambda: [Resume(entry)])
 
     def left(self, entry: Entry) -> None:
         """Note that a task has room, or has left its host."""
-        if self._arrivals.holds(entry):
+        if self._inbound_delivery.holds(entry):
             self._exchange.decide(lambda: [Resume(entry)])
 
     def holds(self, entry: Entry) -> bool:
         """Return True if messages are held back for a task that had no room."""
-        return self._arrivals.holds(entry)
+        return self._inbound_delivery.holds(entry)
 
     def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Open a relay for sending, first the messages parked for its name."""
 
         def opened() -> list[Action]:
-            if entry.place is self._host:
+            if entry.host is self._outbox:
                 self.remote.open(entry, messages)
             else:
                 # The relay was removed after that decision; return these with the rest.
-                self._host.put_back(entry, messages)
+                self._outbox.put_back(entry, messages)
             return self.remote.flush(_sync.monotonic())
 
         self._exchange.decide(opened)
@@ -360,15 +368,15 @@ class CommThread:
         """Do an action to or from other processes; one action at a time."""
         match action:
             case Post(entry, messages):
-                if (place := entry.place) is not None:
-                    self._bypass.show(messages[-1], place)
-                self._arrivals.deliver(entry, messages)
+                if (host := entry.host) is not None:
+                    self._fast_path_driver.show(messages[-1], host)
+                self._inbound_delivery.deliver(entry, messages)
             case Resume(entry):
-                self._arrivals.resume(entry)
+                self._inbound_delivery.resume(entry)
             case Reply():
-                self._arrivals.answer(action.entry, answer_of(action))
+                self._inbound_delivery.answer(action.entry, answer_of(action))
             case Vacate(entry, messages, final):
-                self._host.ask(lambda: self._vacate(entry, messages, final=final))
+                self._outbox.ask(lambda: self._vacate(entry, messages, final=final))
             case Send() | HangUp() | Dial():
                 self.outbox.append(action)
                 if not self._in_turn():
@@ -378,37 +386,37 @@ class CommThread:
 
     def report(self, text: str) -> None:
         """Log an error as soon as this thread holds no lock."""
-        self._complaints.report(text)
+        self._peer_log.report(text)
         self._soon()
 
     def _wake(self) -> None:
         # The caller first notes its reason, then looks whether this thread sleeps. This
         # thread first notes that it sleeps, then looks for a reason to wake. So one of
         # the two sees the other, without a lock.
-        arrived = self._host.inbox.arrived
+        arrived = self._outbox.inbox.arrived
         if arrived.asleep:
-            with self._host.inbox.lock:
+            with self._outbox.inbox.lock:
                 arrived.wake_one()
 
     # The thread itself.
 
     def _run(self) -> None:
-        self._host.ident = _sync.get_ident()
+        self._outbox.ident = _sync.get_ident()
         try:
             while not self._leaves():
-                self._lines.wait(self._due, self._deadline())
-                with self._bypass.hold:
+                self._link_pool.wait(self._due, self._deadline())
+                with self._fast_path_driver.hold:
                     self._round()
                 # Without ``hold``: a thread waiting for it may hold a lock that a log
                 # handler needs.
-                self._complaints.tell(_sync.monotonic())
+                self._peer_log.tell(_sync.monotonic())
         except Exception:
             _log.exception("a fault of the bus: this process leaves it")
             raise
         finally:
             self._left = True
             # After any failure: other processes must not wait for a silent one.
-            self._lines.close()
+            self._link_pool.close()
             self._ended = self.watched = True
             self._when_ended()
             self._do_what_is_left()
@@ -419,30 +427,30 @@ class CommThread:
 
         Links handed over by then are closed, and tasks that leave late are emptied.
         """
-        _, requests = self._host.take()
+        _, requests = self._outbox.take()
         for request in requests:
             request.run()
 
     def _due(self) -> bool:
         """Return True if there is work other than frames from links."""
         return bool(
-            self._host.inbox.items
+            self._outbox.inbox.items
             or self.outbox
             or self._nudged
-            or self._extractions.due
-            or self._bypass.due
+            or self._acknowledgement_tracker.due
+            or self._fast_path_driver.due
             or self._fault
         )
 
     def _soon(self) -> None:
         """Make sure that this thread wakes within ``ack_delay_s``."""
-        if not self._extractions.awaited:
+        if not self._acknowledgement_tracker.awaited:
             self._nudged = True
             self._wake()
 
     def _in_turn(self) -> bool:
         """Return True if the caller is this thread, or acts in its place."""
-        return self._host.owned() or self._substitute == _sync.get_ident()
+        return self._outbox.owned() or self._substitute == _sync.get_ident()
 
     def _deadline(self) -> float | None:
         """Return the deadline of the next sleep.
@@ -451,10 +459,10 @@ class CommThread:
         acknowledge. The manager's deadlines are scanned every ``_review_s``, not for
         each of many messages; between scans, this thread wakes for the next one.
         """
-        now, extractions = _sync.monotonic(), self._extractions
-        look_at = extractions.look_at
+        now, acknowledgement_tracker = _sync.monotonic(), self._acknowledgement_tracker
+        look_at = acknowledgement_tracker.look_at
         if now < self._review_at:
-            extractions.awaited = self._end_at is None
+            acknowledgement_tracker.awaited = self._end_at is None
             return _first(self._due_at, self._review_at, self._end_at, look_at)
         self._due_at = self._exchange.look(lambda: self._next_deadline(now))
         self._review_at = now + self._review_s
@@ -462,14 +470,16 @@ class CommThread:
 
     def _next_deadline(self, now: float) -> float | None:
         parked = self._exchange.manager.parked.next_deadline()
-        self._extractions.awaited = self._end_at is None and self.remote.acks_due
+        self._acknowledgement_tracker.awaited = (
+            self._end_at is None and self.remote.acks_due
+        )
         return _first(self.remote.next_deadline(now), parked)
 
     def _leaves(self) -> bool:
         """Return True if the thread may end; no caller then has a frame to send."""
         if self._end_at is None:
             return False
-        with self._bypass.hold:
+        with self._fast_path_driver.hold:
             self._left = self._over()
             return self._left
 
@@ -478,7 +488,7 @@ class CommThread:
             return False
         if self._end_at <= _sync.monotonic():
             return True  # though a full link may still hold frames (BUS-DEREG-12)
-        return not self._lines.sending and self._exchange.look(self._quiet)
+        return not self._link_pool.sending and self._exchange.look(self._quiet)
 
     def _quiet(self) -> bool:
         """Return True if no task is left and all messages are acknowledged."""
@@ -487,7 +497,7 @@ class CommThread:
         return not any(
             peer.session.ack_at is not None
             or any(relay.queue or relay.unacked for relay in peer.all_relays())
-            for peer in self.remote.neighbours.peers.values()
+            for peer in self.remote.topology.peers.values()
         )
 
     def _round(self) -> None:
@@ -495,16 +505,16 @@ class CommThread:
             raise self._fault
         # Before the taken messages are collected: a task that takes one later wakes
         # this.
-        self._nudged = self._extractions.awaited = False
-        frames = [*self._bypass.take(), *self._lines.take()]
-        posted, requests = self._host.take()
+        self._nudged = self._acknowledgement_tracker.awaited = False
+        frames = [*self._fast_path_driver.take(), *self._link_pool.take()]
+        posted, requests = self._outbox.take()
         now = _sync.monotonic()
         self._let_decide(frames, posted, requests, now)
         self._carry_out()
-        self._lines.resume()
-        self._host.review()
-        if not self.joining.settled:
-            self.joining.look(self.remote.links, stands=self.remote.stands)
+        self._link_pool.resume()
+        self._outbox.review()
+        if not self.join_state.settled:
+            self.join_state.look(self.remote.links, stands=self.remote.stands)
 
     def _attend(self) -> None:
         """Do the urgent part of a round, in place of this thread.
@@ -516,14 +526,14 @@ class CommThread:
             return
         self._substitute = _sync.get_ident()
         try:
-            self._let_decide(self._bypass.take(), (), (), _sync.monotonic())
+            self._let_decide(self._fast_path_driver.take(), (), (), _sync.monotonic())
             self._send_first()  # a call: see `_sync.Lock`
-            self._host.review()
+            self._outbox.review()
         except Exception as fault:  # noqa: BLE001 # raised again by that thread
             self._fault = fault
         finally:
             self._substitute = None
-        if self._due() or self._lines.sending or not self.joining.settled:
+        if self._due() or self._link_pool.sending or not self.join_state.settled:
             self._wake()
         self._soon()  # for deadlines set just now
 
@@ -556,26 +566,26 @@ class CommThread:
         posted: Iterable[Posted],
         now: float,
     ) -> list[Action]:
-        """Let the manager decide on all events; see `Neighbourhood`."""
+        """Let the manager decide on all events; see `RemoteManager`."""
         remote = self.remote
         actions: list[Action] = []
-        tap = self._tap
+        monitor = self._monitor
         for number, read in came:
-            if tap is not None and read.frame is not None:
-                tap.came(number, read.frame)
+            if monitor is not None and read.frame is not None:
+                monitor.came(number, read.frame)
             if read.lost:
-                actions += remote.lost(number, now, torn=read.torn, why=read.why)
+                actions += remote.lost(number, now, mid_io=read.mid_io, why=read.why)
             elif read.error is not None:
                 actions += remote.malformed(number, read.error, now)
             else:
                 actions += remote.receive(number, read.frame, now)
-        if taken := self._extractions.take(now):
+        if taken := self._acknowledgement_tracker.take(now):
             remote.extracted(taken, now)
-        self._host.pass_on(posted, remote)
+        self._outbox.pass_on(posted, remote)
         # ``_due_at`` is older than these events: a deadline they set waits for the next
         # round. Only in this thread, which scans the deadlines again then.
         late = self._due_at is not None and self._due_at <= now
-        if late and self._host.owned():
+        if late and self._outbox.owned():
             actions += self._exchange.manager.expire(now)
             actions += remote.tick(now)
             self._review_at = 0.0  # the deadline that was due is handled
@@ -585,32 +595,32 @@ class CommThread:
         self, entry: Entry, messages: Sequence[Incoming], *, final: bool
     ) -> None:
         """Hand back the messages left in a relay, then those posted to it since."""
-        unread = [*self._host.unopened(entry), *messages, *self._host.strays(entry)]
+        unread = [*self._outbox.unopened(entry), *messages, *self._outbox.strays(entry)]
         now = _sync.monotonic()
         manager = self._exchange.manager
         self._exchange.decide(lambda: manager.left(entry, unread, now, final=final))
 
     def _carry_out(self, most: float = math.inf) -> None:
         """Do up to ``most`` actions on links, in the order of the decisions."""
-        tap, done = self._tap, 0
+        monitor, done = self._monitor, 0
         while self.outbox and done < most:
             done += 1
             match self.outbox.popleft():
                 case Send(link, frame):
-                    if tap is not None:
-                        tap.goes(link, frame)
+                    if monitor is not None:
+                        monitor.goes(link, frame)
                     for piece in pieces(frame):
-                        self._lines.send(link, piece)
+                        self._link_pool.send(link, piece)
                 case HangUp(link):
-                    self._lines.hang_up(link)
+                    self._link_pool.hang_up(link)
                     self._readers.forget(link)
                 case Dial() as dial:
-                    self._new_links.dial(dial)
+                    self._link_setup.dial(dial)
 
     def _given_up(self, number: int, why: str) -> None:
         link = self.remote.links.by_number.get(number)
         if link is not None:
-            self._complaints.note(f"the link with {link.who} is given up: {why}")
+            self._peer_log.note(f"the link with {link.who} is given up: {why}")
 
 
 def _first(*times: float | None) -> float | None:

@@ -27,14 +27,14 @@ class Read(Struct, frozen=True, eq=False):
 
     error: set if the data is not a frame, or broke the rules of links.
     lost: True for the end of the link.
-    torn: True if the link ended without a farewell: its process died.
+    mid_io: True if the link ended without a farewell: its process died.
     why: the peer's reason for ending the link; "" for none.
     """
 
     frame: Frame | None = None
     error: WireError | None = None
     lost: bool = False
-    torn: bool = False
+    mid_io: bool = False
     why: str = ""
 
 
@@ -42,7 +42,7 @@ class FrameReaders:
     """The readers of the links of a process; for the thread that does its round.
 
     cause: returns why a link ended without a farewell, by its number; see
-      `Lines.cause`.
+      `LinkPool.cause`.
     message_bytes_max: maximum length of a message body (OPEN-6). A body too short for a
       frame of its own is always allowed, since error reports need that much.
     """
@@ -69,7 +69,7 @@ class FrameReaders:
                 # The peer lives, and closed the link for a fault it saw in this
                 # process.
                 return Read(lost=True, why=str(cause) or cause.kind or "no word")
-            return Read(lost=True, torn=cause is not None)
+            return Read(lost=True, mid_io=cause is not None)
         reader = self._readers.get(number)
         if reader is None:
             reader = FrameReader(self._message_bytes_max)

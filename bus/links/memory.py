@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.limits import Limits
 from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
-from bus.links.sleep import ParkedSleep
+from bus.links.link_poller import ParkedPoller
 from queuebroker import _sync
 from queuebroker.broker_manager import BrokerManager
 from queuebroker.queue_broker import QueueBroker
@@ -90,7 +90,7 @@ class MemoryNetwork:
                 nonce=lambda: next(self._nonces),
                 listens=f"{machine}/{process}",
                 master=_master_of(machine),
-                sleep=ParkedSleep(),
+                poller=ParkedPoller(),
             )
             others[process] = comm
             try:
@@ -129,7 +129,7 @@ class MemoryNetwork:
             _introduce(other, machine)
 
     def _broker(self, name: str, comm: CommThread) -> QueueBroker:
-        limits = comm.remote.neighbours.limits
+        limits = comm.remote.topology.limits
         return QueueBroker(
             name, manager=self._brokers, max_message_size=limits.frame_bytes_max
         )

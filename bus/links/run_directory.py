@@ -216,7 +216,7 @@ class RunDirectory:
         while self._locks:
             os.close(self._locks.pop())
 
-    def forsake(self) -> None:
+    def abandon_after_fork(self) -> None:
         """Close the descriptor inherited by a fork: it would keep the lock held."""
         self.release()
 
@@ -235,7 +235,7 @@ _directories: Final[WeakSet[RunDirectory]] = WeakSet()
 
 def _forked() -> None:
     for directory in list(_directories):
-        directory.forsake()
+        directory.abandon_after_fork()
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -18,9 +18,9 @@ from bus.core.wire import Identity
 from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
 from bus.links.comm_thread import CommThread
-from bus.links.lines import PORT
+from bus.links.link_poller import SocketPoller
+from bus.links.link_pool import PORT
 from bus.links.run_directory import ELSEWHERE, RunDirectory
-from bus.links.sleep import PolledSleep
 from bus.rights import Credentials
 from bus.role import Role
 from queuebroker import _sync
@@ -110,7 +110,7 @@ class SocketNetwork:
                 nonce=_nonce,
                 listens=listens,
                 master=self.directory.master,
-                sleep=PolledSleep(self._driver),
+                poller=SocketPoller(self._driver),
                 refusal=self._refusal,
                 credentials=self._credentials,
                 claim=self._claim,

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from bus.core.actions import Action
     from bus.core.command_run import CommandRun
+    from bus.core.frame_monitor import FrameMonitor
     from bus.core.routing_table import Entry
-    from bus.core.tap import Tap
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.account import Account
@@ -24,10 +24,10 @@ __all__ = ["Comm"]
 class Comm(Protocol):
     """The comm thread of a process; any thread may call the methods.
 
-    tap: the frame monitor of all links; None while none is attached (OPEN-12).
+    monitor: the frame monitor of all links; None while none is attached (OPEN-12).
     """
 
-    tap: Tap | None
+    monitor: FrameMonitor | None
 
     @property
     def audience(self) -> Entry:
@@ -37,7 +37,7 @@ class Comm(Protocol):
     def account(self) -> Account:
         """The account of the notifications queued for all remote subscribers."""
 
-    def nudge(self) -> None:
+    def request_flush(self) -> None:
         """Request a flush of the control frames that the last decisions caused."""
 
     def do(self, action: Action) -> None:

@@ -4,9 +4,9 @@ The manager decides under ``_lock`` and returns actions; the exchange executes t
 after it has released the lock. Routing a message to a known name takes no ``_lock``.
 
 Lock order: a serving thread holds ``ThreadManager.driving``, and on the fast path also
-``Bypass.hold``; ``_lock`` and the locks of inboxes come after these, and none of them
-under another one. The sender looks up the route, then posts the message, and looks it
-up again if the task has moved in between.
+``FastPathDriver.hold``; ``_lock`` and the locks of inboxes come after these, and none
+of them under another one. The sender looks up the route, then posts the message, and
+looks it up again if the task has moved in between.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from bus.core.process_manager import ProcessManager
     from bus.core.routing_table import Entry, Visibility
-    from bus.core.trace import Witness
+    from bus.core.trace import TraceSink
     from bus.errors import BusFullError
     from bus.payload import Payload
     from bus.threads.comm import Comm
@@ -70,7 +70,7 @@ class Slip(enum.Enum):
 
 
 class Slipping(Protocol):
-    """The fast path of one link: see `bus.core.shortcut`."""
+    """The fast path of one link: see `bus.core.fast_path`."""
 
     def came(
         self, data: bytes, now: float, todo: deque[Action], *, answers_only: bool
@@ -89,7 +89,7 @@ class Exchange:
         may_wait: returns True if the calling thread may block: it runs no callback.
 
     Attributes:
-        witness: the trace sink; None if no journal records the bus.
+        trace_sink: the trace sink; None if no journal records the bus.
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
     """
@@ -106,7 +106,7 @@ class Exchange:
         "failures",
         "find",
         "manager",
-        "witness",
+        "trace_sink",
     )
 
     def __init__(
@@ -115,12 +115,12 @@ class Exchange:
         *,
         send_timeout_s: float,
         may_wait: Callable[[], bool],
-        witness: Witness | None = None,
+        trace_sink: TraceSink | None = None,
     ) -> None:
         self._send_timeout_s: Final = send_timeout_s
         self._may_wait: Final = may_wait
         self.manager: Final = manager
-        self.witness: Final = witness
+        self.trace_sink: Final = trace_sink
         self.comm: Comm | None = None
         self.failures: Final = CallbackFailures()
         # Guards the manager, except for look-ups in its table, and the queue of
@@ -140,7 +140,7 @@ class Exchange:
         """
         self._booked(lambda: self._todo.extend(event()))
         self.act()
-        self._nudge()
+        self._request_flush()
 
     def look(self, event: Callable[[], Any]) -> Any:
         """Query the manager under the lock; ``event`` must not change it."""
@@ -160,18 +160,20 @@ class Exchange:
         with self._lock:
             return None if self._todo or self._acting else event(*about)
 
-    def slip_in(self, link: Slipping, frame: bytes, place: ThreadManager) -> Slip:
+    def try_deliver_now(
+        self, link: Slipping, frame: bytes, host: ThreadManager
+    ) -> Slip:
         """Handle a frame on the fast path, and try to deliver its message now.
 
-        A message for a task of the calling thread, whose manager is ``place``, is
+        A message for a task of the calling thread, whose manager is ``host``, is
         delivered at once if no action precedes it. Otherwise its action is queued.
         """
         with self._lock:
             todo = self._todo
             first = not (todo or self._acting)
-            if not link.came(frame, _sync.monotonic(), todo, answers_only=place.main):
+            if not link.came(frame, _sync.monotonic(), todo, answers_only=host.main):
                 return Slip.REFUSED
-            if first and self._accepted_by(place, todo[0]):
+            if first and self._accepted_by(host, todo[0]):
                 # If an interrupt precedes this line, the answer is delivered twice,
                 # which is harmless. Only the main thread can be interrupted, and it
                 # accepts nothing but answers here.
@@ -179,22 +181,22 @@ class Exchange:
                 return Slip.DONE
             return Slip.WAITS
 
-    def _accepted_by(self, place: ThreadManager, action: Action) -> bool:
+    def _accepted_by(self, host: ThreadManager, action: Action) -> bool:
         if type(action) is Reply:
-            return place.accept(answer_of(action))
+            return host.accept(answer_of(action))
         assert type(action) is Post
         assert self.comm is not None
         [message] = action.messages
         assert type(message) is Incoming
         if self.comm.holds(action.entry):
             return False
-        message._account = action.entry.box.client.account
-        return place.accept(message)
+        message._account = action.entry.mailbox.client.account
+        return host.accept(message)
 
     def tell(self, event: Callable[[], Any]) -> None:
         """Pass the manager an event that only affects other processes."""
         self._booked(event)
-        self._nudge()
+        self._request_flush()
 
     def _booked(self, event: Callable[[], T]) -> T:
         """Call ``event`` under the lock, and count it as a decision."""
@@ -207,9 +209,9 @@ class Exchange:
         with self._lock:
             entry.unheard += 1
 
-    def _nudge(self) -> None:
+    def _request_flush(self) -> None:
         if self.comm is not None:
-            self.comm.nudge()
+            self.comm.request_flush()
 
     # Tasks.
 
@@ -218,7 +220,7 @@ class Exchange:
         name: str,
         visibility: Visibility,
         bus: str,
-        place: ThreadManager,
+        host: ThreadManager,
         client: Client,
     ) -> Entry:
         """Register a task in a thread.
@@ -227,34 +229,34 @@ class Exchange:
             NameTakenError: see `ProcessManager.register`.
             UnknownTaskError: the thread has ended.
         """
-        box = Mailbox(client)
+        mailbox = Mailbox(client)
 
         def register() -> Entry:
             entry, actions = self.manager.register(
-                *(name, visibility, bus, place, box, _sync.monotonic()),
+                *(name, visibility, bus, host, mailbox, _sync.monotonic()),
                 client.account.overflow,
             )
             if self.manager.awaits_verdict(entry):
                 client.asked()  # under the lock, so before the master can answer
-            if self.witness is not None:
-                self.witness.registered(entry.id.number, name)
+            if self.trace_sink is not None:
+                self.trace_sink.registered(entry.id.number, name)
             self._todo.extend(actions)
             return entry
 
         try:
-            if not place.expect(box):
-                raise UnknownTaskError("", f"thread {place.name!r} is stopped")
+            if not host.expect(mailbox):
+                raise UnknownTaskError("", f"thread {host.name!r} is stopped")
             entry = self._booked(register)
         except BaseException:
-            place.expect_not(box)
+            host.expect_not(mailbox)
             raise
         self.act()
-        self._nudge()
+        self._request_flush()
         return entry
 
     def deregister(self, entry: Entry, *, final: bool) -> None:
         """Deregister a task; its thread empties the mailbox between two callbacks."""
-        entry.box.client.release()  # an interrupted registration may still hold it
+        entry.mailbox.client.release()  # an interrupted registration may still hold it
         self.decide(lambda: self.manager.leave(entry, final=final))
         self.at_home(entry, lambda: self._empty(entry, final=final))
 
@@ -262,10 +264,10 @@ class Exchange:
         """Move a task to another thread, after the current callback."""
 
         def go() -> None:
-            if entry.place is not None and entry.place is not to:
-                entry.place.hand_over(entry, to)
-                if self.witness is not None and entry.place is to:
-                    self.witness.moved(entry.id.number)
+            if entry.host is not None and entry.host is not to:
+                entry.host.hand_over(entry, to)
+                if self.trace_sink is not None and entry.host is to:
+                    self.trace_sink.moved(entry.id.number)
 
         self.at_home(entry, go)
 
@@ -278,29 +280,29 @@ class Exchange:
         """
 
         def here() -> None:
-            place = entry.place
-            if place is None:
+            host = entry.host
+            if host is None:
                 return
-            if not place.owned():
-                place.ask(here)  # the task has moved since
-            elif entry.box.held:
-                entry.box.deferred.append(here)
+            if not host.owned():
+                host.ask(here)  # the task has moved since
+            elif entry.mailbox.held:
+                entry.mailbox.deferred.append(here)
             else:
                 act()
 
-        place = entry.place
-        if place is None:
+        host = entry.host
+        if host is None:
             return
-        if place.between_callbacks():
+        if host.between_callbacks():
             here()
         else:
-            place.ask(here)
+            host.ask(here)
 
     def tracer(self, entry: Entry) -> Tracer | None:
         """Return the tracer for a task's messages; None if no journal records them."""
-        if self.witness is None:
+        if self.trace_sink is None:
             return None
-        return Tracer(self.witness, entry.id.number, itertools.count(1))
+        return Tracer(self.trace_sink, entry.id.number, itertools.count(1))
 
     # Messages.
 
@@ -318,13 +320,13 @@ class Exchange:
                 entry = self._booked(partial(self._park, name, message))
                 if entry is None:
                     message._source.order = object()
-                    self._nudge()  # the comm thread starts the search for the name
-                    place = message._source.place
-                    if place is not None:
-                        self.look_after_parked(place)
+                    self._request_flush()  # the comm thread starts the search
+                    host = message._source.host
+                    if host is not None:
+                        self.look_after_parked(host)
                     return
             message._to = entry
-            message._account = entry.box.client.account
+            message._account = entry.mailbox.client.account
             if self.post(message):
                 return
             # The task has left its host. Wait for the thread that decides where it
@@ -342,7 +344,7 @@ class Exchange:
         """Return how many seconds the calling thread may block for room; 0 if none."""
         return self._send_timeout_s if self._may_wait() else 0.0
 
-    def look_after_parked(self, place: ThreadManager, *, anew: bool = False) -> None:
+    def look_after_parked(self, host: ThreadManager, *, anew: bool = False) -> None:
         """Set a timer in a thread that expires parked messages (BUS-ROUTE-19).
 
         anew: True if the thread that had the timer has ended.
@@ -353,7 +355,7 @@ class Exchange:
             with self._lock:
                 self._reminded = None
             self.decide(lambda: self.manager.expire(now))
-            self.look_after_parked(place)
+            self.look_after_parked(host)
 
         with self._lock:
             deadline = self.manager.parked.next_deadline()
@@ -361,7 +363,7 @@ class Exchange:
             if deadline is None or (reminded is not None and reminded <= deadline):
                 return
             self._reminded = deadline
-        place.remind(deadline, look)
+        host.remind(deadline, look)
 
     def post(self, message: Delivery) -> bool:
         """Post to the task that ``_to`` names; return False if it has deregistered.
@@ -385,17 +387,17 @@ class Exchange:
 
     def _post(self, message: Delivery, entry: Entry) -> bool:
         while True:
-            place = entry.place
-            if place is None:
+            host = entry.host
+            if host is None:
                 return False
-            admission = place.post(message)
+            admission = host.post(message)
             if admission is Admission.ACCEPTED:
                 return True
             if isinstance(message, Incoming):  # other deliveries have no account
                 if admission is Admission.FULL:
-                    admission = self._overflow(message, place)
+                    admission = self._overflow(message, host)
                 if admission is Admission.DROPPED:
-                    message._source.box.client.was_dropped(message)
+                    message._source.mailbox.client.was_dropped(message)
             if admission is not Admission.GONE:
                 return True
 
@@ -407,9 +409,9 @@ class Exchange:
         only to wake the caller.
         """
         entry: Entry = answer._to
-        place = entry.place
-        if place is not None and place.idle:
-            client: Client = entry.box.client
+        host = entry.host
+        if host is not None and host.idle:
+            client: Client = entry.mailbox.client
             if client.hears(answer):
                 return True
         return self.post(answer)
@@ -419,7 +421,7 @@ class Exchange:
         assert self.comm is not None
         self.comm.answer(question, payload, error)
 
-    def _overflow(self, message: Incoming, place: ThreadManager) -> Admission:
+    def _overflow(self, message: Incoming, host: ThreadManager) -> Admission:
         """Apply the policy of a full receiver: block, disconnect or raise.
 
         The account applies the two policies that drop.
@@ -430,12 +432,12 @@ class Exchange:
         overflow = message._account.overflow
         admission = Admission.FULL
         # If the caller hosts the receiver, waiting is futile: no other thread reads.
-        if overflow == "block" and not place.owned() and self._may_wait():
+        if overflow == "block" and not host.owned() and self._may_wait():
             until = deadline_after(self._send_timeout_s)
-            admission = place.inbox.offer_until(message, place, until)
+            admission = host.inbox.offer_until(message, host, until)
         if admission is Admission.FULL:
             if overflow == "disconnect":
-                message._to.box.client.overflowed(message)
+                message._to.mailbox.client.overflowed(message)
             raise _full(message)
         return admission
 
@@ -493,13 +495,13 @@ class Exchange:
             case Tell(entry, watch, presence):
                 self.post(News(_to=entry, watch=watch, presence=presence))
             case Fail(message, error):
-                message._source.box.client.failed(message, error)
+                message._source.mailbox.client.failed(message, error)
             case Confirm(entry):
-                entry.box.client.confirmed()
+                entry.mailbox.client.confirmed()
             case Settled(tell):
                 tell()
             case Evict(entry, error):
-                told = entry.box.client.evicted(entry, error)
+                told = entry.mailbox.client.evicted(entry, error)
                 self.deregister(entry, final=False)
                 if not told:
                     assert self.comm is not None  # the master is another process
@@ -519,30 +521,30 @@ class Exchange:
                     message._trace.accepted(entry.id.number)
             self.comm.open(entry, messages)
             return
-        place: ThreadManager = entry.place  # the task cannot move until it is open
-        box: Mailbox = entry.box
+        host: ThreadManager = entry.host  # the task cannot move until it is open
+        mailbox: Mailbox = entry.mailbox
         fits: list[Incoming] = []
 
         def opens() -> None:
-            if box.held:  # after an interrupt this may be called a second time
-                place.open(entry, fits)
+            if mailbox.held:  # after an interrupt this may be called a second time
+                host.open(entry, fits)
 
         def opens_there() -> None:
             # The thread posts no request to itself: it may never serve, and then its
             # inbox would keep every task that registers and deregisters.
-            if place.between_callbacks():
+            if host.between_callbacks():
                 opens()
             else:
-                place.ask(opens)
+                host.ask(opens)
 
         try:
             self._taken = None
             self._admit_first(entry, messages, fits)
-            if not box.client.postponed(opens_there):
+            if not mailbox.client.postponed(opens_there):
                 opens_there()
         except BaseException:
             # Open it after an interrupt, too: its thread cannot end before that.
-            if not box.client.postponed(opens_there):
+            if not mailbox.client.postponed(opens_there):
                 opens_there()
             raise
 
@@ -553,40 +555,40 @@ class Exchange:
 
         Each other message fails, and its sender gets the error.
         """
-        place, account = entry.place, entry.box.client.account
+        host, account = entry.host, entry.mailbox.client.account
         dropped: list[Incoming] = []
         for message in messages:
             message._to, message._account = entry, account
-            with place.inbox.lock:
+            with host.inbox.lock:
                 admission = account.admit_locked(message, dropped)
             if admission is Admission.ACCEPTED:
                 if message._trace is not None:
                     message._trace.accepted(entry.id.number)
                 fits.append(message)
             else:
-                message._source.box.client.failed(message, _full(message))
+                message._source.mailbox.client.failed(message, _full(message))
         for message in dropped:
-            message._source.box.client.was_dropped(message)
+            message._source.mailbox.client.was_dropped(message)
 
     def _empty(self, entry: Entry, *, final: bool) -> None:
         """Empty the mailbox of a deregistered task, in the thread that hosts it."""
-        place: ThreadManager = entry.place
+        host: ThreadManager = entry.host
         unread = []
-        client: Client = entry.box.client
-        for item in [*client.unclaimed(), *place.let_go(entry)]:
-            if type(item) is Incoming and item._account.extract(item, place.inbox.lock):
+        client: Client = entry.mailbox.client
+        for item in [*client.unclaimed(), *host.let_go(entry)]:
+            if type(item) is Incoming and item._account.extract(item, host.inbox.lock):
                 item._account.returned += 1
                 item.gap = 0  # that was for this receiver
                 unread.append(item)
             elif type(item) is Answer:
                 client.unheard(item)
-        place.inbox.freed()
+        host.inbox.freed()
         now = _sync.monotonic()
 
         def left() -> list[Action]:
             actions = self.manager.left(entry, unread, now, final=final)
-            if self.witness is not None:
-                self.witness.deregistered(entry.id.number)
+            if self.trace_sink is not None:
+                self.trace_sink.deregistered(entry.id.number)
             return actions
 
         if self.comm is None:
@@ -596,7 +598,7 @@ class Exchange:
             # that other processes receive these first.
             self.comm.decide(left)
             self.comm.left(entry)
-        self.look_after_parked(place)
+        self.look_after_parked(host)
         client.ended()
 
 

@@ -36,7 +36,7 @@ class Inbox:
 
     Lock: ``lock`` guards all attributes below it, and the parts of accounts that say
     so. It also guards the host of each task of the thread: a move and a deregistration
-    change ``Entry.place`` under it. No callback runs and no other lock is taken while
+    change ``Entry.host`` under it. No callback runs and no other lock is taken while
     it is held (rule 12 of the delicate mechanisms).
 
     Invariants, whenever ``lock`` is free:
@@ -78,16 +78,16 @@ class Inbox:
         with self.lock:
             self.append_locked(request)
 
-    def offer(self, message: Delivery, place: object) -> Admission:
-        """Post an item for a task that ``place`` hosts.
+    def offer(self, message: Delivery, host: object) -> Admission:
+        """Post an item for a task that ``host`` hosts.
 
-        place: the thread manager that owns this inbox.
+        host: the thread manager that owns this inbox.
 
         Return GONE if it does not host the task any more, FULL if the task has no room.
         """
         dropped: list[Incoming] = []
         with self.lock:
-            if message._to.place is not place:
+            if message._to.host is not host:
                 return Admission.GONE
             admission = Admission.ACCEPTED
             if message._account is not None:
@@ -96,17 +96,17 @@ class Inbox:
                 if message._trace is not None:  # before the owner can see it
                     message._trace.accepted(message._to.id.number)
                 self.items.append(message)
-                if self.arrived.asleep:  # as in `_rouse_locked`, for each message
+                if self.arrived.asleep:  # as in `_wake_all_locked`, for each message
                     self.wakeups += 1
                     self.arrived.wake_one()
                 if dropped:
                     self._forget_dropped_locked(len(dropped))
         for each in dropped:
-            each._source.box.client.was_dropped(each)
+            each._source.mailbox.client.was_dropped(each)
         return admission
 
     def offer_run(
-        self, messages: Sequence[Incoming], account: Account, place: object
+        self, messages: Sequence[Incoming], account: Account, host: object
     ) -> int:
         """Post as many messages for one task as fit, in one step.
 
@@ -114,39 +114,39 @@ class Inbox:
         reason.
         """
         with self.lock:
-            if messages[0]._to.place is not place:
+            if messages[0]._to.host is not host:
                 return 0
             sizes = Lengths.of([each._size for each in messages])
             count = account.admit_run_locked(sizes)
             if count:
                 # No traces here: messages from a link were recorded on arrival.
                 self.items += messages[:count]
-                self._rouse_locked()
+                self._wake_all_locked()
             return count
 
-    def offer_commands(self, run: CommandRun, account: Account, place: object) -> int:
+    def offer_commands(self, run: CommandRun, account: Account, host: object) -> int:
         """Post as many commands of a run as fit.
 
         Return the number posted; they are removed from ``run``.
         """
         with self.lock:
-            if run._to.place is not place:
+            if run._to.host is not host:
                 return 0
             count = account.admit_run_locked(run.lengths)
             if count:
                 some = run.take(count)
                 some._account = account
                 self.items.append(some)
-                self._rouse_locked()
+                self._wake_all_locked()
             return count
 
     def offer_until(
-        self, message: Incoming, place: object, deadline: float | None
+        self, message: Incoming, host: object, deadline: float | None
     ) -> Admission:
         """Wait for room and post a message; return FULL at the deadline."""
 
         def attempt() -> Admission | Pending:
-            if message._to.place is not place:
+            if message._to.host is not host:
                 return Admission.GONE
             account: Account = message._account
             admission = account.admit_locked(message, [])
@@ -159,7 +159,7 @@ class Inbox:
             return admission
 
         def ready() -> bool:
-            moved = message._to.place is not place
+            moved = message._to.host is not host
             return moved or not message._account.full(message._size)
 
         outcome = wait_for(self, self.room, attempt, ready, deadline)
@@ -192,9 +192,9 @@ class Inbox:
     def append_locked(self, item: object) -> None:
         """Append an item, and wake the owner if it sleeps."""
         self.items.append(item)
-        self._rouse_locked()
+        self._wake_all_locked()
 
-    def _rouse_locked(self) -> None:
+    def _wake_all_locked(self) -> None:
         if self.arrived.asleep:
             self.wakeups += 1
             self.arrived.wake_one()

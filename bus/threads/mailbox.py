@@ -66,7 +66,7 @@ class Client(Protocol):
     def raised(self, callback: object) -> None:
         """Record the exception of a callback; called in the exception handler."""
 
-    def arrived(self, entry: Entry, place: ThreadManager) -> None:
+    def arrived(self, entry: Entry, host: ThreadManager) -> None:
         """Note the entry of the task and its new host."""
 
     def ended(self) -> None:

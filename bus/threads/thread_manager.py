@@ -51,13 +51,13 @@ class Request:
 
 
 class Way(Protocol):
-    """The fast path, where a thread may wait for a link: see `bus.links.bypass`."""
+    """The fast path, where a thread may wait: see `bus.links.fast_path_driver`."""
 
-    def leave(self, place: ThreadManager) -> None:
-        """Release the read lease of the link, if ``place`` holds it."""
+    def leave(self, host: ThreadManager) -> None:
+        """Release the read lease of the link, if ``host`` holds it."""
 
-    def wait(self, place: ThreadManager, deadline: float | None) -> bool:
-        """Wait for the link, and for the inbox of the calling thread, ``place``.
+    def wait(self, host: ThreadManager, deadline: float | None) -> bool:
+        """Wait for the link, and for the inbox of the calling thread, ``host``.
 
         Return False if the next wait must be for the inbox alone.
         """
@@ -155,7 +155,7 @@ class ThreadManager:
         """Return True if the calling thread serves: in a callback, or between two."""
         return self.ident == _sync.get_ident() and self.driving.locked()
 
-    def expect(self, box: Mailbox) -> bool:
+    def expect(self, mailbox: Mailbox) -> bool:
         """Announce that a task will be opened here; return False if this has ended.
 
         An interrupted caller does not learn whether the announcement was recorded. So
@@ -164,15 +164,15 @@ class ThreadManager:
         with self.inbox.lock:
             if self.ended:
                 return False
-            self._expected.add(box)
+            self._expected.add(mailbox)
             return True
 
-    def expect_not(self, box: Mailbox) -> None:
+    def expect_not(self, mailbox: Mailbox) -> None:
         """Withdraw an announcement; does nothing if there is none."""
         with self.inbox.lock:
-            if box not in self._expected:
+            if mailbox not in self._expected:
                 return
-            self._expected.remove(box)
+            self._expected.remove(mailbox)
         self.ask(self.pending)  # whoever waits for it looks again
 
     @property
@@ -219,7 +219,7 @@ class ThreadManager:
     def adopt(self) -> None:
         """Make the calling thread the owner; wait until no other thread serves."""
         with self.driving:
-            self.main = _sync.may_be_struck()
+            self.main = _sync.may_be_interrupted()
             self.ident = _sync.get_ident()
 
     def run(self) -> None:
@@ -298,23 +298,23 @@ class ThreadManager:
 
     def open(self, entry: Entry, first: Iterable[Incoming]) -> None:
         """Open the mailbox of a task; put the items sent earlier in front."""
-        box: Mailbox = entry.box
+        mailbox: Mailbox = entry.mailbox
         with self.inbox.lock:
-            self._expected.discard(box)
-        box.client.arrived(entry, self)
-        box.open(first)
-        self._review(box)
+            self._expected.discard(mailbox)
+        mailbox.client.arrived(entry, self)
+        mailbox.open(first)
+        self._review(mailbox)
         # Called directly, not as requests: this is between two callbacks, and the
         # thread may never serve again.
-        while box.deferred:
-            box.deferred.pop(0)()
+        while mailbox.deferred:
+            mailbox.deferred.pop(0)()
 
     def hand_over(self, entry: Entry, to: ThreadManager) -> None:
         """Move a task to another thread, with its unread items (BUS-MOVE-2).
 
         If that thread has ended, the task stays.
         """
-        new = Mailbox(entry.box.client)
+        new = Mailbox(entry.mailbox.client)
         unread: list[Any] = []
 
         def opens() -> None:
@@ -327,7 +327,7 @@ class ThreadManager:
                 to.ask(opens)
         except BaseException:
             # An interrupt: the other thread must not wait for a task that never comes.
-            if entry.place is to:
+            if entry.host is to:
                 to.ask(opens)
             else:
                 to.expect_not(new)
@@ -335,7 +335,7 @@ class ThreadManager:
 
     def let_go(self, entry: Entry) -> list[Any]:
         """Remove a deregistered task; return its unread items, in order."""
-        return self._let_go(entry, None, Mailbox(entry.box.client))
+        return self._let_go(entry, None, Mailbox(entry.mailbox.client))
 
     def _let_go(
         self, entry: Entry, to: ThreadManager | None, new: Mailbox
@@ -346,10 +346,10 @@ class ThreadManager:
         host, or nowhere. So every returned item was posted before the change.
         """
         assert self.owned()
-        old: Mailbox = entry.box
+        old: Mailbox = entry.mailbox
         with self.inbox.lock:
             items = self.inbox.take_locked()
-            entry.box, entry.place = new, to
+            entry.mailbox, entry.host = new, to
             if to is None:
                 entry.order = object()  # ends its send batches: a later send raises
             self.inbox.room.wake_all()  # blocked senders look up the new host
@@ -367,7 +367,7 @@ class ThreadManager:
         The account takes that lock if the message does not fit at once.
         """
         entry = message._to
-        if entry.place is not self:
+        if entry.host is not self:
             return Admission.GONE
         if message._account is not None:
             dropped: list[Incoming] = []
@@ -375,12 +375,12 @@ class ThreadManager:
                 message, dropped, self.inbox.lock
             )
             for each in dropped:
-                each._source.box.client.was_dropped(each)
+                each._source.mailbox.client.was_dropped(each)
             if admission is not Admission.ACCEPTED:
                 return admission
             if dropped:
-                entry.box.forget_dropped(len(dropped))
-        self._put(entry.box, message)
+                entry.mailbox.forget_dropped(len(dropped))
+        self._put(entry.mailbox, message)
         return Admission.ACCEPTED
 
     def accept(self, message: Delivery) -> bool:
@@ -390,13 +390,13 @@ class ThreadManager:
         inbox, or the account does not admit the message at once.
         """
         entry: Entry = message._to
-        if entry.place is not self or self.inbox.items:
+        if entry.host is not self or self.inbox.items:
             return False
         if isinstance(message, Incoming) and not message._account.admit_at_once(
             message
         ):
             return False
-        self._put(entry.box, message)
+        self._put(entry.mailbox, message)
         return True
 
     def _take_in(self, until: float | None) -> None:
@@ -442,23 +442,23 @@ class ThreadManager:
         for item in items:
             if type(item) is Request:
                 self._requests.append(item)
-            elif item._to.place is self:
-                self._put(item._to.box, item)
+            elif item._to.host is self:
+                self._put(item._to.mailbox, item)
             else:
                 strays.append(item)
         return strays
 
-    def _put(self, box: Mailbox, item: Any) -> None:
-        items = box.begin() if box.items is None else box.items
+    def _put(self, mailbox: Mailbox, item: Any) -> None:
+        items = mailbox.begin() if mailbox.items is None else mailbox.items
         items.append(item)
-        if not (box.ready or box.held):
-            box.ready = True
-            self._ready.append(box)
+        if not (mailbox.ready or mailbox.held):
+            mailbox.ready = True
+            self._ready.append(mailbox)
 
-    def _review(self, box: Mailbox) -> None:
-        if box.items and not (box.ready or box.held):
-            box.ready = True
-            self._ready.append(box)
+    def _review(self, mailbox: Mailbox) -> None:
+        if mailbox.items and not (mailbox.ready or mailbox.held):
+            mailbox.ready = True
+            self._ready.append(mailbox)
 
     def _turn(self, slice_s: float = 0.0) -> None:
         """Give a turn to the next task: it reads one item.
@@ -469,48 +469,48 @@ class ThreadManager:
         ready = self._ready
         if not ready:
             return  # the task was removed meanwhile
-        box = ready[0]
+        mailbox = ready[0]
         # Read the clock again: an earlier callback may have taken long.
         self.since = now = _sync.monotonic()
         # A mailbox stays in the queue as long as it may have items. So an interrupt
         # between two of these steps costs one empty turn, and no task its later turns.
-        item = self._next(box, now)
+        item = self._next(mailbox, now)
         if item is None:
-            box.ready = False
+            mailbox.ready = False
             ready.popleft()
             return
         if type(item) is CommandRun:
             ready.rotate(-1)
-            self._read(box, item, now + slice_s)
+            self._read(mailbox, item, now + slice_s)
             return
-        assert box.items is not None  # there was something
-        if box.items:
+        assert mailbox.items is not None  # there was something
+        if mailbox.items:
             ready.rotate(-1)
         else:
-            box.ready = False
+            mailbox.ready = False
             ready.popleft()
         self.callbacks += 1
-        self.running = client = box.client
+        self.running = client = mailbox.client
         client.handle(item)
         self.running = None
         if self.inbox.items or self._requests:
             self._take_in(now)
 
     @staticmethod
-    def _next(box: Mailbox, now: float) -> Any:
+    def _next(mailbox: Mailbox, now: float) -> Any:
         """Return the next item, removed, or the command run to read from, kept.
 
         Return None if the mailbox is empty. If the task cannot read from the run, the
         remaining commands of the run become single items.
         """
-        items = box.items
+        items = mailbox.items
         while items:
             item = items[0]
             if type(item) is not CommandRun:
                 return items.popleft()
             if item:
                 late = item.deadline is not None and item.deadline <= now
-                if box.client.commands_to is not None and not late:
+                if mailbox.client.commands_to is not None and not late:
                     return item
                 items.popleft()
                 items.extendleft(reversed(item.rest()))
@@ -518,13 +518,13 @@ class ThreadManager:
                 items.popleft()
         return None
 
-    def _read(self, box: Mailbox, run: CommandRun, until: float) -> None:
+    def _read(self, mailbox: Mailbox, run: CommandRun, until: float) -> None:
         """Let a task read one command of a run, and more until a time.
 
         It stops as soon as this thread has other work. The accounting and the
         acknowledgement cover the run as a whole, not each command.
         """
-        client = box.client
+        client = mailbox.client
         assert client.commands_to is not None
         callback, reference = client.commands_to
         account: Account = run._account
@@ -554,10 +554,10 @@ class ThreadManager:
             account.settle(inbox.lock)
             client.has_read(run)
             self.running = None
-        if not run and box.items and len(box.items) == 1:
-            box.items.popleft()
-            box.ready = False
-            ready.remove(box)
+        if not run and mailbox.items and len(mailbox.items) == 1:
+            mailbox.items.popleft()
+            mailbox.ready = False
+            ready.remove(mailbox)
         if inbox.items or requests:
             self._take_in(now)
 

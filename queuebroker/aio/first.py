@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from queuebroker.aio.message_queue import MessageQueue
-from queuebroker.aio.waiting import handed_on, undone_if_struck
+from queuebroker.aio.waiting import handed_on, undone_if_interrupted
 from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import deadline_after
 from queuebroker.waiting import Selection, check_queues
@@ -34,7 +34,7 @@ async def receive_any(
     deadline = deadline_after(timeout)
     taken = selection.take()
     if taken is None and timeout != 0:
-        taken = await undone_if_struck(
+        taken = await undone_if_interrupted(
             partial(_wait, selection, deadline), partial(_leave, selection)
         )
     if taken is None:

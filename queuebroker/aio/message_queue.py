@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from queuebroker.end import Stats
-    from queuebroker.reception import Take
+    from queuebroker.receive_attempt import Take
     from queuebroker.status import Status
 
 __all__ = ["MessageQueue"]
@@ -201,12 +201,14 @@ class MessageQueue:
             if timeout == 0:
                 raise
         end = self._end
-        reception = end._reception(taking(), timeout)
+        receive_attempt = end._receive_attempt(taking(), timeout)
         try:
-            reception.verdict = await act(end, reception.attempt, deadline, sends=False)
+            receive_attempt.verdict = await act(
+                end, receive_attempt.attempt, deadline, sends=False
+            )
         finally:
-            reception.end()
-        return end._received(reception, timeout)
+            receive_attempt.end()
+        return end._received(receive_attempt, timeout)
 
     def receive_nowait(self) -> bytes:
         """Receive without waiting; not awaited."""

@@ -27,7 +27,7 @@ from queuebroker.sockets.frames import NUMBER_MAX
 if TYPE_CHECKING:
     from queuebroker import message_queue
     from queuebroker.sockets import broker as sockets
-    from queuebroker.sockets.departure import Departure
+    from queuebroker.sockets.outgoing_connect import OutgoingConnect
 
 __all__ = ["SocketQueueBroker", "face_of"]
 
@@ -116,36 +116,36 @@ class SocketQueueBroker(QueueBroker):
                 )
             except UnknownBrokerError as error:
                 raise self._far._unknown_name(error) from None
-        rdv, departure, deadline = self._far._connecting(
+        rdv, outgoing_connect, deadline = self._far._connecting(
             name, port, timeout, strict_half, running_waker().waiter
         )
-        if (host := departure.needs_name()) is not None:
+        if (host := outgoing_connect.needs_name()) is not None:
             try:
                 where = f"{name!r} port {port}"
-                await _look_up(departure, host, where, deadline, timeout)
+                await _look_up(outgoing_connect, host, where, deadline, timeout)
             except OSError as error:
                 if not isinstance(error, TimeoutError):
                     error.filename = error.filename or name
                 raise
         try:
-            end = await meet(rdv, deadline, timeout, departure.begin)
+            end = await meet(rdv, deadline, timeout, outgoing_connect.begin)
         except UnknownBrokerError:
             if required:
-                raise departure.unknown() from departure.cause
+                raise outgoing_connect.unknown() from outgoing_connect.cause
             return None
         except BrokerClosedError as closed:
-            if departure.error is not None:
-                raise departure.take_error()  # noqa: B904 # it has its own cause
-            closed.__cause__ = departure.cause
+            if outgoing_connect.error is not None:
+                raise outgoing_connect.take_error()  # noqa: B904 # it has its own cause
+            closed.__cause__ = outgoing_connect.cause
             raise
         finally:
             # No lock: a coroutine may be closed within any operation of its thread.
-            departure.cancel_soon()
+            outgoing_connect.cancel_soon()
         return MessageQueue(cast("message_queue.MessageQueue", end))
 
 
 async def _look_up(
-    departure: Departure,
+    outgoing_connect: OutgoingConnect,
     host: str,
     where: str,
     deadline: float | None,
@@ -158,7 +158,7 @@ async def _look_up(
     except TimeoutError:
         msg = f"cannot connect to {where}: {host!r} was not looked up in {timeout} s"
         raise RendezvousTimeoutError(msg) from None
-    departure.go_to(found)
+    outgoing_connect.go_to(found)
 
 
 def face_of(broker: sockets.SocketQueueBroker) -> SocketQueueBroker:

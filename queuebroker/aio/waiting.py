@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from queuebroker.rendezvous import RdV
     from queuebroker.status import Verdict
 
-__all__ = ["act", "handed_on", "meet", "undone_if_struck"]
+__all__ = ["act", "handed_on", "meet", "undone_if_interrupted"]
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ async def act(
     waiters, look, ready = end._waiting(attempt, sends=sends)
     make = running_waker().waiter
     wait = Wait(end._connection, waiters, look, ready, make)
-    verdict = await undone_if_struck(
+    verdict = await undone_if_interrupted(
         partial(_wait, wait, deadline), partial(_leave, wait, waiters)
     )
     end._connection.settle()
@@ -58,7 +58,7 @@ async def act(
     return end._act(attempt, 0, sends=sends)
 
 
-async def undone_if_struck(
+async def undone_if_interrupted(
     wait: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[BaseException], object]
 ) -> T:
     """Await the result of ``wait``; if an exception ends it, undo it.
@@ -124,7 +124,7 @@ async def meet(
     seconds, is the source of ``deadline``, for the text of an error. ``enlist`` is for
     a call whose opposite is in another process.
     """
-    return await undone_if_struck(
+    return await undone_if_interrupted(
         partial(_meet, rdv, deadline, timeout, enlist), partial(_abandon, rdv)
     )
 

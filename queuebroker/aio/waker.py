@@ -87,14 +87,14 @@ class Waker:
         try:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._opened[0])
-            self._rouse_all()  # a call: see `_sync.Lock`
+            self._wake_all()  # a call: see `_sync.Lock`
         except BaseException:
             os.eventfd_write(self._opened[0], 1)
             raise
 
-    def _rouse_all(self) -> None:
+    def _wake_all(self) -> None:
         while self._rung:
-            _rouse(self._rung[0])
+            _wake_up(self._rung[0])
             self._rung.popleft()
 
     def __del__(self) -> None:
@@ -153,7 +153,7 @@ class Waiter:
                 # interrupt can be raised.
                 self._task = asyncio.current_task(loop)
                 if rest_s is not None:
-                    timer = loop.call_later(rest_s, _rouse, self._sleeping)
+                    timer = loop.call_later(rest_s, _wake_up, self._sleeping)
                 await future
             finally:
                 self._task = None
@@ -162,7 +162,7 @@ class Waiter:
         return True
 
 
-def _rouse(sleeping: list[Future[None]]) -> None:
+def _wake_up(sleeping: list[Future[None]]) -> None:
     """Resume a coroutine, if it sleeps; in the thread of its loop."""
     for future in sleeping:
         if not future.done():

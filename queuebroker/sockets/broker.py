@@ -22,11 +22,11 @@ from queuebroker.parking import taken_lock
 from queuebroker.queue_broker import CAPACITY_MESSAGES, QueueBroker
 from queuebroker.rendezvous import Kind, RdV, RdVState
 from queuebroker.sockets.address import Address, Scheme, is_address
-from queuebroker.sockets.departure import Departure
 from queuebroker.sockets.driver import Driver, default_driver
 from queuebroker.sockets.frames import NUMBER_MAX, TEXT_BYTES_MAX, Hello
 from queuebroker.sockets.listener import Listener
 from queuebroker.sockets.options import SocketOptions
+from queuebroker.sockets.outgoing_connect import OutgoingConnect
 from queuebroker.sockets.tls import Tls
 
 if TYPE_CHECKING:
@@ -289,20 +289,22 @@ class SocketQueueBroker:
                 )
             except UnknownBrokerError as error:
                 raise self._unknown_name(error) from None
-        rdv, departure, deadline = self._connecting(name, port, timeout, strict_half)
+        rdv, outgoing_connect, deadline = self._connecting(
+            name, port, timeout, strict_half
+        )
         try:
-            end = meet(rdv, deadline, timeout, departure.begin)
+            end = meet(rdv, deadline, timeout, outgoing_connect.begin)
         except UnknownBrokerError:
             if required:
-                raise departure.unknown() from departure.cause
+                raise outgoing_connect.unknown() from outgoing_connect.cause
             return None
         except BrokerClosedError as closed:
-            if departure.error is not None:
-                raise departure.take_error()  # noqa: B904 # it has its own cause
-            closed.__cause__ = departure.cause
+            if outgoing_connect.error is not None:
+                raise outgoing_connect.take_error()  # noqa: B904 # it has its own cause
+            closed.__cause__ = outgoing_connect.cause
             raise
         finally:
-            departure.cancel()
+            outgoing_connect.cancel()
         return end  # type: ignore[return-value]  # of kind QUEUE, as requested
 
     @staticmethod
@@ -320,7 +322,7 @@ class SocketQueueBroker:
         timeout: float | None,
         strict_half: bool | None,
         make: Callable[[], Parker] = taken_lock,
-    ) -> tuple[RdV, Departure, float | None]:
+    ) -> tuple[RdV, OutgoingConnect, float | None]:
         """Return a connect to an address, not yet started, and its deadline.
 
         make: as for `RdV`.
@@ -334,9 +336,11 @@ class SocketQueueBroker:
         rdv = RdV(state, self._inner, name, kind, number, terms, make)
         if timeout == 0:
             deadline = _sync.monotonic() + ANSWER_S
-        return rdv, self._departure(rdv, address, waits=timeout != 0), deadline
+        return rdv, self._outgoing_connect(rdv, address, waits=timeout != 0), deadline
 
-    def _departure(self, rdv: RdV, address: Address, *, waits: bool) -> Departure:
+    def _outgoing_connect(
+        self, rdv: RdV, address: Address, *, waits: bool
+    ) -> OutgoingConnect:
         hello = Hello(
             self.name,
             rdv.port,
@@ -356,7 +360,7 @@ class SocketQueueBroker:
             def secure(socket: Socket) -> Socket:
                 return _net.secure(tls, socket, server=False, host=host)
 
-        return Departure(
+        return OutgoingConnect(
             rdv,
             address,
             hello,

@@ -252,7 +252,7 @@ class SocketConnection(QueueConnection):
 
     def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> bool:
         stored = super()._store_locked(peer, message, waited_ns)
-        self.link.turn.spoke = True
+        self.link.read_owner.spoke = True
         self.link.flush_locked()
         return stored
 
@@ -327,7 +327,7 @@ class SocketConnection(QueueConnection):
 
     def store_run_locked(self, messages: list[bytes]) -> None:
         """Send several messages, unobserved; the peer must have room for them."""
-        self.link.turn.spoke = True
+        self.link.read_owner.spoke = True
         self.link.protocol.send_run(messages)
         self.link.flush_locked()
         self.outbound.wake_locked()
@@ -348,9 +348,9 @@ class SocketConnection(QueueConnection):
         else:
             self.link.flush_locked()
 
-    def lead_locked(self, *, owned: bool = False) -> bool:
+    def lease_locked(self, *, owned: bool = False) -> bool:
         """Take the read lease for this thread; False if refused or of no use."""
-        return self.closed == _OPEN and self.link.lead_locked(owned=owned)
+        return self.closed == _OPEN and self.link.lease_locked(owned=owned)
 
     def awaited_locked(self) -> bool:
         """True if a thread waits for input that the driver would read."""
@@ -365,7 +365,7 @@ class SocketConnection(QueueConnection):
     def recover_locked(self) -> None:
         link = self.link
         protocol = link.protocol
-        if not (link.torn or self.closed[0] or self.closed[1]):
+        if not (link.mid_io or self.closed[0] or self.closed[1]):
             # Credit a message that was received but not recorded as such: else the peer
             # would have one slot less forever.
             protocol.taken = protocol.owed - len(self._inbox)
@@ -385,7 +385,7 @@ class SocketConnection(QueueConnection):
         if actor == self.side:
             super().note(operation, actor, receiver, **told)
 
-    def forsake(self, lock: _thread.RLock) -> None:
+    def abandon_after_fork(self, lock: _thread.RLock) -> None:
         """Lose the peer, because the driver is closed; ``lock`` is a new lock."""
         self.lock = lock
         self.inbox.lock = self.outbound.lock = lock
@@ -394,4 +394,4 @@ class SocketConnection(QueueConnection):
         self.closed[far] = True
         self.errors[far] = PeerLostError("its driver is closed, or of another process")
         self.hung_up[far] = True
-        self.rouse_locked()
+        self.wake_all_locked()

@@ -55,7 +55,7 @@ class Handler(Served, Protocol):
     def ready(self, mask: int) -> None:
         """Read and write without blocking."""
 
-    def forsake(self) -> None:
+    def abandon_after_fork(self) -> None:
         """Abandon the descriptor: the driver is closed, or this is a fork's child."""
 
 
@@ -96,11 +96,12 @@ class Driver:
         self.failures: int = 0
         self.failed: bool = False
         self._poller = _net.Poller()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # The bell again, until it is closed; and one item per thread that rings it.
-        self._bells = [self._bell]
+        self._shared_parker = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # The shared parker again, until it is closed; and one item per thread that
+        # wakes it.
+        self._shared_parkers = [self._shared_parker]
         self._ringing: list[None] = []
-        self._poller.register(self._bell, _net.READ)
+        self._poller.register(self._shared_parker, _net.READ)
         _drivers.add(self)
 
     def __repr__(self) -> str:
@@ -145,15 +146,15 @@ class Driver:
         finally:
             self._turning = 0
             if self._calls and not self._stopped:
-                os.eventfd_write(self._bell, 1)
+                os.eventfd_write(self._shared_parker, 1)
         return len(ready)
 
     def _deal(self, ready: list[tuple[int, int]]) -> None:
         """Call the handlers of ready descriptors, then the calls and timers due."""
         handlers = self._handlers
         for descriptor, mask in ready:
-            if descriptor == self._bell:
-                os.eventfd_read(self._bell)
+            if descriptor == self._shared_parker:
+                os.eventfd_read(self._shared_parker)
                 continue
             handler = handlers.get(descriptor)
             if handler is not None:
@@ -206,7 +207,7 @@ class Driver:
                 return
             self._stopped = True
         for handler in list(self._handlers.values()):
-            handler.forsake()
+            handler.abandon_after_fork()
             handler.abort(BrokerClosedError("cannot connect: its driver is closed"))
         self._handlers.clear()
         self._close_descriptors()
@@ -277,23 +278,23 @@ class Driver:
         try:
             self._ringing.append(None)  # no interrupt is raised before this is done
             if not self._stopped:
-                os.eventfd_write(self._bell, 1)
+                os.eventfd_write(self._shared_parker, 1)
         finally:
             self._ringing.pop()
-            self._close_bell()
+            self._close_shared_parker()
             if self._ended:
                 self._calls.clear()  # no thread makes them, and each keeps an object
 
-    def _close_bell(self) -> None:
-        """Close the bell if the driver has ended and no thread rings it; lock-free.
+    def _close_shared_parker(self) -> None:
+        """Close the parker if the driver has ended and no thread wakes it; lock-free.
 
         A ringing thread enters itself in ``_ringing`` before it checks ``_stopped``.
         The ending thread sets ``_ended`` before it checks ``_ringing``. So the last of
-        them closes the bell.
+        them closes the parker.
         """
         if self._ended and not self._ringing:
             with suppress(IndexError):
-                os.close(self._bells.pop())
+                os.close(self._shared_parkers.pop())
 
     def at(
         self,
@@ -331,7 +332,7 @@ class Driver:
         self._calls.clear()
         self._poller.close()
         self._ended = True
-        self._close_bell()
+        self._close_shared_parker()
         while self._sleepers:
             self._sleepers.pop().close()
 
@@ -380,9 +381,9 @@ class Driver:
                 function, served = self._calls.popleft()
                 self._do((function, served or unowned))
             if self._holders:
-                _net.wait_to_read(self._bell, _REVIEW_S)
+                _net.wait_to_read(self._shared_parker, _REVIEW_S)
                 with suppress(BlockingIOError):
-                    os.eventfd_read(self._bell)
+                    os.eventfd_read(self._shared_parker)
         self._stopped = True
 
     def forget_fork(self) -> None:
@@ -390,7 +391,7 @@ class Driver:
         self._lock = _sync.Lock()
         self._stopped = True
         for handler in list(self._handlers.values()):
-            handler.forsake()
+            handler.abandon_after_fork()
         self._handlers.clear()
         self._ringing.clear()
         # Close the epoll, do not empty it: the parent waits on the same kernel object.

@@ -15,8 +15,8 @@ from typing import Protocol as Seam
 from queuebroker import _net, _sync
 from queuebroker.sockets.errors import PeerLostError, failed, lost
 from queuebroker.sockets.incoming import READ_BYTES, Incoming
+from queuebroker.sockets.read_owner import ReadOwner
 from queuebroker.sockets.states import TRANSITIONS, Act, State
-from queuebroker.sockets.turn import Turn
 from queuebroker.sockets.unsent import JOIN_BYTES_MAX, Unsent
 
 if TYPE_CHECKING:
@@ -64,18 +64,17 @@ class Link:
     I1. the driver waits for the socket to be writable, ``turn.blocked``, exactly while
         ``_unsent`` has pieces.
     I2. while nothing is unsent, the protocol has no output left to write.
-    I3. ``torn`` is false. It is true while only the caller holds some bytes: until
+    I3. ``mid_io`` is false. It is true while only the caller holds some bytes: until
         they are in the protocol, or the socket, and handled. If an interrupt is raised
         in between, the position in the stream is unknown, and `recover_locked` ends
         the connection (QB-ERR-9).
     I4. once the protocol has ended, the driver has nothing left to write, or a timer
         that drops it (``_leaving``): the peer may read nothing.
-    I5. once a write has failed (``_deaf``), no output is kept. The driver is about to
-        read the bytes that had arrived, and then ends the connection.
+    I5. once a write has failed (``_write_failed``), no output is kept. The driver is
+        about to read the bytes that had arrived, and then ends the connection.
     """
 
     __slots__ = (
-        "_deaf",
         "_farewell_s",
         "_finished",
         "_flags",
@@ -83,16 +82,17 @@ class Link:
         "_leaving",
         "_opening",
         "_unsent",
+        "_write_failed",
         "closed",
         "connection",
         "driver",
         "host",
         "lock",
+        "mid_io",
         "protocol",
+        "read_owner",
         "secured",
         "socket",
-        "torn",
-        "turn",
     )
 
     def __init__(
@@ -115,9 +115,9 @@ class Link:
         self.secured: bool = isinstance(socket, _net.TlsSocket)
         self._flags = 0 if self.secured else _net.AT_ONCE
         self.closed: bool = False
-        self.torn: bool = False
-        self.turn: Turn = Turn(socket.fileno(), driver, self.lock)
-        self.turn.idle = opening is not None  # no thread reads before it is open
+        self.mid_io: bool = False
+        self.read_owner: ReadOwner = ReadOwner(socket.fileno(), driver, self.lock)
+        self.read_owner.idle = opening is not None  # no thread reads before it is open
         self._finished = False
         # True if a timer closes this link, regardless of its peer.
         self._leaving = False
@@ -127,7 +127,7 @@ class Link:
         # How long this end waits for the peer's good-bye; None: without a limit.
         self._farewell_s = farewell_s
         # The error of the write that failed: nothing reaches the peer after it.
-        self._deaf: OSError | None = None
+        self._write_failed: OSError | None = None
 
     def begin(self) -> None:
         """Start service by the driver, which the caller has already held."""
@@ -166,7 +166,11 @@ class Link:
                     self._open_locked()
                 elif mask & _net.WRITE:
                     self.flush_locked()
-                if mask & ~_net.WRITE and not self.turn.led and self._opening is None:
+                if (
+                    mask & ~_net.WRITE
+                    and not self.read_owner.leased
+                    and self._opening is None
+                ):
                     events = self.read_locked()
             except BaseException:
                 # A Ctrl-C, where the main thread turns a driver of its own.
@@ -195,15 +199,15 @@ class Link:
         if self.connection is None and self.host is not None:
             self.host.abort(error)
 
-    def forsake(self) -> None:
+    def abandon_after_fork(self) -> None:
         """Close the socket without a good-bye: no thread runs the driver any more."""
         self.lock = _sync.RLock()
         self.closed = True
         self.socket.close()
         self._close_fds_locked()
-        self.turn.forsake(self.lock)
+        self.read_owner.abandon_after_fork(self.lock)
         if self.connection is not None:
-            self.connection.forsake(self.lock)
+            self.connection.abandon_after_fork(self.lock)
 
     def settle(self) -> None:
         """Run the deferred work, which must run without the lock."""
@@ -223,7 +227,7 @@ class Link:
             self.driver.watch(self.socket.fileno(), wanted)
             return
         self._opening = None
-        self.turn.rearm_locked()
+        self.read_owner.rearm_locked()
         self.flush_locked()
 
     def secure_locked(self, secured: Socket) -> None:
@@ -242,7 +246,7 @@ class Link:
         first: bytes that were read already. most: the maximum number of reads.
         """
         protocol = self.protocol
-        self.torn = True
+        self.mid_io = True
         # Read every byte that TLS has deciphered: the kernel does not report it again.
         for _ in itertools.count() if self.secured else range(most):
             try:
@@ -259,7 +263,7 @@ class Link:
             if not whole or protocol.ended:
                 break
         events = self.deal_locked(protocol.events())
-        self.torn = False
+        self.mid_io = False
         self.flush_locked()
         return events
 
@@ -278,20 +282,20 @@ class Link:
         ):
             self.read_locked()
             return None
-        self.torn = True
+        self.mid_io = True
         try:
             data = self.socket.recv(READ_BYTES, _net.AT_ONCE)
         except _net.WOULD_BLOCK:
-            self.torn = False
+            self.mid_io = False
             return None
         except OSError as error:
-            self.torn = False
+            self.mid_io = False
             self.lose_locked(error)
             return None
         message = self.protocol.receive_whole(data)
         if message is None:
             self.read_locked(data)
-        self.torn = False
+        self.mid_io = False
         return message
 
     def take_fds_locked(self, count: int) -> list[int] | None:
@@ -329,30 +333,30 @@ class Link:
     def flush_locked(self) -> None:
         """Write the pending output, as far as the socket takes it."""
         protocol = self.protocol
-        if self._deaf is not None:
+        if self._write_failed is not None:
             self._unsent.pieces.clear()
             protocol.data_to_send()
         if not (
             protocol.outgoing
             or self._unsent.pieces
-            or self.turn.blocked
+            or self.read_owner.blocked
             or protocol.ended
         ):
             return
         if self.closed or self._opening is not None:
             return
-        torn = self.torn  # a read that is under way also calls this
-        self.torn = True
+        mid_io = self.mid_io  # a read that is under way also calls this
+        self.mid_io = True
         try:
             self._write_all_locked()
         except OSError as error:
             self._unsent.pieces.clear()
-            self.torn = torn
+            self.mid_io = mid_io
             if protocol.ended:
                 self._finish_soon_locked()
                 return
             self._read_out_soon_locked(error)
-        self.torn = torn
+        self.mid_io = mid_io
         if not self._unsent.pieces:
             if self._farewell_s is not None and protocol.state is State.LEFT:
                 self._give_up_locked()
@@ -361,8 +365,8 @@ class Link:
                 return
         elif protocol.ended:
             self._leave_in_time_locked(self._farewell_s or LAST_S)
-        if (blocked := bool(self._unsent.pieces)) is not self.turn.blocked:
-            self.turn.block_locked(blocked)
+        if (blocked := bool(self._unsent.pieces)) is not self.read_owner.blocked:
+            self.read_owner.block_locked(blocked)
 
     def _write_all_locked(self) -> None:
         """Write until nothing is left, or the socket takes no more."""
@@ -378,35 +382,35 @@ class Link:
 
     def post_locked(self, message: bytes) -> None:
         """Send one message; the peer must have room for it."""
-        self.turn.spoke = True
+        self.read_owner.spoke = True
         protocol = self.protocol
         if self._unsent.pieces or protocol.outgoing or len(message) > JOIN_BYTES_MAX:
             protocol.send_message(message)
             self.flush_locked()
             return
         data = protocol.frame_of(message)
-        self.torn = True
+        self.mid_io = True
         try:
             sent = self.socket.send(data, self._flags)
         except _net.WOULD_BLOCK:
             sent = 0
         except OSError as error:
-            self.torn = False
+            self.mid_io = False
             self._read_out_soon_locked(error)
             return
         if sent != len(data):
             self._unsent.pieces.append(memoryview(data)[sent:])
-            self.turn.block_locked(True)
-        self.torn = False
+            self.read_owner.block_locked(True)
+        self.mid_io = False
 
     def post_fds_locked(self, message: bytes, fds: list[int]) -> None:
         """Send one message, then close its descriptors; the peer must have room."""
-        self.torn = True
+        self.mid_io = True
         before = self.protocol.data_to_send()
         if before:
             self._unsent.pieces.append(memoryview(b"".join(before)))
         self._unsent.keep_described(self.protocol.frame_of(message, len(fds)), fds)
-        self.torn = False
+        self.mid_io = False
         self.flush_locked()
 
     def _read_out_soon_locked(self, error: OSError) -> None:
@@ -416,8 +420,8 @@ class Link:
         (QB-SOCK-4).
         """
         self.protocol.data_to_send()
-        if self._deaf is None:
-            self._deaf = error
+        if self._write_failed is None:
+            self._write_failed = error
             # By the driver: the writer may be in the middle of handling a read.
             self.driver.call(self._read_out, self)
 
@@ -425,23 +429,23 @@ class Link:
         """Read the rest from the peer; then it is lost, unless it sent a good-bye."""
         events: list[Event] = []
         with self.lock:
-            if self.closed or self._deaf is None:
+            if self.closed or self._write_failed is None:
                 return
             try:
                 events = self.read_locked(most=LAST_READS_MAX)
                 if not self.protocol.ended:
-                    self.lose_locked(self._deaf)
+                    self.lose_locked(self._write_failed)
             except BaseException:
                 self.recover_locked()
                 raise
         self._tell(events)
 
-    # A waiting receiver may read in the driver's place: see `Turn`.
+    # A waiting receiver may read in the driver's place: see `ReadOwner`.
 
-    def lead_locked(self, *, owned: bool = False) -> bool:
+    def lease_locked(self, *, owned: bool = False) -> bool:
         """Take the read lease, until `yield_locked`; return False if refused.
 
-        owned: as for `Turn.lead_locked`.
+        owned: as for `ReadOwner.lease_locked`.
         """
         if (
             self.closed
@@ -449,7 +453,7 @@ class Link:
             or self.protocol.state is State.ENDED
         ):
             return False
-        return self.turn.lead_locked(self.socket, owned=owned)
+        return self.read_owner.lease_locked(self.socket, owned=owned)
 
     def sleep(self, deadline: float | None, *, alone: bool = True) -> None:
         """Sleep as the reader: until the socket is readable or the sleeper is released.
@@ -457,21 +461,21 @@ class Link:
         alone: as for `Sleeper.sleep`.
         """
         try:
-            self.turn.sleep(deadline, alone=alone)
+            self.read_owner.sleep(deadline, alone=alone)
         except _net.SocketFailure as failure:
             with self.lock:
                 self.lose_locked(failure.error)
 
     def yield_locked(self, *, wanted: bool) -> None:
         """Return the read lease: at once if ``wanted``, else soon."""
-        self.turn.yield_locked(wanted=wanted)
+        self.read_owner.yield_locked(wanted=wanted)
         if self.closed:
             self.driver.call(self._finish, self)
 
     def recover_locked(self) -> None:
         """Complete a step that an exception interrupted, or end the connection."""
-        if self.torn:
-            self.torn = False
+        if self.mid_io:
+            self.mid_io = False
             error = PeerLostError("interrupted in the middle of a read or a write")
             error.__cause__ = sys.exception()
             self._break_off_locked(error)
@@ -479,10 +483,10 @@ class Link:
         if self._opening is not None:
             return  # the driver continues the set-up when the socket is ready again
         self.flush_locked()
-        self.turn.rearm_locked()
-        if not self.turn.led:
+        self.read_owner.rearm_locked()
+        if not self.read_owner.leased:
             # The interrupted thread may have been about to attach the sleeper.
-            self.turn.detach_locked()
+            self.read_owner.detach_locked()
 
     # Ending.
 
@@ -522,17 +526,17 @@ class Link:
     def _finish_soon_locked(self) -> None:
         # By the driver: a finalizer may call this, on any thread.
         if not self.closed:
-            self.closed = self.turn.over = True
+            self.closed = self.read_owner.over = True
             self.driver.call(self._finish, self)
 
     def _finish(self) -> None:
         with self.lock:
-            if self.turn.led or self._finished:
+            if self.read_owner.leased or self._finished:
                 return  # the reader was woken, and calls this again on its way out
             self._finished = True
         try:
             with self.lock:
-                self.turn.detach_locked()
+                self.read_owner.detach_locked()
                 self._close_fds_locked()
         finally:
             # Even after a failure, a finished link must not hold the driver.

@@ -67,7 +67,7 @@ class FarCaller:
         self.departing: dict[RdV, None] = {}
 
 
-class Bell:
+class SharedParker:
     """A parker that wakes the driver instead of a thread."""
 
     __slots__ = ("_driver", "_function", "_rung", "_served")
@@ -115,8 +115,8 @@ class Listener:
         self._secure = secure
         self._listening = [socket]
         # Peers that have not sent a `Hello` yet, and peers that wait to be accepted.
-        self.unknown: dict[Arrival, None] = {}
-        self.waiting: dict[Arrival, None] = {}
+        self.unknown: dict[IncomingConnect, None] = {}
+        self.waiting: dict[IncomingConnect, None] = {}
         self._moved_at = -_MOVES_S
         driver.register(socket.fileno(), self, _net.READ)
 
@@ -151,8 +151,9 @@ class Listener:
     def fail(self, error: BaseException) -> None:  # noqa: ARG002  # the driver logs it
         """Continue to listen, with another driver if the present one ends.
 
-        The error of one peer ends that peer's connect (`Arrival`). An error reported
-        here concerns the listener itself, such as a lack of memory, and may pass.
+        The error of one peer ends that peer's connect (`IncomingConnect`). An error
+        reported here concerns the listener itself, such as a lack of memory, and may
+        pass.
         """
         if self.driver.failed:
             self._move()
@@ -198,7 +199,7 @@ class Listener:
 
     def _admit(self, made: Socket) -> None:
         """Set up the link of one peer; an error here ends that peer and no other."""
-        arrival = Arrival(self)
+        incoming_connect = IncomingConnect(self)
         held = False
         try:
             opening = None
@@ -209,20 +210,23 @@ class Listener:
                     cast("Callable[[Socket], int]", _net.shake_hands),
                 )
             held = self.driver.hold()
-            self._begin(arrival, made, opening)
+            self._begin(incoming_connect, made, opening)
         except Exception as error:  # noqa: BLE001 # it ends this peer only
             self.driver.failures += 1
             _log.debug("a peer of broker %r: %s", self.broker.name, error)
-            self.unknown.pop(arrival, None)
-            if hasattr(arrival, "link"):
-                arrival.link.fail(error)
+            self.unknown.pop(incoming_connect, None)
+            if hasattr(incoming_connect, "link"):
+                incoming_connect.link.fail(error)
                 return
             made.close()
             if held:
                 self.driver.release()
 
     def _begin(
-        self, arrival: Arrival, made: Socket, opening: Callable[[Socket], int] | None
+        self,
+        incoming_connect: IncomingConnect,
+        made: Socket,
+        opening: Callable[[Socket], int] | None,
     ) -> None:
         protocol = Protocol.listening(
             first_max=self.options.first_frame_bytes_max,
@@ -232,24 +236,24 @@ class Listener:
         takes_fds = (
             self.options.descriptors_max > 0 and _net.credentials_of(made) is not None
         )
-        arrival.link = Link(
+        incoming_connect.link = Link(
             made,
             protocol,
             self.driver,
-            arrival,
+            incoming_connect,
             opening,
             takes_fds=takes_fds,
             farewell_s=self._farewell_s,
         )
-        self.unknown[arrival] = None
+        self.unknown[incoming_connect] = None
         self.driver.at(
             _sync.monotonic() + self.options.handshake_s,
-            arrival.expire_unknown,
-            arrival,
+            incoming_connect.expire_unknown,
+            incoming_connect,
         )
-        arrival.link.begin()
+        incoming_connect.link.begin()
 
-    def forsake(self) -> None:
+    def abandon_after_fork(self) -> None:
         """Close the socket and nothing else: its file belongs to the parent."""
         for socket in self._listening:
             socket.close()
@@ -268,13 +272,13 @@ class Listener:
         self.driver.call(self._part, self)
 
     def _part(self) -> None:
-        for arrival in list(self.unknown):
-            arrival.link.drop()
+        for incoming_connect in list(self.unknown):
+            incoming_connect.link.drop()
         self.unknown.clear()
         self.driver.release()
 
 
-class Arrival:
+class IncomingConnect:
     """An incoming connect: the host of the peer's link until an accept takes it."""
 
     link: Link
@@ -332,7 +336,7 @@ class Arrival:
             Kind.QUEUE,
             hello.port,
             Terms(1),
-            lambda: Bell(listener.driver, self._look, self),
+            lambda: SharedParker(listener.driver, self._look, self),
         )
         rdv.join = self._join
         begin(rdv)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from queuebroker.connection import Side
-    from queuebroker.reception import Take
+    from queuebroker.receive_attempt import Take
     from queuebroker.sockets.connection import SocketConnection
     from queuebroker.sockets.peer import Peer
 
@@ -142,7 +142,7 @@ class SocketMessageQueue(LockedMessageQueue):
         connection = self._far
         link = connection.link
         deadline = None if timeout is None else deadline_after(timeout)
-        leads = False
+        leased = False
         if connection.lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
             connection.check_not_within("receive")
         try:
@@ -156,30 +156,32 @@ class SocketMessageQueue(LockedMessageQueue):
                         and timeout != 0
                         and not connection._inbox._messages
                     ):
-                        leads = connection.lead_locked()
-                        if leads:
-                            connection._inbox.arrived.enlist(link.turn.sleeper.renew())
+                        leased = connection.lease_locked()
+                        if leased:
+                            connection._inbox.arrived.enlist(
+                                link.read_owner.sleeper.renew()
+                            )
                 except BaseException:
                     connection.recover_locked()
                     raise
-            if leads:
-                # One inlined round of `_lead`: nearly always one is enough.
+            if leased:
+                # One inlined round of `_read_and_wait`: nearly always one is enough.
                 link.sleep(deadline)
                 with connection.lock:
                     try:
-                        connection._inbox.arrived.leave(link.turn.sleeper)
+                        connection._inbox.arrived.leave(link.read_owner.sleeper)
                         message = connection.read_one_locked()
                         link.yield_locked(wanted=connection.awaited_locked())
                     except BaseException:
-                        self._give_up_lead_locked()
+                        self._return_lease_locked()
                         raise
                     finally:
-                        leads = False
+                        leased = False
         except BaseException:
             # After any exception: no other thread reads while this one has the lease.
-            if leads:
+            if leased:
                 with connection.lock:
-                    self._give_up_lead_locked()
+                    self._return_lease_locked()
             connection.settle()
             raise
         if connection.deferred:
@@ -203,11 +205,11 @@ class SocketMessageQueue(LockedMessageQueue):
                 return taken
         return super().receive_many(limit, timeout=timeout)
 
-    def _give_up_lead_locked(self) -> None:
+    def _return_lease_locked(self) -> None:
         """Return the read lease to the driver at once, after an exception."""
         connection = self._far
         link = connection.link
-        connection.inbox.arrived.leave(link.turn.sleeper)
+        connection.inbox.arrived.leave(link.read_owner.sleeper)
         link.yield_locked(wanted=True)
         connection.recover_locked()
 
@@ -219,31 +221,31 @@ class SocketMessageQueue(LockedMessageQueue):
         A wake-up by the driver would involve two threads for each message.
         """
         connection = self._far
-        leads = False
+        leased = False
         try:
             with connection.lock:
-                leads = connection.lead_locked()
-            if leads:
-                outcome = self._lead(attempt, deadline, sends=sends)
+                leased = connection.lease_locked()
+            if leased:
+                outcome = self._read_and_wait(attempt, deadline, sends=sends)
                 with connection.lock:
                     try:
                         connection.link.yield_locked(wanted=connection.awaited_locked())
                     except BaseException:
-                        self._give_up_lead_locked()
+                        self._return_lease_locked()
                         raise
                     finally:
-                        leads = False
+                        leased = False
                 connection.settle()
                 return outcome
         except BaseException:
-            if leads:
+            if leased:
                 with connection.lock:
-                    self._give_up_lead_locked()
+                    self._return_lease_locked()
             connection.settle()
             raise
         return super()._wait(attempt, deadline, sends=sends)
 
-    def _lead(
+    def _read_and_wait(
         self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
     ) -> Verdict:
         """Read the socket until this call is done, or its deadline passes."""
@@ -256,7 +258,9 @@ class SocketMessageQueue(LockedMessageQueue):
                 link.read_locked()
             return look()
 
-        wait = Wait(connection, waiters, read_and_look, ready, link.turn.sleeper.renew)
+        wait = Wait(
+            connection, waiters, read_and_look, ready, link.read_owner.sleeper.renew
+        )
         expired = False
         try:
             while True:
@@ -353,7 +357,7 @@ class SocketMessageQueue(LockedMessageQueue):
         link = connection.link
         if link.protocol.ended or link.closed:
             return 0
-        link.turn.rearm_locked()
+        link.read_owner.rearm_locked()
         connection.pinged += 1
         link.protocol.ping(connection.pinged)
         link.flush_locked()

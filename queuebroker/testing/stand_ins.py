@@ -50,7 +50,7 @@ _real_wait = threading.Condition.wait
 _real_wait_for = threading.Condition.wait_for
 _real_notify = threading.Condition.notify
 _real_park = _sync.park
-_real_glance = _sync.glance
+_real_spin = _sync.spin
 _real_join = _sync.join
 _real_sleep = time.sleep
 
@@ -161,10 +161,10 @@ def _park(lock: Any, predicate: Callable[[], bool], deadline: float | None) -> b
     return _real_park(lock, predicate, deadline)
 
 
-def _glance(ready: Callable[[], bool]) -> bool:
+def _spin(ready: Callable[[], bool]) -> bool:
     # Other tasks also run when this one sleeps: a switch here would only multiply the
     # schedules.
-    return _real_glance(ready) if caller() is None else ready()
+    return _real_spin(ready) if caller() is None else ready()
 
 
 def _join(thread: threading.Thread, seconds: float) -> bool:
@@ -240,7 +240,7 @@ STAND_INS: Final[dict[Any, Any]] = {
     threading.active_count: threads.active_count,
     threading.get_ident: threads.get_ident,
     _sync.park: _park,
-    _sync.glance: _glance,
+    _sync.spin: _spin,
     _sync.join: _join,
     time.monotonic: _clock(time.monotonic, _seconds),
     time.monotonic_ns: _clock(time.monotonic_ns, _nanoseconds),

@@ -145,7 +145,9 @@ MODELS: Final = (
         "rendezvous",
         sizes=(
             Size("three", never=("who_came_first_is_met_first",)),
-            Size("four", ("FOUR",), quick=False, never=("who_was_struck_hangs_up",)),
+            Size(
+                "four", ("FOUR",), quick=False, never=("who_was_interrupted_hangs_up",)
+            ),
         ),
         faults=(
             Fault("EXPIRY_UNCHECKED", "both_succeed_or_neither", quick=True),
@@ -160,7 +162,7 @@ MODELS: Final = (
             Fault("NEWEST_FIRST", "who_came_first_is_met_first", ("FOUR",)),
             Fault("NO_REASON", "who_withdrew_knows_why"),
             Fault("NEVER_DEPARTS", "who_departs_waits"),
-            Fault("STRUCK_SILENT", "who_was_struck_hangs_up"),
+            Fault("INTERRUPTED_SILENT", "who_was_interrupted_hangs_up"),
             Fault("EXPIRY_FORGOTTEN", "a_deadline_ends_the_wait"),
         ),
     ),
@@ -179,7 +181,7 @@ MODELS: Final = (
             Fault("NOBODY_ROUSED", "a_hang_up_ends_every_send", _TWO),
             Fault("WAITS_FOR_READERS", "a_hang_up_returns", _TWO),
             Fault("KEEPS_UNREAD", "a_closed_side_has_nothing_unread", _TWO),
-            Fault("NOT_COUNTED", "books_balance", _TWO),
+            Fault("NOT_COUNTED", "counters_balance", _TWO),
             Fault("NO_CHAIN", "no_waiter_is_forgotten", _TWO),
             Fault("NO_ROOM_TOLD", "a_send_goes_on_where_somebody_receives", _TWO),
             Fault("NO_ARRIVAL_TOLD", "what_has_arrived_is_received", _TWO),

@@ -19,27 +19,27 @@
  * A step is the reaction of one process to one event, under its manager's lock. The
  * functions that the steps mirror, in bus/core/:
  *
- *   launch               finder.Finder.seek
- *   close                finder.Finder.review, finder.Finder.left
- *   from_slave           finder.Finder.asked, finder.Finder.answered,
- *                        finder.Finder.cancelled, finder.Finder.exported;
- *                        directory.Directory.gone, directory.Directory.exported;
- *                        user_table.UserTable.claim
+ *   launch               resolver.Resolver.seek
+ *   close                resolver.Resolver.review, resolver.Resolver.left
+ *   from_slave           resolver.Resolver.asked, resolver.Resolver.answered,
+ *                        resolver.Resolver.cancelled, resolver.Resolver.exported;
+ *                        name_registry.NameRegistry.gone, name_registry.NameRegistry.exported;
+ *                        user_routing_table.UserRoutingTable.claim
  *   forward, forget      requests.Requests.spread, requests.Requests.end
- *   Master, when lost    directory.Directory.lost, requests.Requests.lose
- *   from_master          finder.Finder.asked, finder.Finder.answered,
+ *   Master, when lost    name_registry.NameRegistry.lost, requests.Requests.lose
+ *   from_master          resolver.Resolver.asked, resolver.Resolver.answered,
  *                        relays.Relays.eliminated,
- *                        directory.Directory.refused
- *   answer, make         finder.Finder._answer, relays.Relays.add_relay
+ *                        name_registry.NameRegistry.refused
+ *   answer, make         resolver.Resolver._answer, relays.Relays.add_relay
  *   answer_here          the same, and peer.Peer.has_departed
  *   dial, from_peer      relays.Relays.found, peer.Peer.announce,
- *                        correspondence.Correspondence.unrelay
- *   take_name            directory.Directory.registered, finder.Finder.registered
- *   leave                process_manager.ProcessManager.leave, directory.Directory.left
- *   depart               neighbourhood.Neighbourhood.left, peer.Peer.farewell; and, at
- *                        once, Neighbourhood.tick for an idle link
+ *                        outbound_messages.OutboundMessages.unrelay
+ *   take_name            name_registry.NameRegistry.registered, resolver.Resolver.registered
+ *   leave                process_manager.ProcessManager.leave, name_registry.NameRegistry.left
+ *   depart               remote_manager.RemoteManager.left, peer.Peer.farewell; and, at
+ *                        once, RemoteManager.tick for an idle link
  *   bury                 process_manager.ProcessManager.left, as far as it searches
- *   give_up, LATE        correspondence.Correspondence.lose
+ *   give_up, LATE        outbound_messages.OutboundMessages.lose
  *
  * Left out: all machines but one, and so hops; new links over which a session
  * continues; death of a process, which is loss of all its links; subscriptions; eager

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bus import (
-        Books,
         BusSnapshot,
         BusThread,
+        Counters,
         Incoming,
         Overflow,
-        SentBooks,
+        SentCounters,
         Task,
         TaskInfo,
     )
@@ -39,12 +39,12 @@ __all__ = [
     "POLICIES",
     "Holder",
     "There",
-    "books_of",
+    "counters_of",
     "far",
     "info",
     "is_there",
     "memory_bus",
-    "sent_books_of",
+    "sent_counters_of",
     "serve",
     "settle",
     "socket_bus",
@@ -179,7 +179,7 @@ def is_there(bus: Bus, name: str) -> bool:
     return any(each.address.module == name for each in bus.tasks())
 
 
-def books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Books]]:
+def counters_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Counters]]:
     """Yield all counters, each with the name of its owner."""
     for task in snapshot.tasks:
         yield task.address.module, task.commands
@@ -187,7 +187,7 @@ def books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Books]]:
             yield f"{task.address.module} of {each.specification}", each.notifications
 
 
-def sent_books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, SentBooks]]:
+def sent_counters_of(snapshot: BusSnapshot) -> Iterator[tuple[str, SentCounters]]:
     """Yield all counters of messages to other processes, each with its owner."""
     yield "all", snapshot.sent
     for peer in snapshot.peers:
@@ -200,27 +200,27 @@ def sent_books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, SentBooks]]:
 def unbalanced(snapshot: BusSnapshot) -> list[str]:
     """Return the counters that do not balance (BUS-FLOW-7)."""
     sent = [
-        f"{whose}: {books}"
-        for whose, books in sent_books_of(snapshot)
-        if books.posted
-        != books.taken
-        + books.dropped
-        + books.returned
-        + books.failed
-        + books.in_doubt
-        + books.present
-        or books.present < 0
+        f"{whose}: {counters}"
+        for whose, counters in sent_counters_of(snapshot)
+        if counters.posted
+        != counters.taken
+        + counters.dropped
+        + counters.returned
+        + counters.failed
+        + counters.in_doubt
+        + counters.present
+        or counters.present < 0
     ]
     return sent + [
-        f"{whose}: {books}"
-        for whose, books in books_of(snapshot)
-        if books.accepted
-        != books.delivered
-        + books.dropped
-        + books.expired
-        + books.returned
-        + books.unread
-        or min(books.unread, books.unread_bytes) < 0
+        f"{whose}: {counters}"
+        for whose, counters in counters_of(snapshot)
+        if counters.accepted
+        != counters.delivered
+        + counters.dropped
+        + counters.expired
+        + counters.returned
+        + counters.unread
+        or min(counters.unread, counters.unread_bytes) < 0
     ]
 
 

@@ -62,21 +62,21 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
 
 @clause("BUS-FLOW-5")
 @pytest.mark.parametrize("told", [False, True])
-def test_a_call_ends_in_time_though_who_answers_is_struck(
+def test_a_call_ends_in_time_though_who_answers_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, *, told: bool
 ) -> None:
     """The question is closed, but the caller is not woken: it used to wait for ever."""
-    struck, resolve = threading.Event(), Receiver._resolve
+    interrupted, resolve = threading.Event(), Receiver._resolve
 
     def strike(self: Receiver, question: Any, answer: Any) -> None:
         if not told:
-            struck.set()
+            interrupted.set()
             return
         resolve(self, question, answer)
 
     def hear(self: AwaitedAnswer, response: Any) -> None:
         self.response = response
-        struck.set()
+        interrupted.set()
 
     monkeypatch.setattr(tasks, "_LATE_S", 0.01)
     with memory_bus() as bus:
@@ -89,24 +89,24 @@ def test_a_call_ends_in_time_though_who_answers_is_struck(
         else:
             with pytest.raises(CommandTimeoutError):
                 task.call("doubler", 21, timeout=0.05)
-        assert struck.is_set()
+        assert interrupted.is_set()
 
 
 @clause("BUS-FLOW-5")
 def test_a_call_ends_though_time_is_up_before_its_task_is_opened() -> None:
     """A slow thread opens the task late; the caller gets its error after that."""
     with memory_bus() as bus:
-        place, exchange = bus.here()._manager, bus._exchange
+        host, exchange = bus.here()._manager, bus._exchange
         exchange._acting = True  # another thread acts on decisions
         task = bus.register("early", thread=bus.here())
-        assert task._entry.box.held
+        assert task._entry.mailbox.held
 
         def open_it() -> None:
-            assert not place.inbox.items
+            assert not host.inbox.items
             exchange._acting = False
             exchange.act()
 
         time_is_up = _sync.monotonic() + 0.01
-        place.call_at(time_is_up + 0.01, open_it)
+        host.call_at(time_is_up + 0.01, open_it)
         with pytest.raises(UnresolvedError):
             task.call("nobody", timeout=time_is_up - _sync.monotonic())

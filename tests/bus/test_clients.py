@@ -22,7 +22,7 @@ from bus import (
 from specs.clauses import clause
 from tests.bus.support import (
     Holder,
-    books_of,
+    counters_of,
     info,
     memory_bus,
     serve,
@@ -300,17 +300,17 @@ def test_without_a_thread_it_is_hosted_by_one_of_the_bus(bus: Bus) -> None:
 
 @clause("BUS-INIT-10")
 def test_each_client_has_a_bounded_fifo_of_its_own(bus: Bus) -> None:
-    before = len(list(books_of(bus.inspect())))
+    before = len(list(counters_of(bus.inspect())))
     for name in ("a", "b"):
         bus.register(name, thread=bus.here(), capacity=2)
     sender = bus.register("sender", thread=bus.here())
-    assert len(list(books_of(bus.inspect()))) == before + 3
+    assert len(list(counters_of(bus.inspect()))) == before + 3
 
     sender.command("a", 1)
     sender.command("a", 2)
     sender.command("b", 3)
 
-    unread = {whose: books.unread for whose, books in books_of(bus.inspect())}
+    unread = {whose: counters.unread for whose, counters in counters_of(bus.inspect())}
     assert unread == {"a": 2, "b": 1, "sender": 0}
 
 

@@ -204,14 +204,14 @@ def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> No
 def test_an_interrupt_keeps_no_bus_from_closing(what: str) -> None:
     """At every point: no thread waits for a task that never arrives."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with memory_bus() as bus:
             here, there = bus.here(), bus.thread()
             if what == "registers":
-                struck(lambda: bus.register("struck", thread=there))
+                interrupted(lambda: bus.register("interrupted", thread=there))
             else:
-                task = bus.register("struck", thread=here)
-                struck(lambda: task.move(there))
+                task = bus.register("interrupted", thread=here)
+                interrupted(lambda: task.move(there))
 
     everywhere(case, packages=(bus_package,))
 
@@ -257,7 +257,7 @@ def test_a_task_that_leaves_as_it_begins_to_hear_others_hears_nobody(
         # In another thread: in this one it would be a call within a call.
         with Threads() as threads:
             threads.start(task.deregister)
-        until(lambda: task._entry.place is None, "it has left")
+        until(lambda: task._entry.host is None, "it has left")
         original(exchange, event)
 
     monkeypatch.setattr(Exchange, way, leaves_first)

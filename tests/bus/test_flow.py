@@ -30,11 +30,11 @@ from tests.bus.support import (
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from bus import Books, Overflow, Task
+    from bus import Counters, Overflow, Task
     from queuebroker.testing import Run
 
 
-def heard_books(bus: Bus, name: str) -> Books:
+def heard_counters(bus: Bus, name: str) -> Counters:
     [subscription] = info(bus, name).subscriptions
     return subscription.notifications
 
@@ -59,8 +59,8 @@ def test_a_task_has_no_more_unread_than_its_capacity(distance: str) -> None:
                     sender.command(name)
                 assert caught.value.what == f"task '{name}'"
                 assert (caught.value.limit, caught.value.unit) == (limit, "messages")
-            books = info(bus, name).commands
-            assert (books.accepted, books.unread) == (limit, limit)
+            counters = info(bus, name).commands
+            assert (counters.accepted, counters.unread) == (limit, limit)
 
 
 @clause("BUS-FLOW-1")
@@ -124,7 +124,7 @@ def test_what_is_dropped_takes_no_room(bus: Bus, distance: str, reads: bool) -> 
     settle(bus)
 
     # Counted by the items held, not by the accounts.
-    kept = [task._entry.box.items, task._receiver._unclaimed]
+    kept = [task._entry.mailbox.items, task._receiver._unclaimed]
     assert sum(len(each or ()) for each in kept) < 200
     assert info(bus, "task").commands.unread == (0 if reads else 1)
 
@@ -247,7 +247,7 @@ def test_a_slow_reader_loses_its_oldest_and_is_told_how_many() -> None:
             for number in range(100):
                 notifier.notify(number)
                 settle(bus)
-            assert heard_books(bus, "holder").unread == 10
+            assert heard_counters(bus, "holder").unread == 10
         serve(bus, lambda: len(slow) == 10, "the slow one reads what is left")
         notifier.notify(100)
         serve(bus, lambda: len(slow) == 11, "and goes on")
@@ -342,9 +342,9 @@ def test_each_policy_of_a_subscription_means_what_it_says(
             }[policy]
         )
         assert refused == ([3, 4, 5, 6, 7] if policy in {"block", "error"} else [])
-        books = heard_books(bus, "reader")
-        assert books.delivered == 4
-        assert books.dropped == (5 if policy == "drop-oldest" else 0)
+        counters = heard_counters(bus, "reader")
+        assert counters.delivered == 4
+        assert counters.dropped == (5 if policy == "drop-oldest" else 0)
         assert hears.dropped == (5 if policy.startswith("drop") else hears.dropped)
         assert unbalanced(bus.inspect()) == []
 

@@ -141,7 +141,9 @@ def test_an_interrupted_call_leaves_nothing_to_wait_for(bus: Bus) -> None:
 
 
 @clause("BUS-FLOW-5")
-def test_a_call_that_is_struck_anywhere_leaves_nothing_to_wait_for(bus: Bus) -> None:
+def test_a_call_that_is_interrupted_anywhere_leaves_nothing_to_wait_for(
+    bus: Bus,
+) -> None:
     """Even before the call knows the number of its question."""
     bus.register("doer", on_command=lambda message: message.payload)
 
@@ -149,8 +151,8 @@ def test_a_call_that_is_struck_anywhere_leaves_nothing_to_wait_for(bus: Bus) -> 
         here = bus.here()
         asker = bus.register("asker", thread=here)
 
-        def case(struck: Blow) -> None:
-            struck(lambda: asker.call("doer", 1))
+        def case(interrupted: Blow) -> None:
+            interrupted(lambda: asker.call("doer", 1))
             assert len(asker._receiver.questions) == 0
             assert asker.call("doer", 2) == 2
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Role, Service, open_bus
-from bus.core.relay_books import ENDS
+from bus.core.relay_counters import ENDS
 from bus.inspector import inspector_of
 from specs.clauses import clause
 from tests.bus.support import Holder, memory_bus, socket_bus, unwanted
@@ -124,12 +124,12 @@ def test_links_relays_and_what_waits_are_told(near: Bus) -> None:
             "state": "named",
             "queue": 0,
             "unacked": 1,
-            "books": {"posted": 1} | dict.fromkeys(ENDS, 0),
+            "counters": {"posted": 1} | dict.fromkeys(ENDS, 0),
             "asked": 0,
         }
         mine = told(near, "near")
         [link] = [dict(each) for each in mine["links"]]
-        assert link.pop("books")["posted"] == 1
+        assert link.pop("counters")["posted"] == 1
         assert [link] == [
             {
                 "machine": "machine",

@@ -114,14 +114,14 @@ def test_the_next_call_deregisters_the_task_of_a_dropped_iterator(
     news = bus.listen("news")
     [private] = bus._exchange.manager.table
     del news
-    assert private.place is not None
+    assert private.host is not None
 
     try:
         call(bus)
     except Exception:  # noqa: BLE001 # only the operations before it matter
-        assert private.place is None
+        assert private.host is None
 
-    assert private.place is None
+    assert private.host is None
 
 
 @clause("BUS-DEREG-14")
@@ -137,7 +137,7 @@ def test_the_thread_that_serves_deregisters_the_task_of_a_dropped_iterator(
     notifier.notify("unread by anybody")
 
     def left() -> bool:
-        return private.place is None
+        return private.host is None
 
     serve(bus, left, "its task has left")
 
@@ -180,10 +180,10 @@ def test_an_iteration_ends_with_the_bus_after_the_unread_ones(ends: str) -> None
                     bus.close(drain=60)
 
     with Threads() as threads:
-        listening = threads.start(listener)
+        remote_subscriptions = threads.start(listener)
         until(lambda: len(bus.tasks()) == 2, "it listens")
         notifier.notify("first")
-        listening.result()
+        remote_subscriptions.result()
 
     assert heard == ["first", "unread"]
     bus.close()
@@ -201,11 +201,11 @@ def test_an_iteration_that_waits_ends_when_another_thread_closes_the_bus() -> No
         return [message.payload for message in news]
 
     with Threads() as threads:
-        listening = threads.start(listener)
+        remote_subscriptions = threads.start(listener)
         until(lambda: bool(waiting), "it waits")
         bus.close()
 
-        assert listening.result() == []
+        assert remote_subscriptions.result() == []
 
 
 @clause("BUS-DEREG-12")

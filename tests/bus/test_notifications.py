@@ -110,7 +110,7 @@ def test_a_cancelled_subscription_hears_nothing_not_even_what_is_unread(
     hears = reader.subscribe("notifier", unwanted)
     alone = bus.register("alone", thread=bus.here())
     only = alone.subscribe("notifier", unwanted)
-    books = only._account
+    counters = only._account
     reader.subscribe("*", lambda message: others.append(message.payload))
     notifier.notify(1)
     only.cancel()
@@ -123,7 +123,7 @@ def test_a_cancelled_subscription_hears_nothing_not_even_what_is_unread(
     # The notification for both goes to the remaining subscription.
     assert others == [1, 2]
     assert not hears.active
-    assert (books.accepted, books.delivered, books.returned) == (1, 0, 1)
+    assert (counters.accepted, counters.delivered, counters.returned) == (1, 0, 1)
     assert [str(each.specification) for each in info(bus, "reader").subscriptions] == [
         "*"
     ]

@@ -173,11 +173,11 @@ def test_what_was_sent_before_is_read_after_the_verdict(
 def test_who_is_interrupted_as_it_waits_for_a_verdict_registers_nothing(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def struck(*_: object) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with joined(bus) as there:
-        monkeypatch.setattr(Verdict, "wait", struck)
+        monkeypatch.setattr(Verdict, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             there.register("doer")
 
@@ -219,7 +219,7 @@ def held_comm_thread(bus: Bus) -> Iterator[None]:
         held.set()
         assert go.wait(LIMIT_S)
 
-    bus._comm._host.ask(hold)
+    bus._comm._outbox.ask(hold)
     assert held.wait(LIMIT_S)
     try:
         yield
@@ -324,7 +324,7 @@ def is_known(name: str, buses: list[Bus]) -> bool:
     """Return True if the master, the first of the processes, knows the name's owner."""
     master = buses[0]._comm
     assert master is not None
-    users = master.remote.directory.users
+    users = master.remote.name_registry.users
     found = buses[0]._exchange.look(lambda: users.find(name))
     return found is not None
 
@@ -396,9 +396,9 @@ def test_a_policy_holds_wherever_the_sender_is(small: tuple[Bus, Bus]) -> None:
             holder.let_go()
 
             def accounted() -> int:
-                books = info(two, policy).commands  # noqa: B023
-                dropped = books.dropped + books.turned_away
-                return books.delivered + dropped + len(told)  # noqa: B023
+                counters = info(two, policy).commands  # noqa: B023
+                dropped = counters.dropped + counters.turned_away
+                return counters.delivered + dropped + len(told)  # noqa: B023
 
             serve(one, lambda: accounted() == count + 1, "all are read or dropped")  # noqa: B023
             numbers = [each for each in holder.got if each != "hold"]

@@ -86,7 +86,7 @@ def test_a_handler_takes_effect_or_is_refused_at_every_point(
         task = bus.register("me", thread=bus.here())
         task.call("sink", "first")
 
-        def case(struck: Interruption) -> None:
+        def case(interrupted: Interruption) -> None:
             got.clear()
             refused.clear()
             ran: list[bool] = []
@@ -99,7 +99,7 @@ def test_a_handler_takes_effect_or_is_refused_at_every_point(
                 else:
                     ran.append(True)
 
-            struck(lambda: CALLS[call](bus, task), handle)
+            interrupted(lambda: CALLS[call](bus, task), handle)
 
             # Earlier commands have been read when this call is answered.
             task.call("sink", "last")
@@ -120,9 +120,9 @@ def test_a_handler_closes_a_bus_whose_main_thread_waits() -> None:
         here = bus.here()
         before = signal.signal(signal.SIGUSR1, lambda *_: bus.close())
         main = threading.get_ident()
-        place = here._manager
+        host = here._manager
         helper = threading.Thread(
-            target=lambda: strike_when(lambda: place.inbox.arrived.asleep, main)
+            target=lambda: strike_when(lambda: host.inbox.arrived.asleep, main)
         )
         try:
             helper.start()

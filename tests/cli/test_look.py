@@ -46,10 +46,10 @@ def test_a_tree_shows_processes_threads_and_tasks(alpha: Far, beta: Far) -> None
 
 
 def test_a_tree_shows_what_was_lost_on_the_way_to_others() -> None:
-    books = {"posted": 9, "taken": 3, "dropped": 4, "failed": 0, "in_doubt": 2}
+    counters = {"posted": 9, "taken": 3, "dropped": 4, "failed": 0, "in_doubt": 2}
     link = {"process": "far", "kind": "data", "ready": True, "unresponsive": False}
     process = {"process": "near", "role": "slave", "pid": 1, "since_s": 2.0}
-    others = {"links": [link | {"books": books}], "relays": [], "parked": {}}
+    others = {"links": [link | {"counters": counters}], "relays": [], "parked": {}}
 
     lines = list(_process_lines(process | {"threads": []} | others))
 
@@ -70,9 +70,15 @@ def test_a_tree_shows_what_a_task_has_not_read_or_not_received(
     missed: int, drops: dict[str, int], words: str
 ) -> None:
     """Also drops in the notifier's process, as a gap has reported."""
-    books = {"delivered": 1, "unread": 0, "dropped": 0, "expired": 0, "turned_away": 0}
-    heard = {"to": "s/*", "notifications": books | drops, "missed": missed}
-    task = {"name": "t", "visibility": "public", "commands": books}
+    counters = {
+        "delivered": 1,
+        "unread": 0,
+        "dropped": 0,
+        "expired": 0,
+        "turned_away": 0,
+    }
+    heard = {"to": "s/*", "notifications": counters | drops, "missed": missed}
+    task = {"name": "t", "visibility": "public", "commands": counters}
 
     line = _task_line(task | {"subscriptions": [heard]})
 
@@ -110,8 +116,8 @@ def test_a_tree_for_programs_has_all_figures(alpha: Far, beta: Far) -> None:
     assert task["name"] == "echo"
     assert task["commands"]["delivered"] == 1
     [link] = second["links"]
-    books = link.pop("books")
-    assert books["posted"] >= 1
+    counters = link.pop("counters")
+    assert counters["posted"] >= 1
     assert [link] == [
         {
             "machine": "machine",

@@ -30,7 +30,7 @@ RUN: dict[str, Any] = {
     "bytes": 1,
 }
 RUN |= {"hop": 2, "wants_reply": False, "failed": False}
-TAPPED = "(bus._comm.tap is not None)"
+MONITORED = "(bus._comm.monitor is not None)"
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def monitoring(
     with program("monitor", *options) as running:
         try:
             for each in processes:
-                until(partial(each, TAPPED), f"{each.name} is listened to")
+                until(partial(each, MONITORED), f"{each.name} is listened to")
             yield running
         finally:
             running.kill()
@@ -84,7 +84,7 @@ def test_json_is_a_line_for_each_frame_and_names_the_process(
 ) -> None:
     options = ("--process", "beta", "--type", "msg", "--json", "--count", "2")
     with monitoring(beta, options=options) as running:
-        assert not alpha(TAPPED)
+        assert not alpha(MONITORED)
         beta("bus.call('echo', 'abc')")
         lines, complaints = running.communicate(timeout=LIMIT_S)
 
@@ -121,7 +121,7 @@ def test_it_goes_on_until_it_is_interrupted_and_then_nobody_notes_anything(
 
     assert (running.returncode, complaints) == (0, "")
     for each in (alpha, beta):
-        until(partial(each, f"not {TAPPED}"), "nothing is noted")
+        until(partial(each, f"not {MONITORED}"), "nothing is noted")
 
 
 def test_processes_that_come_later_are_listened_to(alpha: Far) -> None:
@@ -129,7 +129,7 @@ def test_processes_that_come_later_are_listened_to(alpha: Far) -> None:
         assert running.stdout is not None
         with Far("beta") as beta:
             beta.started()
-            until(lambda: beta(TAPPED), "beta is listened to")
+            until(lambda: beta(MONITORED), "beta is listened to")
             beta("bus.call('echo', 'abc')")
             lines = sorted(running.stdout.readline() for _ in range(5))
         interrupted(running)

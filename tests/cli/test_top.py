@@ -102,7 +102,7 @@ def test_it_shows_notifications_where_they_are_sent_and_where_they_are_heard(
     alpha("made.update(clock=bus.register('clock')) or None")
     beta("counter('reader')")
     beta("made['reader'].task.subscribe('clock', made['reader']._got) and None")
-    hearers = "len(bus._comm.remote.listening.hearers(made['clock']._entry))"
+    hearers = "len(bus._comm.remote.remote_subscriptions.hearers(made['clock']._entry))"
     until(lambda: alpha(hearers) == 1, "it is heard")
     with program("top", "--json", "--interval", "0.1") as top:
         assert top.stdout is not None

@@ -47,7 +47,7 @@ def register(
     of: ProcessManager, name: str, *, private: bool = False
 ) -> tuple[Entry, list[Any]]:
     visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
-    return of.register(name, visibility, "bus1", place="place", box="box")
+    return of.register(name, visibility, "bus1", host="host", mailbox="mailbox")
 
 
 def command(name: str, payload: object, deadline: float | None = None) -> Incoming:

@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from bus.config import BusConfig
 from bus.core.incoming_stream import Acknowledgement
 from bus.core.limits import Limits
-from bus.core.parcel import Parcel
+from bus.core.outbound_run import OutboundRun
 from bus.core.peer import Peer
 from bus.core.relay import Relay
-from bus.core.relay_books import RelayBooks
+from bus.core.relay_counters import RelayCounters
 from bus.core.routing_table import RegistrationId
 from bus.core.session import Session
 from bus.core.wire import RAW, Ack, Batch, Characteristics, OpenStream
@@ -65,7 +65,7 @@ def opened(peer: Peer) -> None:
     peer.session.open(frame, Acknowledgement(1))
 
 
-def parcel_of(letters: list[Letter], *, alone: bool = False) -> Parcel:
+def outbound_run_of(letters: list[Letter], *, alone: bool = False) -> OutboundRun:
     """Make a run of messages that differ only in their bodies.
 
     alone: True for a single command, posted by itself.
@@ -77,7 +77,7 @@ def parcel_of(letters: list[Letter], *, alone: bool = False) -> Parcel:
         message = Incoming(
             Kind.COMMAND, first.body, _source=source, _deadline=first.deadline
         )
-    return Parcel(
+    return OutboundRun(
         kind=Kind.COMMAND,
         source=source,
         relay=first.sender,
@@ -92,10 +92,12 @@ def parcel_of(letters: list[Letter], *, alone: bool = False) -> Parcel:
     )
 
 
-def notification(sender: int, turn: int) -> Parcel:
+def notification(sender: int, turn: int) -> OutboundRun:
     """Make a run for the audience."""
     source: Any = SENDERS[sender]
-    return Parcel(Kind.NOTIFICATION, source, sender, 0, RAW, turn, None, (b"n",), 1)
+    return OutboundRun(
+        Kind.NOTIFICATION, source, sender, 0, RAW, turn, None, (b"n",), 1
+    )
 
 
 class RelayMachine(RuleBasedStateMachine):
@@ -104,7 +106,9 @@ class RelayMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         session = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
-        self.peer = Peer(("m1", "s2"), session, 0.0, limits=LIMITS, books=RelayBooks())
+        self.peer = Peer(
+            ("m1", "s2"), session, 0.0, limits=LIMITS, counters=RelayCounters()
+        )
         opened(self.peer)
         self.peer.announced.update(SENDERS)
         self.relay = Relay(self.peer, ADDRESSEE, 0.0, limits=LIMITS)
@@ -124,19 +128,19 @@ class RelayMachine(RuleBasedStateMachine):
     @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=9))
     def several_are_posted(self, sender: int, lengths: list[int]) -> None:
         letters = self._letters(sender, lengths, None)
-        self.relay.append([parcel_of(letters)])
+        self.relay.append([outbound_run_of(letters)])
 
     @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=3))
     def several_are_posted_that_are_soon_too_late(
         self, sender: int, lengths: list[int]
     ) -> None:
         letters = self._letters(sender, lengths, self.now + 2)
-        self.relay.append([parcel_of(letters)])
+        self.relay.append([outbound_run_of(letters)])
 
     @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=3))
     def some_are_posted_one_by_one(self, sender: int, lengths: list[int]) -> None:
         letters = self._letters(sender, lengths, None)
-        self.relay.append([parcel_of([each], alone=True) for each in letters])
+        self.relay.append([outbound_run_of([each], alone=True) for each in letters])
 
     @rule(sender=senders)
     def its_sender_notifies(self, sender: int) -> None:
@@ -193,9 +197,9 @@ class RelayMachine(RuleBasedStateMachine):
         taken = [each for each in self.under_way if each[0] <= number]
         self.under_way = self.under_way[len(taken) :]
 
-        before = self.relay.books.commands_taken
+        before = self.relay.counters.commands_taken
         self.relay.extracted(number)
-        assert self.relay.books.commands_taken - before == len(taken)
+        assert self.relay.counters.commands_taken - before == len(taken)
 
     @rule()
     def the_oldest_is_dropped(self) -> None:
@@ -310,12 +314,12 @@ class RelayMachine(RuleBasedStateMachine):
 
 
 @clause("BUS-RELAY-9", "BUS-RELAY-11", "BUS-FLOW-1", "BUS-MSG-15")
-def test_which_messages_share_a_parcel_makes_no_difference() -> None:
+def test_which_messages_share_a_outbound_run_makes_no_difference() -> None:
     run_state_machine_as_test(RelayMachine)
 
 
 @clause("BUS-RELAY-11")
-def test_a_window_is_filled_by_as_much_of_a_parcel_as_fits() -> None:
+def test_a_window_is_filled_by_as_much_of_a_outbound_run_as_fits() -> None:
     """In messages and in bytes; only the last message may exceed the bytes."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4] * 9)
@@ -331,14 +335,14 @@ def test_a_window_is_filled_by_as_much_of_a_parcel_as_fits() -> None:
 
 
 @clause("BUS-RELAY-9")
-def test_what_was_taken_of_a_parcel_is_kept_no_longer() -> None:
+def test_what_was_taken_of_a_outbound_run_is_kept_no_longer() -> None:
     """The other messages keep their numbers."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4, 5, 6, 7])
     machine.what_may_goes()
 
     machine.relay.extracted(2)
-    assert machine.relay.books.taken == 2
+    assert machine.relay.counters.taken == 2
 
     ((first, rest),) = machine.relay.unacked
     assert (first, [len(each) for each in rest.bodies], rest.size) == (3, [6, 7], 13)
@@ -346,7 +350,7 @@ def test_what_was_taken_of_a_parcel_is_kept_no_longer() -> None:
 
 
 @clause("BUS-FLOW-6")
-def test_one_message_of_a_parcel_makes_room_for_another() -> None:
+def test_one_message_of_a_outbound_run_makes_room_for_another() -> None:
     """The oldest one; the others of its run keep their places."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4, 5, 6])

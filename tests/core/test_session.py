@@ -9,7 +9,7 @@ import pytest
 from bus.config import BusConfig
 from bus.core.incoming_stream import Acknowledgement
 from bus.core.limits import Limits
-from bus.core.parcel import Parcel
+from bus.core.outbound_run import OutboundRun
 from bus.core.session import Session
 from bus.core.wire import Ack, Batch, Bye, Frame, OpenStream, Unrelay
 from bus.errors import WireError
@@ -24,9 +24,9 @@ def session(epoch: int = 5, *, own: int = 1, incarnation: int = 2) -> Session:
     return Session(epoch, own=own, incarnation=incarnation, nonce=0, limits=LIMITS)
 
 
-def parcel(body: bytes, deadline: float | None = None) -> Parcel:
+def outbound_run(body: bytes, deadline: float | None = None) -> OutboundRun:
     source: Any = None
-    return Parcel(
+    return OutboundRun(
         kind=Kind.COMMAND,
         source=source,
         relay=1,
@@ -101,9 +101,9 @@ def test_what_waits_together_is_one_frame() -> None:
     linked(one)
 
     for body in (b"a", b"b"):
-        one.send(3, [parcel(body)])
+        one.send(3, [outbound_run(body)])
     one.tell(gone(1))
-    one.send(3, [parcel(b"c")])
+    one.send(3, [outbound_run(b"c")])
 
     assert said(one.flush(NOW)) == [(1, [b"a", b"b"]), 1, (3, [b"c"])]
     assert one.flush(NOW) == []
@@ -125,9 +125,9 @@ def test_a_new_link_says_what_did_not_come_in_its_order(
     one = session()
     linked(one)
     one.tell(gone(1))
-    one.send(3, [parcel(b"a")])
+    one.send(3, [outbound_run(b"a")])
     one.tell(gone(2))
-    one.send(3, [parcel(b"b")])
+    one.send(3, [outbound_run(b"b")])
     one.tell(gone(3))
     one.flush(NOW)
     one.detach()
@@ -144,12 +144,12 @@ def test_another_life_is_told_nothing_of_what_the_last_one_was() -> None:
     one = session()
     linked(one)
     one.tell(gone(1))
-    one.send(3, [parcel(b"a")])
+    one.send(3, [outbound_run(b"a")])
     one.flush(NOW)
 
     one.reset()
     linked(one, 2)
-    one.send(3, [parcel(b"b")])
+    one.send(3, [outbound_run(b"b")])
 
     assert said(one.flush(NOW)) == [(2, [b"b"])]
     assert one.outgoing.floor == 2
@@ -204,7 +204,7 @@ def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None
 
 def batch_of(one: Session) -> Batch:
     """Return the frame of one message that a session sends to relay 9."""
-    one.send(9, [parcel(b"x")])
+    one.send(9, [outbound_run(b"x")])
     batch = one.flush(NOW)[0]
     assert isinstance(batch, Batch)
     return batch
@@ -310,7 +310,7 @@ def test_time_that_is_left_is_said_as_it_is_when_sent() -> None:
     one = session()
     linked(one)
     for deadline in (NOW + 2.5, NOW - 1.0):
-        one.send(3, [parcel(b"", deadline)])
+        one.send(3, [outbound_run(b"", deadline)])
 
     (batch,) = one.flush(NOW)
 

@@ -17,7 +17,7 @@ from bus.config import BusConfig
 from bus.core.incoming_stream import Acknowledgement
 from bus.core.limits import Limits
 from bus.core.missing_table import MissingTable
-from bus.core.parcel import Parcel
+from bus.core.outbound_run import OutboundRun
 from bus.core.session import Session
 from bus.core.wire import (
     MESSAGES_MAX,
@@ -64,10 +64,10 @@ def opened() -> Session:
     return one
 
 
-def parcel(
+def outbound_run(
     bodies: list[bytes], relay: int = 1, deadline: float | None = None
-) -> Parcel:
-    return Parcel(
+) -> OutboundRun:
+    return OutboundRun(
         Kind.COMMAND,
         SOURCE,
         relay,
@@ -135,7 +135,7 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
         sender, relay, count = step
         first = one.outgoing.next
         bodies = bodies_of(count, first)
-        assert one.send(relay, [parcel(bodies, sender)]) == [first]
+        assert one.send(relay, [outbound_run(bodies, sender)]) == [first]
         expected += [
             Said(number, body, (sender, relay))
             for number, body in enumerate(bodies, first)
@@ -170,13 +170,15 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
 
 
 @clause("BUS-CHAN-6")
-def test_parcels_that_wait_together_are_one_frame_of_a_run_each() -> None:
+def test_outbound_runs_that_wait_together_are_one_frame_of_a_run_each() -> None:
     """Their numbers are consecutive; a control frame in between ends the frame."""
     one = opened()
-    numbers = one.send(3, [parcel(bodies_of(2)), parcel(bodies_of(3), relay=2)])
-    numbers += one.send(4, [parcel(bodies_of(1))])
+    numbers = one.send(
+        3, [outbound_run(bodies_of(2)), outbound_run(bodies_of(3), relay=2)]
+    )
+    numbers += one.send(4, [outbound_run(bodies_of(1))])
     one.tell(Unrelay(relay=9, extracted=0))
-    numbers += one.send(3, [parcel(bodies_of(2))])
+    numbers += one.send(3, [outbound_run(bodies_of(2))])
 
     first, farewell, second = one.flush(NOW)
 
@@ -211,7 +213,7 @@ def test_a_frame_holds_so_much_and_no_more(
     """In messages, and in bytes except for the last; all arrive, in order."""
     one = opened()
     bodies = [number.to_bytes(4).ljust(length) for number in range(count)]
-    one.send(3, [parcel(bodies)])
+    one.send(3, [outbound_run(bodies)])
 
     frames = one.flush(NOW)
 
@@ -227,11 +229,11 @@ def test_a_frame_holds_so_much_and_no_more(
 
 
 @clause("BUS-CHAN-6")
-def test_parcels_that_are_too_much_together_are_several_frames() -> None:
+def test_outbound_runs_that_are_too_much_together_are_several_frames() -> None:
     one = opened()
     half = MESSAGES_MAX // 2 + 1
     for start in range(3):
-        one.send(3, [parcel(bodies_of(half, start * half))])
+        one.send(3, [outbound_run(bodies_of(half, start * half))])
 
     frames = one.flush(NOW)
 
@@ -239,10 +241,12 @@ def test_parcels_that_are_too_much_together_are_several_frames() -> None:
     assert [each.what for each in said(frames)] == bodies_of(3 * half)
 
 
-def test_time_that_is_left_is_the_same_for_all_of_a_parcel() -> None:
+def test_time_that_is_left_is_the_same_for_all_of_a_outbound_run() -> None:
     """Computed when the frame is sent, and again on a new link."""
     one = opened()
-    one.send(3, [parcel(bodies_of(3), deadline=NOW + 2), parcel(bodies_of(1))])
+    one.send(
+        3, [outbound_run(bodies_of(3), deadline=NOW + 2), outbound_run(bodies_of(1))]
+    )
     one.flush(NOW)
     one.detach()
     linked(one, 2, last=1)

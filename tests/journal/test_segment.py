@@ -196,7 +196,7 @@ def test_a_close_waits_for_a_writer_that_was_suspended(tmp_path: Path) -> None:
     assert only(tmp_path).facts().complete
 
 
-def test_a_thread_struck_between_drawing_and_writing_leaves_a_hole(
+def test_a_thread_affected_between_drawing_and_writing_leaves_a_hole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bus.journal.supply.STRAGGLER_S", 0.0)

@@ -111,9 +111,9 @@ class Campaign:
         for each in crew.members():
             each.do("go", TASKS)
         blow = drawn(number, chance, crew)
-        return self.struck(blow, began)
+        return self.killed(blow, began)
 
-    def struck(self, blow: Blow, began: float | None = None) -> Story:
+    def killed(self, blow: Blow, began: float | None = None) -> Story:
         """Execute a drawn blow, and check all invariants.
 
         began: its start on the monotonic clock, in seconds; None for now.
@@ -122,18 +122,18 @@ class Campaign:
             AssertionError: as `strike`.
         """
         try:
-            return self._struck(blow, monotonic() if began is None else began)
+            return self._killed(blow, monotonic() if began is None else began)
         except AssertionError as error:
             raise AssertionError(f"blow {blow}: {error}") from error
 
-    def _struck(self, blow: Blow, began: float) -> Story:
+    def _killed(self, blow: Blow, began: float) -> Story:
         crew, chance = self.crew, blow.chance
         # Before the blow: while the kernel tears a victim down, its socket may still
         # listen although its lock is free already.
         stale = self._sockets_left()
         blow.bring_about(crew)
         victim = blow.victim
-        victim.struck(blow.by)
+        victim.killed(blow.by)
         self._read()
         self._check_state(blow)
         in_flight = self._ledger.in_flight()
@@ -156,7 +156,7 @@ class Campaign:
 
     def _check_state(self, blow: Blow) -> None:
         """Check the state of the victim, as noted by itself."""
-        hit = self._ledger.struck.pop(blow.victim.life, IDLE)
+        hit = self._ledger.killed.pop(blow.victim.life, IDLE)
         assert hit == blow.state, f"it was struck in the state {hit}"
 
     def _go_on(self, blow: Blow, stale: set[Path]) -> None:
@@ -245,7 +245,7 @@ class Campaign:
         def at_rest() -> bool:
             held = threads, descriptors = member.do("holds")
             self.most = max(self.most[0], threads), max(self.most[1], descriptors)
-            found[:] = member.do("books")
+            found[:] = member.do("counters")
             if threads > _THREADS_MAX or descriptors > _DESCRIPTORS_MAX:
                 found.append(f"it has {held} threads and descriptors")
             found.extend(

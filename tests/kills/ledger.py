@@ -106,7 +106,7 @@ class Verdict:
 class Ledger:
     """All messages; of a judged message, only how often it may still arrive."""
 
-    __slots__ = ("_allowed", "_faults", "_heard", "_last", "_open", "struck")
+    __slots__ = ("_allowed", "_faults", "_heard", "_last", "_open", "killed")
 
     def __init__(self) -> None:
         self._open: dict[str, _Message] = {}
@@ -116,13 +116,13 @@ class Ledger:
         self._last: dict[tuple[str, str, str], int] = {}
         self._faults: list[str] = []
         # The state in which each life was struck last.
-        self.struck: dict[str, str] = {}
+        self.killed: dict[str, str] = {}
 
     def take(self, life: str, words: Sequence[str]) -> None:
         """Read one line of the notes of a life."""
         kind, number, *rest = words
-        if kind == Note.STRUCK:
-            self.struck[life] = " ".join(words[1:])
+        if kind == Note.KILLED:
+            self.killed[life] = " ".join(words[1:])
         elif kind == Note.HEARD:
             hearing = (life, number, *rest)
             if hearing in self._heard:

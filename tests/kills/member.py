@@ -135,7 +135,7 @@ class Member:
         """Send a signal to the process."""
         self._process.send_signal(number)
 
-    def struck(self, number: int) -> None:
+    def killed(self, number: int) -> None:
         """Wait until a signal has taken effect.
 
         Raises:

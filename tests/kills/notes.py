@@ -27,7 +27,7 @@ class Note(enum.StrEnum):
     BROKEN = "B"  # likewise, but it is not as it was sent
     TAKEN = "T"  # its callback ran, and its process dies before it notes that
     HEARD = "N"  # a notification, and by which task
-    STRUCK = "X"  # no message: the state in which the process strikes itself
+    KILLED = "X"  # no message: the state in which the process strikes itself
 
 
 class Notebook:

@@ -12,10 +12,10 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.correspondence import Correspondence
-from bus.core.directory import Directory
-from bus.core.finder import Finder
-from bus.core.links import Links
+from bus.core.link_table import LinkTable
+from bus.core.name_registry import NameRegistry
+from bus.core.outbound_messages import OutboundMessages
+from bus.core.resolver import Resolver
 from tests.kills.notes import Note
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ IDLE: Final = "idle"
 
 # Functions of the library, with the state that a call of each means.
 _PLACES: Final[dict[str, tuple[type, str]]] = {
-    "greeted": (Links, HANDSHAKE),  # a process dials this one
-    "_spread": (Finder, SEARCH),  # the search is sent to others
-    "answered": (Finder, SEARCH),
-    "asked": (Finder, SEARCH),  # another process searches
-    "left": (Correspondence, MOVING),
-    "registered": (Directory, MOVING),
+    "greeted": (LinkTable, HANDSHAKE),  # a process dials this one
+    "_spread": (Resolver, SEARCH),  # the search is sent to others
+    "answered": (Resolver, SEARCH),
+    "asked": (Resolver, SEARCH),  # another process searches
+    "left": (OutboundMessages, MOVING),
+    "registered": (NameRegistry, MOVING),
 }
 # A frame of this length is a message by itself, and so is any part of it.
 _LONG_BYTES: Final = 1 << 16
@@ -86,7 +86,7 @@ class Strike:
         by, self._signal = self._signal, 0
         if by:
             self._place = ""
-            self._book.note(Note.STRUCK, state)
+            self._book.note(Note.KILLED, state)
             os.kill(os.getpid(), by)
             # A stopped process continues here.
             self._put_back()
@@ -95,7 +95,7 @@ class Strike:
     def _wrap(self, kind: type, state: str, name: str, *, after: bool) -> None:
         original = getattr(kind, name)
 
-        def struck(*args: Any, **named: Any) -> Any:
+        def killed(*args: Any, **named: Any) -> Any:
             if not after:
                 self._strike(state)
             came = original(*args, **named)
@@ -103,7 +103,7 @@ class Strike:
                 self._strike(state)
             return came
 
-        setattr(kind, name, struck)
+        setattr(kind, name, killed)
         self._put_back = partial(setattr, kind, name, original)
 
     def _cut(self, number: int, least: int) -> None:

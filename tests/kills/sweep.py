@@ -142,7 +142,7 @@ def _strike(bus: Campaign, call: str, number: int, chance: random.Random) -> boo
     point.call = point.place = call
     with _traced(point):
         try:
-            print(bus.struck(point), flush=True)
+            print(bus.killed(point), flush=True)
         except _UsedUpError:
             return False
     return True

@@ -44,7 +44,7 @@ def take(ledger: Ledger, *lines: str) -> None:
 
 
 @clause("OPEN-1", "OPEN-2", "BUS-MOVE-8", "BUS-DEREG-9", "AMO-19", "BUS-ENT-17")
-def test_who_is_struck_takes_nothing_along_but_what_it_had(
+def test_who_is_killed_takes_nothing_along_but_what_it_had(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No process hangs, nothing arrives twice, each message has its outcome.

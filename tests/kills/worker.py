@@ -97,7 +97,7 @@ class Worker:
 
     def is_master(self) -> bool:
         """Return True if this process is master."""
-        return bool(self._comm.remote.neighbours.is_master)
+        return bool(self._comm.remote.topology.is_master)
 
     def call(self, name: str) -> str:
         """Send a new command; return its outcome."""
@@ -105,13 +105,13 @@ class Worker:
         _until(lambda: bool(self._load.outcome(number)), f"{name} answers")
         return self._load.outcome(number)
 
-    def books(self) -> list[str]:
+    def counters(self) -> list[str]:
         """Return the accounts that do not balance, and the parts not at rest."""
         return list(_imbalances(self._bus))
 
     def knows(self) -> list[list[Any]]:
         """Return the lives of other processes that its tables list."""
-        peers = self._comm.remote.neighbours.peers.copy()
+        peers = self._comm.remote.topology.peers.copy()
         return [[key[1], peer.session.incarnation] for key, peer in peers.items()]
 
     def holds(self) -> list[int]:
@@ -124,9 +124,9 @@ class Worker:
 
     # Blows.
 
-    def arm(self, place: str, number: int, by: int) -> None:
+    def arm(self, host: str, number: int, by: int) -> None:
         """Strike this process at a place, once the order is answered."""
-        self._armed = partial(self._strike.arm, place, number, by)
+        self._armed = partial(self._strike.arm, host, number, by)
 
     def answered(self) -> None:
         """Arm the strike after the answer to its order."""
@@ -137,11 +137,12 @@ class Worker:
         """Search for a name; strike while the search is open, if that is armed."""
         self._load.ask(name)
         _until(
-            lambda: name in self._comm.remote.finder.own, f"a search for {name} is open"
+            lambda: name in self._comm.remote.resolver.own,
+            f"a search for {name} is open",
         )
         self._strike.at("open", SEARCH)
 
-    def register(self, name: str, place: str, number: int, by: int) -> None:
+    def register(self, name: str, host: str, number: int, by: int) -> None:
         """Register a task of that name; strike meanwhile, if there is a place."""
 
         def taken() -> bool:
@@ -152,16 +153,16 @@ class Worker:
             return True
 
         self._load.churn(on=False)
-        self._strike.arm(place, number, by)
+        self._strike.arm(host, number, by)
         _until(taken, f"{name} is free")
         self._load.churn(on=True)
 
-    def deregister(self, name: str, place: str, number: int, by: int) -> None:
+    def deregister(self, name: str, host: str, number: int, by: int) -> None:
         """Deregister a task; strike meanwhile or afterwards, if there is a place."""
         self._load.churn(on=False)
-        self._strike.arm(place, number, by)
+        self._strike.arm(host, number, by)
         task = self._load.deregister(name)
-        _until(lambda: task._entry.place is None, f"{name} has left")
+        _until(lambda: task._entry.host is None, f"{name} has left")
         self._strike.at("between", MOVING)
         self._load.churn(on=True)
 
@@ -179,15 +180,20 @@ def _until(condition: Any, what: str) -> None:
 def _imbalances(bus: Bus) -> Iterator[str]:
     snapshot = bus.inspect()
     for task in snapshot.tasks:
-        for books in (
+        for counters in (
             task.commands,
             *(each.notifications for each in task.subscriptions),
         ):
-            over = books.delivered + books.dropped + books.expired + books.returned
-            if books.accepted != over + books.unread:
-                yield f"{task.address.module} has books that do not balance: {books}"
-            if books.unread or books.unread_bytes:
-                yield f"{task.address.module} has unread messages: {books}"
+            over = (
+                counters.delivered
+                + counters.dropped
+                + counters.expired
+                + counters.returned
+            )
+            if counters.accepted != over + counters.unread:
+                yield f"{task.address.module} has books that do not balance: {counters}"
+            if counters.unread or counters.unread_bytes:
+                yield f"{task.address.module} has unread messages: {counters}"
         if task.questions or task.failures:
             yield f"{task.address.module} is not at rest: {task}"
     if snapshot.parked:

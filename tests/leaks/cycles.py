@@ -80,7 +80,7 @@ def _cycles_of_registering(folder: str) -> Iterator[Growth]:
 
 
 @contextmanager
-def _cycles_of_listening(folder: str) -> Iterator[Growth]:
+def _cycles_of_remote_subscriptions(folder: str) -> Iterator[Growth]:
     """Tasks come and go, in three ways, in a thread that never serves."""
     with (
         socket_bus("near", role=Role.MASTER, config=_config(folder)) as near,
@@ -131,7 +131,7 @@ def _settled(near: Bus, threads: int) -> None:
 KINDS: Final[Mapping[str, Callable[[str], AbstractContextManager[Growth]]]] = {
     "connect and disconnect": _cycles_of_connecting,
     "register and deregister": _cycles_of_registering,
-    "listen and leave in a thread that does not serve": _cycles_of_listening,
+    "listen and leave in a thread that does not serve": _cycles_of_remote_subscriptions,
 }
 
 

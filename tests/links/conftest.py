@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusConfig, Role
-from bus.core import shortcut
+from bus.core import fast_path
 from bus.core.wire import decode, encode_lone, pieces
 from bus.links import comm_thread
 from tests.bus.support import socket_bus
@@ -39,7 +39,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
         return data
 
     monkeypatch.setattr(comm_thread, "pieces", tapped)
-    monkeypatch.setattr(shortcut, "encode_lone", tapped_alone)
+    monkeypatch.setattr(fast_path, "encode_lone", tapped_alone)
     return seen
 
 

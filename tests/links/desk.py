@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.links.lines import PORT, Lines
-from bus.links.sleep import ParkedSleep
+from bus.links.link_poller import ParkedPoller
+from bus.links.link_pool import PORT, LinkPool
 from bus.threads.inbox import Inbox
 from queuebroker.broker_manager import BrokerManager
 from queuebroker.queue_broker import QueueBroker
@@ -43,12 +43,12 @@ class Desk:
         self.gave_up: Final[list[int]] = []
         self.words: Final[list[str]] = []
         self.rounds: int = 0
-        self.lines: Final = Lines(
+        self.link_pool: Final = LinkPool(
             self.inbox,
             self.inbox.push,
             capacity=capacity,
             timeout_s=timeout_s,
-            sleep=ParkedSleep(),
+            poller=ParkedPoller(),
             refusal=lambda _: None,
             backlog=backlog,
             given_up=self._given_up,
@@ -68,11 +68,11 @@ class Desk:
 
     def open(self) -> None:
         """Accept links."""
-        self.lines.let_in(self.here, self.made.append)
+        self.link_pool.let_in(self.here, self.made.append)
 
     def close(self) -> None:
         """Close everything, and serve the last requests."""
-        self.lines.close()
+        self.link_pool.close()
         self.turn()
         self.there.close()
         for each in self.far:
@@ -88,7 +88,7 @@ class Desk:
     def until(self, so: Callable[[], object], deadline: float | None = None) -> None:
         """Serve until `so` holds, or until a deadline."""
         while not so():
-            self.lines.wait(self._due, deadline)
+            self.link_pool.wait(self._due, deadline)
             self.turn()
             if deadline is not None:
                 return
@@ -96,10 +96,10 @@ class Desk:
     def turn(self) -> None:
         """Take the received frames, and serve the requests."""
         self.rounds += 1
-        self.came.extend(self.lines.take())
+        self.came.extend(self.link_pool.take())
         for request in self.inbox.take_now():
             request()
-        self.lines.resume()
+        self.link_pool.resume()
 
     def frames(self, number: int) -> list[bytes | None]:
         """Return the frames of one link."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from bus.core import wire
 from bus.core.routing_table import RegistrationId, Visibility
-from bus.links.lines import PORT
+from bus.links.link_pool import PORT
 from bus.links.socket_network import _machine_id
 from bus.message import Kind
 from bus.payload import encode as encoded

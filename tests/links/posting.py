@@ -11,15 +11,15 @@ from bus.core.actions import Fail
 from bus.core.routing_table import Entry, RegistrationId, RoutingTable, Visibility
 from bus.core.wire import Characteristics
 from bus.errors import BusFullError
-from bus.links.burst import Salvo
-from bus.links.relay_host import RelayHost
+from bus.links.relay_outbox import RelayOutbox
+from bus.links.send_batch import SealedBatch
 from bus.message import Incoming, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.links.burst import Burst
-    from bus.links.stand_in import StandIn
+    from bus.links.relay_account import RelayAccount
+    from bus.links.send_batch import SendBatch
     from bus.threads.account import Admission, Overflow
 
 __all__ = ["FakeRelay", "Process", "Remote"]
@@ -30,7 +30,7 @@ class FakeRelay:
 
     def __init__(self) -> None:
         self.queue: deque[Incoming] = deque()
-        self.client: StandIn
+        self.client: RelayAccount
 
     @property
     def queued(self) -> int:
@@ -59,7 +59,7 @@ class Remote:
             error = BusFullError("the relay", 1)
             self.todo += [Fail(message, error) for message in messages]
         else:
-            entry.box.queue.extend(messages)
+            entry.mailbox.queue.extend(messages)
 
     def post_alike(
         self,
@@ -70,8 +70,8 @@ class Remote:
         deadline: float | None,
     ) -> None:
         assert size == sum(map(len, payloads))
-        salvo = Salvo(entry, source, list(payloads), size, deadline)
-        self.post(entry, salvo.commands())
+        sealed_batch = SealedBatch(entry, source, list(payloads), size, deadline)
+        self.post(entry, sealed_batch.commands())
 
     def notify(
         self,
@@ -96,7 +96,7 @@ class Process:
 
     def __init__(self, overflow: Overflow = "error", **config: Any) -> None:
         here = Address("audience", machine="here", bus="bus1")
-        self.host = RelayHost(
+        self.host = RelayOutbox(
             here,
             RegistrationId("here", "p1", 0),
             BusConfig(**config),
@@ -116,7 +116,7 @@ class Process:
             incarnation=1,
             overflow=overflow,
         )
-        self.relay.client = self.host.stand_in(about)
+        self.relay.client = self.host.relay_account(about)
         self.entry = self.entry_of("far", self.relay, overflow)
         self.lost: list[Any] = []
 
@@ -125,14 +125,16 @@ class Process:
             self.alone.append(command)
         return self.may_go_alone
 
-    def entry_of(self, name: str, box: object, overflow: Overflow = "error") -> Entry:
+    def entry_of(
+        self, name: str, mailbox: object, overflow: Overflow = "error"
+    ) -> Entry:
         return Entry(
             id=RegistrationId("there", "p2", 1),
             name=name,
             visibility=Visibility.PUBLIC,
             address=Address(name, machine="there", bus="bus1"),
-            place=self.host,
-            box=box,
+            host=self.host,
+            mailbox=mailbox,
             remote=True,
             overflow=overflow,
             table=RoutingTable(),
@@ -162,13 +164,13 @@ class Process:
     ) -> Admission:
         return self.host.post(self.message(payload, to, by))
 
-    def burst(self, waits_s: float = 0.0) -> Burst:
+    def send_batch(self, waits_s: float = 0.0) -> SendBatch:
         """Return a send batch of a task of this process, for the calling thread.
 
         waits_s: how long the batch may wait for room, in seconds.
         """
         by = self.host.audience
-        return self.host.burst(self.entry, by, None, lambda: waits_s)
+        return self.host.send_batch(self.entry, by, None, lambda: waits_s)
 
     def round(self) -> list[Any]:
         """Make one round of the comm thread; return the failed messages."""
@@ -192,7 +194,7 @@ class Process:
 
 class _Sender:
     def __init__(self, lost: list[Any]) -> None:
-        self.box = self
+        self.mailbox = self
         self.client = self
         self._lost = lost
 

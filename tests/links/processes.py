@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusConfig
-from bus.core.shortcut import Shortcut
+from bus.core.fast_path import FastPath
 from bus.core.wire import Batch
 from bus.links.memory import MemoryNetwork
 from bus.message import Kind
@@ -53,7 +53,7 @@ def comm_of(bus: Bus) -> CommThread:
 
 def linked(bus: Bus) -> set[str]:
     """Return the names of the processes to which this one has a ready link."""
-    peers = comm_of(bus).remote.neighbours.peers.values()
+    peers = comm_of(bus).remote.topology.peers.values()
     return {peer.key[1] for peer in peers if peer.session.ready}
 
 
@@ -70,7 +70,7 @@ def serving(bus: Bus) -> list[str]:
 def settled(bus: Bus) -> None:
     """Wait until the comm thread has served all earlier requests."""
     done = threading.Event()
-    comm_of(bus)._host.ask(done.set)
+    comm_of(bus)._outbox.ask(done.set)
     assert done.wait(LIMIT_S)
 
 
@@ -83,7 +83,7 @@ def held(bus: Bus) -> Iterator[None]:
         is_held.set()
         assert go.wait(LIMIT_S)
 
-    comm_of(bus)._host.ask(hold)
+    comm_of(bus)._outbox.ask(hold)
     assert is_held.wait(LIMIT_S)
     try:
         yield
@@ -125,15 +125,15 @@ def brokers(bus: Bus) -> Any:
 
 def gone_short(act: Callable[[], object]) -> int:
     """Return how many commands take the fast path while `act` runs."""
-    command, went = Shortcut.command, 0
+    command, went = FastPath.command, 0
 
-    def counted(short: Shortcut, *about: Any) -> Any:
+    def counted(short: FastPath, *about: Any) -> Any:
         nonlocal went
         frame = command(short, *about)
         went += frame is not None
         return frame
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Shortcut, "command", counted)
+        patch.setattr(FastPath, "command", counted)
         act()
     return went

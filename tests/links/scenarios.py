@@ -78,7 +78,7 @@ def heard(bus: Bus, name: str) -> None:
     remote = comm_of(bus).remote
     entry = bus._exchange.find(name)
     assert entry is not None
-    until(lambda: bool([*remote.listening.hearers(entry)]), "it is heard")
+    until(lambda: bool([*remote.remote_subscriptions.hearers(entry)]), "it is heard")
 
 
 # The acts, by name, and the expected steps in the two journals.
@@ -148,7 +148,7 @@ def left_and_came_here(pair: Pair) -> None:
     a.command("b", 2)
     unread(pair.far, 2)
     b.deregister()
-    owners = comm_of(pair.near).remote.directory.users.owners
+    owners = comm_of(pair.near).remote.name_registry.users.owners
     until(lambda: "b" not in dict(owners()), "it is known to be gone")
     reader = Reader(pair.near, "b")
     reader.has(2)
@@ -183,7 +183,7 @@ def asker_leaves(pair: Pair) -> None:
     question = b.receive(LIMIT_S)
     with held(pair.near):
         a.deregister()
-        until(lambda: a._entry.place is None, "it has left")
+        until(lambda: a._entry.host is None, "it has left")
         question.respond(1)
         settled(pair.far)
     settled(pair.near)

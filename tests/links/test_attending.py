@@ -17,13 +17,13 @@ from bus.core.actions import HangUp, Send
 from bus.core.command_run import CommandRun
 from bus.core.receipts import Receipt
 from bus.core.wire import Ack
-from bus.links.bypass import Bypass, _Way
 from bus.links.comm_thread import CommThread
-from bus.links.lines import Lines
+from bus.links.fast_path_driver import FastPathDriver, _Way
+from bus.links.link_pool import LinkPool
 from specs.clauses import clause
 from tests.bus.support import socket_bus
 from tests.links.processes import Reader, comm_of, held, processes
-from tests.links.test_bypass_alone import Alone, Short
+from tests.links.test_fast_path_driver_alone import Alone, Short
 from tests.links.test_wake_ups import Asleep
 from tests.support import until
 
@@ -78,7 +78,7 @@ def test_who_gets_many_commands_reads_the_next_ones_itself(attended: Attended) -
 
         assert reader.got == [str(number).encode() for number in range(sent)]
         assert set(attended.threads) == {f"bus1 {thread.name}"}
-        relay = sender._exchange.find("reader").box  # type: ignore[union-attr]
+        relay = sender._exchange.find("reader").mailbox  # type: ignore[union-attr]
         until(lambda: relay.under_way == 0, "all is known to be taken")
 
 
@@ -111,11 +111,11 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
     """Later frames wait for the comm thread, too: there is one order."""
     comm, sent = Asleep().comm, list[int]()
 
-    def send(_: Lines, number: int, __: bytes) -> bool:
+    def send(_: LinkPool, number: int, __: bytes) -> bool:
         sent.append(number)
         return True
 
-    monkeypatch.setattr(Lines, "send", send)
+    monkeypatch.setattr(LinkPool, "send", send)
     frame = Ack.of(
         SimpleNamespace(next=1, missing=()),  # type: ignore[arg-type]
         epoch=1,
@@ -126,7 +126,7 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
     left: list[HangUp | Send] = [HangUp(2), Send(3, frame)]
     comm.outbox.extend([Send(1, frame), *left])
 
-    with comm._bypass.hold:
+    with comm._fast_path_driver.hold:
         comm._attend()
 
     assert sent == [1]
@@ -141,11 +141,11 @@ def test_a_fault_is_the_comm_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     with processes(2) as [_, other]:
         comm = comm_of(other)
 
-        def fails(_: Bypass) -> None:
+        def fails(_: FastPathDriver) -> None:
             raise LookupError("at what was read")
 
-        with monkeypatch.context() as faulty, comm._bypass.hold:
-            faulty.setattr(Bypass, "take", fails)
+        with monkeypatch.context() as faulty, comm._fast_path_driver.hold:
+            faulty.setattr(FastPathDriver, "take", fails)
             comm._attend()
         until(lambda: comm._ended, "it has ended")
     assert isinstance(comm._fault, LookupError)
@@ -154,13 +154,13 @@ def test_a_fault_is_the_comm_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 @clause("BUS-CHAN-7")
 def test_where_the_comm_thread_has_ended_nothing_is_seen_to() -> None:
     comm = Asleep().comm
-    comm._bypass._given.append((1, b"frame"))
+    comm._fast_path_driver._given.append((1, b"frame"))
     comm._left = True
 
-    with comm._bypass.hold:
+    with comm._fast_path_driver.hold:
         comm._attend()
 
-    assert comm._bypass.due
+    assert comm._fast_path_driver.due
 
 
 # Conditions for waiting at a link.
@@ -188,13 +188,13 @@ def test_only_for_many_short_commands_a_thread_is_shown_the_link(
 ) -> None:
     """The main thread never waits there: it could be interrupted."""
     alone, run = Alone(), _run(count, size)
-    way: Any = SimpleNamespace(shortcut=SimpleNamespace(stands=True), wanted=False)
-    alone.bypass._ways[run.receipt.peer] = way
-    alone.place.main, alone.place.way = main, None
+    way: Any = SimpleNamespace(fast_path=SimpleNamespace(stands=True), wanted=False)
+    alone.fast_path_driver._ways[run.receipt.peer] = way
+    alone.host.main, alone.host.way = main, None
 
-    alone.bypass.show(run, alone.place)
+    alone.fast_path_driver.show(run, alone.host)
 
-    assert alone.place.way is (way if shown else None)
+    assert alone.host.way is (way if shown else None)
     assert way.wanted is shown
 
 
@@ -202,13 +202,13 @@ def test_only_for_many_short_commands_a_thread_is_shown_the_link(
 def test_a_thread_keeps_its_way_if_there_is_no_other() -> None:
     """The link may have been lost, and the thread may be about to wait there."""
     alone, run = Alone(), _run(16, 1)
-    alone.place.way = way = object()
-    exchange: Any = alone.bypass._exchange
+    alone.host.way = way = object()
+    exchange: Any = alone.fast_path_driver._exchange
     exchange.look = lambda _: None
 
-    alone.bypass.show(run, alone.place)
+    alone.fast_path_driver.show(run, alone.host)
 
-    assert alone.place.way is way
+    assert alone.host.way is way
 
 
 @clause("BUS-CHAN-7")
@@ -222,7 +222,7 @@ def test_who_read_nothing_short_waits_there_no_more(*, wanted: bool) -> None:
         attend()
         way.wanted |= wanted
 
-    alone.bypass._attend = attends  # type: ignore[misc]
+    alone.fast_path_driver._attend = attends  # type: ignore[misc]
     lead: Any = SimpleNamespace(
         take=lambda _: True,
         sleep=lambda _: None,
@@ -232,10 +232,10 @@ def test_who_read_nothing_short_waits_there_no_more(*, wanted: bool) -> None:
         ended=False,
     )
     short: Any = Short()
-    way = _Way(alone.bypass, short, lead)
+    way = _Way(alone.fast_path_driver, short, lead)
     way.wanted = True  # from before
 
-    assert way.wait(alone.place, None) is wanted
+    assert way.wait(alone.host, None) is wanted
     assert alone.attended == [(1, b"other")]
 
 
@@ -254,10 +254,10 @@ def test_who_tells_itself_what_it_took_wakes_nobody(
 ) -> None:
     comm, woken = Asleep().comm, list[str]()
     comm._wake = lambda: woken.append("wake")  # type: ignore[method-assign]
-    comm._extractions.awaited = soon
-    place = SimpleNamespace(main=main, way=object() if way else None)
-    to: Any = _At(place)
-    count = comm._extractions._messages_max
+    comm._acknowledgement_tracker.awaited = soon
+    host = SimpleNamespace(main=main, way=object() if way else None)
+    to: Any = _At(host)
+    count = comm._acknowledgement_tracker._messages_max
     run = CommandRun(to, to, [b""] * count, Receipt(None, 1, 1), 1, None)
     for _ in run.read(None):
         pass
@@ -270,5 +270,5 @@ def test_who_tells_itself_what_it_took_wakes_nobody(
 class _At:
     """A task in a given thread."""
 
-    def __init__(self, place: Any) -> None:
-        self.place = place
+    def __init__(self, host: Any) -> None:
+        self.host = host

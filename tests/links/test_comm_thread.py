@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from bus import BusConfig
-from bus.links.lines import PORT
+from bus.links.link_pool import PORT
 from bus.testing import memory_bus
 from queuebroker.queue_broker import QueueBroker
 from queuebroker.testing import explore
@@ -57,8 +57,8 @@ def test_after_close_nothing_of_it_runs() -> None:
         bus.call("reader", 1)
         bus.close()
         assert not any("machine/p1" in name for name in serving(bus))
-        assert comm_of(bus)._lines._helpers
-        assert not any(each.is_alive() for each in comm_of(bus)._lines._helpers)
+        assert comm_of(bus)._link_pool._helpers
+        assert not any(each.is_alive() for each in comm_of(bus)._link_pool._helpers)
         bus.close()  # a second close is harmless
 
 
@@ -115,12 +115,12 @@ def test_what_is_due_is_seen_to_in_time_however_long_acknowledgements_wait() -> 
     """Then the thread sleeps again."""
     slow = attrs.evolve(PATIENT, window=1, ack_delay_s=1_000.0)
     with processes(2, slow) as [bus, other], Holder.holding(other):
-        books = comm_of(bus).remote.neighbours.books
+        counters = comm_of(bus).remote.topology.counters
         rounds = _counted(comm_of(bus))
         sender = bus.register("sender")
         sender.command("holder", 1)
         sender.command("holder", 2, timeout=0.05)
-        until(lambda: books.failed == 1, "the second is too late")
+        until(lambda: counters.failed == 1, "the second is too late")
         assert len(rounds) < 40
 
 
@@ -165,7 +165,7 @@ def test_tasks_are_served_while_somebody_does_not_let_in() -> None:
             def made(number: int | None) -> None:
                 told.append((number, run.now))
 
-            comm._host.ask(lambda: comm._lines.dial(["deaf"], made))
+            comm._outbox.ask(lambda: comm._link_pool.dial(["deaf"], made))
             assert bus.call("reader", 7, timeout=None) == 7
             answered = run.now
             while not told:
@@ -227,16 +227,16 @@ def test_close_does_not_wait_for_who_does_not_read() -> None:
         with processes(2) as [bus, _]:
             comm = comm_of(bus)
             stranger = QueueBroker("stranger", manager=brokers(bus))
-            before_it = set(comm._lines._queues)
+            before_it = set(comm._link_pool._queues)
             queue = stranger.connect("machine/p0", PORT, required=True)
-            while not (new := set(comm._lines._queues) - before_it):
+            while not (new := set(comm._link_pool._queues) - before_it):
                 run.sleep(0.001)
 
             def fill() -> None:
                 for _ in range(PATIENT.link_frames + 1):
-                    comm._lines.send(min(new), b"x")
+                    comm._link_pool.send(min(new), b"x")
 
-            comm._host.ask(fill)
+            comm._outbox.ask(fill)
             before = run.now
             bus.close(drain=0.05)
             assert run.now - before < 1.0

@@ -66,7 +66,7 @@ def test_another_becomes_master_when_the_first_leaves() -> None:
         assert third.call("reader", 2) == 2
         late = Reader(third, "late")
         assert heir.call("late", 3) == 3
-        assert comm_of(heir).remote.neighbours.role is Role.MASTER
+        assert comm_of(heir).remote.topology.role is Role.MASTER
         with memory_bus(process="p3", beside=heir, config=PATIENT) as newcomer:
             assert newcomer.call("late", 4) == 4
         assert (reader.got, late.got) == ([1, 2], [3, 4])
@@ -106,7 +106,7 @@ def test_the_heir_ends_before_the_master_has_left() -> None:
         network.leave(heir.machine, heir.process, comm)
         assert third.call("reader", 1) == 1
         settled(third)
-        assert comm_of(third).remote.neighbours.role is Role.MASTER
+        assert comm_of(third).remote.topology.role is Role.MASTER
         with memory_bus(process="late", beside=third, config=PATIENT) as newcomer:
             assert newcomer.call("reader", 2) == 2
         assert reader.got == [1, 2]
@@ -164,7 +164,7 @@ def test_a_relay_that_is_given_up_before_it_is_opened_gives_back_what_waited(
             if entry.name == "reader" and not given_up:
                 given_up.append(True)
                 # The other process leaves at this point, and the relay is lost with it.
-                peer = entry.box.peer
+                peer = entry.mailbox.peer
                 bus._exchange.decide(lambda: _lose(comm, peer))
             opens(entry, messages)
 
@@ -190,10 +190,10 @@ def test_what_was_posted_to_a_relay_that_is_given_up_follows_what_that_had() -> 
             bus.command("holder", number)
         until(lambda: account.unread == 1, "one is under way")
         [relay] = [entry for entry in bus._exchange.manager.table if entry.remote]
-        until(lambda: len(relay.box.queue) == 3, "the others wait for the window")
+        until(lambda: len(relay.mailbox.queue) == 3, "the others wait for the window")
         with held(bus):
             bus.command("holder", 4)
-            bus._exchange.decide(lambda: _lose(comm, relay.box.peer))
+            bus._exchange.decide(lambda: _lose(comm, relay.mailbox.peer))
         holder.let_go()
         until(lambda: 4 in holder.got, "what was sent last arrives")
         until(lambda: len(holder.got) == 6, "all arrive")
@@ -292,8 +292,8 @@ def _lose(comm: CommThread, peer: Any) -> list[Any]:
 def _calm(bus: Bus) -> bool:
     """Return True if the comm thread sleeps, and no acknowledgement is due."""
     comm = comm_of(bus)
-    peers = list(comm.remote.neighbours.peers.values())
-    asleep = comm._host.inbox.arrived.asleep
+    peers = list(comm.remote.topology.peers.values())
+    asleep = comm._outbox.inbox.arrived.asleep
     return asleep and all(peer.session.ack_at is None for peer in peers)
 
 

@@ -58,7 +58,7 @@ def under_way(bus: Bus) -> int:
     """Return how many messages on links are not acknowledged."""
 
     def count() -> int:
-        peers = comm_of(bus).remote.neighbours.peers.values()
+        peers = comm_of(bus).remote.topology.peers.values()
         relays = (relay for peer in peers for relay in peer.all_relays())
         return sum(len(relay.unacked) for relay in relays)
 
@@ -260,7 +260,7 @@ def test_who_is_linked_needs_no_run_directory_and_who_comes_later_finds_nobody(
     assert near.call("echo", 1) == 1
     with socket_bus("stranger") as stranger:
         # The stranger has made a directory of its own, and is master there.
-        assert comm_of(stranger).remote.neighbours.is_master
+        assert comm_of(stranger).remote.topology.is_master
         answers: list[Response] = []
         asker = stranger.register("asker")
         asker.command("echo", 2, on_response=answers.append, timeout=0.3)

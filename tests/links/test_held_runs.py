@@ -1,4 +1,4 @@
-"""`Arrivals`: commands that arrived together and are held back stay together."""
+"""`InboundDelivery`: commands that arrived together and are held back stay together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bus.core.wire import Lengths
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
 from specs.clauses import clause
-from tests.links.test_arrivals import Hall
+from tests.links.test_inbound_delivery import Hall
 
 if TYPE_CHECKING:
     from bus.core.routing_table import Entry
@@ -24,13 +24,13 @@ def _run(hall: Hall, *payloads: bytes) -> CommandRun:
 
 
 def _arrives(hall: Hall, *items: Any) -> None:
-    hall.held.arrivals.deliver(hall.entry, items)
+    hall.held.inbound_delivery.deliver(hall.entry, items)
 
 
 def _take(hall: Hall) -> list[bytes]:
     """Read all messages in the task's inbox; return their payloads."""
     read = []
-    for item in hall.place.inbox.take_now():
+    for item in hall.host.inbox.take_now():
         read += [each.payload for each in item.rest()]
     account = hall.reader.account
     account.extracted += len(read)
@@ -46,16 +46,16 @@ def test_what_has_no_room_of_a_run_is_held_back_and_given_as_runs(
     hall = Hall(capacity=2, overflow=overflow)
     _arrives(hall, _run(hall, b"1", b"2", b"3"), _run(hall, b"4", b"5", b"6"))
     assert hall.reader.account.unread == 2
-    assert len(hall.held.arrivals) == 4
+    assert len(hall.held.inbound_delivery) == 4
 
     read = [_take(hall)]
-    while hall.held.arrivals.holds(hall.entry):
-        hall.held.arrivals.resume(hall.entry)
-        assert all(type(each) is CommandRun for each in hall.place.inbox.items)
+    while hall.held.inbound_delivery.holds(hall.entry):
+        hall.held.inbound_delivery.resume(hall.entry)
+        assert all(type(each) is CommandRun for each in hall.host.inbox.items)
         read.append(_take(hall))
 
     assert list(chain(*read)) == [b"1", b"2", b"3", b"4", b"5", b"6"]
-    assert len(hall.held.arrivals) == 0
+    assert len(hall.held.inbound_delivery) == 0
 
 
 @clause("BUS-MSG-15")
@@ -67,14 +67,14 @@ def test_a_run_does_not_overtake_what_is_held_back_nor_the_other_way() -> None:
 
     read = []
     for _ in range(5):
-        [item] = hall.place.inbox.take_now()
+        [item] = hall.host.inbox.take_now()
         read.append(item.payload if type(item) is not CommandRun else item.payloads[0])
         hall.reader.account.extracted += 1
         hall.reader.account.extracted_bytes += 1
-        hall.held.arrivals.resume(hall.entry)
+        hall.held.inbound_delivery.resume(hall.entry)
 
     assert read == [b"1", b"2", b"3", b"4", b"5"]
-    assert not hall.held.arrivals.holds(hall.entry)
+    assert not hall.held.inbound_delivery.holds(hall.entry)
 
 
 @clause("BUS-MSG-15")
@@ -85,9 +85,9 @@ def test_a_run_waits_behind_what_is_held_back_though_there_is_room_by_now() -> N
     read = _take(hall)
 
     _arrives(hall, _run(hall, b"3"))
-    while hall.place.inbox.items:
+    while hall.host.inbox.items:
         read += _take(hall)
-        hall.held.arrivals.resume(hall.entry)
+        hall.held.inbound_delivery.resume(hall.entry)
 
     assert read == [b"1", b"2", b"3"]
 
@@ -102,7 +102,7 @@ def test_who_drops_something_is_never_waited_for(
 
     _arrives(hall, _run(hall, b"1", b"2", b"3", b"4"))
 
-    assert len(hall.held.arrivals) == 0
+    assert len(hall.held.inbound_delivery) == 0
     assert hall.held.far.lost == lost
 
 
@@ -114,7 +114,7 @@ def test_as_many_bytes_of_a_run_are_given_as_there_is_room_for() -> None:
     _arrives(hall, _run(hall, *[part] * 7))
 
     assert hall.reader.account.unread == 4
-    assert len(hall.held.arrivals) == 3
+    assert len(hall.held.inbound_delivery) == 3
 
 
 @clause("BUS-FLOW-1")
@@ -125,10 +125,10 @@ def test_one_that_is_longer_than_all_the_room_is_given_alone() -> None:
     _arrives(hall, _run(hall, long, long))
 
     assert hall.reader.account.unread == 1
-    assert len(hall.held.arrivals) == 1
+    assert len(hall.held.inbound_delivery) == 1
     assert _take(hall) == [long]
-    hall.held.arrivals.resume(hall.entry)
-    assert not hall.held.arrivals.holds(hall.entry)
+    hall.held.inbound_delivery.resume(hall.entry)
+    assert not hall.held.inbound_delivery.holds(hall.entry)
 
 
 def test_a_run_that_is_held_back_goes_nowhere_once_its_task_has_left() -> None:
@@ -139,7 +139,7 @@ def test_a_run_that_is_held_back_goes_nowhere_once_its_task_has_left() -> None:
     hall.serve()
     _arrives(hall, _run(hall, b"4"))
 
-    assert len(hall.held.arrivals) == 0
+    assert len(hall.held.inbound_delivery) == 0
     assert hall.reader.read == []
 
 
@@ -148,11 +148,11 @@ def test_a_run_that_is_held_back_follows_a_task_that_moves() -> None:
     _arrives(hall, _run(hall, b"1", b"2", b"3"))
     _take(hall)
 
-    hall.entry.place, hall.entry.box.held = there, False
-    hall.held.arrivals.resume(hall.entry)
+    hall.entry.host, hall.entry.mailbox.held = there, False
+    hall.held.inbound_delivery.resume(hall.entry)
 
     assert [list(each.payloads) for each in there.inbox.items] == [[b"2"]]
-    assert len(hall.held.arrivals) == 1
+    assert len(hall.held.inbound_delivery) == 1
 
 
 @clause("BUS-FLOW-2")

@@ -115,7 +115,7 @@ def test_a_question_that_is_too_long_over_there_fails_at_once() -> None:
 
 
 @clause("BUS-FLOW-7", "BUS-MSG-15", "BUS-MSG-16")
-@pytest.mark.parametrize("when", ["parked", "linked", "in a burst"])
+@pytest.mark.parametrize("when", ["parked", "linked", "in a batch"])
 def test_commands_that_are_too_long_over_there_come_back_and_all_others_go(
     when: str,
 ) -> None:
@@ -130,7 +130,7 @@ def test_commands_that_are_too_long_over_there_come_back_and_all_others_go(
             sink = _Sink(far)
         else:
             sink = _Sink(far)
-            if when == "in a burst":
+            if when == "in a batch":
                 assert near.call("sink", b"", timeout=LIMIT_S) == 0
                 sink.got.clear()
             with held(near):
@@ -142,8 +142,8 @@ def test_commands_that_are_too_long_over_there_come_back_and_all_others_go(
         assert [each.payload for each in sender.back] == long
         assert near.call("sink", b"", timeout=LIMIT_S) == 0
         assert unbalanced(near.inspect()) == unbalanced(far.inspect()) == []
-        books = comm_of(near).remote.neighbours.books
-        assert books.failed == len(long)
+        counters = comm_of(near).remote.topology.counters
+        assert counters.failed == len(long)
 
 
 @clause("BUS-FLOW-3", "BUS-FLOW-7")
@@ -161,8 +161,13 @@ def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
 
         notifier = near.register("notifier", on_command=lambda m: m.payload)
         there, here = hears(far, "far"), hears(near, "near")
-        listening, entry = comm_of(near).remote.listening, _entry(near, "notifier")
-        until(lambda: bool(listening.hearers(entry)), "it is heard over there")
+        remote_subscriptions, entry = (
+            comm_of(near).remote.remote_subscriptions,
+            _entry(near, "notifier"),
+        )
+        until(
+            lambda: bool(remote_subscriptions.hearers(entry)), "it is heard over there"
+        )
         with held(near):
             for each in sent:
                 notifier.notify(each)

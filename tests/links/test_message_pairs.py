@@ -90,9 +90,9 @@ class Pair:
     def lose(self) -> None:
         def lose() -> None:
             comm = comm_of(self.near)
-            for peer in list(comm.remote.neighbours.peers.values()):
+            for peer in list(comm.remote.topology.peers.values()):
                 if (link := peer.session.link) is not None:
-                    comm._bypass.give_up(link)
+                    comm._fast_path_driver.give_up(link)
 
         self.run.spawn(lose)
 
@@ -105,13 +105,13 @@ class Pair:
 
     def interrupt(self) -> None:
         """Send; the sending thread is interrupted, and sends on."""
-        struck = self.run.spawn(self._struck)
-        self.run.spawn(self.run.interrupt, struck, KeyboardInterrupt)
+        interrupted = self.run.spawn(self._interrupted)
+        self.run.spawn(self.run.interrupt, interrupted, KeyboardInterrupt)
 
-    def _struck(self) -> None:
+    def _interrupted(self) -> None:
         self.main = _sync.get_ident()
         with suppress(KeyboardInterrupt, BusError, RuntimeError):
-            asker = self.near.register("struck", thread=self.near.here())
+            asker = self.near.register("interrupted", thread=self.near.here())
             for number in range(40, 43):
                 with suppress(KeyboardInterrupt):
                     self._ask(asker, "far", number)
@@ -149,7 +149,7 @@ def test_each_message_has_one_outcome_whatever_happens_beside_it(
             memory_bus(process="near", beside=far, config=_ENDLESS) as near,
         ):
             pair = Pair(run, near, far)
-            monkeypatch.setattr(_sync, "may_be_struck", pair.is_main)
+            monkeypatch.setattr(_sync, "may_be_interrupted", pair.is_main)
             one(pair)
             other(pair)
             run.join()

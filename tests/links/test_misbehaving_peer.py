@@ -17,7 +17,7 @@ import pytest
 from bus import AccessDeniedError, AccessList, BusConfig, Role
 from bus.core import wire
 from bus.core.wire import Reason
-from bus.links.lines import PORT
+from bus.links.link_pool import PORT
 from bus.links.run_directory import RunDirectory
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD

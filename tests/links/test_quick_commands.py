@@ -17,7 +17,7 @@ from bus import (
     MessageTooLargeError,
     PayloadError,
 )
-from bus.links.burst import PAYLOAD_MAX
+from bus.links.send_batch import PAYLOAD_MAX
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.bus.support import Holder, info, serve
@@ -87,8 +87,8 @@ def test_commands_and_notifications_keep_their_order() -> None:
         reader = Reader(other)
         reader.task.subscribe("sender", lambda event: reader.got.append(event.payload))
         sender = known(bus)
-        listening = comm_of(bus).remote.listening
-        until(lambda: bool(listening.hearers(sender._entry)), "it hears")
+        remote_subscriptions = comm_of(bus).remote.remote_subscriptions
+        until(lambda: bool(remote_subscriptions.hearers(sender._entry)), "it hears")
         with held(bus):
             for number in range(1, 10):
                 if number % 3:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusFullError, UnknownTaskError, WrongProcessError
-from bus.links.relay_host import RelayHost
+from bus.links.relay_outbox import RelayOutbox
 from specs.clauses import clause
 from tests.links.processes import Reader, held, processes
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from bus import Incoming, Task
-    from bus.links.burst import Burst
+    from bus.links.send_batch import SendBatch
 
 
 @clause("BUS-DEREG-1", "BUS-MSG-2")
-def test_a_task_that_leaves_goes_on_with_no_burst() -> None:
+def test_a_task_that_leaves_goes_on_with_no_send_batch() -> None:
     """Inside its own callback, which runs to its end, the task still has its thread."""
     with processes(2) as [bus, other]:
         reader, outcomes = Reader(other), list[str]()
@@ -48,7 +48,7 @@ def test_a_task_that_leaves_goes_on_with_no_burst() -> None:
 
 
 @clause("BUS-DEREG-1", "BUS-MSG-2")
-def test_a_task_that_leaves_as_it_begins_a_burst_goes_on_with_none(
+def test_a_task_that_leaves_as_it_begins_a_send_batch_goes_on_with_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else it would send for ever: no other operation of the task ends that batch."""
@@ -56,16 +56,16 @@ def test_a_task_that_leaves_as_it_begins_a_burst_goes_on_with_none(
         reader = Reader(other)
         leaver = bus.register("leaver", thread=bus.thread())
         leaver.call("reader", b"0", timeout=LIMIT_S)
-        begin = RelayHost.burst
+        begin = RelayOutbox.send_batch
 
-        def late(host: RelayHost, *arguments: Any) -> Burst:
+        def late(host: RelayOutbox, *arguments: Any) -> SendBatch:
             # In another thread: in this one it would be a call within a call.
             with Threads() as threads:
                 threads.start(leaver.deregister)
-            until(lambda: leaver._entry.place is None, "it has left")
+            until(lambda: leaver._entry.host is None, "it has left")
             return begin(host, *arguments)
 
-        monkeypatch.setattr(RelayHost, "burst", late)
+        monkeypatch.setattr(RelayOutbox, "send_batch", late)
         leaver.command("reader", b"1")
 
         with pytest.raises(UnknownTaskError):
@@ -74,7 +74,7 @@ def test_a_task_that_leaves_as_it_begins_a_burst_goes_on_with_none(
 
 
 @clause("BUS-INIT-16")
-def test_the_child_of_a_fork_goes_on_with_no_burst() -> None:
+def test_the_child_of_a_fork_goes_on_with_no_send_batch() -> None:
     with processes(2) as [bus, other]:
         reader, sender = Reader(other), bus.register("sender")
         sender.command("reader", b"0")

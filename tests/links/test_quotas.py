@@ -16,8 +16,8 @@ from bus.core.actions import Evict
 from bus.core.wire import Reason
 from bus.errors import NameTakenError
 from bus.events import BusReason
-from bus.links.complaints import Complaints
-from bus.links.lines import PORT
+from bus.links.link_pool import PORT
+from bus.links.peer_log import PeerLog
 from bus.payload import encode as encoded
 from queuebroker.errors import DisconnectedError
 from queuebroker.sockets import ProtocolError, frames
@@ -291,7 +291,7 @@ def test_the_log_says_what_others_closed_a_link_for(
     with Hostile(place / "Master") as rogue:
         rogue.greet()
         assert rogue.is_heard()
-        peer = remote.neighbours.peers["machine", NAME]
+        peer = remote.topology.peers["machine", NAME]
         rogue._queue.disconnect(ProtocolError("that was no frame"))
         until(lambda: bool(caplog.messages), "it is told")
         line = f"the link with machine/{NAME} was closed at the other end"
@@ -339,7 +339,7 @@ def test_who_reads_the_log_may_wait_for_links(
     assert entry is not None
     error = NameTakenError("loser")
     for bus in (near, other):
-        curious = _Curious(comm_of(bus)._bypass.hold)
+        curious = _Curious(comm_of(bus)._fast_path_driver.hold)
         logging.getLogger("bus").addHandler(curious)
         try:
             if bus is near:
@@ -363,7 +363,7 @@ def test_who_reads_the_log_may_wait_for_links(
 @clause("BUS-SEC-10")
 def test_the_log_gets_only_so_many_lines(caplog: pytest.LogCaptureFixture) -> None:
     """In each minute; the others are counted."""
-    complaints = Complaints()
+    complaints = PeerLog()
     for number in range(1000):
         complaints.note(f"bad {number}")
         complaints.tell(number / 1000)

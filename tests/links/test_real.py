@@ -32,7 +32,7 @@ from bus import (
 )
 from bus.links import socket_network
 from bus.links.comm_thread import CommThread
-from bus.links.lines import Lines
+from bus.links.link_pool import LinkPool
 from bus.links.socket_network import SocketNetwork
 from queuebroker import _sync
 from specs.clauses import clause
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 as_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can become another user"
 )
-IS_MASTER = "bus._comm.remote.neighbours.is_master"
+IS_MASTER = "bus._comm.remote.topology.is_master"
 
 
 @pytest.fixture
@@ -61,9 +61,9 @@ def near() -> Iterator[Bus]:
         yield bus
 
 
-def names(directory: Path) -> list[str]:
+def names(name_registry: Path) -> list[str]:
     """Return the names of the entries of the run directory."""
-    return sorted(each.name for each in directory.iterdir())
+    return sorted(each.name for each in name_registry.iterdir())
 
 
 # Joining.
@@ -169,12 +169,12 @@ def test_a_slave_works_alone_until_its_master_comes() -> None:
 
 @clause("BUS-INIT-1")
 def test_there_is_one_master_and_who_insists_is_told(near: Bus) -> None:
-    assert comm_of(near).remote.neighbours.is_master
+    assert comm_of(near).remote.topology.is_master
     with pytest.raises(BusyError, match="the master's place on bus 'bus1'"):
         open_bus(role=Role.MASTER)
 
     with socket_bus("other") as other:
-        assert not comm_of(other).remote.neighbours.is_master
+        assert not comm_of(other).remote.topology.is_master
         assert linked(other) == {"near"}
 
 
@@ -266,7 +266,7 @@ def test_who_is_killed_is_gone_and_what_it_had_not_taken_is_in_doubt(
             sender.command("held", number)
 
         def taken_but_three() -> bool:
-            peers = list(comm_of(near).remote.neighbours.peers.values())
+            peers = list(comm_of(near).remote.topology.peers.values())
             relays = [relay for peer in peers for relay in peer.all_relays()]
             return any(relay.asked and relay.under_way == 3 for relay in relays)
 
@@ -325,7 +325,7 @@ def test_a_task_goes_from_process_to_process_and_loses_nothing(near: Bus) -> Non
 
 def owners(master: Bus) -> dict[str, object]:
     """Return the process of each name, according to the master."""
-    return dict(comm_of(master).remote.directory.users.owners())
+    return dict(comm_of(master).remote.name_registry.users.owners())
 
 
 @clause("OPEN-21")
@@ -487,7 +487,7 @@ def test_who_fails_to_open_a_bus_leaves_nothing(
             "start": (CommThread, "_begin"),
             "driver": (socket_network, "Driver"),
             "listen": (SocketNetwork, "_listen"),
-            "thread": (Lines, "_help"),
+            "thread": (LinkPool, "_help"),
         }[at]
         patch.setattr(where, what, fails)
         with pytest.raises(OSError, match="Too many open files") as caught:
@@ -529,9 +529,9 @@ def test_a_master_that_fails_leaves_its_place(caplog: pytest.LogCaptureFixture) 
             raise MemoryError
 
         with caplog.at_level("CRITICAL", logger="bus"):
-            comm_of(first)._host.ask(fails)
+            comm_of(first)._outbox.ask(fails)
             until(
-                lambda: comm_of(second).remote.neighbours.is_master,
+                lambda: comm_of(second).remote.topology.is_master,
                 "the other one is master",
             )
 
@@ -568,7 +568,7 @@ def test_a_lock_that_was_removed_does_not_make_a_second_master(
     (own_run_directory / "bus1" / "lock").unlink()
 
     with socket_bus("other") as other:
-        assert not comm_of(other).remote.neighbours.is_master
+        assert not comm_of(other).remote.topology.is_master
         assert linked(other) == {"near"}
     with pytest.raises(BusyError, match="the master's place"):
         open_bus(role=Role.MASTER)
@@ -605,14 +605,14 @@ def test_who_cannot_let_others_in_yet_is_master_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket_bus("near") as near, socket_bus("heir") as heir:
-        neighbours = comm_of(heir).remote.neighbours
+        topology = comm_of(heir).remote.topology
         with monkeypatch.context() as patch:
             patch.setattr(_sync, "Thread", _NoThread)
             before = _NoThread.tried
             near.close()
             until(lambda: _NoThread.tried > before, "it tries to be master")
-            assert not neighbours.is_master
-        until(lambda: neighbours.is_master, "then it is")
+            assert not topology.is_master
+        until(lambda: topology.is_master, "then it is")
 
 
 @clause("BUS-ENT-14", "BUS-MSG-1")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def peer_of(bus: Bus) -> Peer:
     """Return the peer object for the only other process."""
-    (peer,) = comm_of(bus).remote.neighbours.peers.values()
+    (peer,) = comm_of(bus).remote.topology.peers.values()
     return peer
 
 
@@ -154,10 +154,10 @@ def test_commands_go_one_by_one_only_where_they_are_recorded(
         frames.clear()
         for _ in range(10):
             a.command("b", b"1")
-        burst = both.near._exchange.find("b") is not None and bool(a._bursts)
+        send_batch = both.near._exchange.find("b") is not None and bool(a._send_batches)
         reader.has(11)
 
-    assert burst is (recorded != "near")
+    assert send_batch is (recorded != "near")
     assert sum(commands(frames)) == 10
     with_number = [
         bool(run.mid)
@@ -195,7 +195,7 @@ def test_what_another_link_carries_again_is_told_once(
         swallows = False
         link = peer_of(both.near).session.link
         assert link is not None
-        comm_of(both.near)._lines._queues[link].disconnect()
+        comm_of(both.near)._link_pool._queues[link].disconnect()
         reader.has(6)
         assert reader.got == list(range(6))
 

@@ -11,10 +11,10 @@ from bus.core.actions import HangUp
 from bus.core.command_run import CommandRun
 from bus.core.limits import Limits
 from bus.core.wire import Identity, Role
+from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from bus.links.comm_thread import CommThread
-from bus.links.extractions import Extractions
-from bus.links.lines import Lines
-from bus.links.sleep import ParkedSleep
+from bus.links.link_poller import ParkedPoller
+from bus.links.link_pool import LinkPool
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -51,27 +51,27 @@ class Asleep:
             nonce=lambda: 1,
             listens="here/p1",
             master="master of here",
-            sleep=ParkedSleep(),
+            poller=ParkedPoller(),
         )
 
     def until(self, wanted: set[str]) -> None:
         """Sleep until all events of `wanted` were seen."""
         comm, seen = self.comm, set[str]()
         while seen != wanted:
-            comm._lines.wait(comm._due, None)
+            comm._link_pool.wait(comm._due, None)
             if comm._nudged:
                 comm._nudged = False
-                seen.add("nudge")
+                seen.add("request_flush")
             if comm.outbox:
                 comm.outbox.clear()
                 seen.add("link")
-            if comm._extractions._taken:
-                comm._extractions._taken.clear()
+            if comm._acknowledgement_tracker._taken:
+                comm._acknowledgement_tracker._taken.clear()
                 seen.add("taken")
-            if comm._extractions._reading:
-                comm._extractions._reading.clear()
+            if comm._acknowledgement_tracker._reading:
+                comm._acknowledgement_tracker._reading.clear()
                 seen.add("reading")
-            if comm._host.take()[1]:
+            if comm._outbox.take()[1]:
                 seen.add("asked")
 
 
@@ -79,11 +79,11 @@ class Asleep:
 @pytest.mark.parametrize(
     "wakers",
     [
-        ("nudge", "asked"),
+        ("request_flush", "asked"),
         ("link", "asked"),
         ("taken", "asked"),
         ("reading", "asked"),
-        ("nudge", "link"),
+        ("request_flush", "link"),
     ],
 )
 def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
@@ -93,19 +93,24 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
         asleep = Asleep()
         comm = asleep.comm
         ways: dict[str, Callable[[], object]] = {
-            "nudge": comm.nudge,
+            "request_flush": comm.request_flush,
             "link": lambda: comm.do(HangUp(1)),
             "taken": lambda: comm.taken(_Taken()),  # type: ignore[arg-type]
             "reading": lambda: comm.reading(_run_of(1)),
-            "asked": lambda: comm._host.ask(list),
+            "asked": lambda: comm._outbox.ask(list),
         }
         for each in wakers:
             run.spawn(ways[each], name=each)
         asleep.until(set(wakers))
 
     explore(program, bound=2, limit=1_000, random=100, seed=1)
-    inside = [CommThread.nudge, CommThread._wake, CommThread.do, CommThread.taken]
-    inside += [CommThread.reading, CommThread._due, Lines.wait]
+    inside = [
+        CommThread.request_flush,
+        CommThread._wake,
+        CommThread.do,
+        CommThread.taken,
+    ]
+    inside += [CommThread.reading, CommThread._due, LinkPool.wait]
     explore(program, bound=2, limit=500, random=100, seed=1, bytecode=inside)
 
 
@@ -123,7 +128,7 @@ def test_what_is_taken_while_it_wakes_soon_anyway_is_not_forgotten() -> None:
         comm._review_at = _sync.monotonic() + 0.005
         run.spawn(lambda: comm.taken(_Taken()), name="takes")  # type: ignore[arg-type]
         while not seen:
-            comm._lines.wait(comm._due, comm._deadline())
+            comm._link_pool.wait(comm._due, comm._deadline())
             comm._round()
 
     explore(program, bound=2, limit=1_000, random=100, seed=1)
@@ -157,18 +162,18 @@ def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
             comm._review_at = _sync.monotonic() + 0.005
         run.spawn(reads, name="reads")
         while len(seen) < 3:
-            comm._lines.wait(comm._due, comm._deadline())
+            comm._link_pool.wait(comm._due, comm._deadline())
             comm._round()
         assert seen == [7, 8, 9]
         run.join()
         comm._round()
         assert seen == [7, 8, 9]
-        assert not comm._extractions._read_on
+        assert not comm._acknowledgement_tracker._read_on
 
     explore(program, bound=2, limit=700, random=100, seed=1)
     inside = [
         *(CommThread.reading, CommThread._round),
-        *(Extractions.note_run, Extractions.take),
+        *(AcknowledgementTracker.note_run, AcknowledgementTracker.take),
     ]
     explore(program, bound=2, limit=700, random=100, seed=1, bytecode=inside)
 
@@ -183,7 +188,7 @@ def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
     assert len(commands.rest()) == 2
     comm._round()
     assert seen == [(commands.receipt, 7, 1, len(commands.payloads[0]))]
-    assert not comm._extractions._read_on
+    assert not comm._acknowledgement_tracker._read_on
 
 
 class _Taken:
@@ -202,7 +207,7 @@ class _Taken:
 class _Gone:
     """A task without a place."""
 
-    place = None
+    host = None
 
 
 def _run_of(count: int) -> CommandRun:

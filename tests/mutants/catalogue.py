@@ -4,7 +4,7 @@ A file has a block for each mutant, and an empty line between two::
 
     Y3 BUS-MSG-15 BUS-CHAN-7
       a question goes by a link that is not in use any more
-    bus/core/shortcut.py
+    bus/core/fast_path.py
     = if not (
     -     self.stands
     -     and session.room
@@ -31,10 +31,10 @@ __all__ = ["load_mutants", "parse"]
 FOLDER: Final = Path(__file__).parent / "faults"
 # In this order: ``--by-clause`` takes the first mutant that names a clause.
 FILES: Final = (
-    *("seen_elsewhere", "ours", "lanes", "receive_any", "aio", "streams"),
+    *("seen_elsewhere", "ours", "lock_free", "receive_any", "aio", "streams"),
     *("bus_routing", "bus_relays", "bus_ends", "bus_runs", "bus_links"),
     *("bus_payload", "traffic_rules", "journals", "bus_monitor", "bus_trace"),
-    *("bus_names", "bus_shortcuts", "bus_threads", "sockets"),
+    *("bus_names", "bus_fast_path", "bus_threads", "sockets"),
 )
 _SIGNS: Final = "-+="
 _IMPLEMENTATION: Final = "implementation "

@@ -69,7 +69,7 @@ def test_an_interrupt_anywhere_in_the_loops_reader_loses_no_wake_up() -> None:
     async def end(tasks: list[asyncio.Task[bool]]) -> list[bool]:
         return await asyncio.gather(*tasks)
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         loop = asyncio.new_event_loop()
         try:
             waiters, tasks = loop.run_until_complete(begin())
@@ -77,7 +77,7 @@ def test_an_interrupt_anywhere_in_the_loops_reader_loses_no_wake_up() -> None:
                 waiter.release()
             waker = waiters[0]._waker
 
-            struck(waker._answer)
+            interrupted(waker._answer)
 
             [descriptor] = waker._opened
             called_again = bool(select.select([descriptor], [], [], 0)[0])

@@ -96,10 +96,10 @@ class TwoEnds(RuleBasedStateMachine):
             assert end.pending == self.model.pending(number)
 
     @invariant()
-    def the_books_balance(self) -> None:
-        books = [end.stats() for end in self.ends]
+    def the_counters_balance(self) -> None:
+        counters = [end.stats() for end in self.ends]
         for number in (0, 1):
-            mine, peers = books[number], books[1 - number]
+            mine, peers = counters[number], counters[1 - number]
             assert mine.sent == peers.received + mine.dropped + peers.pending
 
 

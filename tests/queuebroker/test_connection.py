@@ -187,7 +187,7 @@ def test_a_strict_side_refuses_where_another_drops() -> None:
     assert connection.send_verdict(1, waited=False) is Verdict.DROP
 
 
-def test_closing_discards_what_was_unread_and_keeps_the_books() -> None:
+def test_closing_discards_what_was_unread_and_keeps_the_counters() -> None:
     connection = _connection()
     connection.send_locked(1, b"one")
     connection.send_locked(1, b"two")
@@ -210,7 +210,7 @@ def test_closing_again_changes_nothing() -> None:
     assert connection.cause(0) is first
 
 
-def test_a_close_that_was_struck_in_the_middle_goes_on_when_repeated() -> None:
+def test_a_close_that_was_interrupted_in_the_middle_goes_on_when_repeated() -> None:
     connection = _connection()
     connection.send_locked(1, b"unread")
     connection.closed[0] = True  # as far as the interrupted one had come

@@ -27,15 +27,15 @@ def lock(request: pytest.FixtureRequest) -> Any:
 
 
 @clause("QB-ERR-9")
-def test_a_with_statement_that_is_struck_releases_its_lock(lock: Any) -> None:
+def test_a_with_statement_that_is_interrupted_releases_its_lock(lock: Any) -> None:
     inside = []
 
     def act() -> None:
         with lock:
             inside.append(lock.locked())
 
-    def case(struck: Blow) -> None:
-        struck(act)
+    def case(interrupted: Blow) -> None:
+        interrupted(act)
 
         assert not lock.locked()
 

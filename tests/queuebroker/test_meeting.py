@@ -178,7 +178,7 @@ class Meeting(RuleBasedStateMachine):
                 self._ended(ticket, ended, functools.partial(outcome, rdv))
 
     @invariant()
-    def books_agree(self) -> None:
+    def counters_agree(self) -> None:
         """Names, counts by port and outgoing connects are those of the model."""
         assert set(self.manager.names()) == self.model.names()
         for label, broker in self.labels.items():

@@ -176,15 +176,15 @@ class TwoEnds(RuleBasedStateMachine):
             assert end.pending == self.model.pending(number)
 
     @invariant()
-    def the_books_balance(self) -> None:
+    def the_counters_balance(self) -> None:
         for number, end in enumerate(self.ends):
-            books = end.stats()
+            counters = end.stats()
             peers = self.ends[1 - number].stats()
-            assert books.sent == self.model.sent[number]
-            assert books.received == self.model.received[1 - number]
-            assert books.half_disconnected == self.model.half_disconnected[number]
-            assert books.discarded == self.model.discarded[number]
-            assert books.sent == peers.received + books.dropped + peers.pending
+            assert counters.sent == self.model.sent[number]
+            assert counters.received == self.model.received[1 - number]
+            assert counters.half_disconnected == self.model.half_disconnected[number]
+            assert counters.discarded == self.model.discarded[number]
+            assert counters.sent == peers.received + counters.dropped + peers.pending
 
     @invariant()
     def no_status_moves_back(self) -> None:

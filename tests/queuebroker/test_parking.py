@@ -99,13 +99,13 @@ def test_the_oldest_that_sleeps_is_woken_and_nobody_is_dropped() -> None:
 def test_an_interrupt_never_makes_a_list_deny_who_sleeps(act: str) -> None:
     """A waker that does not take the lock only reads `asleep`."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         waiters = WaitList()
         parkers = [_taken(), _taken()]
         for parker in parkers:
             waiters.enlist(parker)
 
-        struck(
+        interrupted(
             partial(waiters.leave, parkers[0]) if act == "leave" else waiters.wake_one
         )
 
@@ -220,9 +220,11 @@ def test_what_was_left_under_the_lock_of_the_last_look_is_settled(
         scene.wish = True
         return "in" if last == "succeeds" else PENDING
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         scene.naps = [lambda: False]
-        struck(lambda: wait_for(scene, scene.waiters, attempt, lambda: scene.open, 5.0))
+        interrupted(
+            lambda: wait_for(scene, scene.waiters, attempt, lambda: scene.open, 5.0)
+        )
 
         assert not scene.wish
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.bell import Bell
 from queuebroker.parking import taken_lock
+from queuebroker.shared_parker import SharedParker
 from queuebroker.waiting import Selection
 from tests.pairs import look_away, queue_pair
 
@@ -93,12 +93,12 @@ def test_who_leaves_wakes_the_next_for_what_it_leaves(
 ) -> None:
     with queue_pair(2, observer=observer) as (sender, queue):
         selection = Selection([queue])
-        bell = selection.enlist(Bell)
+        shared_parker = selection.enlist(SharedParker)
         next_one = taken_lock()
         _arrived(queue).enlist(next_one)
 
         sender.send(b"m")
-        assert (bell.locked(), next_one.locked()) == (False, True)
+        assert (shared_parker.locked(), next_one.locked()) == (False, True)
         selection.withdraw()
 
         assert not next_one.locked()
@@ -108,7 +108,7 @@ def test_who_leaves_wakes_the_next_for_what_it_leaves(
 def test_who_leaves_nothing_wakes_nobody(observer: Observer | None) -> None:
     with queue_pair(2, observer=observer) as (sender, queue):
         selection = Selection([queue])
-        selection.enlist(Bell)
+        selection.enlist(SharedParker)
         next_one = taken_lock()
         _arrived(queue).enlist(next_one)
 

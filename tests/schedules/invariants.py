@@ -180,18 +180,18 @@ MEETINGS: tuple[Callable[[Meetings], None], ...] = (
 
 
 def both_succeed_or_neither(
-    meetings: Meetings, returned: Sequence[MessageQueue], *, struck: int = 0
+    meetings: Meetings, returned: Sequence[MessageQueue], *, interrupted: int = 0
 ) -> None:
     """In ``returned`` every end has its peer, except those of interrupted calls."""
     lost = 0
     for match in meetings.matches:
         missing = [rdv for rdv, end in match if all(end is not one for one in returned)]
         lost += bool(missing)
-    assert lost <= struck
+    assert lost <= interrupted
     assert len(returned) <= 2 * len(meetings.matches)
 
 
-def who_was_struck_hangs_up(
+def who_was_interrupted_hangs_up(
     meetings: Meetings, returned: Sequence[MessageQueue]
 ) -> None:
     """Each matched end that no caller got was disconnected."""
@@ -276,7 +276,7 @@ class Talk:
                 yield waits
 
 
-def books_balance(talk: Talk) -> None:
+def counters_balance(talk: Talk) -> None:
     for flow in talk.connection.flows:
         # Reported messages are counted when stored, the others when they are removed.
         assert flow.told == flow.received + flow.discarded + len(flow.buffer)
@@ -325,7 +325,7 @@ def no_waiter_is_forgotten(talk: Talk) -> None:
 
 
 CONNECTION: tuple[Callable[[Talk], None], ...] = (
-    books_balance,
+    counters_balance,
     a_closed_side_has_nothing_unread,
     nothing_arrives_after_a_hang_up,
     only_its_own_hang_up_discards,

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-__all__ = ["BYTECODE", "FULL", "GLANCE", "LEVELS", "QUICK", "SAMPLE", "Level", "inside"]
+__all__ = ["BYTECODE", "FULL", "LEVELS", "QUICK", "SAMPLE", "SPIN", "Level", "inside"]
 
 
 @attrs.frozen
@@ -42,8 +42,8 @@ FULL: Final = Level("full", 2, limit=30_000, random=10_000, least=1_000, doubles
 
 # Inside of the fast kind: a few schedules in every test run, a sample for mutants and
 # CI, and the size of a campaign.
-GLANCE: Final = Level(
-    "glance", 1, limit=40, random=10, least=10, doubles=False, bytecode=True
+SPIN: Final = Level(
+    "spin", 1, limit=40, random=10, least=10, doubles=False, bytecode=True
 )
 SAMPLE: Final = Level(
     "sample", 1, limit=200, random=40, least=40, doubles=False, bytecode=True
@@ -52,7 +52,7 @@ BYTECODE: Final = Level(
     "bytecode", 2, limit=100_000, random=2_000, least=200, doubles=False, bytecode=True
 )
 
-LEVELS: Final = {level.name: level for level in (QUICK, FULL, GLANCE, SAMPLE, BYTECODE)}
+LEVELS: Final = {level.name: level for level in (QUICK, FULL, SPIN, SAMPLE, BYTECODE)}
 
 
 def inside() -> Level:
@@ -61,4 +61,4 @@ def inside() -> Level:
     Raises:
         KeyError: no level has this name.
     """
-    return LEVELS[os.environ.get("TEST_INSIDE", GLANCE.name)]
+    return LEVELS[os.environ.get("TEST_INSIDE", SPIN.name)]

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from queuebroker import bell, fast_queue, lane, lane_connection, sleepers, waiting
+from queuebroker import (
+    fast_queue,
+    lock_free_buffer,
+    lock_free_connection,
+    shared_parker,
+    sleepers,
+    waiting,
+)
 from queuebroker.testing import Failure, explore
 from tests.schedules.level import QUICK
 
@@ -23,10 +30,10 @@ SEED = 1
 # Every operation without the lock.
 FAST = (
     fast_queue.FastMessageQueue,
-    lane,
-    lane_connection,
+    lock_free_buffer,
+    lock_free_connection,
     sleepers,
-    bell,
+    shared_parker,
     waiting,
 )
 

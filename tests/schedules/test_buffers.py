@@ -83,12 +83,12 @@ def an_interrupted_push_leaves_the_buffer_whole(run: Run) -> None:
     """One of two pushes is interrupted: the other continues, the capacity is whole."""
     buffer = CircularBufferQueue[bytes](1)
     buffer.push(b"0")
-    struck = run.spawn(buffer.push, b"struck")
+    interrupted = run.spawn(buffer.push, b"interrupted")
     other = run.spawn(buffer.push, b"other")
     pull = run.spawn(buffer.pull)
 
-    run.interrupt(struck, KeyboardInterrupt)
-    outcome(struck, KeyboardInterrupt)
+    run.interrupt(interrupted, KeyboardInterrupt)
+    outcome(interrupted, KeyboardInterrupt)
     assert outcome(pull) == b"0"
     run.settle()
     assert buffer.full()
@@ -157,7 +157,7 @@ def a_stream_is_cut_off(run: Run, hangs_up: int) -> None:
 
 @scenario(variants={"the write": (0,), "the read": (1,)})
 @clause("QB-CHAN-3", "QB-CONC-4")
-def a_stream_that_is_struck_goes_on(run: Run, which: int) -> None:
+def a_stream_that_is_interrupted_goes_on(run: Run, which: int) -> None:
     """A write or read is interrupted: the byte moved or not, the room is whole."""
     with channel_pair(1) as (left, right):
         left.write(b"0")

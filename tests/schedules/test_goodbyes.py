@@ -185,8 +185,8 @@ def what_is_discarded_is_counted_and_seen(run: Run) -> None:
         refused = failed(send)
         goodbye.join()
 
-        books = left.stats()
-        assert books.sent == 2 - refused == books.discarded
+        counters = left.stats()
+        assert counters.sent == 2 - refused == counters.discarded
         assert right.pending == 0
         with pytest.raises(DisconnectedQueueError):
             left.send(b"later")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run, Spawned
 
 
-class StruckError(BaseException):
+class InterruptError(BaseException):
     """An exception raised in a caller from outside."""
 
 
@@ -48,7 +48,7 @@ def ends(calls: list[Spawned[MessageQueue]]) -> list[MessageQueue]:
         if call.error is None:
             found.append(call.result)
         else:
-            assert isinstance(call.error, (QueueBrokerError, StruckError))
+            assert isinstance(call.error, (QueueBrokerError, InterruptError))
     return found
 
 
@@ -97,19 +97,19 @@ def a_close_releases_the_callers(run: Run, name: str) -> None:
 
 @scenario(quick=1)
 @clause("QB-RDV-11", "QB-RDV-12")
-def a_caller_is_struck(run: Run) -> None:
+def a_caller_is_interrupted(run: Run) -> None:
     """It withdraws, or disconnects its end; its peer never waits in vain."""
     a, b = brokers()
     with invariants.watch_meetings([a, b]) as meetings:
-        struck = accepting(run, a)
+        interrupted = accepting(run, a)
         other = connecting(run, b)
-        run.interrupt(struck, StruckError)
+        run.interrupt(interrupted, InterruptError)
         run.settle()
         a.close()
-        returned = ends([struck, other])
+        returned = ends([interrupted, other])
 
-        invariants.both_succeed_or_neither(meetings, returned, struck=1)
-        invariants.who_was_struck_hangs_up(meetings, returned)
+        invariants.both_succeed_or_neither(meetings, returned, interrupted=1)
+        invariants.who_was_interrupted_hangs_up(meetings, returned)
         for end in returned:
             end.disconnect()
 

@@ -101,9 +101,9 @@ def a_message_that_was_taken_is_returned(run: Run) -> None:
         got = outcome(receive, DisconnectedQueueError)
         goodbye.join()
 
-        books = left.stats()
+        counters = left.stats()
         assert (got == b"kept") == (right.stats().received == 1)
-        assert (got is DisconnectedQueueError) == (books.discarded == 1)
+        assert (got is DisconnectedQueueError) == (counters.discarded == 1)
 
 
 @scenario()
@@ -132,12 +132,12 @@ def a_receive_that_expires_does_not_take_anothers_message(run: Run) -> None:
 def an_interrupted_receive_passes_its_turn_on(run: Run) -> None:
     """One of two waiters is interrupted as a message comes; the other gets it."""
     with queue_pair() as (left, right):
-        struck = run.spawn(right.receive)
+        interrupted = run.spawn(right.receive)
         other = run.spawn(right.receive)
         send = run.spawn(left.send, b"1")
 
-        run.interrupt(struck, KeyboardInterrupt)
-        first = outcome(struck, KeyboardInterrupt)
+        run.interrupt(interrupted, KeyboardInterrupt)
+        first = outcome(interrupted, KeyboardInterrupt)
         assert outcome(send) is None
         run.settle()
 
@@ -151,7 +151,7 @@ def an_interrupted_receive_passes_its_turn_on(run: Run) -> None:
 
 @scenario(quick=1)
 @clause("QB-BOOK-1", "QB-SEND-6")
-def the_books_balance_after_an_interrupt(run: Run) -> None:
+def the_counters_balance_after_an_interrupt(run: Run) -> None:
     """Interrupted as it wakes a sender, a receive has counted its message."""
     with queue_pair() as (left, right):
         left.send(b"0")
@@ -165,8 +165,8 @@ def the_books_balance_after_an_interrupt(run: Run) -> None:
             right.receive()
         outcome(send)
 
-        books, peers = left.stats(), right.stats()
-        assert books.sent == 2 == peers.received + right.pending
+        counters, peers = left.stats(), right.stats()
+        assert counters.sent == 2 == peers.received + right.pending
 
 
 @scenario(quick=1)

@@ -127,9 +127,9 @@ def a_send_on_a_full_buffer_against_a_goodbye(
 
         may_drop = hangs_up == 1 and unread == 1 and not waits
         assert said is DisconnectedQueueError or may_drop
-        books = left.stats()
-        assert books.half_disconnected == (said is None)
-        assert books.sent == 1 + (said is None)
+        counters = left.stats()
+        assert counters.half_disconnected == (said is None)
+        assert counters.sent == 1 + (said is None)
         if hangs_up == 0:
             assert list(right) == [b"full"]
         elif unread:
@@ -166,12 +166,12 @@ def an_interrupted_send_passes_its_turn_on(run: Run) -> None:
     """One of two waiters is interrupted as room is made; the other gets the room."""
     with queue_pair() as (left, right):
         left.send(b"0")
-        struck = run.spawn(left.send, b"struck")
+        interrupted = run.spawn(left.send, b"interrupted")
         other = run.spawn(left.send, b"other")
         receive = run.spawn(right.receive)
 
-        run.interrupt(struck, KeyboardInterrupt)
-        outcome(struck, KeyboardInterrupt)
+        run.interrupt(interrupted, KeyboardInterrupt)
+        outcome(interrupted, KeyboardInterrupt)
         assert outcome(receive) == b"0"
         run.settle()
 
@@ -201,8 +201,8 @@ def the_capacity_is_whole_after_interrupts(run: Run) -> None:
         for call in calls:
             outcome(call, KeyboardInterrupt)
 
-        books, peers = left.stats(), right.stats()
-        assert books.sent == peers.received + peers.pending
+        counters, peers = left.stats(), right.stats()
+        assert counters.sent == peers.received + peers.pending
         if right.pending:
             right.receive_many()
         assert _room(left, right) == 2
@@ -210,7 +210,7 @@ def the_capacity_is_whole_after_interrupts(run: Run) -> None:
 
 @scenario(quick=1)
 @clause("QB-BULK-1", "QB-SEND-2")
-def many_that_are_struck_were_sent_up_to_there(run: Run) -> None:
+def many_that_are_interrupted_were_sent_up_to_there(run: Run) -> None:
     """An interrupt in `send_many`: whole messages, a prefix, and no slot is lost."""
     with queue_pair() as (left, right):
         messages = [b"1", b"2", b"3"]

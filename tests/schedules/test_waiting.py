@@ -183,12 +183,12 @@ def a_wait_that_expires_does_not_take_anothers_message(run: Run) -> None:
 def an_interrupted_wait_passes_its_turn_on(run: Run, kinds: Kinds) -> None:
     """Interrupted as a message comes: another waiter gets it, and none sleeps on."""
     with _two(kinds) as ((_, first), (other, second)):
-        struck = run.spawn(receive_any, [first, second], name="receive_any")
+        interrupted = run.spawn(receive_any, [first, second], name="receive_any")
         waits = run.spawn(second.receive, name="receive")
         send = run.spawn(other.send, b"1")
 
-        run.interrupt(struck, KeyboardInterrupt)
-        outcome(struck, KeyboardInterrupt)
+        run.interrupt(interrupted, KeyboardInterrupt)
+        outcome(interrupted, KeyboardInterrupt)
         assert outcome(send) is None
         run.settle()
 

@@ -169,11 +169,11 @@ def an_interrupted_caller_leaves_nobody_behind(run: Run, which: int) -> None:
     victim, other = calls[which], calls[1 - which]
 
     run.interrupt(victim, KeyboardInterrupt)
-    struck = outcome(victim, KeyboardInterrupt)
+    interrupted = outcome(victim, KeyboardInterrupt)
     run.settle()
 
-    if isinstance(struck, MessageQueue):
-        talk(struck, met(other))
+    if isinstance(interrupted, MessageQueue):
+        talk(interrupted, met(other))
     elif other.done:
         with pytest.raises(DisconnectedQueueError):
             met(other).receive()
@@ -188,12 +188,12 @@ def an_interrupted_caller_leaves_nobody_behind(run: Run, which: int) -> None:
 def an_interrupted_accept_does_not_take_anothers_turn(run: Run) -> None:
     """Two accepts, one interrupted, one connect: it matches the accept that is left."""
     a, b = brokers()
-    struck = accepting(run, a)
+    interrupted = accepting(run, a)
     other = accepting(run, a)
     connect = connecting(run, b)
 
-    run.interrupt(struck, KeyboardInterrupt)
-    end = outcome(struck, KeyboardInterrupt)
+    run.interrupt(interrupted, KeyboardInterrupt)
+    end = outcome(interrupted, KeyboardInterrupt)
     peer = met(connect)
     run.settle()
     if other.done:

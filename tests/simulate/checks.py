@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from bus.core.relay import RelayState
 from bus.core.routing_table import Visibility
-from tests.simulate.books import BrokenPromiseError
+from tests.simulate.counters import BrokenPromiseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bus.core.peer import Peer
-    from bus.core.relay_books import RelayBooks
+    from bus.core.relay_counters import RelayCounters
     from bus.core.wire import AddRelay
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
@@ -37,15 +37,15 @@ class Checks:
     def step(self, process: SimProcess) -> None:
         """Check the tables and counters of a process for consistency."""
         remote = process.remote
-        limits = remote.neighbours.limits
-        for peer in remote.neighbours.peers.values():
+        limits = remote.topology.limits
+        for peer in remote.topology.peers.values():
             stream = peer.session.outgoing
             if stream.next - stream.floor > limits.stream_window:
                 raise BrokenPromiseError("more is outstanding than the stream's window")
             for relay in peer.all_relays():
-                books = relay.books
-                if books.posted != books.ended + relay.present:
-                    raise BrokenPromiseError(f"a relay of {process.name}: {books}")
+                counters = relay.counters
+                if counters.posted != counters.ended + relay.present:
+                    raise BrokenPromiseError(f"a relay of {process.name}: {counters}")
             for relay in peer.relays.values():
                 if len(relay.unacked) > limits.window:
                     raise BrokenPromiseError("more is unacked than the window")
@@ -55,19 +55,19 @@ class Checks:
                 private = relay.entry.visibility is Visibility.PRIVATE
                 if private and relay.state is not RelayState.UNNAMED:
                     raise BrokenPromiseError("a private task's relay has a name")
-            self._balance(peer.books, [peer])
-        self._balance(remote.neighbours.books, remote.neighbours.peers.values())
-        for name in remote.finder.own:
+            self._balance(peer.counters, [peer])
+        self._balance(remote.topology.counters, remote.topology.peers.values())
+        for name in remote.resolver.own:
             entry = process.manager.table.find(name)
             if not process.manager.parked.of(name) and not (entry and entry.remote):
                 raise BrokenPromiseError(f"{process.name} searches for {name} in vain")
 
     @staticmethod
-    def _balance(books: RelayBooks, peers: Iterable[Peer]) -> None:
+    def _balance(counters: RelayCounters, peers: Iterable[Peer]) -> None:
         """Check that each posted message is in a relay or has ended."""
         present = sum(each.present for peer in peers for each in peer.all_relays())
-        if books.posted != books.ended + present:
-            raise BrokenPromiseError(f"{present} in relays, {books} do not balance")
+        if counters.posted != counters.ended + present:
+            raise BrokenPromiseError(f"{present} in relays, {counters} do not balance")
 
     def answer(self, process: SimProcess, frame: AddRelay) -> None:
         """Check that only the host of a task answers a search for it (BUS-ROUTE-10)."""
@@ -91,8 +91,8 @@ class Checks:
     def rest(self) -> None:
         """Check that nothing is left over once every message has ended."""
         world = self._world
-        world.witness.rest()
-        for letter in world.books.open():
+        world.trace_sink.rest()
+        for letter in world.counters.open():
             raise BrokenPromiseError(f"nobody knows what became of {letter}")
         hold(not world.lost_in_between, "messages opened for nobody")
         tasks = {
@@ -113,9 +113,9 @@ class Checks:
             }
             for process in world.living():
                 if process.key[0] == machine:
-                    asked = process.remote.directory.verdicts.awaited()
+                    asked = process.remote.name_registry.pending_names.awaited()
                     hold(not asked, f"{process.name} waits for a verdict on {asked}")
-            users = master.remote.directory.users.owners()
+            users = master.remote.name_registry.users.owners()
             hold(users == public, f"{machine} has {public}, its master knows {users}")
 
     def _watches_at_rest(self, process: SimProcess) -> None:
@@ -141,19 +141,27 @@ class Checks:
 
     def _process_at_rest(self, process: SimProcess, tasks: set[object]) -> None:
         remote, name = process.remote, process.name
-        hold(not len(remote.finder.ledger), f"{name} keeps a search")
+        hold(not len(remote.resolver.ledger), f"{name} keeps a search")
         hold(not len(process.manager.parked), f"{name} has parked messages")
         hold(not process.manager._leaving, f"{name}: somebody does not leave")
         hold(not process.manager._unopened, f"{name}: somebody is not opened")
-        hold(remote.disuse.next_deadline() is None, f"{name} keeps a relay for nobody")
-        books = remote.neighbours.books
-        hold(books.posted == books.ended, f"{name} has messages under way: {books}")
-        for request in remote.listening.ledger.all():
+        hold(
+            remote.idle_relays.next_deadline() is None,
+            f"{name} keeps a relay for nobody",
+        )
+        counters = remote.topology.counters
+        hold(
+            counters.posted == counters.ended,
+            f"{name} has messages under way: {counters}",
+        )
+        for request in remote.remote_subscriptions.ledger.all():
             asker = (request.frame.id.machine, request.frame.id.process)
             whose = self._world.processes[asker]
-            ours = {each.frame.id for each in whose.remote.listening.own.values()}
+            ours = {
+                each.frame.id for each in whose.remote.remote_subscriptions.own.values()
+            }
             hold(request.frame.id in ours, f"{name} keeps a subscription of nobody")
-        for peer in remote.neighbours.peers.values():
+        for peer in remote.topology.peers.values():
             self._peer_at_rest(name, peer, tasks)
         for entry in process.manager.table:
             hold(entry.id in tasks, f"{name} knows {entry.name}, who is not there")

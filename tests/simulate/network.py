@@ -23,14 +23,14 @@ class Wire:
     """One link: its two ends and the bytes in flight.
 
     ends: the process and its number for the link; None once that end is closed.
-    torn: True if an end was closed because its process died.
+    mid_io: True if an end was closed because its process died.
     """
 
     def __init__(self, one: tuple[SimProcess, int], two: tuple[SimProcess, int]):
         self.ends: list[tuple[SimProcess, int] | None] = [one, two]
         self.arrives: list[float] = [0.0, 0.0]  # time of the last arrival at each end
         self.cut = False
-        self.torn = False
+        self.mid_io = False
 
 
 class Network:
@@ -49,7 +49,7 @@ class Network:
         """Make a link to the process listening there, or report that none does."""
 
         def arrive() -> None:
-            target = self._world.listening(address)
+            target = self._world.remote_subscriptions(address)
             if not dialler.alive:
                 return
             if target is None or target is dialler:
@@ -92,7 +92,7 @@ class Network:
         for wire, end in list(self.wires.values()):
             at = wire.ends[end]
             if at is not None and at[0] is process:
-                wire.torn = True
+                wire.mid_io = True
                 self.hang_up(at[1])
 
     def cut(self, wire: Wire) -> None:
@@ -130,7 +130,9 @@ class Network:
                 process, number = there
                 wire.ends[end] = None
                 process.event(
-                    lambda: process.remote.lost(number, self._world.now, torn=wire.torn)
+                    lambda: process.remote.lost(
+                        number, self._world.now, mid_io=wire.mid_io
+                    )
                 )
 
         self._world.at(after, lose)

@@ -1,6 +1,6 @@
 """`SimProcess`: one process as an object, driven as threads and sockets would drive it.
 
-It decides nothing: it performs the actions of the manager and its neighbourhood, and
+It decides nothing: it performs the actions of the manager and its remote manager, and
 reports events to them. A task reads one message at a time, some time after its arrival.
 """
 
@@ -31,18 +31,18 @@ from bus.core.actions import (
     Vacate,
 )
 from bus.core.command_run import CommandRun
+from bus.core.fast_path import FastPath
 from bus.core.limits import Limits
-from bus.core.neighbourhood import Neighbourhood
 from bus.core.process_manager import ProcessManager
+from bus.core.remote_manager import RemoteManager
 from bus.core.routing_table import Entry, Visibility
-from bus.core.shortcut import Shortcut
 from bus.core.trace import Tracer
 from bus.core.wire import AddRelay, Identity, Role, decode, encode
 from bus.errors import BusFullError, ExpiredError, NameTakenError
 from bus.events import BusReason
 from bus.message import Incoming, Kind
 from bus.specification import Specification
-from tests.simulate.books import BrokenPromiseError, Letter
+from tests.simulate.counters import BrokenPromiseError, Letter
 from tests.simulate.task import Asked, SimTask
 from tests.simulate.words import words
 
@@ -70,8 +70,8 @@ class SimProcess:
     """A process: its manager, its tasks, and the events deferred while it is frozen.
 
     life: its incarnation. guest: True if it belongs to another user.
-    witness: the trace sink for its messages; None if nothing is recorded.
-    shortcuts: the fast paths to other processes, by process. The world draws how often
+    trace_sink: the trace sink for its messages; None if nothing is recorded.
+    fast_paths: the fast paths to other processes, by process. The world draws how often
       a question takes one.
     """
 
@@ -85,7 +85,7 @@ class SimProcess:
         self.frozen = False
         self.guest = False
         recorded = world.recorded
-        self.witness = None if recorded is None else recorded.begin(self)
+        self.trace_sink = None if recorded is None else recorded.begin(self)
         self.manager = ProcessManager(
             machine,
             name,
@@ -104,15 +104,15 @@ class SimProcess:
             role=Role.MASTER if master else Role.SLAVE,
         )
         address = (f"{machine}/{name}",)
-        self.remote = Neighbourhood(
+        self.remote = RemoteManager(
             me,
             self.manager,
-            place="relays",
+            host="relays",
             limits=world.limits,
             nonce=lambda: world.random.getrandbits(64),
             addresses=(address, address),
             master=(f"{machine}/Master",),
-            witness=self.witness,
+            trace_sink=self.trace_sink,
         )
         self.tasks: dict[str, SimTask] = {}
         self._backlog: list[Callable[[], list[Action]]] = []
@@ -121,7 +121,7 @@ class SimProcess:
         # Commands for one remote addressee that were not posted yet. Successive
         # commands are posted together, as a comm thread does.
         self._posted: list[Incoming] = []
-        self.shortcuts: dict[Peer, Shortcut] = {}
+        self.fast_paths: dict[Peer, FastPath] = {}
         # The way (see `_way`) of each notification waiting in a task's mailbox.
         self._ways: dict[tuple[int, RegistrationId], object] = {}
 
@@ -165,13 +165,13 @@ class SimProcess:
         """Receive bytes from a link."""
         if self.alive and not self.frozen and self.world.short():
             link = self.remote.links.by_number.get(number)
-            short = None if link is None else self._shortcut(link.peer)
+            short = None if link is None else self._fast_path(link.peer)
             todo = deque[Action]()
             if short is not None and short.came(data, self.world.now, todo):
                 self.do(list(todo))
                 self.settle()
                 return
-        self.event(lambda: self.world.witness.hears(self, number, decode(data)))
+        self.event(lambda: self.world.trace_sink.hears(self, number, decode(data)))
 
     def thaw(self) -> None:
         """Run again; handle the deferred events first."""
@@ -235,7 +235,7 @@ class SimProcess:
                     world.frames.append((self, to, frame))
                 if isinstance(frame, AddRelay):
                     world.checks.answer(self, frame)
-                world.witness.sent(self, frame)
+                world.trace_sink.sent(self, frame)
                 world.network.send(link, encode(frame))
             case Post(entry, posted):
                 task = self._task(entry)
@@ -254,9 +254,9 @@ class SimProcess:
                 elif trace is not None:
                     trace.discarded(BusReason.UNWANTED)
                 if here and error is not None:
-                    world.books.told(number, error)
+                    world.counters.told(number, error)
                 elif here:
-                    world.books.answered(number)
+                    world.counters.answered(number)
             case Fail(message, error):
                 _read(message)
                 if message._trace is not None:
@@ -264,7 +264,7 @@ class SimProcess:
                     told = asker is not None or not message.wants_reply
                     message._trace.failed(error, told=told)
                 self.say(lambda: f"told of {message.payload}: {error}")
-                world.books.told(message.payload, error)
+                world.counters.told(message.payload, error)
             case Open(entry, messages):
                 return self._open(entry, list(messages))
             case Vacate(entry, messages, final):
@@ -315,7 +315,7 @@ class SimProcess:
         assert target is not None
         if not source.remote:
             return target.changes
-        session = source.box.peer.session
+        session = source.mailbox.peer.session
         return target.changes, session.epoch, session.their_epoch
 
     def _other(self, link: int) -> str:
@@ -356,9 +356,9 @@ class SimProcess:
             )
         except NameTakenError:
             return None
-        if self.witness is not None:
-            self.witness.registered(task.id.number, name)
-            task.tracer = Tracer(self.witness, task.id.number, itertools.count(1))
+        if self.trace_sink is not None:
+            self.trace_sink.registered(task.id.number, name)
+            task.tracer = Tracer(self.trace_sink, task.id.number, itertools.count(1))
         self.say(lambda: f"registers {name} as {task.id.number}")
         self.tasks[name] = task
         self.do(actions)
@@ -379,8 +379,8 @@ class SimProcess:
         unread = list(task.items)
         self._sought(each for each in unread if each.kind is Kind.COMMAND)
         actions = self.manager.left(task.entry, unread, self.world.now, final=final)
-        if self.witness is not None:
-            self.witness.deregistered(task.id.number)
+        if self.trace_sink is not None:
+            self.trace_sink.deregistered(task.id.number)
         return actions
 
     def command(
@@ -395,7 +395,7 @@ class SimProcess:
         number = self.world.number()
         now = self.world.now
         letter = Letter(number, task.id, self.life, to, asks)
-        self.world.books.sent(letter)
+        self.world.counters.sent(letter)
         self.say(lambda: f"{task.name} sends {number} to {to}")
         message = Incoming(
             kind=Kind.COMMAND,
@@ -410,7 +410,7 @@ class SimProcess:
         try:
             self._send(message, to)
         except BusFullError as error:
-            self.world.books.told(number, error)
+            self.world.counters.told(number, error)
         self.settle()
         return letter
 
@@ -427,7 +427,7 @@ class SimProcess:
         message._to = entry
         if entry.remote:
             if self._goes_at_once(
-                entry.box.peer, lambda way: way.command(message, self.world.now)
+                entry.mailbox.peer, lambda way: way.command(message, self.world.now)
             ):
                 return
             if self._posted and self._posted[0]._to is not entry:
@@ -436,20 +436,20 @@ class SimProcess:
                 message._trace.accepted(entry.id.number)
             self._posted.append(message)
         else:
-            task: Any = entry.box
+            task: Any = entry.mailbox
             task.put(message)
 
-    def _shortcut(self, peer: Peer | None) -> Shortcut | None:
+    def _fast_path(self, peer: Peer | None) -> FastPath | None:
         if peer is None or peer.session.link is None:
             return None
-        short = self.shortcuts.get(peer)
+        short = self.fast_paths.get(peer)
         if short is None or not short.stands:
-            short = Shortcut(self.remote, peer, peer.session.link)
-            self.shortcuts[peer] = short
+            short = FastPath(self.remote, peer, peer.session.link)
+            self.fast_paths[peer] = short
         return short
 
     def _goes_at_once(
-        self, peer: Peer, frame_of: Callable[[Shortcut], bytes | None]
+        self, peer: Peer, frame_of: Callable[[FastPath], bytes | None]
     ) -> bool:
         """Whether a message was put on its link by the fast path.
 
@@ -458,13 +458,13 @@ class SimProcess:
         """
         if self._posted or not self.world.short():
             return False
-        short = self._shortcut(peer)
+        short = self._fast_path(peer)
         frame = None if short is None else frame_of(short)
         if short is None or frame is None:
             return False
         self.world.went_short += 1
         network = self.world.network
-        if self.world.struck():
+        if self.world.interrupted():
             self.say(lambda: f"is struck, and gives {short.link} up")
             network.cut(network.wires[short.link][0])
         else:
@@ -473,7 +473,7 @@ class SimProcess:
 
     def _sought(self, messages: Iterable[Incoming]) -> None:
         for message in messages:
-            self.world.books.letters[message.payload].sought = True
+            self.world.counters.letters[message.payload].sought = True
 
     def read(self, task: SimTask, message: Incoming) -> None:
         """Run a callback, unless the message has expired."""
@@ -492,7 +492,7 @@ class SimProcess:
                 task.gaps.append(message.gap)
                 way = self._ways.pop((number, task.id), None)
                 source = message._source.id
-                world.books.notified(number, source, task.id, message.gap, way)
+                world.counters.notified(number, source, task.id, message.gap, way)
             elif trace is not None:
                 trace.discarded(BusReason.UNWANTED)
             return
@@ -500,12 +500,12 @@ class SimProcess:
             if trace is not None:
                 told = not (message.wants_reply or message._source.remote)
                 trace.failed(ExpiredError(task.name), told=told)
-            world.books.expired(number)
+            world.counters.expired(number)
             return
         self.say(lambda: f"{task.name} takes {number}")
         if trace is not None:
             trace.delivered()
-        world.books.taken(number, task.id, task.name)
+        world.counters.taken(number, task.id, task.name)
         if message.wants_reply:
             if world.random.random() < 0.7:
                 self.answer(message)
@@ -518,7 +518,7 @@ class SimProcess:
         source: Entry = message._source
         if source.remote:
             if not self._goes_at_once(
-                source.box.peer, lambda way: way.answer(message, message.payload)
+                source.mailbox.peer, lambda way: way.answer(message, message.payload)
             ):
                 self.remote.answer(message, message.payload)
         elif self._task(source) is not None:
@@ -526,17 +526,17 @@ class SimProcess:
                 trace: Trace = message._trace.answer(message._to.id.number, 0)
                 trace.accepted(source.id.number)
                 trace.delivered()
-            self.world.books.answered(message.payload)
+            self.world.counters.answered(message.payload)
 
     def notify(self, task: SimTask) -> int:
         """Send a notification to all subscribers of a task."""
         self._pass_on()
         number = self.world.number()
         self.say(lambda: f"{task.name} notifies {number}")
-        self.world.books.notifies(number, task.id)
+        self.world.counters.notifies(number, task.id)
         tracer = task.tracer
         for each in task.entry.audience:
-            hearer: Any = each.entry.box
+            hearer: Any = each.entry.mailbox
             hearer.put(
                 Incoming(
                     kind=Kind.NOTIFICATION,
@@ -600,8 +600,8 @@ class SimProcess:
         self.say(lambda: "dies")
         self.alive = False
         self.world.network.die(self)
-        self.world.books.ended(self.life)
-        self.world.witness.ended(self)
+        self.world.counters.ended(self.life)
+        self.world.trace_sink.ended(self)
 
 
 def _alike(message: Incoming) -> tuple[Entry, float | None] | None:

@@ -17,8 +17,8 @@ from bus.journal.bus_traffic import BusTraffic, sort_of
 from bus.journal.format import RECORD_VERSION, Flag, Record
 from bus.journal.reader import JournalFacts
 from bus.journal.rules import SORTS
-from tests.simulate.books import BrokenPromiseError
 from tests.simulate.checks import hold
+from tests.simulate.counters import BrokenPromiseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,11 +78,11 @@ class Recorded:
             for record in self.records()
             if record.kind == BusOperation.DELIVER and record.flow not in processes
         )
-        books = self._world.books
-        letters = books.letters.values()
+        counters = self._world.counters
+        letters = counters.letters.values()
         done = {
             0: sum(each.taken_by is not None for each in letters),
-            int(Flag.MULTICAST): sum(books.heard.values()),
+            int(Flag.MULTICAST): sum(counters.heard.values()),
             int(Flag.ANSWER): sum(each.answers for each in letters),
         }
         for sort, count in done.items():
@@ -104,7 +104,7 @@ class Recorded:
                 died = record.reason == BusReason.DIED
                 hold(not (died and record.mid in alive), f"{who} is dead, and lives")
         if process.alive:
-            peers = process.remote.neighbours.peers.values()
+            peers = process.remote.topology.peers.values()
             ready = {each.session.incarnation for each in peers if each.session.ready}
             hold(ready == up, f"{process.name} is linked with {ready}, and tells {up}")
 

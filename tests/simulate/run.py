@@ -10,7 +10,7 @@ import attrs
 
 from bus.core.routing_table import Visibility
 from bus.errors import BusFullError
-from tests.simulate.books import BrokenPromiseError
+from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.plan import PROFILES, Plan
 from tests.simulate.process import LIMITS
 from tests.simulate.world import World
@@ -22,8 +22,8 @@ _EAGER: Final = 0.2  # fraction of all runs
 _TIGHT: Final = 0.2
 _RECORDED: Final = 0.2
 _WATCHED: Final = 0.4
-_SHORTCUTS: Final = (0.0, 0.5, 1.0)
-_STRUCK: Final = 0.05
+_FAST_PATHS: Final = (0.0, 0.5, 1.0)
+_INTERRUPTED: Final = 0.05
 # Limits so low that runs reach them.
 TIGHT: Final[dict[str, Any]] = {
     "searches_per_process": 2,
@@ -51,7 +51,7 @@ def run(
     steps: int = STEPS,
     told: bool = False,
     recorded: bool | None = None,
-    shortcuts: float | None = None,
+    fast_paths: float | None = None,
     watched: bool | None = None,
 ) -> Failure | None:
     """Run one world; return the failure, or None.
@@ -59,14 +59,14 @@ def run(
     processes: the number of processes on each machine.
     recorded: True if processes keep journals, which must not affect the run; None to
       draw it from the seed.
-    shortcuts: the fraction of messages sent by the fast path; None to draw it.
+    fast_paths: the fraction of messages sent by the fast path; None to draw it.
     watched: True if tasks watch, and processes shut down in order; None to draw it.
     """
     if recorded is None:
         # From a generator of its own, so that the rest of the run stays the same.
         recorded = Random(f"recorded {seed}").random() < _RECORDED
-    if shortcuts is None:
-        shortcuts = Random(f"shortcuts {seed}").choice(_SHORTCUTS)
+    if fast_paths is None:
+        fast_paths = Random(f"fast_paths {seed}").choice(_FAST_PATHS)
     if watched is None:
         watched = Random(f"watched {seed}").random() < _WATCHED
     draw = Random(seed)
@@ -75,15 +75,15 @@ def run(
     if draw.random() < _TIGHT:
         limits = attrs.evolve(limits, **TIGHT)
     ordered = profile == "calm"
-    struck = 0.0 if profile == "calm" else _STRUCK
+    interrupted = 0.0 if profile == "calm" else _INTERRUPTED
     world = World(
         seed,
         told=told,
         ordered=ordered,
         limits=limits,
         recorded=recorded,
-        shortcuts=shortcuts,
-        struck=struck,
+        fast_paths=fast_paths,
+        interrupted=interrupted,
         watched=watched,
     )
     try:
@@ -159,7 +159,7 @@ def _check_heard(world: World, number: int, machine: str, name: str) -> None:
                 and each.specification.matches(name)
                 for each in hearer.subscriptions
             )
-            heard = (number, hearer.id) in world.books.heard
+            heard = (number, hearer.id) in world.counters.heard
             if wants != heard:
                 raise BrokenPromiseError(
                     f"{hearer.name} of {process.name} "

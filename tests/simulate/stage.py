@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bus.core.wire import Frame
     from bus.errors import BusError
     from bus.rights import Rights
-    from tests.simulate.books import Letter
+    from tests.simulate.counters import Letter
     from tests.simulate.process import SimProcess, SimTask
 
 __all__ = ["SOON_S", "Stage"]
@@ -39,8 +39,8 @@ class Stage:
         machines: int = 1,
         seed: int = 1,
         recorded: bool = False,
-        shortcuts: float = 0.0,
-        struck: float = 0.0,
+        fast_paths: float = 0.0,
+        interrupted: float = 0.0,
         guests: Container[str] = (),
         rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
         **limits: Any,
@@ -50,8 +50,8 @@ class Stage:
             seed,
             limits=own,
             recorded=recorded,
-            shortcuts=shortcuts,
-            struck=struck,
+            fast_paths=fast_paths,
+            interrupted=interrupted,
             guests=guests,
             rights=rights,
         )
@@ -130,7 +130,7 @@ class Stage:
         remote = self.process(process, machine).remote
         return {
             relay.entry.name: relay
-            for peer in remote.neighbours.peers.values()
+            for peer in remote.topology.peers.values()
             for relay in peer.relays.values()
         }
 

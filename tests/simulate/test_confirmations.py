@@ -55,7 +55,7 @@ def test_each_notification_after_the_confirmation_arrives(
         told = ask(hearer, f"ism://{machine}/n*".replace("n*", "*"))
         wait(stage, told)
         notify(news, 3)
-        count = len(stage.world.books.notifications[news.id])
+        count = len(stage.world.counters.notifications[news.id])
         stage.soon()
         assert heard(stage, hearer, news) == [*range(count - 2, count + 1)]
         stage.soon()
@@ -156,8 +156,8 @@ def test_no_state_of_an_abandoned_wait_remains() -> None:
     ask(first)
     ask(second)
     stage.soon()
-    master = stage.process("s1").remote.listening._confirmations
-    own = stage.process("s2").remote.listening._confirmations
+    master = stage.process("s1").remote.remote_subscriptions._confirmations
+    own = stage.process("s2").remote.remote_subscriptions._confirmations
     assert (len(master), len(own)) == (2, 1)
     first.process.unsubscribe(first)
     second.process.die()
@@ -178,7 +178,7 @@ def test_a_subscription_is_confirmed_by_those_alone_that_it_went_to() -> None:
     ]
     rogue = stage.process("s4")
     for number in filter(None, numbers):
-        rogue.remote.neighbours.peers["m1", "s1"].session.say(Pong(number=number))
+        rogue.remote.topology.peers["m1", "s1"].session.say(Pong(number=number))
     rogue.settle()
     stage.soon()
     assert any(numbers)
@@ -198,16 +198,18 @@ def test_nothing_is_kept_of_the_confirmation_of_an_adopted_request_that_ends() -
     second = stage.task("i", "s2")
     ask(second, "ism://m2/news")
     stage.soon(0.05)
-    listening = master.remote.listening
-    assert len(listening._confirmations) == 1
+    remote_subscriptions = master.remote.remote_subscriptions
+    assert len(remote_subscriptions._confirmations) == 1
 
     stage.process("s1").die()
     stage.soon(1.0)
-    assert [each.adopted for each in listening.ledger.all()] == [True]
+    assert [each.adopted for each in remote_subscriptions.ledger.all()] == [True]
     for hearer in (first, second):
         hearer.process.unsubscribe(hearer)
     until = stage.world.now + LIMITS.connect_timeout_s + 1.0
-    while len(listening.ledger):  # no longer: the other process would be lost
+    while len(
+        remote_subscriptions.ledger
+    ):  # no longer: the other process would be lost
         assert stage.world.now < until
         stage.soon(0.01)
-    assert len(listening._confirmations) == 0
+    assert len(remote_subscriptions._confirmations) == 0

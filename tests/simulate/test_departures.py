@@ -59,7 +59,7 @@ def test_however_many_tasks_have_left_nothing_of_them_is_kept() -> None:
         task.process.deregister(task)
         stage.soon()
 
-    peers = stage.process("s3").remote.neighbours.peers.values()
+    peers = stage.process("s3").remote.topology.peers.values()
     assert [len(each.session.extracted) for each in peers] == [0] * len(peers)
 
 
@@ -280,7 +280,7 @@ def test_late_news_of_a_departure_concern_no_newer_registration() -> None:
     stage.soon()
     relay = stage.relays("s2")["f"]
 
-    for peer in f.process.remote.neighbours.peers.values():
+    for peer in f.process.remote.topology.peers.values():
         peer.session.tell(Unrelay(relay=number, extracted=0))
         if peer.joined:
             peer.session.tell(Eliminate(id=f.id, name="f"))
@@ -289,7 +289,7 @@ def test_late_news_of_a_departure_concern_no_newer_registration() -> None:
 
     assert stage.relays("s2")["f"] is relay
     assert relay.entry.id == again.id
-    users = stage.process("s1").remote.directory.users
+    users = stage.process("s1").remote.name_registry.users
     assert users.owners()["f"] == ("m1", "s3")
 
 
@@ -311,7 +311,9 @@ def test_what_was_sent_to_a_process_that_is_lost_is_in_doubt() -> None:
     stage.soon(1.0)
     assert told(letters[: LIMITS.window]) == [InDoubtError] * LIMITS.window
     assert stage.relays("s2") == {}
-    assert stage.process("s1").remote.directory.users.owners() == {"d": ("m1", "s2")}
+    assert stage.process("s1").remote.name_registry.users.owners() == {
+        "d": ("m1", "s2")
+    }
     again = stage.task("f", "s1")
     stage.soon()
 
@@ -327,7 +329,7 @@ def test_of_a_process_that_is_lost_nothing_is_remembered_for_ever() -> None:
     stage.send(d, "f")
     stage.send(f, "d")
     stage.soon()
-    streams = d.process.remote.intake._streams
+    streams = d.process.remote.inbound_messages._streams
 
     f.process.die()
     stage.soon(4.0)
@@ -344,14 +346,14 @@ def test_who_waits_for_an_answer_of_a_lost_process_is_told() -> None:
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()
     failed: list[tuple[int, type[Exception]]] = []
-    books = stage.world.books
-    note = books.told
+    counters = stage.world.counters
+    note = counters.told
 
     def told_too(number: int, error: Exception) -> None:
         failed.append((number, type(error)))
         note(number, error)  # type: ignore[arg-type]  # unchanged
 
-    books.told = told_too  # type: ignore[method-assign]  # records the errors
+    counters.told = told_too  # type: ignore[method-assign]  # records the errors
     while not f.kept:
         stage.send(d, "f", asks=True)
         stage.soon()
@@ -490,7 +492,7 @@ def test_a_dial_that_failed_gives_up_the_life_that_was_dialled() -> None:
     assert peer is not None
     late = partial(remote.dial_failed, LinkKind.DATA, again.key, stage.world.now)
     stage.process("s2").event(late)
-    assert remote.neighbours.peers[again.key] is peer
+    assert remote.topology.peers[again.key] is peer
 
     stage.soon(1.0)
     task = stage.task("f", "s3")

@@ -22,9 +22,11 @@ LENGTH = 3  # of a notification, in bytes
 
 def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> list[int]:
     """Return the positions, from 1, of the notifications that a task received."""
-    sent = stage.world.books.notifications[notifier.id]
-    books = stage.world.books.heard
-    return [at for at, each in enumerate(sent, start=1) if (each, hearer.id) in books]
+    sent = stage.world.counters.notifications[notifier.id]
+    counters = stage.world.counters.heard
+    return [
+        at for at, each in enumerate(sent, start=1) if (each, hearer.id) in counters
+    ]
 
 
 def grow(stage: Stage) -> None:
@@ -35,7 +37,7 @@ def grow(stage: Stage) -> None:
 
 def audiences(stage: Stage, process: str) -> list[Relay]:
     """Return the audience relays of a process: one for each other process."""
-    peers = stage.process(process).remote.neighbours.peers
+    peers = stage.process(process).remote.topology.peers
     return [each.audience for each in peers.values()]
 
 
@@ -96,7 +98,7 @@ def test_what_waits_for_a_process_is_bounded_in_bytes_too() -> None:
         *range(QUEUE - fit + 1, QUEUE + 1),
     ]
     assert hearer.gaps == [0] * sent + [missing] + [0] * (fit - 1)
-    assert (waiting.books.dropped, waiting.books.taken) == (missing, sent + fit)
+    assert (waiting.counters.dropped, waiting.counters.taken) == (missing, sent + fit)
     assert (waiting.queued, waiting.queued_bytes) == (0, 0)
 
 
@@ -184,14 +186,14 @@ def test_nothing_is_kept_of_a_notifier_that_has_left() -> None:
     assert set(hearer.gaps) == {0}
     (peer,) = [
         each
-        for key, each in stage.process("s3").remote.neighbours.peers.items()
+        for key, each in stage.process("s3").remote.topology.peers.items()
         if key[1] == "s2"
     ]
     assert not peer._gaps
 
 
 @clause("BUS-FLOW-7", "BUS-RELAY-10")
-def test_the_books_of_notifications_go_on_when_all_begins_anew() -> None:
+def test_the_counters_of_notifications_go_on_when_all_begins_anew() -> None:
     """One process declares the other lost and reconnects; both counters continue."""
     stage = Stage()
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
@@ -199,7 +201,7 @@ def test_the_books_of_notifications_go_on_when_all_begins_anew() -> None:
     stage.soon()
     notify(notifier, 5)
     stage.soon()
-    peers = stage.process("s3").remote.neighbours.peers
+    peers = stage.process("s3").remote.topology.peers
     before = peers["m1", "s2"]
     notifier.process.frozen = True
     stage.cut("s2", "s3")
@@ -212,4 +214,4 @@ def test_the_books_of_notifications_go_on_when_all_begins_anew() -> None:
     after = peers["m1", "s2"]
     assert after is before
     assert (after.notifications.posted, after.notifications.taken) == (7, 7)
-    assert after.books.posted == 7
+    assert after.counters.posted == 7

@@ -82,7 +82,7 @@ def test_whatever_a_peer_says_the_process_goes_on(seed: int, greeted: bool) -> N
     stage.soon()
     me = stage.process("s1")
     if greeted:
-        number = me.remote.neighbours.peers["m1", "s2"].session.link
+        number = me.remote.topology.peers["m1", "s2"].session.link
         assert number is not None
     else:
         number = 10**6
@@ -92,10 +92,10 @@ def test_whatever_a_peer_says_the_process_goes_on(seed: int, greeted: bool) -> N
     rogue = replace(
         hello.identity, bus="bus1", machine="m1", machine_id="m1", process="s2"
     )
-    greeting = replace(hello, identity=rogue, versions=wire.VERSIONS)
+    handshake = replace(hello, identity=rogue, versions=wire.VERSIONS)
 
     for _ in range(ROUNDS):
-        frames = [*FRAMES.values(), greeting] + 3 * plausible(random, me)
+        frames = [*FRAMES.values(), handshake] + 3 * plausible(random, me)
         frame = random.choice(frames)
         sent = wire.decode(wire.encode(frame))
         me.do(_quiet(me.remote.receive(number, sent, stage.world.now)))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from bus.core import finder
+from bus.core import resolver
 from bus.core.actions import Reply
-from bus.core.parcel import Parcel
+from bus.core.outbound_run import OutboundRun
 from bus.core.peer import characteristics
 from bus.core.routing_table import RegistrationId
 from bus.core.wire import (
@@ -39,7 +39,7 @@ def stage_of() -> Stage:
     """Return a stage where a process may send false statements."""
     stage = stage_for()
     stage.world.checks.answer = lambda *_: None  # type: ignore[method-assign]
-    stage.world.witness.step = lambda *_: None  # type: ignore[method-assign]
+    stage.world.trace_sink.step = lambda *_: None  # type: ignore[method-assign]
     return stage
 
 
@@ -47,7 +47,7 @@ def tell(stage: Stage, process: str, *frames: ControlFrame) -> None:
     """Let the guest send control frames to a process that it has a link with."""
     rogue = stage.process(GUEST)
     for frame in frames:
-        rogue.remote.neighbours.peers["m1", process].session.tell(frame)
+        rogue.remote.topology.peers["m1", process].session.tell(frame)
     rogue.settle()
 
 
@@ -137,7 +137,7 @@ def test_who_searches_is_not_known_by_a_name_that_it_gives_itself(
         about = characteristics(task, incarnation)
         return replace(about, name="secret") if task is guest.entry else about
 
-    monkeypatch.setattr(finder, "characteristics", lies)
+    monkeypatch.setattr(resolver, "characteristics", lies)
     stage.send(guest, "open")
     stage.soon()
 
@@ -167,7 +167,7 @@ def test_a_guest_does_not_answer_for_others() -> None:
         return does(action)
 
     process._do = notes  # type: ignore[method-assign]
-    fake = Parcel(
+    fake = OutboundRun(
         kind=Kind.COMMAND_RESPONSE,
         source=guest.entry,
         relay=guest.entry.relay,
@@ -180,12 +180,12 @@ def test_a_guest_does_not_answer_for_others() -> None:
     )
     rogue = stage.process(GUEST)
     for number in range(1, 4):  # the asker's relay number is among these
-        rogue.remote.neighbours.peers["m1", "s2"].session.send(number, [fake])
+        rogue.remote.topology.peers["m1", "s2"].session.send(number, [fake])
     rogue.settle()
     stage.soon()
 
     assert handed_on == []
-    assert process.remote.intake.strays > 0
+    assert process.remote.inbound_messages.strays > 0
 
 
 @clause("BUS-SEC-1", "BUS-INIT-5")
@@ -206,7 +206,7 @@ def test_a_guest_is_master_of_nothing(machine: str, reason: Reason) -> None:
 
     said = stage.frames("s1", "evil")
     assert [each.reason for each in said if isinstance(each, Refused)] == [reason]
-    joined = stage.process("s1").remote.neighbours.joined()
+    joined = stage.process("s1").remote.topology.joined()
     assert "evil" not in {each.key[1] for each in joined}
 
 
@@ -221,7 +221,7 @@ def test_no_guest_has_registered_before_who_has_the_name() -> None:
     stage.soon()
 
     assert owner.here
-    owners = stage.process("s1").remote.directory.users.owners()
+    owners = stage.process("s1").remote.name_registry.users.owners()
     assert owners["guest/a"] == ("m1", "s2")
 
 
@@ -262,7 +262,7 @@ def test_who_passes_for_a_process_that_was_not_met_gets_nothing_for_it(
     )
     rogue.guest = True
     letters = stage.send(caller, "secret", int(known))
-    while known and ("m1", "s2") not in caller.process.remote.neighbours.peers:
+    while known and ("m1", "s2") not in caller.process.remote.topology.peers:
         stage.soon(0.0001)
 
     stage.world.network.dial(rogue, LinkKind.DATA, ("m1", "s4"), "m1/s4")

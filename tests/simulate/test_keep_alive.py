@@ -18,7 +18,7 @@ def stage_of(*, machines: int = 1, slaves: int = 1) -> Stage:
 def complaints(stage: Stage, process: str, machine: str = "m1") -> list[str]:
     """Return a list that receives the complaints of a process from now on."""
     told: list[str] = []
-    stage.process(process, machine).remote.neighbours.complain = told.append  # type: ignore[misc]
+    stage.process(process, machine).remote.topology.complain = told.append  # type: ignore[misc]
     return told
 
 
@@ -65,7 +65,7 @@ def test_who_stands_still_is_complained_of_once_and_kept() -> None:
     stage.soon(4 * LEASE_S)
 
     assert told == ["process m1/s2 does not respond, for 10 s"]
-    (peer,) = stage.process("s1").remote.neighbours.peers.values()
+    (peer,) = stage.process("s1").remote.topology.peers.values()
     assert [each.unresponsive for each in (peer,)] == [True]
     (letter,) = stage.send(a, "b")
     stage.soon()
@@ -89,7 +89,7 @@ def test_who_stands_still_on_another_machine_loses_its_link() -> None:
     stage.soon(LEASE_S + 2 * KEEP_ALIVE_S)
 
     assert told[0] == "process m2/s1 does not respond, for 10 s"
-    near = stage.process("s1", "m1").remote.neighbours
+    near = stage.process("s1", "m1").remote.topology
     assert not any(peer.session.ready for peer in near.peers.values())
 
     far.thaw()

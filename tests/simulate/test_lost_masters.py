@@ -48,7 +48,7 @@ def seen(task: SimTask, watch: Asked) -> set[str]:
 
 def subscriptions(stage: Stage, process: str) -> int:
     """Return how many subscriptions a process keeps for others."""
-    ledger = stage.process(process).remote.listening.ledger
+    ledger = stage.process(process).remote.remote_subscriptions.ledger
     return sum(request.origin is not None for request in ledger.all())
 
 
@@ -395,7 +395,7 @@ def test_two_processes_that_watch_one_another_need_no_link_and_stay_here() -> No
     other = stage.task("x", "s3")
     other.process.watch(other, "t/**")
     stage.soon()
-    peers = stage.process("s3").remote.neighbours.peers
+    peers = stage.process("s3").remote.topology.peers
     assert [key for _, key in peers] == ["s1"]
     stage.soon(3 * LIMITS.connect_timeout_s)
     assert seen(task, watch) == seen(other, other.watches[0]) == {"t/2", "t/3"}

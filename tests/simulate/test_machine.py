@@ -58,7 +58,7 @@ def test_a_slave_without_a_master_works_and_joins_when_there_is_one() -> None:
     stage.task("h", "s2")
     stage.soon()
 
-    owners = master.remote.directory.users.owners()
+    owners = master.remote.name_registry.users.owners()
     assert owners == dict.fromkeys("efgh", ("m1", "s2"))
 
 
@@ -76,7 +76,7 @@ def test_a_link_on_which_something_wrong_comes_is_closed() -> None:
     actions += master.remote.receive(number, frame, stage.world.now)
 
     assert number not in master.remote.links.by_number
-    assert "x" not in master.remote.directory.users.owners()
+    assert "x" not in master.remote.name_registry.users.owners()
     assert [type(each).__name__ for each in actions] == ["Send", "HangUp"]
     link = next(iter(stage.process("s2").remote.links.by_number))
     error = WireError("no frame")
@@ -113,7 +113,7 @@ def test_a_message_that_no_correct_process_sends_closes_its_link(
     stage.send(d, "f")
     stage.soon()
     master = stage.process("s1")
-    peer = master.remote.neighbours.peers["m1", "s2"]
+    peer = master.remote.topology.peers["m1", "s2"]
     link = peer.session.link
     assert link is not None
     epoch = peer.session.their_epoch
@@ -201,7 +201,7 @@ def test_the_master_knows_all_public_tasks_of_its_machine(seed: int) -> None:
 
     stage.soon()
 
-    assert stage.process("s1").remote.directory.users.owners() == public
+    assert stage.process("s1").remote.name_registry.users.owners() == public
     exported = [each.name for each in stage.frames() if isinstance(each, Export)]
     assert not any(name.startswith("p/") for name in exported)
 
@@ -248,7 +248,7 @@ def test_a_process_speaks_for_its_own_tasks_only() -> None:
         Export(id=f.id, name="x", registered_ns=1),
         Eliminate(id=f.id, name="f"),
     ):
-        master = rogue.remote.neighbours.master()
+        master = rogue.remote.topology.master()
         assert master is not None
         links = set(rogue.remote.links.by_number)
         master.session.tell(frame)
@@ -259,7 +259,9 @@ def test_a_process_speaks_for_its_own_tasks_only() -> None:
         rogue = stage.world.start("m1", "s2")
         stage.soon(1.0)
 
-    assert stage.process("s1").remote.directory.users.owners() == {"f": ("m1", "s3")}
+    assert stage.process("s1").remote.name_registry.users.owners() == {
+        "f": ("m1", "s3")
+    }
     sender = stage.task("d", "s2")
     (letter,) = stage.send(sender, "f")
     stage.soon()
@@ -286,7 +288,7 @@ def test_a_slave_takes_over_from_a_master_that_is_lost(seed: int) -> None:
 
     assert [each.taken_by for each in linked] == [f.id] * 6
     assert waits[0].taken_by == later.id
-    owners = stage.process("s4").remote.directory.users.owners()
+    owners = stage.process("s4").remote.name_registry.users.owners()
     assert owners == {"d": ("m1", "s2"), "f": ("m1", "s3"), "later": ("m1", "s3")}
 
 

@@ -50,7 +50,7 @@ def test_tasks_see_no_message_that_came_again(times: int) -> None:
     assert [each.taken_by for each in letters] == [
         *([f.id] * LIMITS.window + [g.id] * LIMITS.window) * 3
     ]
-    heard = stage.world.books.heard
+    heard = stage.world.counters.heard
     assert heard[number, f.id] == heard[number, g.id] == 1
     for message in f.kept:
         f.process.answer(message)
@@ -90,9 +90,9 @@ def test_a_subscription_that_is_asked_for_again_is_one() -> None:
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
     subscribe(hearer, "news")
     stage.soon()
-    (request,) = hearer.process.remote.listening.own.values()
+    (request,) = hearer.process.remote.remote_subscriptions.own.values()
     for _ in range(3):
-        for peer in hearer.process.remote.neighbours.joined():
+        for peer in hearer.process.remote.topology.joined():
             peer.session.tell(request.frame)
         hearer.process.settle()
         stage.soon()
@@ -100,19 +100,19 @@ def test_a_subscription_that_is_asked_for_again_is_one() -> None:
     assert {each.id for each in said} == {request.frame.id}
     assert len(said) == 4
     for name in ("s1", "s3"):
-        assert len(stage.process(name).remote.listening.ledger) == 1
+        assert len(stage.process(name).remote.remote_subscriptions.ledger) == 1
     stage.forget()
 
     number = notifier.process.notify(notifier)
     stage.soon()
-    assert stage.world.books.heard == {(number, hearer.id): 1}
+    assert stage.world.counters.heard == {(number, hearer.id): 1}
     assert stage.types("s3").count("MSG") == 1
 
     hearer.process.unsubscribe(hearer)
     stage.soon()
     assert sum(isinstance(each, Unsubscribe) for each in stage.frames("s2")) == 1
     for name in ("s1", "s2", "s3"):
-        assert len(stage.process(name).remote.listening.ledger) == 0
+        assert len(stage.process(name).remote.remote_subscriptions.ledger) == 0
 
 
 @clause("AMO-29")
@@ -131,5 +131,5 @@ def test_what_is_notified_after_a_subscription_was_answered_is_heard() -> None:
         stage.soon(0.0005)
     stage.soon()
 
-    heard = [number for number, _ in stage.world.books.heard]
+    heard = [number for number, _ in stage.world.counters.heard]
     assert heard[-len(numbers) :] == numbers

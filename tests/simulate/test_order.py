@@ -6,7 +6,7 @@ import pytest
 
 from bus.message import Incoming, Kind
 from specs.clauses import clause
-from tests.simulate.books import Letter
+from tests.simulate.counters import Letter
 from tests.simulate.process import LIMITS, SimTask
 from tests.simulate.stage import Stage
 
@@ -23,7 +23,7 @@ def pair(stage: Stage) -> tuple[SimTask, SimTask]:
 
 def hears(stage: Stage, hearer: SimTask, number: int) -> bool:
     """Whether a task has received a notification."""
-    return (number, hearer.id) in stage.world.books.heard
+    return (number, hearer.id) in stage.world.counters.heard
 
 
 @clause("BUS-MSG-15")
@@ -125,7 +125,7 @@ def test_what_was_sent_first_does_not_wait_for_what_waits_for_it() -> None:
     relay = stage.relays("s2")["f"]
     relay.opened = False
     early = Letter(stage.world.number(), d.id, d.process.life, "f", asks=False)
-    stage.world.books.sent(early)
+    stage.world.counters.sent(early)
     (late,) = stage.send(d, "f")
     number = d.process.notify(d)
     stage.soon()

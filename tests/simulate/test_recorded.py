@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tests.simulate.run
-from bus.core.links import Links
+from bus.core.link_table import LinkTable
 from bus.core.trace import Trace
 from bus.events import BusOperation, BusReason
 from bus.message import Incoming, Kind
 from specs.clauses import clause
 from tests.simulate.__main__ import main
-from tests.simulate.books import BrokenPromiseError
+from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.network import Network, Wire
 from tests.simulate.plan import PROFILES, Plan
 from tests.simulate.process import LIMITS
@@ -283,8 +283,8 @@ def test_a_death_is_told_by_who_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A false report about a living process would be detected."""
     cut = Network.cut
 
-    def torn(self: Network, wire: Wire) -> None:
-        wire.torn = True
+    def mid_io(self: Network, wire: Wire) -> None:
+        wire.mid_io = True
         cut(self, wire)
 
     stage = Stage(recorded=True)
@@ -292,13 +292,13 @@ def test_a_death_is_told_by_who_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
     died = {record.reason for record in records(stage)}
     assert BusReason.DIED in died
 
-    monkeypatch.setattr(Network, "cut", torn)
+    monkeypatch.setattr(Network, "cut", mid_io)
     with pytest.raises(BrokenPromiseError, match="is dead, and lives"):
         records(given_up())
 
 
 def test_a_link_that_nobody_tells_of_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Links, "is_up", nothing)
+    monkeypatch.setattr(LinkTable, "is_up", nothing)
 
     with pytest.raises(BrokenPromiseError, match="is linked with"):
         records(Stage(recorded=True))

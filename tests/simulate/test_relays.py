@@ -41,7 +41,7 @@ def test_a_relay_is_made_once_for_a_registration() -> None:
     assert isinstance(about, Characteristics)
 
     for _ in range(2):
-        peer = there.remote.neighbours.peers[here.key]
+        peer = there.remote.topology.peers[here.key]
         peer.session.tell(AddRelay(task=about))
         there.settle()
         stage.soon()
@@ -71,7 +71,7 @@ def test_a_task_that_left_has_one_relay_for_all_that_it_has_still_to_say() -> No
     stage.soon()
     y = stage.task("y", "s3")
     stage.soon()
-    peer = f.process.remote.neighbours.peers["m1", "s2"]
+    peer = f.process.remote.topology.peers["m1", "s2"]
     of_d = [each for each in peer.relays.values() if each.entry.id == d.id]
     assert len(of_d) == 1
 
@@ -123,7 +123,7 @@ def test_a_notification_crosses_each_link_once() -> None:
 
     assert stage.types("s2", "s3").count("MSG") == 1
     assert stage.types("s2", "s1").count("MSG") == 1
-    heard = stage.world.books.heard
+    heard = stage.world.counters.heard
     assert heard == {(number, hearer.id): 1 for hearer in hearers}
 
 
@@ -142,7 +142,7 @@ def test_one_request_is_for_all_who_come() -> None:
             stage.soon()
             number = task.process.notify(task)
             stage.soon()
-            heard = (number, hearer.id) in stage.world.books.heard
+            heard = (number, hearer.id) in stage.world.counters.heard
             assert heard == (name != "other")
             task.process.deregister(task)
             stage.soon()
@@ -171,7 +171,7 @@ def test_who_subscribed_hears_a_process_that_was_lost_and_came_back() -> None:
     number = notifier.process.notify(notifier)
     stage.soon()
 
-    assert (number, hearer.id) in stage.world.books.heard
+    assert (number, hearer.id) in stage.world.counters.heard
 
 
 @clause("BUS-RELAY-8", "BUS-DEREG-5")
@@ -199,7 +199,7 @@ def test_a_notifier_that_comes_as_a_link_is_closed_is_heard_however_late(
         assert stage.links("s2", "s3") == 1
         number = notifier.process.notify(notifier)
         stage.soon()
-        assert (number, hearer.id) in stage.world.books.heard, delay
+        assert (number, hearer.id) in stage.world.counters.heard, delay
 
 
 @clause("BUS-RELAY-8", "BUS-RELAY-10")
@@ -221,7 +221,7 @@ def test_who_was_given_up_is_heard_again_by_those_who_did(still_s: float) -> Non
     number = notifier.process.notify(notifier)
     stage.soon()
 
-    assert (number, hearer.id) in stage.world.books.heard
+    assert (number, hearer.id) in stage.world.counters.heard
 
 
 @clause("BUS-RELAY-8")
@@ -298,8 +298,8 @@ def test_a_sender_is_announced_though_others_send_to_more_relays(seed: int) -> N
     stage.soon()
 
     assert all(letter.taken_by is not None for letter in sent)
-    books = stage.process("s2").remote.neighbours.books
-    assert (books.posted, books.taken) == (3, 3)
+    counters = stage.process("s2").remote.topology.counters
+    assert (counters.posted, counters.taken) == (3, 3)
 
 
 @clause("BUS-RELAY-2", "BUS-CHAN-6")

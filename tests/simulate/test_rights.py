@@ -44,15 +44,15 @@ def stage_of(rights: Rights = RIGHTS, slaves: int = 3) -> Stage:
 
 def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> int:
     """Return how many notifications of a task another one has received."""
-    sent = stage.world.books.notifications.get(notifier.id, [])
-    books = stage.world.books.heard
-    return sum((each, hearer.id) in books for each in sent)
+    sent = stage.world.counters.notifications.get(notifier.id, [])
+    counters = stage.world.counters.heard
+    return sum((each, hearer.id) in counters for each in sent)
 
 
 def complaints(stage: Stage, process: str) -> list[str]:
     """Return a list that receives the complaints of a process from now on."""
     lines: list[str] = []
-    stage.process(process).remote.neighbours.complain = lines.append  # type: ignore[misc]
+    stage.process(process).remote.topology.complain = lines.append  # type: ignore[misc]
     return lines
 
 
@@ -73,7 +73,7 @@ def test_a_guest_has_the_names_that_are_granted_and_no_other() -> None:
     assert (allowed.confirmed, own.confirmed) == (True, True)
     assert (denied.here, other.here, private.here) == (False, False, True)
     assert (denied.confirmed, other.confirmed) == (False, False)
-    owners = stage.process("s1").remote.directory.users.owners()
+    owners = stage.process("s1").remote.name_registry.users.owners()
     assert owners == dict.fromkeys(["guest/a", f"_bus/{GUEST}"], ("m1", GUEST))
     assert [each for each in said if "register 'f'" in each]
 
@@ -93,7 +93,7 @@ def test_a_guest_that_takes_a_name_all_the_same_gets_nothing_for_it() -> None:
     stage.soon()
 
     assert told([letter]) == [None]
-    assert "f" not in stage.process("s1").remote.directory.users.owners()
+    assert "f" not in stage.process("s1").remote.name_registry.users.owners()
     real = stage.task("f", "s4")
     stage.soon()
     assert letter.taken_by == real.id
@@ -112,8 +112,8 @@ def test_only_the_master_says_who_is_not_to_have_a_name(reason: Reason) -> None:
     of_master = Error(reason=reason, id=mine.id)
 
     rogue = stage.process("s3")
-    rogue.remote.neighbours.peers["m1", "s2"].session.tell(words)
-    rogue.remote.neighbours.peers["m1", "s1"].session.tell(of_master)
+    rogue.remote.topology.peers["m1", "s2"].session.tell(words)
+    rogue.remote.topology.peers["m1", "s1"].session.tell(of_master)
     rogue.settle()
     stage.soon()
 
@@ -252,9 +252,9 @@ def test_what_waited_for_a_process_before_it_was_known_is_dropped() -> None:
     news, secret = stage.task("news", "s2"), stage.task("f", "s2")
     hearer.process.subscribe(hearer, "**")
     host = stage.process("s2")
-    while ("m1", GUEST) not in host.remote.neighbours.peers:
+    while ("m1", GUEST) not in host.remote.topology.peers:
         stage.soon(0.0001)
-    peer = host.remote.neighbours.peers["m1", GUEST]
+    peer = host.remote.topology.peers["m1", GUEST]
     assert peer.credentials is None
     for notifier in (secret, news, secret):
         host.notify(notifier)

@@ -10,7 +10,7 @@ from bus.core.incoming_streams import IncomingStreams
 from bus.core.wire import Run
 from specs.clauses import clause
 from tests.simulate.__main__ import main
-from tests.simulate.books import Books, BrokenPromiseError, Letter
+from tests.simulate.counters import BrokenPromiseError, Counters, Letter
 from tests.simulate.plan import PROFILES
 from tests.simulate.process import SimProcess
 from tests.simulate.run import run
@@ -69,52 +69,52 @@ def test_runs_that_keep_their_promises_are_counted(
     assert capsys.readouterr().out.startswith("3 runs, 0 failed, ")
 
 
-def letter(books: Books, *, asks: bool = False) -> Letter:
+def letter(counters: Counters, *, asks: bool = False) -> Letter:
     world = Stage(slaves=0).world
     task = world.processes["m1", "s1"].register("d")
     assert task is not None
     one = Letter(1, task.id, 1, "f", asks)
-    books.sent(one)
+    counters.sent(one)
     return one
 
 
-def test_the_books_see_what_must_not_be() -> None:
+def test_the_counters_see_what_must_not_be() -> None:
     """Each call violates one invariant."""
-    books = Books(ordered=True)
-    one = letter(books)
-    books.taken(1, one.sender, "f")
+    counters = Counters(ordered=True)
+    one = letter(counters)
+    counters.taken(1, one.sender, "f")
     with pytest.raises(BrokenPromiseError, match="delivered twice"):
-        books.taken(1, one.sender, "f")
+        counters.taken(1, one.sender, "f")
     with pytest.raises(BrokenPromiseError, match="never sent"):
-        books.taken(2, one.sender, "f")
+        counters.taken(2, one.sender, "f")
     with pytest.raises(BrokenPromiseError, match="out of the blue"):
-        books.answered(1)
+        counters.answered(1)
     for number in (4, 5, 6, 7):
-        books.notifies(number, one.sender)
-    books.notified(5, one.sender, one.sender, 1)
+        counters.notifies(number, one.sender)
+    counters.notified(5, one.sender, one.sender, 1)
     with pytest.raises(BrokenPromiseError, match="heard twice"):
-        books.notified(5, one.sender, one.sender, 0)
+        counters.notified(5, one.sender, one.sender, 0)
     with pytest.raises(BrokenPromiseError, match="notification 4 was overtaken"):
-        books.notified(4, one.sender, one.sender, 0)
+        counters.notified(4, one.sender, one.sender, 0)
     with pytest.raises(BrokenPromiseError, match="2 before 7, not 1, missing"):
-        books.notified(7, one.sender, one.sender, 2)
+        counters.notified(7, one.sender, one.sender, 2)
 
 
 @clause("BUS-MSG-15")
-def test_the_books_see_a_command_that_a_notification_has_overtaken() -> None:
+def test_the_counters_see_a_command_that_a_notification_has_overtaken() -> None:
     """A command that waited for a search is exempt."""
-    books = Books(ordered=True)
-    one = letter(books)
-    books.notifies(5, one.sender)
-    books.notified(5, one.sender, one.sender, 0)
+    counters = Counters(ordered=True)
+    one = letter(counters)
+    counters.notifies(5, one.sender)
+    counters.notified(5, one.sender, one.sender, 0)
     with pytest.raises(BrokenPromiseError, match="behind notification 5"):
-        books.taken(1, one.sender, "f")
-    books = Books(ordered=True)
-    one = letter(books)
+        counters.taken(1, one.sender, "f")
+    counters = Counters(ordered=True)
+    one = letter(counters)
     one.sought = True
-    books.notifies(5, one.sender)
-    books.notified(5, one.sender, one.sender, 0)
-    books.taken(1, one.sender, "f")
+    counters.notifies(5, one.sender)
+    counters.notified(5, one.sender, one.sender, 0)
+    counters.taken(1, one.sender, "f")
 
 
 def test_a_run_sees_a_receiver_that_accepts_anything(

@@ -311,7 +311,7 @@ def test_a_slave_that_comes_later_is_asked_too() -> None:
 
     late = stage.world.start("m1", "s9")
     stage.soon()
-    assert [each.name for each in late.remote.finder.ledger.all()] == ["z"]
+    assert [each.name for each in late.remote.resolver.ledger.all()] == ["z"]
     z = stage.task("z", "s9")
     stage.soon()
 
@@ -326,7 +326,7 @@ def test_a_search_ends_when_nobody_waits_for_it() -> None:
     letters = stage.send(d, "z", 3)
     letters.append(d.process.command(d, "y", timeout=0.2))
     stage.soon(0.1)
-    assert len(stage.process("s3").remote.finder.ledger) == 2
+    assert len(stage.process("s3").remote.resolver.ledger) == 2
 
     stage.soon(6.0)
 
@@ -367,7 +367,7 @@ def test_what_a_master_keeps_of_subscriptions_is_bounded() -> None:
     """One too many is skipped and logged; those kept stay in effect."""
     stage = Stage(subscriptions_in_all=2)
     lines: list[str] = []
-    stage.process("s1").remote.neighbours.complain = lines.append  # type: ignore[misc]
+    stage.process("s1").remote.topology.complain = lines.append  # type: ignore[misc]
     notifier = stage.task("news", "s1")
     hearers = [stage.task("d", "s2"), stage.task("e", "s3"), stage.task("f", "s3")]
     for each in hearers:
@@ -380,7 +380,7 @@ def test_what_a_master_keeps_of_subscriptions_is_bounded() -> None:
 
     numbers = {each.name: each.process.notify(each) for each in (notifier, late)}
     stage.soon()
-    heard = stage.world.books.heard
+    heard = stage.world.counters.heard
     assert (numbers["news"], hearers[0].id) in heard
     assert (numbers["news/f"], hearers[2].id) not in heard
     assert lines == [
@@ -407,7 +407,7 @@ def test_a_slave_that_keeps_no_more_searches_is_asked_again_when_it_has_the_name
     d, e = stage.task("d", "s1"), stage.task("e", "s1")
     letters = stage.send(d, "x") + stage.send(e, "y")
     stage.soon()
-    assert len(stage.process("s3").remote.finder.ledger) == 1
+    assert len(stage.process("s3").remote.resolver.ledger) == 1
     assert told(letters) == [None, None]
 
     y = stage.task("y", "s3")
@@ -420,7 +420,7 @@ def test_a_slave_that_keeps_no_more_searches_is_asked_again_when_it_has_the_name
 def test_a_master_that_is_refused_by_another_tells_who_asked() -> None:
     stage = Stage(machines=2)
     d, e = stage.task("d", "s2", "m1"), stage.task("e", "s1", "m1")
-    other = stage.process("s1", "m2").remote.neighbours
+    other = stage.process("s1", "m2").remote.topology
     other.limits = attrs.evolve(other.limits, searches_per_process=1)  # type: ignore[misc]  # for this test
     for task in (d, e):
         stage.send(task, "ism://m2/x")
@@ -430,7 +430,7 @@ def test_a_master_that_is_refused_by_another_tells_who_asked() -> None:
     stage.soon()
 
     assert told(letters) == [BusFullError] * 2
-    assert len(stage.process("s1", "m1").remote.finder.ledger) == 2
+    assert len(stage.process("s1", "m1").remote.resolver.ledger) == 2
     stage.soon(10.0)
     stage.world.checks.rest()
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def say(stage: Stage, frame: ControlFrame, to: str, of: str = "s3") -> None:
     """Let a process send a frame to another one, which receives it."""
     process = stage.process(of)
-    process.remote.neighbours.peers["m1", to].session.tell(frame)
+    process.remote.topology.peers["m1", to].session.tell(frame)
     process.settle()
     stage.soon(0.1)
 
@@ -48,7 +48,7 @@ def linked(stage: Stage) -> None:
 
 def searches(process: SimProcess) -> int:
     """Return how many searches a process keeps."""
-    return len(process.remote.finder.ledger)
+    return len(process.remote.resolver.ledger)
 
 
 @clause("BUS-SEC-7", "BUS-ROUTE-18")
@@ -58,7 +58,7 @@ def test_only_its_origin_cancels_a_search() -> None:
     sender = stage.task("d", "s2")
     (letter,) = stage.send(sender, "f")
     stage.soon()
-    (own,) = stage.process("s2").remote.finder.own.values()
+    (own,) = stage.process("s2").remote.resolver.own.values()
     say(stage, Cancel(id=own.frame.id), "s1")
     assert searches(stage.process("s1")) == 1
 
@@ -72,7 +72,7 @@ def test_only_its_origin_cancels_a_subscription() -> None:
     stage = Stage(slaves=3)
     news = stage.task("news", "s4")
     hearer = subscriber(stage)
-    (own,) = stage.process("s2").remote.listening.own.values()
+    (own,) = stage.process("s2").remote.remote_subscriptions.own.values()
     say(stage, Unsubscribe(id=own.frame.id), "s1")
     assert subscriptions(stage, "s1") == subscriptions(stage, "s4") == 1
     notify(news, 1)
@@ -89,7 +89,7 @@ def test_only_its_recipients_refuse_a_search(reason: Reason) -> None:
     sender = stage.task("d", "s2")
     (letter,) = stage.send(sender, "f")
     stage.soon()
-    (own,) = stage.process("s2").remote.finder.own.values()
+    (own,) = stage.process("s2").remote.resolver.own.values()
     say(stage, Error(reason=reason, request=own.frame.id), "s2")
     assert letter.told is None
 
@@ -106,7 +106,7 @@ def test_only_the_master_gives_a_verdict_on_a_name() -> None:
     claimed = stage.task("f", "s2")
     stage.soon(0.1)
     other = stage.process("s3")
-    other.remote.neighbours.peers["m1", "s2"].session.say(Pong(number=2**40))
+    other.remote.topology.peers["m1", "s2"].session.say(Pong(number=2**40))
     other.settle()
     stage.soon(0.1)
     assert not claimed.confirmed
@@ -122,7 +122,9 @@ def test_a_name_that_is_public_no_more_leaves_the_others_of_its_process() -> Non
     stage.task("two", "s3")
     stage.soon()
     say(stage, Unexport(id=one.id), "s1")
-    assert stage.process("s1").remote.directory.users.owners() == {"two": ("m1", "s3")}
+    assert stage.process("s1").remote.name_registry.users.owners() == {
+        "two": ("m1", "s3")
+    }
 
 
 @clause("BUS-SEC-7", "BUS-INIT-12")
@@ -131,11 +133,13 @@ def test_the_master_of_another_machine_ends_no_name_of_this_one() -> None:
     task = stage.task("f", "s2")
     stage.soon()
     other = stage.process("s1", "m2")
-    peer = other.remote.neighbours.peers["m1", "s1"]
+    peer = other.remote.topology.peers["m1", "s1"]
     peer.session.tell(Eliminate(id=task.id, name="f"))
     other.settle()
     stage.soon()
-    assert stage.process("s1").remote.directory.users.owners() == {"f": ("m1", "s2")}
+    assert stage.process("s1").remote.name_registry.users.owners() == {
+        "f": ("m1", "s2")
+    }
 
 
 @clause("BUS-RELAY-8", "BUS-SEC-7")
@@ -148,7 +152,7 @@ def test_a_subscription_without_a_master_is_refused_by_its_asker_alone() -> None
     stage.process("s1").die()
     stage.soon(1.0)
     assert subscriptions(stage, "s3") == 1
-    (own,) = stage.process("s2").remote.listening.own.values()
+    (own,) = stage.process("s2").remote.remote_subscriptions.own.values()
     say(stage, Error(reason=Reason.CLOSING, request=own.frame.id), "s3", of="s4")
     assert subscriptions(stage, "s3") == 1
     notify(news, 1)
@@ -164,7 +168,7 @@ def test_a_subscription_that_a_master_passes_on_is_taken_back_by_way_of_it() -> 
     hearer = subscriber(stage)
     stage.send(hearer, "news")
     stage.soon()
-    (own,) = stage.process("s2").remote.listening.own.values()
+    (own,) = stage.process("s2").remote.remote_subscriptions.own.values()
     refusal = Error(reason=Reason.CLOSING, request=own.frame.id)
     say(stage, refusal, "s3", of="s2")
     assert subscriptions(stage, "s3") == 1

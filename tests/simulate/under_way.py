@@ -55,7 +55,7 @@ class UnderWay:
         return self._task_leaves(process, news.over)
 
     def _search_ends(self, process: SimProcess, search: RequestId) -> bool:
-        request = process.remote.finder.ledger.get(search)
+        request = process.remote.resolver.ledger.get(search)
         if request is None or request.origin is None:
             return True
         asked = [
@@ -70,7 +70,7 @@ class UnderWay:
         )
 
     def _task_leaves(self, process: SimProcess, task: Registration) -> bool:
-        peer = process.remote.neighbours.peers.get(task[:2])
+        peer = process.remote.topology.peers.get(task[:2])
         if peer is None or self._is_lost(process, peer):
             return True
         there = self._session(process, peer)
@@ -95,7 +95,7 @@ class UnderWay:
         hops = {process.key: process}
         for _ in range(3):
             for each in list(hops.values()):
-                for peer in each.remote.neighbours.joined():
+                for peer in each.remote.topology.joined():
                     if any(
                         isinstance(frame, Eliminate)
                         and (frame.id.machine, frame.id.process, frame.id.number)
@@ -109,7 +109,7 @@ class UnderWay:
     def _session(self, process: SimProcess, peer: Peer) -> Peer | None:
         """Return the peer's end of the same session; None if it has none."""
         other = self._world.processes[peer.key]
-        there = other.remote.neighbours.peers.get(process.key)
+        there = other.remote.topology.peers.get(process.key)
         if not other.alive or other.life != peer.session.incarnation or there is None:
             return None
         mine, its = peer.session, there.session

@@ -8,13 +8,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from bus.rights import Credentials, Rights
-from tests.simulate.books import Books
 from tests.simulate.checks import Checks
+from tests.simulate.counters import Counters
 from tests.simulate.network import Network
 from tests.simulate.process import LIMITS, SimProcess
 from tests.simulate.recorded import Recorded
 from tests.simulate.story import Story
-from tests.simulate.witness import Witness
+from tests.simulate.trace_sink import TraceSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -37,8 +37,9 @@ class World:
     reading: the maximum delay before a task reads a message, in seconds.
     frames: the frames put on links, each with sender and receiver; None if not kept.
     recorded: the journals of all processes; None if there are none.
-    shortcuts: the fraction of messages that take the fast path when they may; struck:
-      the fraction of these whose sender is interrupted. went_short: how many took it.
+    fast_paths: the fraction of messages that take the fast path when they may.
+    interrupted: the fraction of these whose sender is interrupted.
+    went_short: how many messages took the fast path.
     watched: True if tasks watch, and processes shut down in order.
     guests: names of the processes of another user. rights: the rights of a guest, by
       its name and the name of the process that grants them; None for all rights.
@@ -52,8 +53,8 @@ class World:
         ordered: bool = True,
         limits: Limits = LIMITS,
         recorded: bool = False,
-        shortcuts: float = 0.0,
-        struck: float = 0.0,
+        fast_paths: float = 0.0,
+        interrupted: float = 0.0,
         watched: bool = False,
         guests: Container[str] = (),
         rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
@@ -65,15 +66,15 @@ class World:
         self.random = Random(seed)
         # A generator of its own, so that all other draws stay the same.
         self._short = Random(f"short {seed}")
-        self._shortcuts = shortcuts
-        self._struck = struck
+        self._fast_paths = fast_paths
+        self._interrupted = interrupted
         self.went_short = 0
         self.now = 1.0
         self.story = Story(told=told)
-        self.books = Books(ordered=ordered)
+        self.counters = Counters(ordered=ordered)
         self.network = Network(self)
         self.checks = Checks(self)
-        self.witness = Witness(self)
+        self.trace_sink = TraceSink(self)
         self.recorded = Recorded(self) if recorded else None
         self.processes: dict[Key, SimProcess] = {}
         self.masters: dict[str, SimProcess] = {}
@@ -91,11 +92,11 @@ class World:
 
     def short(self) -> bool:
         """Draw whether a message takes the fast path, if it may."""
-        return self._short.random() < self._shortcuts
+        return self._short.random() < self._fast_paths
 
-    def struck(self) -> bool:
+    def interrupted(self) -> bool:
         """Draw whether the sender is interrupted on the fast path."""
-        return self._short.random() < self._struck
+        return self._short.random() < self._interrupted
 
     def at(self, after: float, act: Callable[[], None]) -> None:
         """Schedule an event some seconds from now."""
@@ -150,7 +151,7 @@ class World:
         process.event(process.remote.become_master)
         self.introduce(process)
 
-    def listening(self, address: str) -> SimProcess | None:
+    def remote_subscriptions(self, address: str) -> SimProcess | None:
         """Return the process that listens at an address; None if there is none."""
         machine, _, name = address.partition("/")
         if name == "Master":
@@ -166,4 +167,4 @@ class World:
     def check(self, process: SimProcess) -> None:
         """Check all invariants after an event in a process."""
         self.checks.step(process)
-        self.witness.step(process)
+        self.trace_sink.step(process)

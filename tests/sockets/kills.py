@@ -149,10 +149,12 @@ class _Survivor:
             cause = caught.value.__cause__
             assert isinstance(cause, PeerLostError), repr(cause)
         assert near.status is Status.DISCONNECTED
-        books = near.stats()
-        assert (books.sent, books.received) == (self.sent, self.received), books
-        assert books.pending == 0, books
-        assert 0 <= books.peer_lost == books.dropped <= self.sent, books
+        counters = near.stats()
+        assert (counters.sent, counters.received) == (self.sent, self.received), (
+            counters
+        )
+        assert counters.pending == 0, counters
+        assert 0 <= counters.peer_lost == counters.dropped <= self.sent, counters
         near.disconnect()
 
     # One method for each kind of victim.

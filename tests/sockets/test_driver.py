@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.sockets import Driver, turn
+from queuebroker.sockets import Driver, read_owner
 from specs.clauses import clause
 from tests.sockets.support import ends
 from tests.support import LIMIT_S, Threads, until
@@ -48,7 +48,7 @@ def test_a_call_may_be_the_last_that_its_driver_needs(
 ) -> None:
     """Its owner runs the call and closes the driver before the caller has rung.
 
-    Then the caller would write to a bell that is closed, or to a reused descriptor
+    Then the caller would write to a parker that is closed, or to a reused descriptor
     number.
     """
     ending = Driver()
@@ -65,7 +65,7 @@ def test_a_call_may_be_the_last_that_its_driver_needs(
 
     assert rang == [True]
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.eventfd_read(ending._bell)
+        os.eventfd_read(ending._shared_parker)
 
 
 def test_a_driver_that_has_ended_keeps_no_call() -> None:
@@ -130,7 +130,7 @@ def test_after_a_receive_the_driver_reads_again() -> None:
     with ends() as (near, far):
         with Threads() as threads:
             receiving = threads.start(near.receive)
-            until(lambda: near._far.link.turn.led, "it reads")
+            until(lambda: near._far.link.read_owner.leased, "it reads")
             far.send(b"1")
             assert receiving.result() == b"1"
 
@@ -144,7 +144,7 @@ def test_one_timer_serves_all_who_receive_within_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It continues while receives do, and then returns the read lease."""
-    monkeypatch.setattr(turn, "IDLE_S", 3600.0)
+    monkeypatch.setattr(read_owner, "IDLE_S", 3600.0)
     with ends() as (near, _):
         ours, posted = near._far.link, 0
 
@@ -155,16 +155,16 @@ def test_one_timer_serves_all_who_receive_within_its_time(
         monkeypatch.setattr(ours.driver, "at", at)
         for _ in range(3):
             with ours.lock:
-                assert ours.lead_locked()
+                assert ours.lease_locked()
                 ours.yield_locked(wanted=False)
-        assert (posted, ours.turn.idle) == (1, True)
-        ours.turn._rearm()
-        assert (posted, ours.turn.idle) == (2, True)
+        assert (posted, ours.read_owner.idle) == (1, True)
+        ours.read_owner._rearm()
+        assert (posted, ours.read_owner.idle) == (2, True)
 
-        monkeypatch.setattr(turn, "IDLE_S", 0.0)
-        ours.turn._rearm()
+        monkeypatch.setattr(read_owner, "IDLE_S", 0.0)
+        ours.read_owner._rearm()
 
-        assert (posted, ours.turn.idle) == (2, False)
+        assert (posted, ours.read_owner.idle) == (2, False)
         monkeypatch.undo()
 
 
@@ -172,7 +172,7 @@ def test_who_waits_gets_the_reading_at_once() -> None:
     """A receiver that leaves the socket hands the lease to the next waiter."""
     with ends() as (near, far), Threads() as threads:
         first = threads.start(near.receive)
-        until(lambda: near._far.link.turn.led, "the first reads")
+        until(lambda: near._far.link.read_owner.leased, "the first reads")
         second = threads.start(near.receive)
         until(lambda: len(near._far.inbox.arrived) == 2, "the second waits")
         far.send(b"1")

@@ -16,13 +16,13 @@ from queuebroker.sockets import (
     PeerLostError,
     SocketOptions,
     SocketQueueBroker,
-    departure,
     driver,
     frames,
     gathering,
     link,
     listener,
-    turn,
+    outgoing_connect,
+    read_owner,
 )
 from queuebroker.sockets.driver import default_driver
 from queuebroker.sockets.frames import Hello
@@ -115,8 +115,8 @@ HELLO = frames.encode(Hello("raw", PORT, 1 << 20))
     ("where", "what"),
     [
         (listener.Listener, "_begin"),
-        (listener.Arrival, "heard"),
-        (listener.Arrival, "_ask"),
+        (listener.IncomingConnect, "heard"),
+        (listener.IncomingConnect, "_ask"),
         (link.Link, "ready"),
         (link.Link, "read_locked"),
         (link.Link, "_tell"),
@@ -153,7 +153,7 @@ def test_an_error_of_a_timer_or_a_call_ends_what_it_was_for(
     options = SocketOptions(handshake_s=0.05 if what == "expire_unknown" else 60.0)
     with brokers(host={"options": options}) as (host, guest):
         with monkeypatch.context() as patch:
-            patch.setattr(listener.Arrival, what, fail)
+            patch.setattr(listener.IncomingConnect, what, fail)
             with raw(host.address) as peer:
                 ignored(peer, HELLO if what == "_look" else b"")
         works(host, guest)
@@ -200,7 +200,7 @@ def test_a_connection_whose_end_fails_is_released(
         near, far = meet(host, guest)
         served = near._far.link.driver
         with monkeypatch.context() as patch:
-            patch.setattr(turn.Turn, "detach_locked", fail)
+            patch.setattr(read_owner.ReadOwner, "detach_locked", fail)
             near.disconnect()
             far.disconnect()
             until(lambda: served.sockets == 1, "only the listener is left")
@@ -213,12 +213,12 @@ def test_the_reading_that_cannot_be_given_back_ends_the_connection(
 ) -> None:
     """The timer that releases the read lease belongs to one connection."""
     with ends() as (near, far), monkeypatch.context() as patch:
-        patch.setattr(turn.Turn, "rearm_locked", fail)
+        patch.setattr(read_owner.ReadOwner, "rearm_locked", fail)
         far.send(b"1")
         assert near.receive() == b"1"
-        if not near._far.link.turn.idle:  # the driver was faster
+        if not near._far.link.read_owner.idle:  # the driver was faster
             with near._far.link.lock:
-                assert near._far.link.lead_locked()
+                assert near._far.link.lease_locked()
                 near._far.link.yield_locked(wanted=False)
         until(lambda: near._far.link.closed, "it has ended")
         with pytest.raises(DisconnectedQueueError):
@@ -235,7 +235,7 @@ def test_an_error_on_the_way_to_a_peer_is_raised_by_the_connect(
         accepting = threads.start(host.accept, PORT)
         assert host.address is not None
         with monkeypatch.context() as patch:
-            patch.setattr(departure.Departure, what, fail)
+            patch.setattr(outgoing_connect.OutgoingConnect, what, fail)
             with pytest.raises(PlantedError, match="planted"):
                 guest.connect(host.address, PORT)
         if what == "_arrived":
@@ -331,7 +331,7 @@ def test_a_driver_that_ends_is_logged_and_replaced(
         near, far = meet(host, guest)
         former = near._far.link.driver
         receiving = threads.start(near.receive)
-        until(lambda: near._far.link.turn.led, "it waits")
+        until(lambda: near._far.link.read_owner.leased, "it waits")
         accepting = threads.start(host.accept, PORT)
 
         former.call(fail)

@@ -65,7 +65,7 @@ def test_the_driver_goes_on_with_what_a_socket_took_in_part(
         else:
             near.send(message)
         assert far.receive(timeout=LATE_S) == message
-        until(lambda: not ours.turn.blocked, "the driver has no more to write")
+        until(lambda: not ours.read_owner.blocked, "the driver has no more to write")
 
 
 @clause("QB-SOCK-9")
@@ -80,13 +80,13 @@ def test_a_peer_that_has_said_what_it_wants_may_wait_longer_than_a_handshake() -
                 lambda: guest.connect(str(host.address), PORT, required=True)
             )
             until(lambda: bool(inner.waiting), "it waits to be accepted")
-            (arrival,) = inner.waiting
+            (incoming_connect,) = inner.waiting
 
-            arrival.expire_unknown()
+            incoming_connect.expire_unknown()
 
             near = host.accept(PORT, timeout=LATE_S)
             far = connecting.result()
-        arrival.expire_unknown()  # nor does it matter after the accept
+        incoming_connect.expire_unknown()  # nor does it matter after the accept
         with near, far:
             far.send(b"alive")
             assert near.receive(timeout=LATE_S) == b"alive"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import QueueBrokerError, RendezvousTimeoutError, _sync, meeting
-from queuebroker.sockets import listener, turn
+from queuebroker.sockets import listener, read_owner
 from specs.clauses import clause
 from tests.handlers import Interruption, everywhere_handled
 from tests.sockets.support import PORT, brokers, meet
@@ -51,7 +51,7 @@ HANDLERS: dict[str, Call] = {
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
     """Return a factory of connections: after a receive, only receives read them."""
-    monkeypatch.setattr(turn, "IDLE_S", 3600.0)
+    monkeypatch.setattr(read_owner, "IDLE_S", 3600.0)
     with ExitStack() as stack:
         acceptor, connector = stack.enter_context(
             brokers(host={"capacity": CAPACITY}, guest={})
@@ -74,7 +74,7 @@ def test_a_handler_anywhere_in_a_call_acts_or_is_refused(
 ) -> None:
     """No frame is torn, nothing hangs, and a disconnect is done as the call ends."""
 
-    def case(struck: Interruption) -> None:
+    def case(interrupted: Interruption) -> None:
         near, far = make()
         far.send(b"1")
         until(lambda: near.pending == 1, "nothing has come")
@@ -97,7 +97,7 @@ def test_a_handler_anywhere_in_a_call_acts_or_is_refused(
             ran.append(True)
             act(HANDLERS[handled], 1)
 
-        struck(lambda: act(CALLS[called], 0), handler)
+        interrupted(lambda: act(CALLS[called], 0), handler)
 
         assert not _sync.owns(near._connection.lock)
         assert not near._connection.deferred

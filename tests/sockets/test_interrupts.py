@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, _net, _sync
-from queuebroker.sockets import PeerLostError, SocketMessageQueue, turn
+from queuebroker.sockets import PeerLostError, SocketMessageQueue, read_owner
 from specs.clauses import clause
 from tests.sockets.support import brokers, meet
 from tests.strikes import everywhere
@@ -37,7 +37,7 @@ LARGE = bytes(300_000)  # more than a socket takes at once
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
     """Return a factory of connections: after a receive, only receives read them."""
-    monkeypatch.setattr(turn, "IDLE_S", 3600.0)
+    monkeypatch.setattr(read_owner, "IDLE_S", 3600.0)
     with ExitStack() as stack:
         acceptor, connector = stack.enter_context(
             brokers(host={"capacity": CAPACITY}, guest={})
@@ -56,7 +56,7 @@ def let_nobody_read(end: SocketMessageQueue) -> None:
     """Make the next receive read the socket itself, as a prompt second receive does."""
     connection = end._connection
     with connection.lock:
-        assert end._far.lead_locked()
+        assert end._far.lease_locked()
         end._far.link.yield_locked(wanted=False)
 
 
@@ -103,7 +103,7 @@ def check(
             assert other.receive(timeout=LIMIT_S) == b"m"
         for end in (one, other):
             with end._connection.lock:
-                end._far.link.turn.rearm_locked()
+                end._far.link.read_owner.rearm_locked()
         assert one.ping(LIMIT_S)
         assert other.ping(LIMIT_S)
         # The peer withholds only the credit for messages it has received since.
@@ -113,14 +113,14 @@ def check(
 
 
 @clause("QB-ERR-9")
-@pytest.mark.parametrize("message", [b"struck", LARGE], ids=["small", "large"])
-def test_a_send_that_is_struck(pair: Callable[[], Ends], message: bytes) -> None:
+@pytest.mark.parametrize("message", [b"interrupted", LARGE], ids=["small", "large"])
+def test_a_send_that_is_interrupted(pair: Callable[[], Ends], message: bytes) -> None:
     """It is sent, or is not, or the connection ends: each occurs at some points."""
     seen = set()
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         near, far = pair()
-        struck(lambda: near.send(message))
+        interrupted(lambda: near.send(message))
         ended, received = check(near, far)
         assert received in ([], [message])
         seen.add((ended, len(received)))
@@ -131,13 +131,13 @@ def test_a_send_that_is_struck(pair: Callable[[], Ends], message: bytes) -> None
 
 
 @clause("QB-ERR-9")
-def test_a_send_of_several_that_is_struck(pair: Callable[[], Ends]) -> None:
+def test_a_send_of_several_that_is_interrupted(pair: Callable[[], Ends]) -> None:
     """The messages received are a prefix of those sent."""
     messages = [b"1", b"2", b"3"]
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         near, far = pair()
-        struck(lambda: near.send_many(messages))
+        interrupted(lambda: near.send_many(messages))
         _, received = check(near, far)
         assert received == messages[: len(received)]
 
@@ -147,13 +147,13 @@ def test_a_send_of_several_that_is_struck(pair: Callable[[], Ends]) -> None:
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "takes"])
 @pytest.mark.parametrize("size", [1, len(LARGE)])
-def test_a_receive_that_is_struck(
+def test_a_receive_that_is_interrupted(
     pair: Callable[[], Ends], size: int, *, reads: bool
 ) -> None:
     """It or the next receive has the message, or the connection ends."""
     seen = set()
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         near, far = pair()
         if reads:
             let_nobody_read(near)
@@ -162,7 +162,7 @@ def test_a_receive_that_is_struck(
         if not reads:
             assert near.ping(LIMIT_S)  # they have arrived
         taken: list[bytes] = []
-        struck(lambda: taken.append(near.receive(timeout=LIMIT_S)))
+        interrupted(lambda: taken.append(near.receive(timeout=LIMIT_S)))
         assert taken in ([], messages[:1])
         ended = False
         rest: list[bytes] = []
@@ -180,18 +180,20 @@ def test_a_receive_that_is_struck(
 
 
 @clause("QB-ERR-9")
-def test_a_receive_that_is_struck_as_it_begins_to_wait(
+def test_a_receive_that_is_interrupted_as_it_begins_to_wait(
     pair: Callable[[], Ends],
 ) -> None:
     """The next one is still woken; no caller has waited in that socket before."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         near, far = pair()
         with suppress(ReceiveTimeoutError):
-            struck(lambda: near.receive(timeout=0.001))
+            interrupted(lambda: near.receive(timeout=0.001))
         with Threads() as threads:
             receiving = threads.start(lost, near.receive)
-            until(lambda: near._far.link.turn.led or receiving.done, "it waits")
+            until(
+                lambda: near._far.link.read_owner.leased or receiving.done, "it waits"
+            )
             if not lost(lambda: far.send(b"m")) and not receiving.result():
                 assert not check(near, far)[0]
 
@@ -199,14 +201,14 @@ def test_a_receive_that_is_struck_as_it_begins_to_wait(
 
 
 @clause("QB-ERR-9")
-def test_who_is_struck_as_its_peer_goes_knows_that_it_went(
+def test_who_is_interrupted_as_its_peer_goes_knows_that_it_went(
     pair: Callable[[], Ends],
 ) -> None:
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         near, far = pair()
         let_nobody_read(near)
         far._far.link.drop()
-        struck(lambda: lost(lambda: near.receive(timeout=LIMIT_S)))
+        interrupted(lambda: lost(lambda: near.receive(timeout=LIMIT_S)))
         assert lost(lambda: near.receive(timeout=LIMIT_S))
         assert near.remote_disconnected
         assert lost(lambda: near.send(b"m"))
@@ -215,11 +217,11 @@ def test_who_is_struck_as_its_peer_goes_knows_that_it_went(
 
 
 @clause("QB-ERR-9")
-def test_a_sleeper_that_is_struck_can_be_slept_on() -> None:
-    def case(struck: Blow) -> None:
+def test_a_sleeper_that_is_interrupted_can_be_slept_on() -> None:
+    def case(interrupted: Blow) -> None:
         sleeper = _net.Sleeper()
         sleeper.release()
-        struck(sleeper.renew)
+        interrupted(sleeper.renew)
         sleeper.renew()
         sleeper.sleep(_sync.monotonic())
         assert sleeper.locked()
@@ -239,17 +241,17 @@ def test_what_the_handler_of_a_signal_raises_is_no_failure_of_the_socket(
     monkeypatch.setattr(_net, "_PATIENCE", struct.pack("@ll", patience_s, 1))
     near, far = pair()
 
-    def struck(*_: object) -> None:
+    def interrupted(*_: object) -> None:
         raise TimeoutError("of the handler")
 
-    before = signal.signal(signal.SIGUSR1, struck)
+    before = signal.signal(signal.SIGUSR1, interrupted)
     main = threading.main_thread().ident
     assert main is not None
     try:
         with Threads() as threads:
 
             def kick() -> None:
-                until(lambda: near._far.link.turn.led, "it waits")
+                until(lambda: near._far.link.read_owner.leased, "it waits")
                 signal.pthread_kill(main, signal.SIGUSR1)
 
             threads.start(kick)
@@ -262,13 +264,13 @@ def test_what_the_handler_of_a_signal_raises_is_no_failure_of_the_socket(
 
 
 @clause("QB-ERR-9")
-def test_a_disconnect_that_is_struck(pair: Callable[[], Ends]) -> None:
+def test_a_disconnect_that_is_interrupted(pair: Callable[[], Ends]) -> None:
     """A repeat completes it; the peer has all messages, or gets an error."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         near, far = pair()
         near.send(b"m")
-        struck(near.disconnect)
+        interrupted(near.disconnect)
         near.disconnect()
         received: list[bytes] = []
         with pytest.raises(DisconnectedQueueError):

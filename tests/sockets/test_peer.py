@@ -532,7 +532,7 @@ def test_who_waits_is_told_how_the_socket_failed() -> None:
             near = accepting.result()
             assert isinstance(near, SocketMessageQueue)
             receiving = threads.start(near.receive)
-            until(lambda: near._far.link.turn.led, "it waits in the socket")
+            until(lambda: near._far.link.read_owner.leased, "it waits in the socket")
             # Closed without a frame: the other side only gets a reset.
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
 
@@ -562,18 +562,18 @@ def test_a_socket_that_was_waited_in_is_not_waited_for_by_a_send(
     with brokers(host=settings) as (host, _), Threads() as threads:
         accepting = threads.start(host.accept, PORT)
         with raw(host) as peer:
-            hello = Hello("deaf", PORT, 16 << 20, descriptors=1)
+            hello = Hello("write_failed", PORT, 16 << 20, descriptors=1)
             peer.sendall(frames.encode(hello))
             near = accepting.result()
             assert isinstance(near, SocketMessageQueue)
             receiving = threads.start(near.receive)
-            until(lambda: near._far.link.turn.led, "it waits in the socket")
+            until(lambda: near._far.link.read_owner.leased, "it waits in the socket")
             peer.sendall(frames.encode_message(1, b"m"))
             assert receiving.result() == b"m"
 
             threads.start(send, near).result()
 
-            assert near._far.link.turn.blocked
+            assert near._far.link.read_owner.blocked
         until(lambda: near.remote_disconnected, "the peer is lost")
         near.disconnect()
 

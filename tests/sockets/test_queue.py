@@ -139,7 +139,7 @@ def test_who_hangs_up_at_once_has_sent_all(pair: Ends) -> None:
         far.receive()
 
 
-def test_the_books_balance_once_both_have_left(pair: Ends) -> None:
+def test_the_counters_balance_once_both_have_left(pair: Ends) -> None:
     """Sent messages are received, dropped or discarded, and the sender counts them."""
     near, far = pair
     near.send_many([b"m"] * 8)
@@ -224,7 +224,7 @@ def test_a_local_disconnect_releases_who_waits(pair: Ends, act: str) -> None:
         else:
             waiting = reading = threads.start(near.receive)
             if act == "receive":  # the second does not read: the first one does
-                until(lambda: near._far.link.turn.led, "one reads")
+                until(lambda: near._far.link.read_owner.leased, "one reads")
                 waiting = threads.start(near.receive)
         waits = near._connection.flows[1 - near._side if act == "send" else near._side]
         until(

@@ -456,7 +456,7 @@ def test_time_is_up_at_the_deadline_and_never_before(
         loop.advance(4.5, early=1)
         for buffer in (flow.buffer for flow in left._connection.flows):
             with left._connection.lock:
-                buffer.rouse_locked()
+                buffer.wake_all_locked()
         loop.advance(0.25)
         assert not any(task.done() for _, task in tasks)
         loop.advance(0.25)

@@ -90,7 +90,7 @@ def test_an_interrupt_anywhere_in_a_receive_lets_nobody_sleep_on(
 ) -> None:
     """The next waiter gets the message; the message after it is received."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with (
             queue_pair(2, observer=KINDS[kind]) as (left, right),
             stepped_loop() as loop,
@@ -106,7 +106,7 @@ def test_an_interrupt_anywhere_in_a_receive_lets_nobody_sleep_on(
                 loop_runs(loop)
                 right.send(b"x")
 
-            struck(lambda: driven(loop, call, act))
+            interrupted(lambda: driven(loop, call, act))
 
             assert not taken(left._connection.lock)
             loop.run()
@@ -132,7 +132,7 @@ def loop_runs(loop: SteppedLoop) -> None:
 def test_an_interrupt_anywhere_in_a_send_costs_no_place(kind: str) -> None:
     """Exactly as many messages fit as before."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with (
             queue_pair(1, observer=KINDS[kind]) as (left, right),
             stepped_loop() as loop,
@@ -140,7 +140,7 @@ def test_an_interrupt_anywhere_in_a_send_costs_no_place(kind: str) -> None:
             face = aio.wrap(left)
             left.send(b"full")
 
-            struck(
+            interrupted(
                 lambda: driven(
                     loop, lambda: face.send(b"x", timeout=9), right.receive_nowait
                 )
@@ -157,7 +157,7 @@ def test_an_interrupt_anywhere_in_a_send_costs_no_place(kind: str) -> None:
 def test_an_interrupt_anywhere_in_a_meeting_leaves_no_ghost(accepts: bool) -> None:
     """No caller stays listed, and no end has a silent peer."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with BrokerManager() as manager, stepped_loop() as loop:
             server = aio.QueueBroker("server", manager=manager)
             client = aio.QueueBroker("client", manager=manager)
@@ -176,7 +176,7 @@ def test_an_interrupt_anywhere_in_a_meeting_leaves_no_ghost(accepts: bool) -> No
                 theirs.append(loop.start(opposite()))
                 loop_runs(loop)
 
-            struck(lambda: got.append(driven(loop, call, act)))
+            interrupted(lambda: got.append(driven(loop, call, act)))
             loop.run()
 
             assert not taken(manager.lock)
@@ -209,7 +209,7 @@ def test_an_interrupt_in_what_a_cancel_leads_to_leaves_nobody_listed(
 ) -> None:
     """Before and after its removal from the list; the next waiter continues."""
     for owner in (Wait, Selection):
-        monkeypatch.setattr(owner, "withdraw", _struck_once(owner.withdraw, late))
+        monkeypatch.setattr(owner, "withdraw", _interrupted_once(owner.withdraw, late))
     with queue_pair(2, observer=KINDS[kind]) as (left, right), stepped_loop() as loop:
         face = aio.wrap(left)
         with running(loop):
@@ -232,7 +232,7 @@ def test_an_interrupt_in_what_a_cancelled_accept_leads_to_leaves_no_ghost(
     late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before and after its withdrawal."""
-    monkeypatch.setattr(waiting, "abandon", _struck_once(abandon, late))
+    monkeypatch.setattr(waiting, "abandon", _interrupted_once(abandon, late))
     with BrokerManager() as manager, stepped_loop() as loop:
         broker = aio.QueueBroker("b", manager=manager)
         with running(loop):
@@ -249,7 +249,7 @@ def test_an_interrupt_in_what_a_cancelled_accept_leads_to_leaves_no_ghost(
 def test_what_a_wait_has_begun_is_undone_wherever_an_interrupt_strikes() -> None:
     """In the wait, in the undo, and at the entry of a function that leads to it."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         listed: list[str] = []
 
         async def wait() -> None:
@@ -259,20 +259,20 @@ def test_what_a_wait_has_begun_is_undone_wherever_an_interrupt_strikes() -> None
         def undo(_: BaseException) -> None:
             listed.clear()
 
-        coroutine = waiting.undone_if_struck(wait, undo)
+        coroutine = waiting.undone_if_interrupted(wait, undo)
         with suppress(asyncio.CancelledError):
-            struck(lambda: coroutine.send(None))
+            interrupted(lambda: coroutine.send(None))
 
         assert listed == []
 
     everywhere(case, packages=(queuebroker, tests))
 
 
-def _struck_once(act: Callable[..., Any], late: bool) -> Callable[..., Any]:
+def _interrupted_once(act: Callable[..., Any], late: bool) -> Callable[..., Any]:
     """Return a function whose first call is interrupted before or after it acts."""
     blows = [KeyboardInterrupt]
 
-    def struck(*args: Any) -> Any:
+    def interrupted(*args: Any) -> Any:
         blow = blows.pop() if blows else None
         if blow is not None and not late:
             raise blow
@@ -281,7 +281,7 @@ def _struck_once(act: Callable[..., Any], late: bool) -> Callable[..., Any]:
             raise blow
         return done
 
-    return struck
+    return interrupted
 
 
 def assert_sound(left: MessageQueue, right: MessageQueue) -> None:

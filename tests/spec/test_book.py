@@ -27,7 +27,7 @@ def balances(sender: Stats, receiver: Stats) -> bool:
     return sender.sent == receiver.received + sender.dropped + receiver.pending
 
 
-def books(
+def counters(
     sent: int = 0,
     received: int = 0,
     half: int = 0,
@@ -42,48 +42,48 @@ def books(
 def test_every_message_is_booked_once_by_what_became_of_it() -> None:
     """Each is sent, received, pending, dropped or discarded unread; or not counted."""
     with queue_pair(3) as (left, right):
-        assert (left.stats(), right.stats()) == (books(), books())
+        assert (left.stats(), right.stats()) == (counters(), counters())
         left.send_many([b"1", b"2", b"3"])
         right.send(b"4")
         with pytest.raises(TimeoutError):
             left.send(b"full", timeout=0)
-        assert left.stats() == books(sent=3, pending=1)
-        assert right.stats() == books(sent=1, pending=3)
+        assert left.stats() == counters(sent=3, pending=1)
+        assert right.stats() == counters(sent=1, pending=3)
 
         right.receive()
-        assert right.stats() == books(sent=1, received=1, pending=2)
+        assert right.stats() == counters(sent=1, received=1, pending=2)
 
         right.disconnect()
         left.send(b"into the void")
         left.send_many([b"and", b"again"])
-        assert left.stats() == books(sent=6, half=3, discarded=2, pending=1)
-        assert right.stats() == books(sent=1, received=1)
+        assert left.stats() == counters(sent=6, half=3, discarded=2, pending=1)
+        assert right.stats() == counters(sent=1, received=1)
 
         left.receive()
         with pytest.raises(DisconnectedQueueError):
             left.send(b"refused")
-        assert left.stats() == books(sent=6, received=1, half=3, discarded=2)
+        assert left.stats() == counters(sent=6, received=1, half=3, discarded=2)
         assert left.stats().dropped == 5
         assert balances(left.stats(), right.stats())
         assert balances(right.stats(), left.stats())
 
 
 @clause("QB-BOOK-1")
-def test_a_channel_books_bytes() -> None:
+def test_a_channel_counters_bytes() -> None:
     """The same, with bytes instead of messages."""
     with channel_pair(5) as (left, right):
         assert left.write(b"1234567") == 5
         right.write(b"ab")
         right.read_exactly(2)
-        assert left.stats() == books(sent=5, pending=2)
-        assert right.stats() == books(sent=2, received=2, pending=3)
+        assert left.stats() == counters(sent=5, pending=2)
+        assert right.stats() == counters(sent=2, received=2, pending=3)
 
         right.disconnect()
         assert left.write(b"void") == 4
-        assert left.stats() == books(sent=9, half=4, discarded=3, pending=2)
+        assert left.stats() == counters(sent=9, half=4, discarded=3, pending=2)
         left.disconnect()
 
-        assert right.stats() == books(sent=2, received=2, discarded=2)
+        assert right.stats() == counters(sent=2, received=2, discarded=2)
         assert balances(left.stats(), right.stats())
         assert balances(right.stats(), left.stats())
 
@@ -128,7 +128,7 @@ def _returned(call: Callable[..., object], *args: object) -> bool:
 
 @clause("QB-BOOK-1")
 @pytest.mark.parametrize("hangs_up", [0, 1])
-def test_the_books_are_right_in_every_schedule(hangs_up: int) -> None:
+def test_the_counters_are_right_in_every_schedule(hangs_up: int) -> None:
     """During calls they are within bounds, and exact once all is quiet."""
 
     def program(run: Run) -> None:

@@ -30,7 +30,7 @@ def _hang_up(end: MessageQueue | Channel) -> bool:
     return True
 
 
-STRUCK: dict[str, Callable[[MessageQueue, MessageQueue], object]] = {
+INTERRUPTED: dict[str, Callable[[MessageQueue, MessageQueue], object]] = {
     "send": lambda left, right: left.send(b"x"),
     "send_many": lambda left, right: left.send_many([b"x", b"y"]),
     "receive": lambda left, right: left.receive(),
@@ -44,15 +44,15 @@ STRUCK: dict[str, Callable[[MessageQueue, MessageQueue], object]] = {
 
 
 @clause("QB-BOOK-1", "QB-ERR-9")
-@pytest.mark.parametrize("name", STRUCK)
-def test_an_interrupt_does_not_upset_the_books(name: str) -> None:
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_an_interrupt_does_not_upset_the_counters(name: str) -> None:
     """At every point of a call, both directions balance afterwards."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with queue_pair(4) as (left, right):
             right.send_many([b"1", b"2"])
 
-            struck(lambda: STRUCK[name](left, right))
+            interrupted(lambda: INTERRUPTED[name](left, right))
 
             mine, theirs = left.stats(), right.stats()
             assert balances(mine, theirs)
@@ -70,14 +70,14 @@ CHANNEL_CALLS: dict[str, Callable[[Channel], object]] = {
 
 @clause("QB-BOOK-1", "QB-ERR-9")
 @pytest.mark.parametrize("name", CHANNEL_CALLS)
-def test_an_interrupt_does_not_upset_the_books_of_a_channel(name: str) -> None:
+def test_an_interrupt_does_not_upset_the_counters_of_a_channel(name: str) -> None:
     """At every point of a call, both directions balance afterwards."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with channel_pair(4) as (left, right):
             right.write(b"12")
 
-            struck(lambda: CHANNEL_CALLS[name](left))
+            interrupted(lambda: CHANNEL_CALLS[name](left))
 
             mine, theirs = left.stats(), right.stats()
             assert balances(mine, theirs)
@@ -87,17 +87,17 @@ def test_an_interrupt_does_not_upset_the_books_of_a_channel(name: str) -> None:
 
 
 @clause("QB-BOOK-5", "QB-ERR-9")
-@pytest.mark.parametrize("name", STRUCK)
+@pytest.mark.parametrize("name", INTERRUPTED)
 def test_an_interrupt_leaves_no_event_loop_asleep(name: str) -> None:
     """At every point of a call, both descriptors match the outcome of a receive."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with queue_pair(4) as (left, right), selectors.DefaultSelector() as selector:
             for end in (left, right):
                 selector.register(end, selectors.EVENT_READ, end)
             right.send_many([b"1", b"2"])
 
-            struck(lambda: STRUCK[name](left, right))
+            interrupted(lambda: INTERRUPTED[name](left, right))
 
             told = {key.data for key, _ in selector.select(0)}
             assert told == {end for end in (left, right) if end.closed or end.pending}

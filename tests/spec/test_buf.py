@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Parcel:
+class OutboundRun:
     """A message that supports weak references, unlike bytes."""
 
 
@@ -165,13 +165,13 @@ def test_an_empty_message_is_not_no_message() -> None:
 @clause("QB-BUF-7")
 def test_a_message_that_was_pulled_is_not_held() -> None:
     """Once a message is pulled, the buffer holds no reference to it."""
-    buffer = CircularBufferQueue[Parcel](3)
+    buffer = CircularBufferQueue[OutboundRun](3)
     held = []
     for number in range(7):  # more than once around
-        parcel = Parcel()
-        held.append(weakref.ref(parcel))
-        buffer.push(parcel)
-        del parcel
+        outbound_run = OutboundRun()
+        held.append(weakref.ref(outbound_run))
+        buffer.push(outbound_run)
+        del outbound_run
         if number >= 2:
             assert buffer.pull() is not None
             alive = [one() is not None for one in held]

@@ -143,9 +143,9 @@ def test_a_write_while_half_drops_its_bytes_and_returns_their_number() -> None:
         assert right.write(b"many more bytes") == 15
         right.write_all(b"and more")
 
-        books = right.stats()
-        assert (books.half_disconnected, books.discarded) == (23, 2)
-        assert books.sent == books.dropped == 25
+        counters = right.stats()
+        assert (counters.half_disconnected, counters.discarded) == (23, 2)
+        assert counters.sent == counters.dropped == 25
         assert right.read_exactly(1) == b"u"
         with pytest.raises(DisconnectedChannelError):
             right.write(b"z")

@@ -95,8 +95,8 @@ def test_every_method_may_be_called_from_every_thread_at_once() -> None:
                 one.result()
 
         for end, peer in ((left, right), (right, left)):
-            books, peers = end.stats(), peer.stats()
-            assert books.sent == peers.received + books.dropped + peers.pending
+            counters, peers = end.stats(), peer.stats()
+            assert counters.sent == peers.received + counters.dropped + peers.pending
 
 
 @clause("QB-CONC-4")

@@ -117,13 +117,13 @@ def test_a_handler_anywhere_in_a_call_is_before_it_or_after_it(
     calls = [CALLS[called], HANDLERS[handled]]
     expected = [one_after_the_other(make, calls, swapped=s) for s in (False, True)]
 
-    def case(struck: Interruption) -> None:
+    def case(interrupted: Interruption) -> None:
         with ExitStack() as stack:
             left, right = make(stack)
             results: list[object] = []
             handlings: list[object] = []
 
-            struck(
+            interrupted(
                 lambda: results.append(outcome(lambda: calls[0](left, right))),
                 lambda: handlings.append(outcome(lambda: calls[1](left, right))),
             )
@@ -186,13 +186,13 @@ def test_a_handler_anywhere_in_a_call_on_a_channel_is_before_it_or_after_it(
     after = in_order(handled, called)
     expected = [before, (after[1], after[0], after[2])]
 
-    def case(struck: Interruption) -> None:
+    def case(interrupted: Interruption) -> None:
         with pairs.channel_pair(5) as (left, right):
             begun(left, right)
             results: list[object] = []
             handlings: list[object] = []
 
-            struck(
+            interrupted(
                 lambda: results.append(
                     outcome(lambda: BYTE_CALLS[called](left, right))
                 ),
@@ -220,7 +220,7 @@ def test_a_handler_anywhere_in_an_observed_call_acts_in_order_or_is_refused(
 ) -> None:
     """The events balance; the error names a safe way; a disconnect takes effect."""
 
-    def case(struck: Interruption) -> None:
+    def case(interrupted: Interruption) -> None:
         told: list[tuple[Operation, int, int]] = []
 
         def observer(
@@ -240,7 +240,7 @@ def test_a_handler_anywhere_in_an_observed_call_acts_in_order_or_is_refused(
                 except RuntimeError as error:
                     refused.append(str(error))
 
-            struck(lambda: outcome(lambda: CALLS[called](left, right)), handler)
+            interrupted(lambda: outcome(lambda: CALLS[called](left, right)), handler)
 
             if handled in ("stats", "disconnect", "peer disconnects"):
                 assert not refused
@@ -289,7 +289,7 @@ def test_a_handler_anywhere_in_a_meeting_leaves_sound_lists(
 ) -> None:
     """It acts, or its error names a safe way; a close has taken effect at the end."""
 
-    def case(struck: Interruption) -> None:
+    def case(interrupted: Interruption) -> None:
         with BrokerManager() as manager, Threads() as threads:
             b, a = (QueueBroker(name, manager=manager) for name in "ba")
             if somebody_waits:
@@ -305,7 +305,7 @@ def test_a_handler_anywhere_in_a_meeting_leaves_sound_lists(
                 except RuntimeError as error:
                     refused.append(str(error))
 
-            struck(
+            interrupted(
                 lambda: results.append(
                     outcome(partial(a.connect, "b", 1, timeout=0.0005))
                 ),
@@ -342,14 +342,14 @@ def test_a_handler_anywhere_in_a_send_wakes_those_who_wait(
     monkeypatch.setattr("queuebroker.pairing.LOCKED", kind == "locked")
     monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
 
-    def case(struck: Interruption) -> None:
+    def case(interrupted: Interruption) -> None:
         with pairs.queue_pair(CAPACITY) as (left, right), Threads() as threads:
             waiting = [threads.start(outcome, right.receive) for _ in range(2)]
             arrived = right._connection.flows[1].buffer.arrived
             until(lambda: len(arrived) == 2, "nobody waits")
             sent: list[object] = []
 
-            struck(
+            interrupted(
                 lambda: sent.append(outcome(lambda: left.send(b"m", timeout=0))),
                 lambda: outcome(lambda: HANDLERS[handled](left, right)),
             )

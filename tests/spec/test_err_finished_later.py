@@ -53,13 +53,13 @@ class Forgetful:
 def test_a_forgotten_end_is_closed_though_an_interrupt_strikes_that() -> None:
     """This call or the next one informs its peer."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         forgetful = Forgetful()
         left, right = loose_queue_pair(2, observer=forgetful)
         forgetful.held.append(right)
         del right
         with left:
-            struck(lambda: left.send(b"m"))
+            interrupted(lambda: left.send(b"m"))
 
             forgetful.held.clear()
             with pytest.raises(DisconnectedQueueError):
@@ -69,13 +69,13 @@ def test_a_forgotten_end_is_closed_though_an_interrupt_strikes_that() -> None:
 
 
 @clause("QB-CONC-4", "QB-ERR-9")
-def test_a_wake_up_that_found_a_lane_shut_is_handed_on_if_an_interrupt_strikes(
+def test_a_wake_up_that_found_a_buffer_shut_is_handed_on_if_an_interrupt_strikes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first of two sleepers wakes, finds the buffer closed, and is interrupted."""
     monkeypatch.setattr("queuebroker.pairing.LOCKED", False)
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         left, right = loose_queue_pair(4)
         sleepers = cast("Sleepers", right._connection.flows[1].buffer.arrived)
         over = threading.Event()
@@ -95,7 +95,7 @@ def test_a_wake_up_that_found_a_lane_shut_is_handed_on_if_an_interrupt_strikes(
                 return second
 
             prompter = threads.start(prompt)
-            struck(right.receive)
+            interrupted(right.receive)
             over.set()
             second = prompter.result()
             if second is None:
@@ -112,13 +112,13 @@ def test_a_wake_up_that_found_a_lane_shut_is_handed_on_if_an_interrupt_strikes(
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("role", ["accept", "connect"])
 @pytest.mark.parametrize("leaves", ["its broker closes", "its time runs out"])
-def test_a_match_that_was_struck_leaves_nothing_with_the_other(
+def test_a_match_that_was_interrupted_leaves_nothing_with_the_other(
     role: str, leaves: str
 ) -> None:
     """A caller that still waits then fails like any caller that is never matched."""
     late = leaves == "its time runs out"
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         manager = BrokerManager()
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
 
@@ -131,7 +131,7 @@ def test_a_match_that_was_struck_leaves_nothing_with_the_other(
             other = "connect" if role == "accept" else "accept"
             opposite = threads.start(meet, other, 0.2 if late else None)
             until(lambda: len(b._broker.waiting) == 1, "the opposite does not wait")
-            struck(lambda: meet(role).disconnect())
+            interrupted(lambda: meet(role).disconnect())
             waits = len(b._broker.waiting) == 1
             if not late:
                 b.close()
@@ -151,13 +151,13 @@ def test_a_match_that_was_struck_leaves_nothing_with_the_other(
 
 
 @clause("QB-BOOK-5", "QB-ERR-9")
-def test_a_descriptor_whose_making_was_struck_is_right_the_next_time() -> None:
+def test_a_descriptor_whose_making_was_interrupted_is_right_the_next_time() -> None:
     """A message that has arrived makes it readable."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with queue_pair(3) as (left, right):
             right.send(b"1")
-            struck(left.fileno)
+            interrupted(left.fileno)
 
             with selectors.DefaultSelector() as selector:
                 selector.register(left, selectors.EVENT_READ)
@@ -167,17 +167,17 @@ def test_a_descriptor_whose_making_was_struck_is_right_the_next_time() -> None:
 
 
 @clause("QB-BUF-4", "QB-ERR-9")
-def test_a_pull_that_was_struck_makes_room_all_the_same() -> None:
+def test_a_pull_that_was_interrupted_makes_room_all_the_same() -> None:
     """A waiting push continues, and the capacity is unchanged."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         buffer: CircularBufferQueue[bytes] = CircularBufferQueue(2)
         buffer.push(b"1")
         buffer.push(b"2")
         with Threads() as threads:
             push = threads.start(buffer.push, b"3")
             until(lambda: bool(buffer.room), "the push does not wait")
-            struck(buffer.pull)
+            interrupted(buffer.pull)
             if push.done or len(buffer) < 2:
                 push.result()
             while buffer.pull() is not None:
@@ -194,10 +194,10 @@ def test_a_pull_that_was_struck_makes_room_all_the_same() -> None:
 
 
 @clause("QB-BOOK-1", "QB-BOOK-3", "QB-ERR-9")
-def test_a_close_of_everything_that_was_struck_can_be_repeated() -> None:
+def test_a_close_of_everything_that_was_interrupted_can_be_repeated() -> None:
     """After the repeat every end is disconnected, and the counters balance."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         manager = BrokerManager()
         b, a = (QueueBroker(name, manager=manager, capacity=3) for name in "ba")
         with Threads() as threads:
@@ -207,7 +207,7 @@ def test_a_close_of_everything_that_was_struck_can_be_repeated() -> None:
         left.send(b"1")
         right.send(b"2")
 
-        struck(lambda: manager.close(disconnect=True))
+        interrupted(lambda: manager.close(disconnect=True))
         manager.close(disconnect=True)
 
         assert left.closed
@@ -220,13 +220,13 @@ def test_a_close_of_everything_that_was_struck_can_be_repeated() -> None:
 
 
 @clause("QB-BOOK-4", "QB-ERR-9")
-def test_a_send_that_was_struck_is_told_of_before_it_is_received() -> None:
+def test_a_send_that_was_interrupted_is_told_of_before_it_is_received() -> None:
     """An observer never sees a message received before it has seen it sent."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         told: list[tuple[Operation, int]] = []
         with queue_pair(3, observer=Noting(told)) as (left, right):
-            struck(lambda: left.send(b"x"))
+            interrupted(lambda: left.send(b"x"))
             with suppress(ReceiveTimeoutError):
                 right.receive(timeout=0)
         if (Operation.RECEIVE, 1) in told:
@@ -236,14 +236,14 @@ def test_a_send_that_was_struck_is_told_of_before_it_is_received() -> None:
 
 
 @clause("QB-BOOK-4", "QB-ERR-9")
-def test_a_receive_that_was_struck_is_told_of_all_the_same() -> None:
+def test_a_receive_that_was_interrupted_is_told_of_all_the_same() -> None:
     """A message it removed is reported as received, or as dropped."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         told: list[tuple[Operation, int]] = []
         with queue_pair(3, observer=Noting(told)) as (left, right):
             left.send_many([b"1", b"2"])
-            struck(right.receive)
+            interrupted(right.receive)
             gone = 2 - right.pending
             for seq in range(1, gone + 1):
                 assert {(Operation.RECEIVE, seq), (Operation.DROP, seq)} & set(told)
@@ -252,14 +252,14 @@ def test_a_receive_that_was_struck_is_told_of_all_the_same() -> None:
 
 
 @clause("QB-BOOK-4", "QB-DISC-11", "QB-ERR-9")
-def test_a_disconnect_that_was_struck_and_repeated_is_told_of_whole() -> None:
+def test_a_disconnect_that_was_interrupted_and_repeated_is_told_of_whole() -> None:
     """Both the discarded messages and the close are reported."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         told: list[tuple[Operation, int]] = []
         with queue_pair(3, observer=Noting(told)) as (left, right):
             left.send(b"x")
-            struck(right.disconnect)
+            interrupted(right.disconnect)
             right.disconnect()
 
             assert (Operation.DROP, 1) in told

@@ -144,12 +144,12 @@ QUEUE_CALLS: dict[str, QueueCall] = {
 def test_an_interrupt_anywhere_in_a_call_costs_no_place(name: str) -> None:
     """At every point, the lock is free afterwards and exactly capacity sends fit."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with queue_pair(3) as (left, right):
             left.send_many([b"1", b"2"])
             right.send(b"3")
 
-            struck(lambda: QUEUE_CALLS[name](left, right))
+            interrupted(lambda: QUEUE_CALLS[name](left, right))
 
             assert not taken(left._connection.lock)
             for sender, receiver in ((left, right), (right, left)):
@@ -174,12 +174,12 @@ CHANNEL_CALLS: dict[str, ChannelCall] = {
 def test_an_interrupt_anywhere_in_a_channel_costs_no_byte_of_room(name: str) -> None:
     """At every point, the lock is free afterwards and exactly capacity bytes fit."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with channel_pair(5) as (left, right):
             left.write(b"12")
             right.write(b"345")
 
-            struck(lambda: CHANNEL_CALLS[name](left, right))
+            interrupted(lambda: CHANNEL_CALLS[name](left, right))
 
             assert not taken(left._connection.lock)
             for writer, reader in ((left, right), (right, left)):
@@ -195,11 +195,11 @@ def test_an_interrupt_anywhere_in_a_channel_costs_no_byte_of_room(name: str) -> 
 def test_an_interrupted_disconnect_can_be_repeated() -> None:
     """The end is connected or not; the repeated call disconnects it."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with queue_pair(3) as (left, right):
             right.send(b"unread")
 
-            struck(left.disconnect)
+            interrupted(left.disconnect)
             left.disconnect()
 
             assert not taken(left._connection.lock)
@@ -246,7 +246,7 @@ def test_an_interrupted_call_leaves_nobody_asleep(name: str) -> None:
     """At every point, a thread that the call's effect enables continues."""
     call, wait = WOKEN[name]
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with queue_pair(2) as (left, right), Threads() as threads:
             waiter = threads.start(wait, left, right)
             flows = left._connection.flows
@@ -255,7 +255,7 @@ def test_an_interrupted_call_leaves_nobody_asleep(name: str) -> None:
                 "nobody waits",
             )
 
-            struck(lambda: call(left, right))
+            interrupted(lambda: call(left, right))
 
             until(lambda: waiter.done or not _could_go_on(right), "somebody sleeps on")
             left.disconnect()
@@ -287,8 +287,8 @@ def test_an_interrupt_at_any_wait_point_costs_no_place(victim: str) -> None:
             tokens = [b"1", b"2", b"3"]
             sends = [run.spawn(left.send, token) for token in tokens]
             receives = [run.spawn(right.receive) for _ in range(2)]
-            struck = sends[0] if victim == "send" else receives[0]
-            run.interrupt(struck, KeyboardInterrupt)
+            interrupted = sends[0] if victim == "send" else receives[0]
+            run.interrupt(interrupted, KeyboardInterrupt)
             run.settle()
 
             heard = [each.result for each in receives if _came_through(each)]

@@ -99,12 +99,12 @@ def test_an_end_that_is_disconnected_is_forgotten_silently(who: str) -> None:
 
 
 @clause("QB-PY-7", "QB-CONC-9", "QB-ERR-9")
-def test_a_finalizer_that_is_struck_lets_go_of_the_lock() -> None:
+def test_a_finalizer_that_is_interrupted_lets_go_of_the_lock() -> None:
     """Its exception is lost; if the lock stayed taken, the peer would block."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         left, right = loose_queue_pair()
-        struck(lambda: left._connection.finalize(0))
+        interrupted(lambda: left._connection.finalize(0))
 
         assert not taken(left._connection.lock)
         right.disconnect()

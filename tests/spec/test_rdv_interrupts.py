@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def test_an_interrupt_anywhere_in_a_lonely_call_leaves_no_trace(role: str) -> None:
     """No caller waits anywhere afterwards, and the port works."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with BrokerManager() as manager, Threads() as threads:
             b, a = (QueueBroker(name, manager=manager) for name in "ba")
 
@@ -45,7 +45,7 @@ def test_an_interrupt_anywhere_in_a_lonely_call_leaves_no_trace(role: str) -> No
                     else:
                         (a if role == "connect" else b).connect("b", 1, timeout=0.0005)
 
-            struck(call)
+            interrupted(call)
 
             assert not taken(manager.lock)
             nobody_waits(a, b)
@@ -62,7 +62,7 @@ def test_an_interrupt_anywhere_in_a_lonely_call_leaves_no_trace(role: str) -> No
 def test_an_interrupt_anywhere_in_a_match_leaves_no_silent_peer(accepts: bool) -> None:
     """The opposite either still waits, or has an end whose peer disconnected."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with BrokerManager() as manager, Threads() as threads:
             b, a = (QueueBroker(name, manager=manager) for name in "ba")
 
@@ -79,7 +79,7 @@ def test_an_interrupt_anywhere_in_a_match_leaves_no_silent_peer(accepts: bool) -
             with warnings.catch_warnings():
                 # No caller got the end, so none can have disconnected it.
                 warnings.simplefilter("ignore", ResourceWarning)
-                struck(lambda: mine().disconnect())
+                interrupted(lambda: mine().disconnect())
 
             assert not taken(manager.lock)
             until(
@@ -111,7 +111,7 @@ WAYS: dict[str, Callable[[QueueBroker], object]] = {
 def test_an_interrupted_close_can_be_repeated(way: str) -> None:
     """At every point, the repeated close releases the callers still waiting."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         manager = BrokerManager()
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
         with Threads() as threads:
@@ -121,7 +121,7 @@ def test_an_interrupted_close_can_be_repeated(way: str) -> None:
             until(lambda: len(b._broker.waiting) == 2, "the accepts do not wait")
             until(lambda: len(a._broker.waiting) == 1, "the connect does not wait")
 
-            struck(lambda: WAYS[way](b))
+            interrupted(lambda: WAYS[way](b))
             WAYS[way](b)
 
             threads.join()

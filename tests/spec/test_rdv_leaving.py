@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 
-class StruckError(BaseException):
+class InterruptError(BaseException):
     """An exception raised in a caller from outside."""
 
 
@@ -70,17 +70,17 @@ def test_who_was_released_by_a_close_cannot_be_met() -> None:
 
 @clause("QB-RDV-11")
 @both_roles
-def test_who_was_struck_while_waiting_cannot_be_met(accepts: bool) -> None:
+def test_who_was_interrupted_while_waiting_cannot_be_met(accepts: bool) -> None:
     """At every wait point, in every schedule, no trace is left and the port works."""
 
     def program(run: Run) -> None:
         b, a = two_brokers()
         mine, opposite = calls(b, a, accepts=accepts)
-        struck = run.spawn(mine)
-        run.interrupt(struck, StruckError)
-        struck.join()
+        interrupted = run.spawn(mine)
+        run.interrupt(interrupted, InterruptError)
+        interrupted.join()
 
-        assert isinstance(struck.error, StruckError)
+        assert isinstance(interrupted.error, InterruptError)
         nobody_waits(b, a)
         with pytest.raises(RendezvousTimeoutError):
             opposite(0)
@@ -97,28 +97,28 @@ def test_who_was_struck_while_waiting_cannot_be_met(accepts: bool) -> None:
 
 @clause("QB-RDV-11", "QB-RDV-12", "QB-RDV-6")
 @both_roles
-def test_who_is_struck_leaves_its_opposites_to_others(accepts: bool) -> None:
+def test_who_is_interrupted_leaves_its_opposites_to_others(accepts: bool) -> None:
     """Two of each role, one is interrupted: the rest are matched or wait in order."""
 
     def program(run: Run) -> None:
         b, a = two_brokers()
         mine, opposite = calls(b, a, accepts=accepts)
         others = [run.spawn(opposite) for _ in range(2)]
-        struck = run.spawn(mine)
+        interrupted = run.spawn(mine)
         other = run.spawn(mine)
-        run.interrupt(struck, StruckError)
+        run.interrupt(interrupted, InterruptError)
         run.settle()
 
         # One may have been matched with the interrupted caller: it has an end whose
         # peer has disconnected.
-        assert struck.done
+        assert interrupted.done
         assert other.done
         for each in others:
             if not each.done:
                 mine().disconnect()
-        for call in (*others, other, struck):
+        for call in (*others, other, interrupted):
             call.join()
-            if not isinstance(call.error, StruckError):
+            if not isinstance(call.error, InterruptError):
                 call.result.disconnect()
         nobody_waits(b, a)
 
@@ -127,18 +127,18 @@ def test_who_is_struck_leaves_its_opposites_to_others(accepts: bool) -> None:
 
 @clause("QB-RDV-12")
 @both_roles
-def test_who_is_struck_after_its_match_hangs_up(accepts: bool) -> None:
+def test_who_is_interrupted_after_its_match_hangs_up(accepts: bool) -> None:
     """At every wait point and after the match, the interrupted end disconnects."""
 
     def program(run: Run) -> None:
         b, a = two_brokers()
         mine, opposite = calls(b, a, accepts=accepts)
-        struck = run.spawn(mine)
+        interrupted = run.spawn(mine)
         peer = run.spawn(opposite)
-        run.interrupt(struck, StruckError)
-        struck.join()
-        if struck.error is None:  # the call had returned
-            struck.result.disconnect()
+        run.interrupt(interrupted, InterruptError)
+        interrupted.join()
+        if interrupted.error is None:  # the call had returned
+            interrupted.result.disconnect()
         run.settle()
 
         if not peer.done:
@@ -153,7 +153,7 @@ def test_who_is_struck_after_its_match_hangs_up(accepts: bool) -> None:
 
 @clause("QB-RDV-12")
 @both_roles
-def test_who_is_struck_on_waking_hangs_up(
+def test_who_is_interrupted_on_waking_hangs_up(
     accepts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception between match and return disconnects: the peer's receive raises."""
@@ -161,23 +161,23 @@ def test_who_is_struck_on_waking_hangs_up(
     mine, opposite = calls(b, a, accepts=accepts)
     park = _sync.park
 
-    def struck(
+    def interrupted(
         lock: _thread.LockType, ready: Callable[[], bool], deadline: float | None
     ) -> bool:
         woken = park(lock, ready, deadline)
         assert ready()
         if woken:
-            raise StruckError
+            raise InterruptError
         return woken
 
     with Threads() as threads:
-        monkeypatch.setattr(_sync, "park", struck)
+        monkeypatch.setattr(_sync, "park", interrupted)
         waiter = threads.start(mine)
         until(lambda: len(b._broker.waiting) == 1, "the call does not wait")
         until(waiter_parks(b), "the call does not sleep")
         monkeypatch.setattr(_sync, "park", park)
         with opposite() as end:
-            assert isinstance(waiter.error(), StruckError)
+            assert isinstance(waiter.error(), InterruptError)
             with pytest.raises(DisconnectedQueueError):
                 end.receive(timeout=10)
     nobody_waits(b, a)

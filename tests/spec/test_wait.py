@@ -264,14 +264,17 @@ def test_what_is_on_its_way_from_a_peer_that_hung_up_is_waited_for(
         Threads() as threads,
     ):
         connection: Any = left._connection
-        lane = connection.lanes[right._side]
-        for _ in lane.free:
+        lock_free_buffer = connection.buffers[right._side]
+        for _ in lock_free_buffer.free:
             break  # its send has reserved a place, and has not stored the message
         left.disconnect()
         waiter = threads.start(receive_any, [quiet, right], timeout=0)
-        until(lambda: waiter.done or bool(lane.settlers), "it waits for the send")
-        lane.messages.append(b"late")
-        connection.wake_receiver(lane)
+        until(
+            lambda: waiter.done or bool(lock_free_buffer.settlers),
+            "it waits for the send",
+        )
+        lock_free_buffer.messages.append(b"late")
+        connection.wake_receiver(lock_free_buffer)
 
         assert waiter.result() == (right, b"late")
 
@@ -364,7 +367,9 @@ def test_all_are_told_when_all_are_disconnected() -> None:
 
 
 @clause("QB-WAIT-1")
-def test_a_lane_goes_on_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_free_buffer_goes_on_without_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A wait for several queues keeps the lock-free buffers open."""
     monkeypatch.setattr("queuebroker.pairing.LOCKED", False)
     with queue_pair() as (_, quiet), queue_pair() as (sender, queue):
@@ -375,10 +380,10 @@ def test_a_lane_goes_on_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> Non
             waiter.result()
 
         for end in (quiet, queue):
-            lane: Any = end._connection.flows[end._side].buffer
-            assert (lane.open, lane.shut) == (True, False)
-            assert not lane.room.asleep
-            assert not lane.sleepers.present
+            lock_free_buffer: Any = end._connection.flows[end._side].buffer
+            assert (lock_free_buffer.open, lock_free_buffer.shut) == (True, False)
+            assert not lock_free_buffer.room.asleep
+            assert not lock_free_buffer.sleepers.present
             assert end._connection.readiness == [None, None]
 
 

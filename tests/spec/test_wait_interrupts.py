@@ -53,13 +53,13 @@ def test_an_interrupt_anywhere_costs_no_place(
 ) -> None:
     """At most one message is missing, and only if the call had taken it."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with queue_pair(3) as one, queue_pair(3, observer=observer) as other:
             ends = (one[1], other[1])
             other[0].send_many([b"m"] * messages)
 
             with suppress(ReceiveTimeoutError):
-                struck(lambda: receive_any(ends, timeout=0.0005))
+                interrupted(lambda: receive_any(ends, timeout=0.0005))
 
             assert other[1].pending >= messages - 1
             assert one[1].stats().received == 0
@@ -74,7 +74,7 @@ def test_an_interrupt_anywhere_costs_no_place(
 def test_an_interrupt_anywhere_leaves_nobody_asleep(observer: Observer | None) -> None:
     """Two queues wake the interrupted call; the other waiter is woken as well."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         with (
             queue_pair(3, observer=observer) as (one, first),
             queue_pair(3, observer=observer) as (other, second),
@@ -99,7 +99,7 @@ def test_an_interrupt_anywhere_leaves_nobody_asleep(observer: Observer | None) -
             patch = pytest.MonkeyPatch()
             patch.setattr(_sync, "park", park)
             try:
-                struck(lambda: receive_any([first, second]))
+                interrupted(lambda: receive_any([first, second]))
             finally:
                 patch.undo()
 

@@ -133,8 +133,8 @@ MIRRORED = {
     "queuebroker": "status|parking|end|connection|queue_connection|circular_buffer"
     "|rendezvous|meeting|broker|pairing|_sync",
     "bus.core": "outgoing_stream|incoming_streams|incoming_stream"
-    "|finder|requests|directory|user_table|correspondence|relays|peer|neighbourhood"
-    "|process_manager",
+    "|resolver|requests|name_registry|user_routing_table|outbound_messages|relays"
+    "|peer|remote_manager|process_manager",
 }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 
-class Struck(Counter):
+class Interrupted(Counter):
     """Counts its interrupts."""
 
     def __init__(self) -> None:
@@ -41,16 +41,18 @@ def test_an_interrupt_strikes_in_named_code_and_its_handler_is_split_too() -> No
     """Tracing resumes after the interrupt; code that is not named is not split."""
 
     def program(run: Run) -> None:
-        struck = Struck()
-        victim = run.spawn(struck.work)
-        run.spawn(struck.add)
+        interrupted = Interrupted()
+        victim = run.spawn(interrupted.work)
+        run.spawn(interrupted.add)
         run.interrupt(victim, KeyboardInterrupt)
         run.join()
-        if struck.n != 1 + struck.handled:
+        if interrupted.n != 1 + interrupted.handled:
             raise LostUpdateError
 
-    assert explore(program, bytecode=[Struck.begin], bound=2, random=0).exhausted
-    found = failure_of(program, bytecode=[Struck.begin, Struck.work], bound=3, random=0)
+    assert explore(program, bytecode=[Interrupted.begin], bound=2, random=0).exhausted
+    found = failure_of(
+        program, bytecode=[Interrupted.begin, Interrupted.work], bound=3, random=0
+    )
 
     assert "KeyboardInterrupt is thrown here" in found.story
     assert re.search(r"work +comes to (BINARY_OP \+=|STORE_ATTR n)", found.story)
@@ -100,7 +102,7 @@ def test_an_interrupt_strikes_only_where_the_interpreter_looks_for_one(
     seen: set[object] = set()
 
     def program(run: Run) -> None:
-        state = types.SimpleNamespace(steps=0, struck=None)
+        state = types.SimpleNamespace(steps=0, interrupted=None)
         lock = threading.Lock()
         lock.acquire()
         victim = run.spawn(names["work"], state, lock)
@@ -108,8 +110,8 @@ def test_an_interrupt_strikes_only_where_the_interpreter_looks_for_one(
         run.join()
         if victim.error is not None:
             seen.add(state.steps)
-        elif state.struck:
-            seen.add(state.struck)
+        elif state.interrupted:
+            seen.add(state.interrupted)
 
     explore(program, bytecode=[names["work"]], bound=2, random=100)
 

@@ -45,11 +45,11 @@ class Clerk:
         self.left: bool = False
 
     def handle(self, item: Any) -> None:
-        place: ThreadManager = item._to.place
-        if item._account.extract(item, place.inbox.lock):
-            place.inbox.freed()
+        host: ThreadManager = item._to.host
+        if item._account.extract(item, host.inbox.lock):
+            host.inbox.freed()
             self.read.append(item.payload)
-            self.threads.append(place.name)
+            self.threads.append(host.name)
             self.gaps.append(item.gap)
 
     @property
@@ -75,7 +75,7 @@ class Clerk:
     def raised(self, callback: object) -> None:
         raise AssertionError(callback)
 
-    def arrived(self, entry: Entry, place: ThreadManager) -> None:
+    def arrived(self, entry: Entry, host: ThreadManager) -> None:
         """Do nothing: a clerk behaves the same in every thread."""
 
     def ended(self) -> None:
@@ -140,7 +140,7 @@ class Station:
     def register(
         self,
         name: str,
-        place: ThreadManager,
+        host: ThreadManager,
         *,
         capacity: int = 100,
         overflow: Overflow = "error",
@@ -149,7 +149,7 @@ class Station:
         """Register a task in a thread."""
         clerk = Clerk(capacity, overflow)
         visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
-        entry = self.exchange.register(name, visibility, "bus1", place, clerk)
+        entry = self.exchange.register(name, visibility, "bus1", host, clerk)
         return clerk, entry
 
     def message(self, name: str, payload: Any, size: int = 1) -> Incoming:

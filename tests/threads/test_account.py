@@ -41,9 +41,9 @@ def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
     timeout.
     """
     station = Station()
-    place = station.home
-    place.adopt()
-    station.register("c", place, overflow="block")
+    host = station.home
+    host.adopt()
+    station.register("c", host, overflow="block")
     station.send("c", "short")
     admit = Account.admit_locked
     looks: list[Admission] = []
@@ -69,13 +69,13 @@ def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
 def test_a_task_that_opens_tells_the_senders_of_what_it_drops() -> None:
     """More messages are parked for the name than the task has room for."""
     station = Station()
-    place = station.home
-    place.adopt()
+    host = station.home
+    host.adopt()
     station.send("c", 1, 2, 3)
 
-    clerk, _ = station.register("c", place, capacity=1, overflow="drop-oldest")
-    while place.pending():
-        place.poll(0)
+    clerk, _ = station.register("c", host, capacity=1, overflow="drop-oldest")
+    while host.pending():
+        host.poll(0)
 
     assert clerk.read == [3]
     assert clerk.gaps == [2]
@@ -85,12 +85,12 @@ def test_a_task_that_opens_tells_the_senders_of_what_it_drops() -> None:
 @clause("BUS-FLOW-6")
 def test_a_task_that_opens_tells_the_senders_of_what_it_turns_away() -> None:
     station = Station()
-    place = station.home
-    place.adopt()
+    host = station.home
+    host.adopt()
     station.send("c", 1, 2, 3)
 
-    clerk, _ = station.register("c", place, capacity=1, overflow="drop-newest")
-    place.poll(0)
+    clerk, _ = station.register("c", host, capacity=1, overflow="drop-newest")
+    host.poll(0)
 
     assert clerk.read == [1]
     assert [payload for payload, _ in station.sender.failures] == [2, 3]
@@ -133,14 +133,14 @@ def _notified(gap: int) -> Incoming:
 def test_commands_taken_over_carry_no_gap_of_the_last_owner() -> None:
     """The dropped commands belonged to another task."""
     station = Station()
-    place = station.home
-    place.adopt()
-    _, entry = station.register("c", place, capacity=1, overflow="drop-oldest")
+    host = station.home
+    host.adopt()
+    _, entry = station.register("c", host, capacity=1, overflow="drop-oldest")
     station.send("c", 1, 2, 3)
     station.exchange.deregister(entry, final=False)
 
-    clerk, _ = station.register("c", place)
-    while place.pending():
-        place.poll(0)
+    clerk, _ = station.register("c", host)
+    while host.pending():
+        host.poll(0)
 
     assert (clerk.read, clerk.gaps) == ([3], [0])

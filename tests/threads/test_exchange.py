@@ -18,8 +18,8 @@ from bus.threads.delivery import Answer
 from bus.threads.exchange import Slip
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
-from queuebroker.bell import Bell
 from queuebroker.parking import taken_lock
+from queuebroker.shared_parker import SharedParker
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.strikes import Blow, everywhere
@@ -119,7 +119,7 @@ def test_a_task_that_moves_misses_nothing_and_nothing_overtakes() -> None:
 
         assert clerk.read == NUMBERS
         assert clerk.threads == sorted(clerk.threads, reverse=True)
-        assert entry.place is threads.managers[1]
+        assert entry.host is threads.managers[1]
         assert not clerk.failures
 
     explore(program, bound=1, random=100, seed=1, limit=600)
@@ -141,7 +141,7 @@ def test_a_task_that_moves_there_and_back_keeps_the_order() -> None:
         threads.end()
 
         assert clerk.read == NUMBERS
-        assert entry.place is there
+        assert entry.host is there
 
     explore(program, bound=1, random=100, seed=1, limit=600)
 
@@ -291,14 +291,14 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
     def program(run: Run) -> None:
         station = Station()
         clerk, entry = station.register("c", station.home, capacity=2)
-        place = station.home
-        place.adopt()
-        place.poll(0)
+        host = station.home
+        host.adopt()
+        host.poll(0)
         station.send("c", 0)
-        assert not place.inbox.items  # else the inner sender would post there as well
+        assert not host.inbox.items  # else the inner sender would post there as well
 
         def send_inside() -> None:
-            place.adopt()
+            host.adopt()
             with contextlib.suppress(BusFullError):
                 station.send("c", "inside")
 
@@ -307,7 +307,7 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
                 messages = [station.message("c", n) for n in range(run_of)]
                 for each in messages:
                     each._to, each._account = entry, clerk.account
-                place.inbox.offer_run(messages, clerk.account, place)
+                host.inbox.offer_run(messages, clerk.account, host)
                 return
             with contextlib.suppress(BusFullError):
                 station.send("c", "outside")
@@ -318,7 +318,7 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
 
         # A message refused in one step has to be retried alone.
         assert clerk.account.unread in ({1, 2} if run_of else {2})
-        assert entry.place is place
+        assert entry.host is host
 
     explore(program, bound=2, random=100, seed=1, limit=1_000, bytecode=[Account])
 
@@ -342,7 +342,7 @@ def test_what_is_recorded_is_read_in_the_order_of_its_numbers() -> None:
 def test_an_interrupt_keeps_nothing_from_being_done_later() -> None:
     """The next decision resumes the pending actions, in order."""
 
-    def case(struck: Blow) -> None:
+    def case(interrupted: Blow) -> None:
         station = Station()
         clerk = station.sender
 
@@ -350,7 +350,7 @@ def test_an_interrupt_keeps_nothing_from_being_done_later() -> None:
             error = UnresolvedError("c", 0.0)
             return [Fail(station.message("c", number), error)]
 
-        struck(lambda: station.exchange.decide(lambda: fails(1) + fails(2)))
+        interrupted(lambda: station.exchange.decide(lambda: fails(1) + fails(2)))
         station.exchange.decide(lambda: fails(3))
 
         told = [payload for payload, _ in clerk.failures]
@@ -387,7 +387,7 @@ def test_a_message_within_a_thread_takes_no_lock_and_wakes_nobody() -> None:
 
     sender = Sender(10, "error")
     entry = station.register("a", station.home)[1]
-    entry.box.client = sender
+    entry.mailbox.client = sender
     station.home.poll(0)
     station.send("a", "go")
     wakeups = station.home.inbox.wakeups
@@ -401,7 +401,7 @@ def test_a_message_within_a_thread_takes_no_lock_and_wakes_nobody() -> None:
 
 
 @clause("QB-ERR-9")
-def test_a_reply_that_was_struck_is_given_once_more_and_nothing_else_is() -> None:
+def test_a_reply_that_was_interrupted_is_given_once_more_and_nothing_else_is() -> None:
     """The first delivery may have succeeded; a duplicate reply matches no question."""
     station, given = Station(), list[int]()
 
@@ -410,7 +410,9 @@ def test_a_reply_that_was_struck_is_given_once_more_and_nothing_else_is() -> Non
         if given == [1]:
             raise KeyboardInterrupt
 
-    comm: Any = SimpleNamespace(do=gives, nudge=lambda: None, enter=lambda: True)
+    comm: Any = SimpleNamespace(
+        do=gives, request_flush=lambda: None, enter=lambda: True
+    )
     station.exchange.comm = comm
     reply: Any = Reply(None, 1, None, None, None, final=True)  # type: ignore[arg-type]
 
@@ -440,19 +442,19 @@ class Slipping:
 
     def __init__(self, *, capacity: int = 100) -> None:
         self.station = Station()
-        self.place = self.station.home
-        _, self.entry = self.station.register("b", self.place, capacity=capacity)
+        self.host = self.station.home
+        _, self.entry = self.station.register("b", self.host, capacity=capacity)
         self.held: set[Any] = set()
         comm: Any = SimpleNamespace(
             enter=lambda: True,
-            nudge=lambda: None,
+            request_flush=lambda: None,
             holds=self.held.__contains__,
             do=self._do,
         )
         self.station.exchange.comm = comm
         self.done: list[Any] = []
-        self.place.adopt()
-        self.place.poll(0)
+        self.host.adopt()
+        self.host.poll(0)
 
     def _do(self, action: Action) -> None:
         self.done.append(action)
@@ -467,25 +469,25 @@ class Slipping:
             todo += (action,)
             return True
 
-        return self.station.exchange.slip_in(_Link(event), b"", self.place)
+        return self.station.exchange.try_deliver_now(_Link(event), b"", self.host)
 
     @property
     def read(self) -> list[Any]:
-        return list(self.entry.box.items or ())
+        return list(self.entry.mailbox.items or ())
 
 
 @clause("BUS-MSG-15")
 def test_an_answer_waits_for_what_was_put_in_a_mailbox_before_it() -> None:
     """The earlier answer comes first, though its thread still counts as asleep."""
     slipping, heard = Slipping(), list[Any]()
-    place, client = slipping.place, slipping.entry.box.client
+    host, client = slipping.host, slipping.entry.mailbox.client
 
     def hears(answer: Answer) -> bool:
         heard.append(answer)
         return True
 
     client.hears = hears
-    place.inbox.arrived.enlist(Bell())
+    host.inbox.arrived.enlist(SharedParker())
     answers = [
         Answer(_to=slipping.entry, number=number, responder=None) for number in range(2)
     ]
@@ -511,10 +513,10 @@ class Meanwhile(_Way):
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
 
-    def wait(self, place: ThreadManager, deadline: float | None) -> bool:
+    def wait(self, host: ThreadManager, deadline: float | None) -> bool:
         self._act()
-        assert place.inbox.items, "nobody would look at it before it sleeps"
-        assert not place._ready
+        assert host.inbox.items, "nobody would look at it before it sleeps"
+        assert not host._ready
         return False
 
 
@@ -523,8 +525,8 @@ class Meanwhile(_Way):
 def test_what_is_done_while_a_thread_waits_is_found_before_it_sleeps(what: str) -> None:
     """The waiting thread's work for its process may concern a task of its own."""
     slipping, done = Slipping(), list[str]()
-    station, place, entry = slipping.station, slipping.place, slipping.entry
-    entry.box.client.handle = lambda _: done.append("a message")
+    station, host, entry = slipping.station, slipping.host, slipping.entry
+    entry.mailbox.client.handle = lambda _: done.append("a message")
 
     def act() -> None:
         if what == "a message":
@@ -533,34 +535,34 @@ def test_what_is_done_while_a_thread_waits_is_found_before_it_sleeps(what: str) 
         elif what == "a request":
             station.exchange.at_home(entry, lambda: done.append(what))
         else:
-            place.remind(0.0, lambda: done.append(what))
+            host.remind(0.0, lambda: done.append(what))
         assert not done
 
-    place.way = Meanwhile(act)
+    host.way = Meanwhile(act)
     for _ in range(2):
-        place.poll(None if not done else 0)
+        host.poll(None if not done else 0)
     assert done == [what]
-    assert not place.waiting
+    assert not host.waiting
 
 
 @clause("QB-ERR-9")
-def test_who_is_struck_as_it_waits_at_a_link_waits_no_more() -> None:
+def test_who_is_interrupted_as_it_waits_at_a_link_waits_no_more() -> None:
     """Else all messages that the thread posts to itself would go through the inbox."""
     slipping = Slipping()
 
-    class Struck(_Way):
-        def wait(self, place: ThreadManager, deadline: float | None) -> bool:
-            assert place.waiting
+    class Interrupted(_Way):
+        def wait(self, host: ThreadManager, deadline: float | None) -> bool:
+            assert host.waiting
             raise KeyboardInterrupt
 
-    slipping.place.way = Struck()
+    slipping.host.way = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        slipping.place.poll(None)
-    assert not slipping.place.waiting
+        slipping.host.poll(None)
+    assert not slipping.host.waiting
 
 
 @clause("BUS-CHAN-7")
-def test_what_comes_past_the_books_is_in_the_mailbox_at_once() -> None:
+def test_what_comes_past_the_counters_is_in_the_mailbox_at_once() -> None:
     slipping = Slipping()
     command, reply = slipping.command(), _reply(slipping.entry, 7)
 
@@ -569,17 +571,17 @@ def test_what_comes_past_the_books_is_in_the_mailbox_at_once() -> None:
 
     assert slipping.read[0] is command.messages[0]
     assert slipping.read[1].number == 7
-    assert slipping.entry.box.client.account.unread == 1
+    assert slipping.entry.mailbox.client.account.unread == 1
     slipping.station.exchange.act()
     assert slipping.done == []
 
 
 def _posted_before(slipping: Slipping) -> None:
-    slipping.place.inbox.push("a request")
+    slipping.host.inbox.push("a request")
 
 
 def _elsewhere(slipping: Slipping) -> None:
-    slipping.place = ThreadManager("another")
+    slipping.host = ThreadManager("another")
 
 
 def _held_back(slipping: Slipping) -> None:
@@ -603,7 +605,7 @@ def _being_done(slipping: Slipping) -> None:
     "so",
     [_posted_before, _elsewhere, _held_back, _full, _decided_before, _being_done],
 )
-def test_what_comes_past_the_books_overtakes_nothing(
+def test_what_comes_past_the_counters_overtakes_nothing(
     so: Callable[[Slipping], None],
 ) -> None:
     slipping = Slipping(capacity=1)
@@ -613,16 +615,16 @@ def test_what_comes_past_the_books_overtakes_nothing(
 
     assert slipping.slip(command) is Slip.WAITS
 
-    assert len(slipping.read) == unread == slipping.entry.box.client.account.unread
+    assert len(slipping.read) == unread == slipping.entry.mailbox.client.account.unread
     assert slipping.station.exchange._todo[-1] is command
 
 
 @clause("BUS-CHAN-7")
-def test_what_is_not_taken_past_the_books_is_nowhere() -> None:
+def test_what_is_not_taken_past_the_counters_is_nowhere() -> None:
     slipping = Slipping()
 
-    slip = slipping.station.exchange.slip_in(
-        _Link(lambda _: False), b"", slipping.place
+    slip = slipping.station.exchange.try_deliver_now(
+        _Link(lambda _: False), b"", slipping.host
     )
 
     assert slip is Slip.REFUSED
@@ -641,7 +643,10 @@ def test_who_does_some_of_what_is_to_be_done_leaves_the_rest_to_others() -> None
 
     station.home.inbox.push("something before them")
 
-    assert station.exchange.slip_in(_Link(replies), b"", station.home) is Slip.WAITS
+    assert (
+        station.exchange.try_deliver_now(_Link(replies), b"", station.home)
+        is Slip.WAITS
+    )
     station.exchange.act(1)
     assert given == [0]
     station.exchange.act()

@@ -52,7 +52,7 @@ class Reader(Clerk):
     def __init__(self, capacity: int = 100) -> None:
         super().__init__(capacity, "error")
         self.act: Callable[[Any], object] | None = None
-        self.listening = True
+        self.remote_subscriptions = True
         self.begun: list[int] = []
         self.parts: list[int] = []
         self.singly: list[Any] = []
@@ -61,12 +61,12 @@ class Reader(Clerk):
 
     @property
     def commands_to(self) -> Any:
-        return (self.on_command, REFERENCE) if self.listening else None
+        return (self.on_command, REFERENCE) if self.remote_subscriptions else None
 
     def on_command(self, message: Incoming) -> None:
         self.messages.append(message)
         self.read.append(message.payload)
-        self.threads.append(message._to.place.name)
+        self.threads.append(message._to.host.name)
         if self.act is not None:
             self.act(message.payload)
 
@@ -105,7 +105,7 @@ def station(clock: Clock) -> Station:
 def reader(station: Station, name: str, capacity: int = 100) -> tuple[Reader, Entry]:
     """Register a task that reads a run of commands in parts."""
     _, entry = station.register(name, station.home)
-    entry.box.client = client = Reader(capacity)
+    entry.mailbox.client = client = Reader(capacity)
     settle(station)
     return client, entry
 
@@ -132,16 +132,16 @@ def post(
 ) -> int:
     """Post several commands as one run; return how many there was room for."""
     run = several(station, entry, *payloads, deadline=deadline)
-    place = station.home
-    return place.inbox.offer_commands(run, entry.box.client.account, place)
+    host = station.home
+    return host.inbox.offer_commands(run, entry.mailbox.client.account, host)
 
 
 def post_one(station: Station, entry: Entry, payload: Any) -> None:
     """Post a command as another thread does."""
     message = station.message(entry.name, payload)
-    message._to, message._account = entry, entry.box.client.account
-    place = station.home
-    assert place.inbox.offer(message, place) is Admission.ACCEPTED
+    message._to, message._account = entry, entry.mailbox.client.account
+    host = station.home
+    assert host.inbox.offer(message, host) is Admission.ACCEPTED
 
 
 def named(count: int) -> tuple[bytes, ...]:
@@ -343,8 +343,8 @@ def test_while_it_reads_there_is_room_for_what_it_has_read(station: Station) -> 
     last = runs_until(station, b"f" * 10)
 
     def act(payload: bytes) -> None:
-        books = account.unread, account.unread_bytes, account.delivered
-        seen.append((*books, account.full(1)))
+        counters = account.unread, account.unread_bytes, account.delivered
+        seen.append((*counters, account.full(1)))
         last(payload)
 
     task.act = act
@@ -357,7 +357,7 @@ def test_while_it_reads_there_is_room_for_what_it_has_read(station: Station) -> 
 
 
 @clause("BUS-FLOW-7")
-def test_the_books_balance_though_a_reader_was_struck(station: Station) -> None:
+def test_the_counters_balance_though_a_reader_was_interrupted(station: Station) -> None:
     """The interrupt prevents the note of the read; the next note makes up for it."""
     task, entry = reader(station, "c", capacity=4)
     account, lock = task.account, station.home.inbox.lock
@@ -526,7 +526,7 @@ def test_a_task_that_changes_its_callback_reads_on_with_the_new_one(
     def other(message: Incoming) -> None:
         others.append(message.payload)
         if message.payload == b"e":
-            change("listening", False)
+            change("remote_subscriptions", False)
 
     def change(name: str, value: Any) -> None:
         station.exchange.at_home(entry, lambda: setattr(task, name, value))

@@ -38,7 +38,7 @@ class Actor(Clerk):
 def actor(station: Station, name: str, act: Callable[[Any], object]) -> Any:
     """Register a task that acts; return its entry."""
     _, entry = station.register(name, station.home)
-    entry.box.client = Actor(act)
+    entry.mailbox.client = Actor(act)
     return entry
 
 
@@ -110,10 +110,10 @@ def test_a_task_that_asks_for_its_own_move_ends_its_callback_first(
     places: list[tuple[str, str]] = []
 
     def act(payload: Any) -> None:
-        before = entry.place.name
+        before = entry.host.name
         if payload == "move":
             station.exchange.move(entry, elsewhere)
-        places.append((before, entry.place.name))
+        places.append((before, entry.host.name))
 
     entry = actor(station, "c", act)
     station.send("c", "move", "stay")
@@ -136,13 +136,13 @@ def test_a_second_move_waits_for_what_the_first_one_brings(station: Station) -> 
     station.send("c", 2)
     station.exchange.move(entry, station.home)
     station.send("c", 3)
-    assert entry.place is elsewhere
+    assert entry.host is elsewhere
 
     for _ in range(3):
         serve(elsewhere)
         serve(station.home)
 
-    assert entry.place is station.home
+    assert entry.host is station.home
     assert clerk.read == [1, 2, 3]
 
 
@@ -233,8 +233,8 @@ def test_only_the_thread_that_hosts_a_task_touches_its_mailbox(
         assert touched
         hosts = {manager.ident for manager in threads.managers}
         assert {who for who, _ in touched} <= hosts
-        for box in {id(box): box for _, box in touched}.values():
-            assert len({who for who, each in touched if each is box}) == 1
+        for one in {id(each): each for _, each in touched}.values():
+            assert len({who for who, each in touched if each is one}) == 1
 
     explore(program, bound=1, random=60, seed=1, limit=300)
 

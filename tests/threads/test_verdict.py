@@ -66,15 +66,15 @@ def test_the_one_who_waits_and_the_one_who_says_agree() -> None:
 
 
 @clause("OPEN-3")
-def test_who_is_struck_as_it_says_something_keeps_nobody_waiting() -> None:
+def test_who_is_interrupted_as_it_says_something_keeps_nobody_waiting() -> None:
     """The interrupt comes after the verdict, before the wake-up of the waiter."""
     verdict = Verdict()
 
-    class Struck:
+    class Interrupted:
         def release(self) -> None:
             raise KeyboardInterrupt
 
-    woken, verdict._woken = verdict._woken, Struck()  # type: ignore[misc, assignment]
+    woken, verdict._woken = verdict._woken, Interrupted()  # type: ignore[misc, assignment]
     with pytest.raises(KeyboardInterrupt):
         verdict.settle(NameTakenError("a"))
     verdict._woken = woken  # type: ignore[misc]

@@ -46,7 +46,7 @@ def main() -> int:
     for folder, paths in folders():
         clauses = sum(subjectless(each) for path in paths for each in prose_of(path))
         python = [path for path in paths if path.suffix == ".py"]
-        names = sum((gone_names(path) for path in python), Counter[str]())
+        names = sum((gone_names(path, ROOT) for path in python), Counter[str]())
         largest = largest_of(python)
         sizes = ", ".join(
             _told(kind, largest[kind]) for kind in _KINDS if kind in largest

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["GONE", "gone_names"]
+__all__ = ["GONE", "ONLY_IN", "gone_names"]
 
 # An identifier that went, and the name that took its place. Modules and attributes are
 # found by the word in it: `tidings` stands for `Tidings`, `_tidings` and `tidings.py`.
@@ -24,34 +24,43 @@ GONE: Final[dict[str, str]] = {
     "tidings": "control frames",
     "correspondence": "outbound messages",
     "intake": "inbound messages",
-    "arriving": "inbound messages",
+    "arriving": "inbound commands",
     "finder": "resolver",
     "listening": "remote subscriptions",
+    "user_table": "user routing table",
     "disuse": "idle relays",
-    "parting": "link table",
+    "parting": "idle links",
     "greeting": "handshake",
     "relay_books": "relay counters",
-    "books": "counters, accounting",
-    "shortcut": "fast path, its pure half",
-    "bypass": "fast path, its driver half",
+    "books": "counters",
+    "tap": "frame monitor",
+    "tapping": "monitor leases",
+    "shortcut": "fast path",
+    "bypass": "fast path driver",
     "burst": "send batch",
     "salvo": "sealed batch",
-    "parcel": "message run",
+    "parcel": "outbound run",
     "stand_in": "relay account",
     "relay_host": "relay outbox",
+    "lines": "link pool",
     "new_links": "link set-up",
-    "arrivals": "delivery",
+    "arrivals": "inbound delivery",
     "extractions": "acknowledgement tracker",
     "complaints": "peer log",
     "joining": "join state",
     "scripts": "implicit tasks",
+    "place": "host",
+    "box": "mailbox",
     "vigil": "adaptive spin",
     "glance": "spin",
     "bell": "shared parker",
     "lane": "lock-free buffer",
     "lane_connection": "lock-free connection",
+    "lead": "read lease",
+    "turn": "read owner",
     "reception": "receive attempt",
     "departure": "outgoing connect",
+    "arrival": "incoming connect",
     "witness": "trace sink",
     "struck": "interrupted",
     "torn": "mid-I/O",
@@ -62,14 +71,42 @@ GONE: Final[dict[str, str]] = {
     "nudge": "request flush",
     "slip_in": "try deliver now",
 }
+# Words that are the right ones elsewhere, and the folders in which they went.
+_CORE: Final = ("bus/core", "bus/links", "bus/threads", "bus/api")
+_SOCKETS: Final = ("queuebroker/sockets",)
+ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
+    "listening": ("bus/core",),
+    "greeting": ("bus/core",),
+    "tap": _CORE,
+    "stand_in": _CORE,
+    "lines": ("bus/links/link_",),
+    "arrivals": ("bus/links",),
+    "complaints": ("bus/links",),
+    "joining": ("bus/links",),
+    "scripts": ("bus/api",),
+    "place": ("bus/threads", "bus/core/routing_table.py"),
+    "box": _CORE,
+    "bell": ("queuebroker",),
+    "lead": ("queuebroker/sockets", "bus/links"),
+    "turn": ("queuebroker/sockets/link.py",),
+    "departure": _SOCKETS,
+    "arrival": _SOCKETS,
+    "witness": _CORE,
+    "struck": ("queuebroker", "bus/core", "bus/links", "bus/threads", "bus/api"),
+    "torn": (*_SOCKETS, "bus/core", "bus/links"),
+    "deaf": _SOCKETS,
+}
 _WORDS: Final = re.compile(
     r"(?<![a-z])(" + "|".join(sorted(GONE, key=len, reverse=True)) + r")(?![a-z])"
 )
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def gone_names(path: Path) -> Counter[str]:
-    """Count the names of `GONE` in the identifiers of a Python file, and in its own."""
+def gone_names(path: Path, root: Path) -> Counter[str]:
+    """Count the names of `GONE` in the identifiers of a Python file, and in its own.
+
+    root: the top folder of the project, from which the folders of `ONLY_IN` count.
+    """
     names = [path.stem]
     text = path.read_text(encoding="utf-8")
     names += [
@@ -77,8 +114,10 @@ def gone_names(path: Path) -> Counter[str]:
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
         if token.type == tokenize.NAME
     ]
+    below = path.relative_to(root).as_posix()
     return Counter(
         word
         for name in names
         for word in _WORDS.findall(_CAPITAL.sub("_", name).lower())
+        if below.startswith(ONLY_IN.get(word, ""))
     )

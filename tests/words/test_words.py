@@ -48,10 +48,15 @@ def test_prose_is_what_a_person_reads(tmp_path: Path) -> None:
 
 
 def test_names_that_went_are_found_in_identifiers(tmp_path: Path) -> None:
-    path = tmp_path / "burst.py"
-    path.write_text("class StandIn:\n    _stand_in = bursting = 'burst'\n")
+    text = "class StandIn:\n    _stand_in = bursting = 'burst'\n"
+    path = tmp_path / "bus" / "links" / "burst.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    elsewhere = tmp_path / "a.py"
+    elsewhere.write_text(text)
 
-    assert dict(gone_names(path)) == {"burst": 1, "stand_in": 2}
+    assert dict(gone_names(path, tmp_path)) == {"burst": 1, "stand_in": 2}
+    assert dict(gone_names(elsewhere, tmp_path)) == {}  # it is the right word there
 
 
 def test_the_largest_of_each_kind_is_named(tmp_path: Path) -> None:

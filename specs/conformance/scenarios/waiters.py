@@ -216,10 +216,10 @@ def an_interrupted_waiter_is_met_by_nobody(stage: Stage) -> None:
         ((b.accept, 1), (a.connect, "b", 1), (b.accept, 1)),
         ((a.connect, "b", 1), (b.accept, 1), (a.connect, "b", 1)),
     ):
-        struck = stage.spawn(*lost)
-        stage.waits(struck)
-        stage.driver.interrupt(struck, _StrikeError("from outside"))
-        stage.raises(_StrikeError, struck)
+        interrupted = stage.spawn(*lost)
+        stage.waits(interrupted)
+        stage.driver.interrupt(interrupted, _StrikeError("from outside"))
+        stage.raises(_StrikeError, interrupted)
 
         waiter = stage.spawn(*opposite)
         stage.waits(waiter)

@@ -161,10 +161,10 @@ def test_nobody_times_out_while_its_opposite_is_in_line() -> None:
 
 
 def test_an_interrupted_side_leaves_its_opposite_an_end_or_nothing() -> None:
-    struck = attrs.evolve(accept(None, 4, 6), error=KeyboardInterrupt())
+    interrupted = attrs.evolve(accept(None, 4, 6), error=KeyboardInterrupt())
 
-    assert accepted(*START, struck)
-    assert accepted(*START, struck, connect(1, 5, 7))
+    assert accepted(*START, interrupted)
+    assert accepted(*START, interrupted, connect(1, 5, 7))
 
 
 def test_close_ends_who_waits_on_both_sides_of_it() -> None:

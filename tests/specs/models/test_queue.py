@@ -85,7 +85,7 @@ class AgainstLists(RuleBasedStateMachine):
             self.statuses[end] = self.pair.status(end)
 
     @invariant()
-    def the_books_balance(self) -> None:
+    def the_counters_balance(self) -> None:
         for end in BOTH:
             assert self.pair.balances(end)
 

@@ -1,0 +1,123 @@
+"""`ImplicitTasks`: the implicit tasks of scripts, which register no tasks themselves.
+
+Each calling thread gets one private task, at its first call. Each subscription gets
+another one. A task receives one copy of a notification, even if several of its
+subscriptions match (AMO-28). So with a shared task, only one callback would run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from bus.api.arguments import deadline_after
+from bus.api.notification_iterator import NotificationIterator
+from bus.core.routing_table import Visibility
+from bus.errors import CommandTimeoutError
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bus.address import Address
+    from bus.api.arguments import Unset
+    from bus.api.bus import Bus
+    from bus.api.subscription import Subscription
+    from bus.api.task import Task, Where
+    from bus.message import Incoming, Presence
+    from bus.specification import Specification
+
+__all__ = ["ImplicitTasks"]
+
+# For each blocking call, its replacement within a callback.
+_REMEDIES: Final = {
+    "call": "Task.command(on_response=)",
+    "listen": "Task.subscribe, whose callback gets the notifications",
+    "wait for a subscription": "subscribe without wait=True",
+    "wait_for": "Task.watch, whose callback is called when the name appears",
+}
+
+
+class ImplicitTasks:
+    """The implicit private tasks of one bus."""
+
+    __slots__ = ("_bus", "_mine", "_numbers")
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus: Final = bus
+        self._numbers = itertools.count(1)
+        self._mine: Final = _sync.Local()
+
+    def task(self) -> Task:
+        """Return the implicit task of the calling thread."""
+        task: Task | None = getattr(self._mine, "task", None)
+        if task is None or task._entry.host is None:
+            thread = self._bus.here()
+            task = self._mine.task = self._bus.register(
+                self._name(), thread=thread, visibility=Visibility.PRIVATE
+            )
+        return task
+
+    def waiting_task(self, act: str) -> Task:
+        """Return the implicit task of the calling thread, for a call that blocks.
+
+        Raises:
+            RuntimeError: called within a callback.
+        """
+        self._check_may_wait(act)
+        return self.task()
+
+    def subscribe(
+        self,
+        to: Where | Specification,
+        callback: Callable[[Incoming], object],
+        *,
+        wait: bool,
+        timeout: float | Unset | None,
+    ) -> Subscription:
+        """Subscribe to the notifications of a task, in the bus's default thread."""
+        if wait:
+            self._check_may_wait("wait for a subscription")
+        task = self._bus.register(self._name(), visibility=Visibility.PRIVATE)
+        try:
+            subscription = task.subscribe(to, callback, wait=wait, timeout=timeout)
+        except BaseException:
+            task.deregister()
+            raise
+        subscription.then = task.deregister
+        return subscription
+
+    def listen(
+        self, to: Where | Specification, timeout: float | None, *, wait: bool
+    ) -> Iterator[Incoming]:
+        """Iterate over the notifications of a task in the calling thread."""
+        self._check_may_wait("listen")
+        deadline_after(timeout)
+        return NotificationIterator(self._bus, self._name(), to, timeout, wait=wait)
+
+    def wait_for(self, where: Where, timeout: float | None) -> Address:
+        """Wait until a task is registered under a name; return its address."""
+        deadline = deadline_after(timeout)
+        task = self.waiting_task("wait_for")
+        news: list[Presence] = []
+        watch = task.watch(where, news.append)
+        try:
+            if not task.thread._serve_until(lambda: news and news[-1].here, deadline):
+                assert timeout is not None
+                raise CommandTimeoutError(str(where), timeout)
+        finally:
+            watch.cancel()
+        return news[-1].address
+
+    def _check_may_wait(self, act: str) -> None:
+        self._bus._check()
+        self._bus._bury()
+        if self._bus._in_callback():
+            msg = (
+                f"cannot {act} within a callback, whose thread may have to answer:"
+                f" use {_REMEDIES[act]}"
+            )
+            raise RuntimeError(msg)
+
+    def _name(self) -> str:
+        return f"_script{next(self._numbers)}"

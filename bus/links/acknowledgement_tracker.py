@@ -1,0 +1,126 @@
+"""`AcknowledgementTracker`: remote messages that tasks took, until acknowledged.
+
+Any thread notes the messages that its tasks take; the comm thread collects the notes
+and acknowledges the messages to their senders (BUS-RELAY-9). A note wakes the comm
+thread only if that does not wake soon anyway, or if so much was taken that a sender may
+wait for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from bus.core.command_run import CommandRun
+    from bus.core.receipts import Taken
+    from bus.message import Incoming
+
+__all__ = ["AcknowledgementTracker"]
+
+# After this many seconds, a task that reads on has reported its reads, or hangs in a
+# callback.
+_LOOK_S: Final = 0.005
+
+
+class AcknowledgementTracker:
+    """Taken messages, and runs of messages that are being read.
+
+    Args:
+        messages, length: thresholds, in messages and bytes, for acknowledging at once.
+
+    Attributes:
+        awaited: True if the comm thread wakes soon anyway, and acknowledges then.
+        look_at: the time of the next look at the runs being read, on the monotonic
+            clock in seconds; None for never. A task that hangs in a callback does not
+            report its latest reads, so the look is due regardless of other work.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_bytes_max",
+        "_messages_max",
+        "_read_on",
+        "_reading",
+        "_taken",
+        "awaited",
+        "look_at",
+    )
+
+    def __init__(self, messages: int, length: int) -> None:
+        self._messages_max: Final = messages
+        self._bytes_max: Final = length
+        self._taken: Final[deque[Taken]] = deque()
+        # Bytes of the messages in ``_taken``. Two threads that count at once may count
+        # too little; the acknowledgement then comes a little later.
+        self._bytes: int = 0
+        # Runs that a task reads; then, runs that it may still be reading.
+        self._reading: Final[deque[CommandRun]] = deque()
+        self._read_on: list[CommandRun] = []
+        self.awaited: bool = False
+        self.look_at: float | None = None
+
+    # For any thread.
+
+    def note(self, message: Incoming) -> None:
+        """Note that a task took, or dropped, a remote message."""
+        taken = (message._receipt, message._number, 1, message._size)
+        self._taken.append(taken)
+        self._bytes += message._size
+
+    def note_run(self, run: CommandRun) -> bool:
+        """Note that a task reads, or has read, from a run; return True if urgent.
+
+        The run counts its reads itself, so that no message needs a note of its own.
+        """
+        self._reading.append(run)
+        return not self.awaited or run.at - run.told >= self._messages_max
+
+    @property
+    def due(self) -> bool:
+        """True if messages were taken whose acknowledgement cannot wait."""
+        return self.is_due(watched=False)
+
+    def is_due(self, *, watched: bool) -> bool:
+        """Return True as `due` does.
+
+        watched: True if the answer to the last message taken will acknowledge it.
+        """
+        if not (self._taken or self._reading):
+            return False
+        if not (self.awaited or watched) or self._bytes >= self._bytes_max:
+            return True
+        read = len(self._taken)
+        if self._reading:
+            read += sum([run.at - run.told for run in self._reading.copy()])
+        return read >= self._messages_max
+
+    # For one thread at a time, under `FastPathDriver.hold`.
+
+    def take_lone(self) -> list[Taken]:
+        """Take out the note of a single message; none if a run is being read."""
+        if len(self._taken) != 1 or self._reading or self._read_on:
+            return []
+        self._bytes = 0
+        return [self._taken.popleft()]
+
+    def take(self, now: float) -> list[Taken]:
+        """Take out all notes, and the messages read from runs by now."""
+        self._bytes = 0
+        taken = [self._taken.popleft() for _ in range(len(self._taken))]
+        begun = [self._reading.popleft() for _ in range(len(self._reading))]
+        runs = dict.fromkeys([*self._read_on, *begun])
+        if begun:
+            self.look_at = now + _LOOK_S
+        elif self.look_at is not None and self.look_at <= now:
+            self.look_at = None
+        self._read_on = []
+        for run in runs:
+            told, read = run.told, run.at
+            if read > told:
+                size = run.lengths.part(told, read).total
+                taken.append((run.receipt, run.number + told, read - told, size))
+                run.told = read
+            if run:  # its task may read on, and then hang in a callback
+                self._read_on.append(run)
+        return taken

@@ -1,0 +1,450 @@
+"""`FastPathDriver`: the fast path, on which a task thread uses a link by itself.
+
+Most of the cost of a round trip is the handover to the comm thread and the wake-up by
+it. While that thread sleeps and has no earlier work, a task thread puts a single
+command or answer on the link itself. A task thread that waits for the next message
+waits at that link and takes the messages that arrive there. `FastPath` accounts for
+them at once.
+
+The task thread handles frames of other kinds in place of the comm thread, and
+acknowledges the messages that its tasks have taken. Two threads that alternate for each
+batch would cost more than the batch. The main thread leaves both jobs to the comm
+thread, since it may be interrupted at any point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from bus.core.command_run import CommandRun
+from bus.core.fast_path import FastPath
+from bus.core.wire import FrameType
+from bus.threads.exchange import Slip
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Sequence
+
+    from bus.core.actions import Dial, HangUp, Send
+    from bus.core.peer import Peer
+    from bus.core.remote_manager import RemoteManager
+    from bus.core.routing_table import Entry
+    from bus.links.acknowledgement_tracker import AcknowledgementTracker
+    from bus.links.link_poller import ReadLease
+    from bus.links.link_pool import LinkPool
+    from bus.message import Incoming
+    from bus.payload import Payload
+    from bus.threads.exchange import Exchange
+    from bus.threads.inbox import Inbox
+    from bus.threads.thread_manager import ThreadManager
+
+__all__ = ["FastPathDriver"]
+
+_ACK: Final = bytes((FrameType.ACK.value,))  # the first byte of such a frame
+# After this many waits without a message, a thread waits at its inbox again.
+_VAIN_MAX: Final = 8
+# Minimum commands in a run, and maximum mean size in bytes, to wait at the link.
+_MANY: Final = 16
+_SHORT_MAX: Final = 4096
+# A command without an answer counts as lone if none was sent for this many seconds.
+# Commands that follow faster share a frame.
+_ALONE_S: Final = 0.0002
+
+
+class Rounds(Protocol):
+    """The comm thread, as seen by a task thread that uses a link itself.
+
+    inbox: the requests to the comm thread, which go first.
+    outbox: the pending actions on links.
+    watched: True if only the comm thread, or no thread, may use the links.
+    """
+
+    @property
+    def inbox(self) -> Inbox: ...
+    @property
+    def outbox(self) -> deque[Send | HangUp | Dial]: ...
+    @property
+    def watched(self) -> bool: ...
+
+    def request_flush(self) -> None:
+        """Request a round now, with all pending actions."""
+
+
+class FastPathDriver:
+    """The links that task threads use themselves, and the lock for using a link.
+
+    Args:
+        rounds: the comm thread.
+        wake: wakes the comm thread.
+        soon: makes the comm thread wake within milliseconds.
+        midway: returns True if the next bytes of a link are not a frame.
+        acknowledgement_tracker: the messages that tasks have taken.
+        attend: handles the frames read by others, and the taken messages, as the comm
+            thread would; called under ``hold``, not in the main thread.
+
+    Lock: a thread that touches links holds ``hold``: the comm thread for a round, a
+    task thread while it sends or handles received frames. It is the first of all locks:
+    the locks of the exchange, of an inbox and of a link are taken under it. The holder
+    makes no callback and waits for no other thread.
+
+    Invariant: the frames in ``_given`` arrived before all unread frames of their link.
+    """
+
+    __slots__ = (
+        "_acknowledgement_tracker",
+        "_attend",
+        "_commanded_at",
+        "_exchange",
+        "_given",
+        "_link_pool",
+        "_midway",
+        "_remote",
+        "_rounds",
+        "_soon",
+        "_wake",
+        "_ways",
+        "hold",
+    )
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        remote: RemoteManager,
+        link_pool: LinkPool,
+        *,
+        rounds: Rounds,
+        wake: Callable[[], object],
+        soon: Callable[[], object],
+        midway: Callable[[int], bool],
+        acknowledgement_tracker: AcknowledgementTracker,
+        attend: Callable[[], object],
+    ) -> None:
+        self._exchange: Final = exchange
+        self._remote: Final = remote
+        self._link_pool: Final = link_pool
+        self._rounds: Final = rounds
+        self._wake: Final = wake
+        self._soon: Final = soon
+        self._midway: Final = midway
+        self._acknowledgement_tracker: Final = acknowledgement_tracker
+        self._attend: Final = attend
+        self.hold: Final[_thread.LockType] = _sync.Lock()
+        # Guarded by the exchange's lock.
+        self._ways: dict[Peer, _Way] = {}
+        # Time of the last command without an answer. No lock: the value is a guess.
+        self._commanded_at: float = -math.inf
+        # Frames for the comm thread with their links, in order; guarded by ``hold``.
+        self._given: Final[deque[tuple[int, bytes]]] = deque()
+
+    # For any thread.
+
+    def command(self, command: Incoming) -> bool:
+        """Put a command on the link; return False if it must be posted as usual."""
+        if not (command.wants_reply or self._is_alone()):
+            return False
+        peer: Peer = command._to.mailbox.peer
+        return self._send(peer, command._source, self._command, command, None)
+
+    def _is_alone(self) -> bool:
+        now = _sync.monotonic()
+        last, self._commanded_at = self._commanded_at, now
+        return now - last >= _ALONE_S
+
+    def answer(self, question: Incoming, payload: Payload) -> bool:
+        """Put an answer on the link; return False as `command` does."""
+        source: Entry = question._to
+        host = source.host
+        if host is None or host.pending():
+            return False  # pending messages may be answered in the same frame
+        peer: Peer = question._source.mailbox.peer
+        return self._send(peer, source, self._answer, question, payload)
+
+    def _send(
+        self,
+        peer: Peer,
+        source: Entry,
+        frame_of: Callable[[_Way, Incoming, Payload], bytes | None],
+        question: Incoming,
+        payload: Payload,
+    ) -> bool:
+        link = peer.session.link
+        if link is None or self.hold.locked():
+            return False  # this message may join the round under way
+        try:
+            with self.hold:
+                went = self._exchange.send_now(
+                    self._frame, peer, frame_of, question, payload
+                )
+                if went is None:
+                    return False
+                way, frame = went
+                host = source.host
+                if host is not None and host.owned():
+                    if host.waits_next and way.early:
+                        way.take_lease(host)
+                    host.way = way
+                if not self._link_pool.send(way.fast_path.link, frame):
+                    self.look_at(way.fast_path.link)  # it goes on when there is room
+            session = peer.session
+            if session.ack_at is not None and not session.watched:
+                self._soon()  # the comm thread may have gone to sleep before that
+        except BaseException:
+            # The message may be noted as sent without being sent; a new link resends
+            # it.
+            noted = self._ways.get(peer)
+            self.give_up(link if noted is None else noted.fast_path.link)
+            raise
+        return True
+
+    def _frame(
+        self,
+        peer: Peer,
+        frame_of: Callable[[_Way, Incoming, Payload], bytes | None],
+        question: Incoming,
+        payload: Payload,
+    ) -> tuple[_Way, bytes] | None:
+        # Checked here, while no action is pending or under way that could send frames.
+        rounds = self._rounds
+        if (
+            self._given
+            or rounds.inbox.items
+            or rounds.outbox
+            or rounds.watched
+            or self._link_pool.sending
+        ):
+            return None
+        way = self._ways.get(peer)
+        if way is None or way.fast_path.link != peer.session.link:
+            way = self._new_way(peer)
+            if way is None:
+                return None
+        frame = frame_of(way, question, payload)
+        return None if frame is None else (way, frame)
+
+    @staticmethod
+    def _command(way: _Way, command: Incoming, _: Payload) -> bytes | None:
+        if not command.wants_reply:
+            return way.fast_path.command(command, _sync.monotonic())
+        last = way.question
+        if len(command._source.mailbox.client.questions.open) > 1 or (
+            last is not None and last._id in last._source.mailbox.client.questions.open
+        ):
+            return None  # shared frames serve a steady stream of questions better
+        frame = way.fast_path.command(command, _sync.monotonic())
+        if frame is not None:
+            way.question = command
+        return frame
+
+    def _answer(self, way: _Way, question: Incoming, payload: Payload) -> bytes | None:
+        # The answer acknowledges the question; no other frame is needed for that.
+        host = question._to.host
+        taken = None
+        if host is not None and not host.main:
+            taken = self._acknowledgement_tracker.take_lone()
+        if taken:
+            self._remote.extracted(taken, _sync.monotonic())
+        return way.fast_path.answer(question, payload)
+
+    def _new_way(self, peer: Peer) -> _Way | None:
+        link = peer.session.link
+        lease = None if link is None else self._link_pool.read_lease(link)
+        if link is None or lease is None:
+            return None
+        ways = {old: way for old, way in self._ways.items() if way.fast_path.stands}
+        way = ways[peer] = _Way(self, FastPath(self._remote, peer, link), lease)
+        self._ways = ways
+        return way
+
+    def show(self, last: Incoming | CommandRun, host: ThreadManager) -> None:
+        """Let a thread wait at the link that brings its tasks many short commands.
+
+        Long commands are better copied from the kernel by another thread meanwhile.
+
+        last: the latest message for one of these tasks.
+        """
+        if type(last) is not CommandRun or host.main:
+            return
+        count = len(last.lengths)
+        if count < _MANY or last.lengths.total > count * _SHORT_MAX:
+            return
+        peer: Peer = last.receipt.peer
+        way = self._ways.get(peer)
+        if way is None or not way.fast_path.stands:
+            way = self._exchange.look(partial(self._new_way, peer))
+        if way is not None:
+            way.wanted = True
+            host.way = way
+
+    # For the comm thread, under ``hold``.
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """Take out the frames that other threads read for this one."""
+        return [self._given.popleft() for _ in range(len(self._given))]
+
+    @property
+    def due(self) -> bool:
+        """True if there are such frames."""
+        return bool(self._given)
+
+    # For a task thread that holds the read lease of a link.
+
+    def receive(
+        self, way: _Way, frames: Sequence[bytes], host: ThreadManager
+    ) -> tuple[bool, bool, bool]:
+        """Take frames from a link, under ``hold``.
+
+        Returns three flags: some frame had a message for a local task, as far as is
+        known; such a message waits for `act`; the comm thread should rather wait at the
+        link.
+        """
+        slipped = waits = other = False
+        short, given = way.fast_path, self._given
+        for frame in frames:
+            slip = Slip.REFUSED
+            # Earlier frames go first, and the bytes must be a frame.
+            if not (given or self._rounds.watched or self._midway(short.link)):
+                slip = self._exchange.try_deliver_now(short, frame, host)
+            if slip is Slip.REFUSED:
+                given.append((short.link, frame))
+                other = other or frame[:1] != _ACK
+            else:
+                slipped = True
+                waits = waits or slip is Slip.WAITS
+        if not self._given:
+            if slipped and not short.peer.session.watched:
+                self._soon()
+            return slipped, waits, False
+        if host.main:
+            self._wake()
+            return slipped, waits, other
+        way.wanted = False
+        self._attend()
+        return slipped or way.wanted, waits, other and not way.wanted
+
+    def tell(self, host: ThreadManager) -> None:
+        """Acknowledge the messages taken by this thread's tasks, before it sleeps."""
+        if not host.main and self._acknowledgement_tracker.due:
+            with self.hold:
+                self._attend()
+
+    def look_at(self, link: int) -> None:
+        """Let the comm thread check the state of a link."""
+        self._link_pool.mark_ready(link)
+        self._wake()
+
+    def give_up(self, link: int) -> None:
+        """Abort a link whose traffic is no longer known for certain."""
+        self._link_pool.give_up(link)
+        self.look_at(link)
+
+    def act(self, *, main: bool) -> None:
+        """Do the pending actions; only one in a main thread, which may be
+        interrupted."""
+        if main:
+            self._exchange.act(1)
+            if self._exchange.unfinished:
+                self._rounds.request_flush()
+            self._soon()
+        else:
+            self._exchange.act()
+
+
+class _Way:
+    """A link that a task thread may wait at; see `bus.threads.thread_manager.Way`.
+
+    fast_path: the accounting of the fast path of this link.
+    question: the last question sent this way; None before the first.
+    wanted: True if a thread was given this way since the flag was cleared.
+    early: True if a thread about to wait takes the read lease before it sends.
+    """
+
+    __slots__ = (
+        "_driver",
+        "_lease",
+        "_vain",
+        "early",
+        "fast_path",
+        "question",
+        "wanted",
+    )
+
+    def __init__(
+        self, driver: FastPathDriver, fast_path: FastPath, lease: ReadLease
+    ) -> None:
+        self._driver: Final = driver
+        self.fast_path: Final = fast_path
+        self._lease: Final = lease
+        self.early: Final = lease.early
+        self._vain: int = 0
+        self.question: Incoming | None = None
+        self.wanted: bool = False
+
+    def take_lease(self, host: ThreadManager) -> bool:
+        """Take the read lease; return False if the comm thread keeps it."""
+        if host.leading is self:
+            return True
+        host.leave_way()
+        if not self._lease.take(host.inbox):
+            return False
+        host.leading = self
+        return True
+
+    def leave(self, host: ThreadManager) -> None:
+        """Return the read lease to the comm thread, if ``host`` holds it."""
+        self._lease.leave(host.inbox)
+
+    def wait(self, host: ThreadManager, deadline: float | None) -> bool:
+        """Wait for the link or the inbox; return False to wait for the inbox alone.
+
+        On return, each received message is in a mailbox, in an inbox, or with the comm
+        thread.
+        """
+        driver, short, lease = self._driver, self.fast_path, self._lease
+        if not short.stands or not self.take_lease(host):
+            host.leave_way()
+            return False
+        reading = slipped = waits = other = False
+        try:
+            driver.tell(host)
+            lacked: float = math.inf
+            while True:
+                # After it is listed at the link: an earlier poster did not see it
+                # sleep. `tell` may also have put a message into a mailbox of this
+                # thread.
+                if not host.pending():
+                    lease.sleep(deadline)
+                with driver.hold:
+                    reading = True
+                    frames = lease.read()
+                    if (
+                        not frames
+                        and 0 < lease.lacks < lacked
+                        and not (host.main or host.pending() or _passed(deadline))
+                    ):
+                        # The rest of a long frame is on its way. If left to the comm
+                        # thread, it would wake that thread once per part.
+                        lacked, reading = lease.lacks, False
+                        continue
+                    slipped, waits, other = driver.receive(self, frames, host)
+                    reading = False
+                    host.leave_way()
+                break
+        except BaseException:
+            host.leave_way()
+            if reading:
+                driver.give_up(short.link)
+            raise
+        if lease.ended:
+            driver.look_at(short.link)
+        if waits:
+            driver.act(main=host.main)
+        self._vain = 0 if slipped else self._vain + 1
+        return not other and self._vain < _VAIN_MAX
+
+
+def _passed(deadline: float | None) -> bool:
+    return deadline is not None and deadline <= _sync.monotonic()

@@ -1,0 +1,257 @@
+"""`InboundDelivery`: delivers messages of other processes to tasks of this one.
+
+Messages for a task without room are held back. Since they are not taken, the window of
+their relay stays closed, and a fast sender has to wait at its end (BUS-FLOW-2).
+Notifications have no such window. A task may have as many of them held back as it may
+have unread; any excess is dropped as each subscription demands (BUS-FLOW-3).
+
+Any thread may do the actions, also one that hosts the task. A message that a thread
+posts within itself overtakes the messages in its inbox. So all remote messages go
+through the inbox (BUS-MSG-15).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, cast
+
+from bus.core.command_run import CommandRun
+from bus.events import BusReason
+from bus.message import Incoming, Kind
+from bus.threads.account import Admission
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bus.core.routing_table import Entry
+    from bus.threads.account import Account
+    from bus.threads.delivery import Answer
+
+__all__ = ["InboundDelivery"]
+
+# Policies of receivers whose senders wait or get an error: messages without room are
+# held back, of any kind.
+_WAITING: Final = frozenset({"block", "error"})
+
+
+class InboundDelivery:
+    """The messages held back, by task. Actions are serial, so there is no lock.
+
+    Args:
+        messages_max, bytes_max: bound of the notifications held back for one task.
+
+    Invariant: a task is given no message while an older one is held back.
+    """
+
+    __slots__ = ("_bytes_max", "_held", "_messages_max")
+
+    def __init__(self, *, messages_max: int, bytes_max: int) -> None:
+        self._messages_max: Final = messages_max
+        self._bytes_max: Final = bytes_max
+        self._held: Final[dict[Entry, _Held]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of messages held back."""
+        return sum([len(held) for held in self._held.values()])
+
+    def holds(self, entry: Entry) -> bool:
+        """Return True if messages are held back for a task; for any thread."""
+        return entry in self._held
+
+    def deliver(self, entry: Entry, messages: Sequence[Incoming | CommandRun]) -> None:
+        """Give messages to a task, or hold them back."""
+        for kind, some in groupby(messages, type):
+            if kind is Incoming:
+                self._deliver(entry, list(cast("Iterator[Incoming]", some)))
+                continue
+            for run in cast("Iterator[CommandRun]", some):
+                self._deliver_run(entry, run)
+
+    def _deliver_run(self, entry: Entry, run: CommandRun) -> None:
+        held = self._held.get(entry)
+        if held is None and _give_run(entry, run):
+            return
+        if entry.mailbox.client.account.overflow not in _WAITING:
+            self._deliver(entry, run.rest())  # each may fare differently
+            return
+        if held is None:
+            held = self._held[entry] = _Held()
+        held.items.append(run)
+        self.resume(entry)  # for the reason in `_deliver`
+
+    def _deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        if messages[0].kind is Kind.NOTIFICATION:  # so all are
+            for each in messages:
+                # Here, and once: later the gap may include drops in this process.
+                if each.gap:
+                    _account(each).missed += each.gap
+        held = self._held.get(entry)
+        given = 0 if held is not None else _offer_run(entry, messages)
+        for message in messages[given:]:
+            if held is not None:
+                self._hold(held, message)
+            elif not _offer(entry, message):
+                held = _Held()
+                self._hold(held, message)
+                self._held[entry] = held
+        if held is not None:
+            # Who has read meanwhile did not know that somebody waits for that.
+            self.resume(entry)
+
+    def resume(self, entry: Entry) -> None:
+        """Give a task the messages it has room for; drop all of them if it has left."""
+        held = self._held.get(entry)
+        if held is None:
+            return
+        while held.items and _give(entry, held.items[0]):
+            held.take(held.items[0])
+        if not held.items:
+            del self._held[entry]
+            if held.behind and (host := entry.host) is not None:
+                with host.inbox.lock:
+                    for account, count in held.behind.items():
+                        account.miss_newest_locked(count)
+
+    def _hold(self, held: _Held, message: Incoming) -> None:
+        held.put(message)
+        while held.notifications > self._messages_max or (
+            held.bytes > self._bytes_max and held.notifications > 1
+        ):
+            held.drop(message)
+
+    @staticmethod
+    def answer(entry: Entry, answer: Answer) -> None:
+        """Give an answer to a task, after all earlier messages; see `Exchange`."""
+        host = entry.host
+        if host is not None and host.idle and entry.mailbox.client.hears(answer):
+            return
+        while (host := entry.host) is not None:
+            if host.inbox.offer(answer, host) is not Admission.GONE:
+                return
+        if answer._trace is not None:
+            answer._trace.discarded(BusReason.UNWANTED)
+
+
+class _Held:
+    """The messages held back for one task, with the size of the notifications.
+
+    behind: number of notifications dropped after the last one held, by account, with
+      the gaps that these carried.
+    """
+
+    __slots__ = ("behind", "bytes", "items", "notifications")
+
+    def __init__(self) -> None:
+        self.items: Final[deque[Incoming | CommandRun]] = deque()
+        self.behind: Final[Counter[Account]] = Counter()
+        self.notifications: int = 0
+        self.bytes: int = 0
+
+    def __len__(self) -> int:
+        runs = [each for each in self.items if isinstance(each, CommandRun)]
+        return len(self.items) - len(runs) + sum(map(len, runs))
+
+    def put(self, message: Incoming) -> None:
+        self.items.append(message)
+        if message.kind is Kind.NOTIFICATION:
+            self.notifications += 1
+            self.bytes += message._size
+            message.gap += self.behind.pop(_account(message), 0)
+
+    def take(self, message: Incoming | CommandRun) -> None:
+        self.items.remove(message)  # usually the first
+        if isinstance(message, Incoming) and message.kind is Kind.NOTIFICATION:
+            self.notifications -= 1
+            self.bytes -= message._size
+
+    def drop(self, newest: Incoming) -> None:
+        """Drop the oldest notification under `drop-oldest`, else the newest one."""
+        following = (each for each in self.items if isinstance(each, Incoming))
+        for message in following:
+            if message.kind is Kind.NOTIFICATION:
+                account = _account(message)
+                if account.overflow == "drop-oldest" or message is newest:
+                    break
+        missing = 1 + message.gap
+        for later in following:
+            if later.kind is Kind.NOTIFICATION and _account(later) is account:
+                later.gap += missing
+                break
+        else:
+            self.behind[account] += missing
+        self.take(message)
+        host = message._to.host
+        if host is not None:
+            with host.inbox.lock:
+                account.turned_away += 1
+
+
+def _account(notification: Incoming) -> Account:
+    account: Account = notification.subscriptions[0]._account
+    return account
+
+
+def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
+    """Post as many messages as there is room for, from the first; return the number."""
+    first, given = messages[0], 0
+    if first.kind is Kind.COMMAND:  # so all are: notifications come one by one
+        account: Account = entry.mailbox.client.account
+        for message in messages:
+            message._account = account
+        host = entry.host
+        if host is not None:
+            given = host.inbox.offer_run(messages, account, host)
+    return given
+
+
+def _give(entry: Entry, item: Incoming | CommandRun) -> bool:
+    if isinstance(item, CommandRun):
+        return _give_run(entry, item)
+    return _offer(entry, item)
+
+
+def _give_run(entry: Entry, run: CommandRun) -> bool:
+    """Post the commands of a run that have room; return False if some are left."""
+    while len(run):
+        host = entry.host
+        if host is None:
+            return True  # as in `_offer`
+        account: Account = entry.mailbox.client.account
+        if not host.inbox.offer_commands(run, account, host) and (entry.host is host):
+            return False  # the task has not moved, so it has no room
+    return True
+
+
+def _offer(entry: Entry, message: Incoming) -> bool:
+    """Post a message at its task's host; return False to hold the message back."""
+    command = message.kind is Kind.COMMAND
+    client = entry.mailbox.client
+    account: Account = client.account if command else message.subscriptions[0]._account
+    message._account = account
+    while True:
+        host = entry.host
+        if host is None:
+            return True  # the task has left; its process reports what it took
+        admission = host.inbox.offer(message, host)
+        if admission is Admission.GONE:
+            continue  # the task has moved
+        if admission is Admission.DROPPED:
+            message._source.mailbox.client.was_dropped(message)
+        elif admission is Admission.FULL:
+            if account.overflow == "disconnect":
+                client.overflowed(message)
+            elif command:
+                return False
+            else:
+                # A link cannot make its notifier wait.
+                _turn_away(message, account)
+        return True
+
+
+def _turn_away(message: Incoming, account: Account) -> None:
+    """Add the message, and its gap, to the gap of the next notification."""
+    host = message._to.host
+    if host is not None:
+        with host.inbox.lock:
+            account.turn_away_locked(message)

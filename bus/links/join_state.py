@@ -1,0 +1,101 @@
+"""`JoinState`: the join state of a process: joined, refused, or undecided.
+
+The caller that opens a bus waits for it. Its sources are the master's answer to the
+handshake, a failure to reach the master, and a lack of trust.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.wire import VERSIONS, Reason
+from bus.errors import (
+    AccessDeniedError,
+    BusyError,
+    MachineNameConflictError,
+    VersionMismatchError,
+)
+from bus.threads.verdict import Verdict
+
+if TYPE_CHECKING:
+    from bus.core.link_table import LinkTable
+    from bus.core.wire import Identity, Refused
+    from bus.errors import BusError
+
+__all__ = ["JoinState"]
+
+# The refusal of a duplicate name becomes final after this many.
+_REFUSALS: Final = 4
+
+
+class JoinState:
+    """The join state; all but ``verdict`` is for the comm thread alone.
+
+    Args:
+        me: the identity of this process.
+        patient: True if a missing master is no failure.
+
+    Attributes:
+        verdict: the outcome; the caller that opens the bus waits for it.
+    """
+
+    __slots__ = ("_me", "_patient", "_refusals", "verdict")
+
+    def __init__(self, me: Identity, *, patient: bool) -> None:
+        self._me: Final = me
+        self._patient: Final = patient
+        self._refusals: int = 0
+        self.verdict: Final = Verdict()
+
+    @property
+    def settled(self) -> bool:
+        """True if the outcome is known."""
+        return self.verdict.settled
+
+    def look(self, links: LinkTable, *, stands: bool) -> None:
+        """Check for an answer of the master.
+
+        stands: True if this process is master, or has a link with the master.
+        """
+        if stands:
+            self.verdict.settle()
+        elif (refusal := links.refusal) is not None:
+            links.refusal = None
+            self._refusals += 1
+            error = _turned_away(self._me, refusal)
+            # The previous holder of the name may have just ended, unnoticed so far.
+            again = refusal.reason is Reason.DUPLICATE and self._refusals < _REFUSALS
+            if error is not None and not again:
+                self.verdict.settle(error)
+
+    def no_master(self) -> None:
+        """Note that no process listens at the master's address."""
+        if self._patient:
+            self.verdict.settle()
+
+    def denied(self, why: str) -> None:
+        """Note why the master rejects this process, or this process the master."""
+        self.verdict.settle(AccessDeniedError(f"join bus {self._me.bus!r}", why))
+
+
+def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
+    """Return the error for a refusal by the master.
+
+    None if the master may answer differently the next time.
+    """
+    match refusal.reason:
+        case Reason.BUSY | Reason.CLOSING:
+            return None  # it is no longer master, or not for long
+        case Reason.VERSION:
+            return VersionMismatchError(VERSIONS, refusal.versions)
+        case Reason.DUPLICATE:
+            name = f"process name {me.process!r} on bus {me.bus!r}"
+            return BusyError(f"{name}; choose another, or none: open_bus(process=...)")
+        case Reason.MACHINE_NAME:
+            return MachineNameConflictError(me.machine)
+        case Reason.ACCESS:
+            fact = f"machine {me.machine!r} is not what the master there is on"
+            return AccessDeniedError(f"join bus {me.bus!r}", fact)
+        case reason:
+            fact = f"the master says {reason.value}"
+            return AccessDeniedError(f"join bus {me.bus!r}", fact)

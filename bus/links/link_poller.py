@@ -1,0 +1,351 @@
+"""How the thread that owns the links sleeps: parked, or at the kernel's sockets.
+
+Between threads, the sender wakes the sleeping receiver. Between processes no sender
+can: the owner itself turns the driver of the sockets. So the thread that handles the
+frames also reads them, and no other thread has to be woken.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+from queuebroker import _sync
+from queuebroker.errors import DisconnectedError, ReceiveTimeoutError
+from queuebroker.shared_parker import SharedParker
+from queuebroker.sockets.queue import SocketMessageQueue
+from queuebroker.sockets.read_lease import ReadLease as SocketReadLease
+from queuebroker.status import Status
+from queuebroker.waiting import Selection, attend
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Iterable
+
+    from bus.threads.inbox import Inbox
+    from queuebroker.message_queue import MessageQueue
+    from queuebroker.sockets import Driver
+
+__all__ = ["LinkPoller", "ParkedPoller", "ReadLease", "SocketPoller"]
+
+_FRAMES_MAX: Final = 64  # read by another thread at once
+_GOODBYE_S: Final = 0.5  # for frames still to be sent at the end
+
+
+class LinkPoller(Protocol):
+    """The link poller of one thread; every method is for that thread."""
+
+    def attend(self, number: int, queue: MessageQueue) -> None:
+        """Wake on every event of a queue from now on."""
+
+    def neglect(self, number: int) -> None:
+        """Ignore a queue from now on."""
+
+    def stirred(self) -> list[int]:
+        """Return the numbers of the queues that may have an event.
+
+        Each is returned once; `again` marks it ready once more. A neglected queue may
+        be among them.
+        """
+
+    def again(self, number: int) -> None:
+        """Mark a queue ready again: it was not handled to the end."""
+
+    def until(
+        self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
+    ) -> None:
+        """Sleep until a queue may have an event, ``ready()`` holds, or the deadline
+        passes.
+
+        ready: checked whenever anything is posted to the inbox.
+        deadline: on the monotonic clock in seconds; None for never.
+        """
+
+    def read_lease(self, queue: MessageQueue) -> ReadLease:
+        """Return the read lease by which another thread waits at a queue."""
+
+    def join(self, helpers: Iterable[_sync.Thread]) -> None:
+        """Wait until the helper threads of link set-up have ended."""
+
+    def close(self) -> None:
+        """Release the resources of the poller, once all frames are sent."""
+
+
+class ReadLease(Protocol):
+    """Another thread's right to read a queue; see `queuebroker.sockets.read_lease`."""
+
+    def take(self, elsewhere: Inbox) -> bool:
+        """Read from now on, and wake for an inbox, too; return False if refused."""
+
+    def sleep(self, deadline: float | None) -> None:
+        """Sleep until the deadline, or until the queue or the inbox may have an
+        item."""
+
+    def read(self) -> list[bytes]:
+        """Return the received messages; none if the owner must check the queue."""
+
+    @property
+    def early(self) -> bool:
+        """True if the lease should be taken before a frame to be answered is sent."""
+
+    @property
+    def lacks(self) -> int:
+        """The number of missing bytes of a message that has begun, else 0."""
+
+    @property
+    def ended(self) -> bool:
+        """True if the peer is lost; the owner must check."""
+
+    def leave(self, elsewhere: Inbox) -> None:
+        """Let the owner read again, if the lease was taken with that inbox."""
+
+
+class ParkedPoller:
+    """A poller for queues between threads: it is listed in each and in the inbox."""
+
+    __slots__ = ("_queues",)
+
+    def __init__(self) -> None:
+        self._queues: Final[dict[int, MessageQueue]] = {}
+
+    def attend(self, number: int, queue: MessageQueue) -> None:
+        self._queues[number] = queue
+
+    def neglect(self, number: int) -> None:
+        self._queues.pop(number, None)
+
+    def stirred(self) -> list[int]:
+        return [number for number, queue in self._queues.items() if _stirs(queue)]
+
+    def again(self, number: int) -> None:
+        """Do nothing: all queues are checked each time."""
+
+    def until(
+        self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
+    ) -> None:
+        queues = list(self._queues.values())
+
+        def look() -> bool:
+            return ready() or any(map(_stirs, queues))
+
+        selection = Selection(queues)
+        shared_parker = selection.enlist(SharedParker)
+        try:
+            with inbox.lock:
+                inbox.arrived.enlist(shared_parker)
+            # Checked again: an earlier sender could not see this thread listed.
+            if not look():
+                _sync.park(shared_parker.lock, look, deadline)
+        finally:
+            with inbox.lock:
+                inbox.arrived.leave(shared_parker)
+            selection.withdraw()
+
+    def read_lease(self, queue: MessageQueue) -> ReadLease:
+        return _ParkedReadLease(queue)
+
+    def join(self, helpers: Iterable[_sync.Thread]) -> None:
+        for helper in helpers:
+            helper.join()
+
+    def close(self) -> None:
+        """Do nothing: frames sent between threads have arrived."""
+
+
+class _ParkedReadLease:
+    """The read lease of a queue between threads; the first taker gets it."""
+
+    __slots__ = ("_inbox", "_lock", "_queue", "_selection", "_shared_parker")
+
+    def __init__(self, queue: MessageQueue) -> None:
+        self._queue: Final = queue
+        # Held by the thread that holds the lease.
+        self._lock: Final[_thread.LockType] = _sync.Lock()
+        self._selection: Selection | None = None
+        self._inbox: Inbox | None = None
+        self._shared_parker: SharedParker
+
+    def take(self, elsewhere: Inbox) -> bool:
+        if not self._lock.acquire(False):
+            return False
+        self._selection = selection = Selection([self._queue])
+        self._shared_parker = shared_parker = selection.enlist(SharedParker)
+        self._inbox = elsewhere
+        with elsewhere.lock:
+            elsewhere.arrived.enlist(shared_parker)
+        return True
+
+    def sleep(self, deadline: float | None) -> None:
+        inbox, queue = self._inbox, self._queue
+        assert inbox is not None
+
+        def look() -> bool:
+            return bool(inbox.items) or _stirs(queue)
+
+        if not look():
+            _sync.park(self._shared_parker.lock, look, deadline)
+
+    def read(self) -> list[bytes]:
+        with suppress(ReceiveTimeoutError, DisconnectedError):
+            return self._queue.receive_many(_FRAMES_MAX, timeout=0)
+        return []
+
+    lacks: Final = 0  # between threads a message arrives whole
+    early: Final = False
+
+    @property
+    def ended(self) -> bool:
+        return self._queue.status is not Status.CONNECTED
+
+    def leave(self, elsewhere: Inbox) -> None:
+        if self._inbox is not elsewhere:
+            return
+        with elsewhere.lock:
+            elsewhere.arrived.leave(self._shared_parker)
+        if self._selection is not None:
+            self._selection.withdraw()
+            self._selection = None
+        self._inbox = None
+        self._lock.release()
+
+
+class SocketPoller:
+    """A poller for queues between processes, all of them served by one driver.
+
+    The thread that turns the driver, this one, reads the sockets. It notes for which
+    queue data arrives, so that only the ready ones of many links are checked.
+
+    Its parker stays listed in the inbox for good. It counts as asleep, under the
+    inbox's lock, only while it is not rung.
+    """
+
+    __slots__ = ("_driver", "_listed", "_shared_parker", "_stirred")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver: Final = driver
+        self._shared_parker: Final = _DriverSharedParker(driver)
+        self._listed: bool = False
+        self._stirred: Final[set[int]] = set()
+
+    def attend(self, number: int, queue: MessageQueue) -> None:
+        attend(queue, _Ear(number, self._stirred))
+        self._stirred.add(number)  # frames may have come before
+
+    def neglect(self, number: int) -> None:
+        self._stirred.discard(number)
+
+    def stirred(self) -> list[int]:
+        # One at a time: a helper may mark a new link as lost just now.
+        return sorted([self._stirred.pop() for _ in range(len(self._stirred))])
+
+    def again(self, number: int) -> None:
+        self._stirred.add(number)
+
+    def until(
+        self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
+    ) -> None:
+        def look() -> bool:
+            return bool(self._stirred) or ready()
+
+        shared_parker, arrived, poll, rest_s = (
+            self._shared_parker,
+            inbox.arrived,
+            self._driver.poll,
+            None,
+        )
+        while rest_s != 0:
+            # Reset after each ring: a rung parker is not rung again, and the ring may
+            # have been for an item handled before this sleep. Under the lock: a sender
+            # that still wakes this thread from its last sleep would mark it as not
+            # asleep.
+            with inbox.lock:
+                if not self._listed:
+                    arrived.enlist(shared_parker)
+                    self._listed = True
+                shared_parker.rung = False
+                arrived.asleep = True
+            try:
+                # Poll even if there is work: else an endless stream of posts would keep
+                # this thread from ever reading.
+                due = look()
+                while True:
+                    rest_s = 0 if due else _rest_s(deadline)
+                    poll(rest_s)
+                    due = due or look()
+                    # Else a socket read or wrote part of a long frame, as is usual.
+                    if due or shared_parker.rung or rest_s == 0:
+                        break
+            finally:
+                shared_parker.rung = True
+                arrived.asleep = False
+            if due:
+                return
+
+    def read_lease(self, queue: MessageQueue) -> ReadLease:
+        assert isinstance(queue, SocketMessageQueue)
+        return SocketReadLease(queue)
+
+    def join(self, helpers: Iterable[_sync.Thread]) -> None:
+        for helper in helpers:
+            while helper.is_alive():  # it may wait for an event of the driver
+                self._driver.poll(0.01)
+
+    def close(self) -> None:
+        deadline = _sync.monotonic() + _GOODBYE_S
+        while self._driver.sockets and (rest_s := _rest_s(deadline)):
+            self._driver.poll(rest_s)
+        self._driver.close()
+
+
+class _DriverSharedParker:
+    """A parker that wakes the thread that turns a driver."""
+
+    __slots__ = ("_driver", "rung")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver: Final = driver
+        self.rung: bool = True
+
+    def locked(self) -> bool:
+        """Return True if a waiter has not yet been woken by this parker."""
+        return not self.rung
+
+    def release(self) -> None:
+        """Release the parker; to do so twice is harmless."""
+        self.rung = True
+        self._driver.call(_nothing)
+
+
+def _nothing() -> None:
+    """Do nothing: the driver is only to wake up."""
+
+
+class _Ear:
+    """A parker that marks a queue ready; it stays listed for good."""
+
+    __slots__ = ("_number", "_stirred")
+
+    def __init__(self, number: int, stirred: set[int]) -> None:
+        self._number: Final = number
+        self._stirred: Final = stirred
+
+    def locked(self) -> bool:
+        """Return True always: it is released for each event."""
+        return True
+
+    def release(self) -> None:
+        """Mark the queue ready."""
+        self._stirred.add(self._number)
+
+
+def _stirs(queue: MessageQueue) -> bool:
+    """Return True if a queue has an event: a message, or the loss of its peer.
+
+    A loss comes without a message, and wakes no thread that is listed later.
+    """
+    return queue.pending > 0 or queue.status is not Status.CONNECTED
+
+
+def _rest_s(deadline: float | None) -> float | None:
+    """Return how long to sleep, in seconds; 0 once the deadline has passed."""
+    return None if deadline is None else max(0.0, deadline - _sync.monotonic())

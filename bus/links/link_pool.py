@@ -1,0 +1,408 @@
+"""`LinkPool`: the link pool of a process: its queues, and one place to wait for all.
+
+A link is a `MessageQueue` that comes from a `QueueBroker` (BUS-CHAN-1). Link set-up may
+take a while, and no serving thread may wait for it (BUS-CHAN-3). So one helper thread
+for each broker accepts links, and one for each outgoing link dials. All other methods
+are for the one thread that owns the pool; it waits only in `wait`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from bus.core.wire import FRAME_BYTES_MAX
+from bus.links.unsent import Unsent
+from queuebroker import _sync
+from queuebroker.errors import (
+    DisconnectedError,
+    MessageTooLargeError,
+    QueueBrokerError,
+    ReceiveTimeoutError,
+    SendTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from bus.links.link_poller import LinkPoller, ReadLease
+    from bus.threads.inbox import Inbox
+    from queuebroker.message_queue import MessageQueue
+    from queuebroker.queue_broker import QueueBroker
+    from queuebroker.sockets import SocketQueueBroker
+
+__all__ = ["PORT", "LinkBroker", "LinkPool"]
+
+LinkBroker: TypeAlias = "QueueBroker | SocketQueueBroker"
+
+PORT: Final = 1  # the port of a broker on which links are accepted
+_FRAMES_MAX: Final = 256  # taken from one link before the next link's turn
+
+
+class LinkPool:
+    """The links of a process, by the numbers that it gives them.
+
+    Args:
+        inbox: wakes the owner, in addition to frames.
+        ask: makes the owner call a function; for any thread.
+        capacity: maximum number of frames in each direction of a link (BUS-CHAN-8).
+        timeout_s: timeout of link set-up, and of closing a link, until the frames sent
+            before have found room.
+        poller: how the owner waits for frames.
+        refusal: returns why this process rejects the peer that it dialled; None if it
+            does not (BUS-SEC-2).
+        backlog: maximum number of frames, and of bytes, that may wait for room in a
+            link; a link with more is aborted (BUS-CHAN-8).
+        given_up: called then, with the link's number and the reason; the loss of the
+            link is reported as usual.
+        turned_away: called with a one-line text about a link that is unusable from the
+            start.
+    """
+
+    __slots__ = (
+        "_ask",
+        "_backlog",
+        "_brokers",
+        "_capacity",
+        "_causes",
+        "_closed",
+        "_closing",
+        "_given_up",
+        "_helpers",
+        "_inbox",
+        "_numbers",
+        "_poller",
+        "_queues",
+        "_refusal",
+        "_timeout_s",
+        "_turned_away",
+        "_unsent",
+    )
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        ask: Callable[[Callable[[], object]], None],
+        *,
+        capacity: int,
+        timeout_s: float,
+        poller: LinkPoller,
+        refusal: Callable[[MessageQueue], str | None],
+        backlog: tuple[int, int],
+        given_up: Callable[[int, str], object],
+        turned_away: Callable[[str], object],
+    ) -> None:
+        self._inbox: Final = inbox
+        self._ask: Final = ask
+        self._capacity: Final = capacity
+        self._timeout_s: Final = timeout_s
+        self._poller: Final = poller
+        self._refusal: Final = refusal
+        self._backlog: Final = backlog
+        self._given_up: Final = given_up
+        self._turned_away: Final = turned_away
+        self._numbers = itertools.count(1)
+        self._queues: Final[dict[int, MessageQueue]] = {}
+        # Frames that found a link full; links to close once these are sent, or at a
+        # deadline.
+        self._unsent: Final[dict[int, Unsent]] = {}
+        self._closing: Final[dict[int, float]] = {}
+        self._causes: Final[dict[int, BaseException]] = {}
+        self._brokers: Final[list[LinkBroker]] = []
+        self._helpers: Final[list[_sync.Thread]] = []
+        self._closed: bool = False
+
+    # Link set-up.
+
+    def let_in(self, broker: LinkBroker, made: Callable[[int], object]) -> None:
+        """Accept links at a broker until `close`; pass the number of each to ``made``.
+
+        Raises:
+            RuntimeError: no thread can be started for it; the broker is closed.
+        """
+        if self._closed:
+            broker.close()
+            return
+        self._brokers.append(broker)
+
+        def accept() -> None:
+            try:
+                while True:
+                    queue = broker.accept(PORT, capacity=self._capacity)
+                    if why := _unfit(queue):
+                        self._turn_away(queue, f"somebody is turned away: {why}")
+                    else:
+                        self._hand_over(queue, made)
+            except QueueBrokerError:
+                return  # the broker is closed
+
+        try:
+            self._help(f"{broker.name} accepts", accept)
+        except RuntimeError:
+            self._brokers.remove(broker)
+            broker.close()
+            raise
+
+    def dial(
+        self,
+        addresses: Iterable[str],
+        made: Callable[[int | None], object],
+        denied: Callable[[str], object] | None = None,
+    ) -> None:
+        """Dial some addresses in turn, until one of them yields a link.
+
+        made: called with the number of the link; None if no address yields a link.
+        denied: called before that with a reason, if a listener rejects this process or
+          is not trusted.
+        """
+        if self._closed:
+            return
+        broker = self._brokers[0]
+
+        def connect() -> None:
+            why = ""
+            for address in addresses:
+                if _is_elsewhere(address):
+                    why = f"{address}: no socket of this machine"
+                    continue
+                try:
+                    queue = broker.connect(address, PORT, timeout=self._timeout_s)
+                except QueueBrokerError as error:
+                    if broker.closed:
+                        return
+                    if isinstance(error, PermissionError):
+                        why = str(error)
+                    continue  # the listener rejects this process, or closes
+                except (PermissionError, ValueError) as error:
+                    # ValueError: an invalid address from another process.
+                    why = f"{address}: {getattr(error, 'strerror', error)}"
+                    continue
+                except Exception as error:  # noqa: BLE001 # a local failure, such as
+                    # a lack of descriptors: a later dial may succeed.
+                    words = f"cannot connect to {address}: {error}"
+                    self._ask(partial(self._turned_away, words))
+                    continue
+                if queue is not None:
+                    why = self._refusal(queue) or ""
+                    unfit = _unfit(queue)
+                    if not why and not unfit:
+                        self._hand_over(queue, made)
+                        return
+                    if why:
+                        queue.disconnect()
+                    else:
+                        self._turn_away(queue, f"{address} is not used: {unfit}")
+            if why and denied is not None:
+                self._ask(partial(denied, why))
+            self._ask(lambda: made(None))
+
+        try:
+            self._help(f"{broker.name} connects", connect)
+        except RuntimeError:  # the system has no thread left: a later dial may succeed
+            self._ask(lambda: made(None))
+
+    def _help(self, name: str, work: Callable[[], None]) -> None:
+        self._helpers[:] = [each for each in self._helpers if each.is_alive()]
+        helper = _sync.Thread(target=work, name=name, daemon=True)
+        self._helpers.append(helper)
+        try:
+            helper.start()
+        except RuntimeError:
+            self._helpers.remove(helper)  # no thread can join a helper that never ran
+            raise
+
+    def _turn_away(self, queue: MessageQueue, words: str) -> None:
+        queue.disconnect()
+        self._ask(partial(self._turned_away, words))
+
+    def _hand_over(self, queue: MessageQueue, made: Callable[[int], object]) -> None:
+        number = next(self._numbers)
+
+        def own() -> None:
+            if self._closed:
+                queue.disconnect()  # else the peer would wait for a first frame
+                return
+            self._queues[number] = queue
+            self._poller.attend(number, queue)
+            made(number)
+
+        self._ask(own)
+
+    def queue(self, number: int) -> MessageQueue:
+        """Return the queue of a new link."""
+        return self._queues[number]
+
+    # Frames on the links.
+
+    def send(self, number: int, frame: bytes) -> bool:
+        """Put a frame on a link; drop it if the link is lost (BUS-CHAN-4).
+
+        Returns False if the frame waits for room there.
+        """
+        queue = self._queues.get(number)
+        if queue is None:
+            return True
+        waiting = self._unsent.get(number)
+        if waiting is None:
+            try:
+                queue.send(frame, timeout=0)
+            except SendTimeoutError:
+                self._unsent[number] = Unsent(frame, _sync.monotonic())
+                return False
+            except DisconnectedError:
+                pass  # reported once the earlier frames are read (BUS-CHAN-5)
+            except MessageTooLargeError:
+                self._end(number, f"it takes no frame of {len(frame)} bytes")
+                return False
+            return True
+        waiting.append(frame)
+        frames_max, bytes_max = self._backlog
+        if len(waiting.frames) > frames_max or waiting.size > bytes_max:
+            # The peer does not read. If it resumes, one of the two processes makes
+            # another link, and nothing is lost.
+            self._end(number, "it is full")
+        return False
+
+    def _end(self, number: int, why: str) -> None:
+        """Abort a link that does not take its frames."""
+        self._given_up(number, why)
+        self._unsent.pop(number, None)
+        self._queues[number].disconnect()
+
+    def give_up(self, number: int) -> None:
+        """Abort a link, as if it were lost; for any thread."""
+        queue = self._queues.get(number)
+        if queue is not None:
+            queue.disconnect()
+
+    def mark_ready(self, number: int) -> None:
+        """Mark a link ready for the next `take`; for any thread."""
+        self._poller.again(number)
+
+    def read_lease(self, number: int) -> ReadLease | None:
+        """Return the read lease of a link; None if the link is lost."""
+        queue = self._queues.get(number)
+        return None if queue is None else self._poller.read_lease(queue)
+
+    def hang_up(self, number: int) -> None:
+        """Close a link after all frames sent on it, unless that takes too long."""
+        if number in self._unsent:
+            self._closing[number] = _sync.monotonic() + self._timeout_s
+        else:
+            self._let_go(number)
+
+    @property
+    def sending(self) -> bool:
+        """True if a frame waits for room in a link that is not being closed."""
+        return bool(self._unsent) and not self._closing.keys() >= self._unsent.keys()
+
+    def resume(self) -> None:
+        """Send the frames that waited for room; close links whose time is up."""
+        if not self._unsent:
+            return
+        now = _sync.monotonic()
+        for number, waiting in list(self._unsent.items()):
+            try:
+                done = waiting.send(self._queues[number], now)
+            except MessageTooLargeError:
+                frame = waiting.frames[0]
+                self._end(number, f"it takes no frame of {len(frame)} bytes")
+                done = True
+            if done:
+                self._unsent.pop(number, None)
+            if number in self._closing and (done or self._closing[number] <= now):
+                self._let_go(number)
+
+    def take(self) -> list[tuple[int, bytes | None]]:
+        """Take in the frames by link number; None stands for a lost link."""
+        came: list[tuple[int, bytes | None]] = []
+        for number in self._poller.stirred():
+            queue = self._queues.get(number)
+            if queue is None:
+                continue  # hung up since
+            try:
+                frames = queue.receive_many(_FRAMES_MAX, timeout=0)
+            except ReceiveTimeoutError:
+                if queue.remote_disconnected:
+                    self._poller.again(number)  # something is on its way yet
+                continue
+            except DisconnectedError as error:
+                if number not in self._closing:
+                    came.append((number, None))
+                    if error.__cause__ is not None:
+                        self._causes[number] = error.__cause__
+                self._let_go(number)
+                continue
+            # The queue itself signals further frames, but not a loss that may follow
+            # the last one.
+            if queue.remote_disconnected:
+                self._poller.again(number)
+            if number not in self._closing:
+                came += [(number, frame) for frame in frames]
+        return came
+
+    def cause(self, number: int) -> BaseException | None:
+        """Return why a link ended without a farewell; once for each lost link.
+
+        The cause is a `PeerLostError` if the process died, a `ProtocolError` if it
+        broke the rules of links, or a `RemoteError` if it says so of this process. It
+        is None if the peer closed the link in order.
+        """
+        return self._causes.pop(number, None)
+
+    def _let_go(self, number: int) -> None:
+        self._unsent.pop(number, None)
+        self._closing.pop(number, None)
+        queue = self._queues.pop(number, None)
+        if queue is not None:
+            self._poller.neglect(number)
+            queue.disconnect()
+
+    # Waiting.
+
+    def wait(self, ready: Callable[[], bool], deadline: float | None) -> None:
+        """Sleep until a frame or loss arrives, ``ready()`` holds, or the deadline
+        passes.
+
+        ready: checked whenever anything is posted to the inbox.
+        deadline: on the monotonic clock in seconds; None for never.
+        """
+        times = [each.again_at for each in self._unsent.values()]
+        if times:
+            times += self._closing.values()
+            soon = min(times)
+            deadline = soon if deadline is None else min(soon, deadline)
+        self._poller.until(self._inbox, ready, deadline)
+
+    # The end.
+
+    def close(self) -> None:
+        """Stop accepting, and close all links; frames under way still arrive.
+
+        A helper that finishes meanwhile hands its link over as usual; the link is
+        closed when that request runs.
+        """
+        self._closed = True
+        for broker in self._brokers:
+            broker.close()
+        for number in list(self._queues):
+            self._let_go(number)
+        self._poller.join(self._helpers)
+        self._poller.close()
+
+
+def _is_elsewhere(address: str) -> bool:
+    """Return True if an address from a peer is not of a UNIX socket.
+
+    Links stay within a machine: no peer may make this process dial another place.
+    """
+    return "://" in address and not address.startswith("ipc://")
+
+
+def _unfit(queue: MessageQueue) -> str:
+    """Return why a link is of no use to any process, or "" (BUS-CHAN-6)."""
+    limit = queue._connection.limit
+    if limit is None or limit >= FRAME_BYTES_MAX:
+        return ""
+    return f"its link takes {limit} bytes at once, and not {FRAME_BYTES_MAX}"

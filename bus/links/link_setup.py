@@ -1,0 +1,111 @@
+"""`LinkSetup`: the set-up of links, by dialling and by accepting.
+
+Set-up takes time, so helper threads do it (`LinkPool`). This class chooses the
+addresses to dial, and reports the outcome to the manager, with the identity of the
+peer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.actions import Dial
+    from bus.core.remote_manager import RemoteManager
+    from bus.links.join_state import JoinState
+    from bus.links.link_pool import LinkBroker, LinkPool
+    from bus.rights import Credentials
+    from bus.threads.exchange import Exchange
+    from queuebroker.message_queue import MessageQueue
+
+__all__ = ["LinkSetup"]
+
+
+class LinkSetup:
+    """The link set-up of one process; for its comm thread alone.
+
+    Args:
+        exchange, remote, link_pool: the instances of this process.
+        credentials: returns the user and the rights of the peer of a link.
+        claim: makes this process master if there is none, and then returns the broker
+            that accepts links. Called before the master is dialled.
+        join_state: notified if the master cannot be reached.
+    """
+
+    __slots__ = (
+        "_claim",
+        "_credentials",
+        "_exchange",
+        "_join_state",
+        "_link_pool",
+        "_remote",
+    )
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        remote: RemoteManager,
+        link_pool: LinkPool,
+        *,
+        credentials: Callable[[MessageQueue], Credentials],
+        claim: Callable[[], LinkBroker | None],
+        join_state: JoinState,
+    ) -> None:
+        self._exchange: Final = exchange
+        self._remote: Final = remote
+        self._link_pool: Final = link_pool
+        self._credentials: Final = credentials
+        self._claim: Final = claim
+        self._join_state: Final = join_state
+
+    def let_in(self, broker: LinkBroker) -> None:
+        """Accept links at a broker.
+
+        Raises:
+            RuntimeError: see `LinkPool.let_in`.
+        """
+        self._link_pool.let_in(broker, self._accepted)
+
+    def _accepted(self, number: int) -> None:
+        now, whose = _sync.monotonic(), self._credentials(self._link_pool.queue(number))
+        self._exchange.decide(lambda: self._remote.accepted(number, now, whose))
+
+    def dial(self, dial: Dial) -> None:
+        """Dial a process; if it is the master and there is none, become master."""
+        me = self._remote.topology.me
+        to_master = dial.key == (me.machine, "")
+        if to_master and (door := self._claim()) is not None:
+            try:
+                self.let_in(door)
+            except RuntimeError:  # no thread for it: a later attempt may succeed
+                self._dial_failed(dial)
+            else:
+                self._exchange.decide(self._remote.become_master)
+            return
+
+        def made(number: int | None) -> None:
+            if number is None:
+                if to_master:
+                    self._join_state.no_master()
+                self._dial_failed(dial)
+            else:
+                now = _sync.monotonic()
+                whose = self._credentials(self._link_pool.queue(number))
+                self._exchange.decide(
+                    lambda: self._remote.dialled(
+                        number, dial.kind, dial.key, now, whose
+                    )
+                )
+
+        denied = self._join_state.denied if to_master else None
+        self._link_pool.dial(dial.addresses, made, denied)
+
+    def _dial_failed(self, dial: Dial) -> None:
+        now = _sync.monotonic()
+        self._exchange.decide(
+            lambda: self._remote.dial_failed(dial.kind, dial.key, now)
+        )

@@ -1,0 +1,272 @@
+"""`RelayAccount`: the account of a relay, as its senders see it.
+
+To its senders, a relay is a task like any other, with an account of its own
+(BUS-ENT-11). The bound is that of a task's FIFO. It covers the comm thread's inbox and
+the relay's queue together; messages on a link are bounded by the window there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.core.trace import dropped_by
+from bus.errors import BusFullError
+from bus.message import Kind
+from bus.threads.account import Admission
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Sequence
+
+    from bus.core.relay import Relay
+    from bus.errors import BusError
+    from bus.events import BusReason
+    from bus.links.send_batch import SendBatch
+    from bus.message import Incoming
+    from bus.threads.account import Account, Overflow
+
+__all__ = ["RelayAccount"]
+
+
+class RelayAccount:
+    """The account of a relay, and its client (`bus.threads.mailbox.Client`).
+
+    Each counter has one writer. ``_posted`` and ``_posted_bytes`` belong to the holder
+    of the comm thread's inbox lock, the others to the comm thread.
+
+    Args:
+        messages_max, bytes_max: the bound; one message always fits if none is waiting.
+        overflow: the overflow policy of the remote task (BUS-FLOW-6). Under
+            `drop-oldest` the relay drops its own oldest messages, which only the comm
+            thread may do. Messages not yet moved to it may reach the bound once more;
+            this class drops the oldest of those.
+        taken: called with a message that the remote process need not keep any longer.
+        refuse: sends an error to the remote task whose question was not delivered.
+    """
+
+    __slots__ = (
+        "_bytes_max",
+        "_coming",
+        "_left",
+        "_left_bytes",
+        "_lock",
+        "_messages_max",
+        "_moved",
+        "_moved_bytes",
+        "_posted",
+        "_posted_bytes",
+        "_refuse",
+        "_send_batches",
+        "_taken",
+        "overflow",
+        "undelivered",
+    )
+
+    def __init__(
+        self,
+        *,
+        messages_max: int,
+        bytes_max: int,
+        overflow: Overflow,
+        taken: Callable[[Incoming], object],
+        refuse: Callable[[Incoming, BusError], object],
+    ) -> None:
+        self._messages_max: Final = messages_max
+        self._bytes_max: Final = bytes_max
+        self.overflow: Final = overflow
+        self._taken: Final = taken
+        self._refuse: Final = refuse
+        self._posted = self._posted_bytes = 0
+        self._moved = self._moved_bytes = 0
+        self._left = self._left_bytes = 0
+        # Messages in the inbox, oldest first, under `drop-oldest`; guarded by its lock.
+        self._coming: deque[Incoming] | None = (
+            deque() if overflow == "drop-oldest" else None
+        )
+        # The batches with reserved room; guarded by the same lock.
+        self._send_batches: Final[set[SendBatch]] = set()
+        # Guards the next counter, which any thread increments: remote commands that
+        # were not delivered, and whose senders cannot be notified.
+        self._lock: Final[_thread.LockType] = _sync.Lock()
+        self.undelivered: int = 0
+
+    # The account.
+
+    @property
+    def account(self) -> RelayAccount:
+        """Return this object: it is both client and account."""
+        return self
+
+    @property
+    def unread(self) -> int:
+        """The number of waiting messages."""
+        return self._posted - self._left
+
+    def error(self, what: str) -> BusFullError:
+        """Return the error to raise for lack of room; ``what`` names the receiver."""
+        if self.unread >= self._messages_max:
+            return BusFullError(what, self._messages_max)
+        return BusFullError(what, self._bytes_max, "bytes")
+
+    def full(self, size: int) -> bool:
+        """Return True if there is no room for ``size`` bytes; takes no lock."""
+        unread = self.unread
+        return unread >= self._messages_max or (
+            self._posted_bytes - self._left_bytes + size > self._bytes_max
+            and unread > 0
+        )
+
+    def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
+        """Admit a message to the account, under the lock of the comm thread's inbox.
+
+        Messages dropped in its favour are appended to ``dropped``.
+        """
+        size = message._size
+        if self.full(size):
+            self._reclaim_locked(size)
+        if self.full(size):
+            if self.overflow == "drop-newest":
+                return Admission.DROPPED
+            if self._coming is None:
+                return Admission.FULL
+            while self._coming and self._crowded(size):
+                dropped.append(self._drop_oldest_locked(self._coming))
+        self._posted += 1
+        self._posted_bytes += size
+        if self._coming is not None:
+            self._coming.append(message)
+        return Admission.ACCEPTED
+
+    def _drop_oldest_locked(self, coming: deque[Incoming]) -> Incoming:
+        oldest = coming.popleft()
+        whole = replace(oldest)  # for its sender
+        oldest._dropped = True
+        oldest.payload = None  # a dropped message must hold no memory
+        self._posted -= 1
+        self._posted_bytes -= oldest._size
+        return whole
+
+    def arrives(self, message: Incoming, lock: _thread.LockType) -> bool:
+        """Take a message out of the inbox; return False if it was dropped meanwhile."""
+        if self._coming is None:
+            return True
+        with lock:
+            if message._dropped:
+                return False
+            self._coming.remove(message)  # the first
+            return True
+
+    def _crowded(self, size: int) -> bool:
+        """Return True if the messages on the way to the relay reach its bound."""
+        coming = self._posted - self._moved
+        return coming >= self._messages_max or (
+            self._posted_bytes - self._moved_bytes + size > self._bytes_max
+            and coming > 0
+        )
+
+    def admit_inside(
+        self, message: Incoming, dropped: list[Incoming], lock: _thread.LockType
+    ) -> Admission:
+        """Admit a message to the account, in the comm thread itself."""
+        with lock:
+            return self.admit_locked(message, dropped)
+
+    def reserve_locked(
+        self, send_batch: SendBatch, need: int, most: int, size: int
+    ) -> int:
+        """Reserve room for ``need`` to ``most`` messages of a batch.
+
+        Each counts as ``size`` bytes. Returns the number of messages, 0 if ``need`` of
+        them do not fit. Called under the lock of the comm thread's inbox.
+        """
+        if self._coming is not None:
+            return 0
+        given = self._free(most, size)
+        if given < need:
+            self._reclaim_locked(size)
+            given = self._free(most, size)
+        if given < need:
+            return 0
+        self._send_batches.add(send_batch)
+        # Last: no interrupt comes between this and the batch's own count.
+        self._posted += given
+        self._posted_bytes += given * size
+        return given
+
+    def release_locked(
+        self, send_batch: SendBatch, unused: int, unused_bytes: int
+    ) -> None:
+        """Release the unused room of a batch as it is taken, under the same lock."""
+        self._posted -= unused
+        self._posted_bytes -= unused_bytes
+        self._send_batches.discard(send_batch)
+
+    def _free(self, most: int, size: int) -> int:
+        messages = self._messages_max - self.unread
+        length = self._bytes_max - (self._posted_bytes - self._left_bytes)
+        return min(most, messages, length // size)
+
+    def _reclaim_locked(self, size: int) -> None:
+        """Reclaim the unused room of batches, so that it causes no refusal.
+
+        size: the length of the message that needs room. If bytes are not short, a batch
+          without spare room has nothing to return, and its payloads need not be
+          counted.
+        """
+        short = self._posted_bytes - self._left_bytes + size > self._bytes_max
+        for send_batch in list(self._send_batches):
+            if short or send_batch.spare or not send_batch.room:
+                self.reclaim_locked(send_batch)
+
+    def reclaim_locked(self, send_batch: SendBatch) -> None:
+        """Reclaim the unused room of a batch, under the same lock."""
+        unused, unused_bytes = send_batch.reclaim_locked()
+        self._posted -= unused
+        self._posted_bytes -= unused_bytes
+        if not send_batch.room:  # its sender was interrupted, and may never use it
+            self._send_batches.discard(send_batch)
+
+    def moved_alike(self, count: int, size: int) -> None:
+        """Note that ``count`` messages of a batch moved into the relay."""
+        self._moved += count
+        self._moved_bytes += size
+
+    def moved(self, messages: Sequence[Incoming]) -> None:
+        """Note that messages moved from the inbox into the relay."""
+        self._moved += len(messages)
+        self._moved_bytes += sum([message._size for message in messages])
+
+    def review(self, relay: Relay) -> None:
+        """Count the messages that have left the relay; for the comm thread."""
+        # One assignment each: in between, the count of waiting messages may be too
+        # high, never too low.
+        self._left = self._moved - relay.queued
+        self._left_bytes = self._moved_bytes - relay.queued_bytes
+
+    # The client, for any thread: the outcome of messages from the remote task.
+
+    def failed(
+        self, message: Incoming, error: BusError, reason: BusReason | None = None
+    ) -> None:
+        """Report a failed delivery to the asking task; count a failed command."""
+        if message._trace is not None:
+            message._trace.failed(error, reason, told=message.wants_reply)
+        if message.wants_reply:
+            self._refuse(message, error)
+        elif message.kind is Kind.COMMAND:
+            with self._lock:
+                self.undelivered += 1
+
+    def overflowed(self, message: Incoming) -> None:
+        """Do nothing: a task under `disconnect` is disconnected in its own process."""
+
+    def was_dropped(self, message: Incoming) -> None:
+        """Note that a message of the remote task was dropped for a newer one."""
+        self._taken(message)
+        account: Account = message._account
+        error = account.error(f"task {message._to.name!r}")
+        self.failed(message, error, dropped_by(account.overflow))

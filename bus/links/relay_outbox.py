@@ -1,0 +1,295 @@
+"""`RelayOutbox`: the host of all relays of a process, to which tasks post.
+
+Messages for relays, and for all remote subscribers, wait in one inbox until the comm
+thread takes them. So the sender's part ends with the post (BUS-RELAY-6).
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+from bus.core.routing_table import Entry, RegistrationId, Visibility
+from bus.links.relay_account import RelayAccount
+from bus.links.send_batch import SealedBatch, SendBatch
+from bus.threads.account import Account
+from bus.threads.inbox import Inbox
+from bus.threads.thread_manager import Request
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from bus.address import Address
+    from bus.config import BusConfig
+    from bus.core.relay import Relay
+    from bus.core.remote_manager import RemoteManager
+    from bus.core.wire import Characteristics
+    from bus.errors import BusError
+    from bus.message import Incoming
+    from bus.payload import Payload
+    from bus.threads.account import Admission
+    from bus.threads.delivery import Delivery
+
+__all__ = ["RelayOutbox", "Said"]
+
+# An item posted here, after it is taken out.
+Posted: TypeAlias = "Incoming | SealedBatch | Said"
+
+_ADDRESSEE: Final = attrgetter("_to")
+
+
+class Said:
+    """The answer of a local task to a question of a remote one.
+
+    It is not posted to a relay: the question identifies the relay.
+    """
+
+    __slots__ = ("_to", "error", "payload", "question")
+
+    def __init__(self, question: Incoming, payload: Payload, error: str | None) -> None:
+        self._to: Final = None
+        self.question: Final = question
+        self.payload: Final = payload
+        self.error: Final = error
+
+
+class _AudienceAccount(Account):
+    """One bound for all notifications queued for remote subscribers.
+
+    A subscriber of one notifier need not subscribe to another, so each notifier has its
+    own gap (BUS-FLOW-3). Guarded by the inbox's lock.
+    """
+
+    __slots__ = ("_gaps",)
+
+    def __init__(self, *, messages_max: int, bytes_max: int) -> None:
+        super().__init__(
+            messages_max=messages_max, bytes_max=bytes_max, overflow="drop-oldest"
+        )
+        # Weak keys: a notifier that has left sends no notification to carry its gap.
+        self._gaps: Final[WeakKeyDictionary[Entry, int]] = WeakKeyDictionary()
+
+    def _miss_oldest_locked(self, oldest: Incoming) -> None:
+        self._gaps[oldest._source] = self._gaps.get(oldest._source, 0) + 1
+
+    def _tell_locked(self, message: Incoming) -> None:
+        if self._gaps:
+            message.gap = self._gaps.pop(message._source, 0)
+
+
+class RelayOutbox:
+    """A host of relays that any thread may post to, as to a `ThreadManager`.
+
+    Args:
+        here: the address of ``audience``, as a task of this process.
+        taken: called with a remote message that its process need not keep any longer.
+        lone: sends a single command at once; returns False if it may not.
+
+    Attributes:
+        inbox: posted messages, and requests to the comm thread.
+        audience: stands for all remote tasks that subscribe to tasks of this process.
+        account: the account of ``audience``.
+        ident: the comm thread; None before it runs.
+
+    Invariant: a message posted to a relay before its removal is in ``_strays``, in
+    order, or in the inbox before the request that returns it.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_config",
+        "_lone",
+        "_strays",
+        "_taken",
+        "_unopened",
+        "account",
+        "audience",
+        "ident",
+        "inbox",
+    )
+
+    def __init__(
+        self,
+        here: Address,
+        registration: RegistrationId,
+        config: BusConfig,
+        taken: Callable[[Incoming], object],
+        lone: Callable[[Incoming], bool],
+    ) -> None:
+        self._config: Final = config
+        self._taken: Final = taken
+        self._lone: Final = lone
+        self.inbox: Final = Inbox()
+        self.ident: int | None = None
+        self.account: Final = _AudienceAccount(
+            messages_max=config.task_fifo_messages,
+            bytes_max=config.task_fifo_bytes,
+        )
+        # The policy of its account, so that `take` skips dropped messages.
+        self.audience: Final = Entry(
+            id=registration,
+            name=here.module,
+            visibility=Visibility.PRIVATE,
+            address=here,
+            host=self,
+            mailbox=None,
+            remote=True,
+            overflow="drop-oldest",
+        )
+        # For the comm thread alone: messages posted to relays that were removed since,
+        # and relays with waiting messages.
+        self._strays: Final[dict[Entry, list[Incoming]]] = {}
+        self._busy: Final[set[Relay]] = set()
+        # Messages to send first through such a relay; stored here before the request
+        # that returns them.
+        self._unopened: Final[dict[Entry, Sequence[Incoming]]] = {}
+
+    # For any thread.
+
+    def relay_account(self, task: Characteristics) -> RelayAccount:
+        """Make the account of a relay for its senders."""
+        return RelayAccount(
+            messages_max=self._config.task_fifo_messages,
+            bytes_max=self._config.task_fifo_bytes,
+            overflow=task.overflow,
+            taken=self._taken,
+            refuse=self._refuse,
+        )
+
+    def _refuse(self, question: Incoming, error: BusError) -> None:
+        self.inbox.push(Said(question, None, f"{type(error).__name__}: {error}"))
+
+    def owned(self) -> bool:
+        """Return True if the caller is the comm thread."""
+        return self.ident == _sync.get_ident()
+
+    def post(self, message: Delivery) -> Admission:
+        """Post a message for a relay, or for the audience; see `Inbox.offer`."""
+        return self.inbox.offer(message, self)
+
+    def send_batch(
+        self,
+        to: Entry,
+        source: Entry,
+        timeout_s: float | None,
+        waits_s: Callable[[], float] | None = None,
+    ) -> SendBatch:
+        """Begin a send batch of commands to a relay.
+
+        timeout_s: how long each command is worth delivering; None for ever.
+        waits_s: returns how long the calling thread may wait for room now.
+        """
+        # Encoding adds some bytes to a payload.
+        longest = self._config.message_bytes_max - 8
+        if to.overflow != "block" or self.owned():
+            waits_s = None  # the comm thread makes room, and must not wait for itself
+        return SendBatch(
+            *(to, source, to.mailbox.client, self, self.inbox),
+            *(timeout_s, self._lone, longest, waits_s),
+        )
+
+    def ask(self, request: Callable[[], object]) -> None:
+        """Let the comm thread call ``request``, after everything posted before."""
+        self.inbox.push(Request(request))
+
+    # For the comm thread.
+
+    def take(self) -> tuple[list[Posted], list[Request]]:
+        """Take out the posted messages and the requests, each in order."""
+        posted: list[Posted] = []
+        requests: list[Request] = []
+        for item in self.inbox.take_now():
+            if type(item) is Request:
+                requests.append(item)
+            elif type(item) is SendBatch:
+                posted.append(item.take())
+            elif (
+                (entry := item._to) is None
+                or entry.overflow != "drop-oldest"
+                or self._extract(item)
+            ):
+                posted.append(item)
+        return posted, requests
+
+    def _extract(self, message: Incoming) -> bool:
+        """Take a message off its account; return False if it was dropped."""
+        entry: Entry = message._to
+        if entry is self.audience:
+            return self.account.extract(message, self.inbox.lock)
+        relay_account: RelayAccount = entry.mailbox.client
+        return relay_account.arrives(message, self.inbox.lock)
+
+    def pass_on(self, items: Iterable[Any], remote: RemoteManager) -> None:
+        """Pass items to their relays or remote tasks, under the exchange's lock."""
+        for entry, run in groupby(items, _ADDRESSEE):
+            if entry is None:
+                for said in run:
+                    remote.answer(said.question, said.payload, error=said.error)
+            elif entry is self.audience:
+                for message in run:
+                    remote.notify(
+                        message._source,
+                        message.payload,
+                        message._id,
+                        message._trace,
+                        message.gap,
+                        heard=bool(message.subscriptions),
+                    )
+            else:
+                for kind, some in groupby(run, type):
+                    self._busy.add(entry.mailbox)
+                    if kind is SealedBatch:
+                        for sealed_batch in some:
+                            self._pass_sealed_batch_on(entry, sealed_batch, remote)
+                    else:
+                        self._pass_commands_on(entry, list(some), remote)
+
+    def _pass_commands_on(
+        self, entry: Entry, messages: list[Incoming], remote: RemoteManager
+    ) -> None:
+        relay_account: RelayAccount = entry.mailbox.client
+        relay_account.moved(messages)
+        if entry.host is self:
+            remote.post(entry, messages)
+        else:
+            self._strays.setdefault(entry, []).extend(messages)
+
+    def _pass_sealed_batch_on(
+        self, entry: Entry, sealed_batch: SealedBatch, remote: RemoteManager
+    ) -> None:
+        relay_account: RelayAccount = entry.mailbox.client
+        relay_account.moved_alike(len(sealed_batch.payloads), sealed_batch.size)
+        if entry.host is self:
+            remote.post_alike(
+                entry,
+                sealed_batch.source,
+                sealed_batch.payloads,
+                sealed_batch.size,
+                sealed_batch.deadline,
+            )
+        else:
+            self._strays.setdefault(entry, []).extend(sealed_batch.commands())
+
+    def put_back(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        """Keep the messages to be sent first by a removed relay; for any thread."""
+        self._unopened[entry] = messages
+
+    def unopened(self, entry: Entry) -> Sequence[Incoming]:
+        """Take out the messages to be sent first by a removed relay."""
+        return self._unopened.pop(entry, ())
+
+    def strays(self, entry: Entry) -> list[Incoming]:
+        """Take out the messages posted to a removed relay."""
+        return self._strays.pop(entry, [])
+
+    def review(self) -> None:
+        """Wake the senders that wait for room in a relay."""
+        for relay in list(self._busy):
+            relay_account: RelayAccount = relay.client
+            relay_account.review(relay)
+            if not relay.queue:
+                self._busy.discard(relay)
+        self.inbox.freed()

@@ -1,0 +1,54 @@
+"""`AdaptiveSpin`: the choice to spin or to sleep at once before a socket wait.
+
+To put a thread to sleep and wake it on another processor takes longer than a short
+reply. So a waiter whose last reply came soon spins for a moment the next time, and
+sleeps only if no reply came.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["AWAKE_S", "CAUTION_MAX", "AdaptiveSpin"]
+
+# Maximum duration of a spin in seconds; a reply within it is worth the spin. Twice the
+# round trip of two programs if both have to be woken.
+AWAKE_S: Final = 2e-4
+# Maximum number of short waits required before the next spin: if every spin is in vain,
+# hardly any time is wasted.
+CAUTION_MAX: Final = 64
+
+
+class AdaptiveSpin:
+    """The recent waits of one waiter; for one thread at a time.
+
+    A spin in vain costs `AWAKE_S` of a processor. While messages are far apart, there
+    is none. When that begins, there is one at most. If every wait is short and yet no
+    spin helps, there is one in `CAUTION_MAX` waits.
+    """
+
+    __slots__ = ("_caution", "_wanted")
+
+    def __init__(self) -> None:
+        # Number of short waits before the next spin, and its next value after a spin in
+        # vain.
+        self._wanted: int = 1
+        self._caution: int = 1
+
+    @property
+    def due(self) -> bool:
+        """True if the next wait should begin with a spin."""
+        return self._wanted <= 0
+
+    def kept(self, *, came: bool) -> None:
+        """Record the result of a spin: True if the awaited event came."""
+        if came:
+            self._caution = 1
+        else:
+            self._wanted = self._caution
+            self._caution = min(2 * self._caution, CAUTION_MAX)
+
+    def slept(self, seconds: float) -> None:
+        """Record how long the waiter slept before an event came."""
+        if seconds <= AWAKE_S:
+            self._wanted -= 1

@@ -1,0 +1,347 @@
+"""`OutgoingConnect`: a connect to an address, from the dial to welcome or refusal.
+
+To its own broker it is a caller of ``connect`` like any other: an `RdV` that waits
+elsewhere. So the broker's close and the caller's timeout end it as they end the others.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Final, cast
+
+from queuebroker import _net, _sync
+from queuebroker.errors import UnknownBrokerError
+from queuebroker.meeting import withdraw_locked
+from queuebroker.observer import Reason
+from queuebroker.rendezvous import RdVEvent, RdVMap
+from queuebroker.sockets.address import Scheme
+from queuebroker.sockets.connection import SocketConnection
+from queuebroker.sockets.errors import PeerLostError, ProtocolError
+from queuebroker.sockets.frames import Hello, Refusal, Refused, Welcome
+from queuebroker.sockets.link import Link
+from queuebroker.sockets.listener import refused
+from queuebroker.sockets.peer import peer_of
+from queuebroker.sockets.protocol import Lost, Protocol
+from queuebroker.sockets.queue import SocketMessageQueue
+from queuebroker.sockets.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker._net import Socket
+    from queuebroker.broker import Broker
+    from queuebroker.broker_manager import BrokerManager
+    from queuebroker.rendezvous import RdV
+    from queuebroker.sockets.address import Address
+    from queuebroker.sockets.driver import Driver
+    from queuebroker.sockets.protocol import Event
+
+__all__ = ["OutgoingConnect"]
+
+# The platform's errors for an address where nothing listens, or without a route: both
+# may change later. Every other error concerns this process or machine.
+_NOBODY: Final = frozenset(
+    (
+        *(errno.ECONNREFUSED, errno.ENOENT, errno.ENOTDIR),
+        *(errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT),
+    )
+)
+# The errors of a connection that the peer has ended.
+_ENDED: Final = frozenset((errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
+# How long to wait before the next dial if the listener's backlog is full, in seconds.
+RETRY_S: Final = 0.002
+
+_REASONS: Final = {
+    Refusal.TIMED_OUT: Reason.TIMED_OUT,
+    Refusal.BROKER_CLOSED: Reason.BROKER_CLOSED,
+    Refusal.UNKNOWN_BROKER: Reason.UNKNOWN_BROKER,
+}
+
+
+class FarBroker:
+    """A stand-in for the broker at an address; see `RdV.target`."""
+
+    __slots__ = ("closed", "name", "waiting")
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+        self.closed: bool = False
+        self.waiting: RdVMap = RdVMap()
+
+
+class OutgoingConnect:
+    """An outgoing connect: the host of its link until the welcome arrives.
+
+    error: the reason there is no connection, if no `RdV.reason` fits.
+    cause: the system's error if nothing listens there, or the peer hung up.
+    """
+
+    def __init__(
+        self,
+        rdv: RdV,
+        address: Address,
+        hello: Hello,
+        driver: Callable[[], Driver],
+        lease_s: float,
+        secure: Callable[[Socket], Socket] | None,
+        farewell_s: float | None,
+    ) -> None:
+        self._rdv = rdv
+        self._address = address
+        self._host = address.host
+        self._hello = hello
+        self._driver = driver
+        self._lease_s = None if address.scheme is Scheme.IPC else lease_s
+        self._secure = secure
+        self._farewell_s = farewell_s if address.scheme is Scheme.IPC else None
+        self._link: Link | None = None
+        self.error: BaseException | None = None
+        self.cause: BaseException | None = None
+
+    @property
+    def _manager(self) -> BrokerManager:
+        return self._rdv.caller.manager
+
+    # In the caller's thread.
+
+    def begin(self, rdv: RdV) -> None:
+        """Register the call and dial; see `queuebroker.meeting.begin`."""
+        self._manager.check_not_within("connect")
+        with self._manager.lock:
+            if rdv.caller.closed:
+                rdv.reason = Reason.BROKER_CLOSED
+                rdv.step(RdVEvent.WITHDRAW)
+                return
+            rdv.target = cast("Broker", FarBroker(str(self._address)))
+            rdv.begun = True
+            rdv.target.waiting.add(rdv)
+            rdv.caller.departing[rdv] = None
+        self._manager.settle()
+        self._dial()
+
+    def cancel(self) -> None:
+        """Abort the connect if no welcome arrived: no broker shall accept it later."""
+        link = self._link
+        if link is None:
+            return
+        with link.lock:
+            if link.connection is None and link.protocol.state is State.ASKING:
+                link.leave_locked(None)
+                link._finish_soon_locked()
+
+    def cancel_soon(self) -> None:
+        """Cancel in the driver's thread; for callers that must take no lock."""
+        if self._link is not None:
+            self._link.driver.call(self.cancel, self)
+
+    def needs_name(self) -> str | None:
+        """Return the host name to look up, which may take long, or None."""
+        if self._address.scheme is Scheme.IPC or _net.is_numeric(self._address.host):
+            return None
+        return self._address.host
+
+    def go_to(self, host: str) -> None:
+        """Set the numeric host to dial, the result of the look-up."""
+        self._host = host
+
+    def _dial(self) -> None:
+        """Connect the socket, or start to."""
+        if not self._rdv.waiting:
+            return
+        address = self._address
+        opening = None
+        protocol = Protocol.asking(self._hello, lease_s=self._lease_s)
+        try:
+            if address.scheme is Scheme.IPC:
+                socket = _net.dial_ipc(address.path)
+            else:
+                socket = _net.dial_tcp(self._host, address.port)
+                opening = self._arrived
+        except BlockingIOError:
+            driver = self._driver()
+            soon = _sync.monotonic() + RETRY_S
+            driver.at(soon, lambda: self._retry(driver), self)
+            return
+        except OSError as error:
+            self._fail(error)
+            return
+        try:
+            driver = self._driver()
+        except BaseException:
+            socket.close()
+            raise
+        self._link = Link(
+            socket,
+            protocol,
+            driver,
+            self,
+            opening,
+            takes_fds=self._hello.descriptors > 0,
+            farewell_s=self._farewell_s,
+        )
+        try:
+            self._link.begin()
+        except Exception as error:
+            self._link.fail(error)
+            raise
+        if self._rdv.ended():
+            self.cancel()
+
+    def _retry(self, driver: Driver) -> None:
+        try:
+            self._dial()
+        finally:
+            driver.release()
+
+    def fail(self, error: BaseException) -> None:
+        """End the call with an error of this process; the call raises it unchanged."""
+        self.error = self.error or error.with_traceback(None)
+        self._withdraw(Reason.BROKER_CLOSED)
+
+    abort = fail
+
+    # In the driver's thread.
+
+    def _arrived(self, socket: Socket) -> int:
+        """Check the result of the connect, then continue the TLS handshake, if any."""
+        link = self._link
+        assert link is not None
+        if not link.secured:
+            error = _net.connect_error(socket)
+            if error is not None:
+                raise error
+            if self._secure is None:
+                return 0
+            socket = self._secure(socket)
+            link.secure_locked(socket)
+        assert isinstance(socket, _net.TlsSocket)
+        return _net.shake_hands(socket)
+
+    def heard(self, link: Link, events: list[Event]) -> None:
+        """Handle the answer and the events that arrived with it."""
+        answer = events[0]
+        if isinstance(answer, Welcome):
+            try:
+                self._welcomed(link, answer, events[1:])
+            except BaseException as error:
+                self.fail(error)  # the link may have dropped this host already
+                raise
+        elif isinstance(answer, Refused):
+            self._refused(answer)
+        elif isinstance(answer, Lost):
+            self._lost(answer)
+
+    def _welcomed(self, link: Link, welcome: Welcome, rest: list[Event]) -> None:
+        rdv = self._rdv
+        with link.lock:
+            connection = SocketConnection(
+                link,
+                1,
+                (welcome.name, self._hello.name),
+                self._hello.port,
+                welcome.capacity,
+                welcome.limit,
+                strict=rdv.terms.strict,
+                watch=self._manager.watch,
+            )
+            connection.peer = peer_of(link.socket, welcome.name)
+            link.connection = connection
+            link.host = None
+            # Deliver these before another thread can read the socket: they are older.
+            link.deal_locked(rest)
+        end = SocketMessageQueue(connection, 1)
+        with self._manager.lock:
+            met = rdv.waiting
+            if met:
+                self._manager.keep_locked(connection)
+                rdv.end = end
+                rdv.step(RdVEvent.MATCH)
+                rdv.caller.departing.pop(rdv, None)
+                rdv.target.waiting.remove(rdv)
+                rdv.wake()
+        self._manager.settle()
+        if not met:
+            end.disconnect()
+
+    def _refused(self, answer: Refused) -> None:
+        reason = _REASONS.get(answer.reason)
+        if reason is None:
+            text = answer.text
+            self.error = refused(answer.reason, text, str(self._address))
+        self._withdraw(reason or Reason.BROKER_CLOSED)
+
+    def _lost(self, answer: Lost) -> None:
+        error, cause = answer.error, answer.error.__cause__
+        if not isinstance(error, PeerLostError):
+            self._fail_at_stranger(error)
+        elif isinstance(cause, OSError):
+            self._fail(cause)
+        else:
+            self.cause = error
+            self._withdraw(Reason.BROKER_CLOSED)
+
+    def _fail(self, error: OSError) -> None:
+        """Distinguish an address where nothing listens from an error of this process.
+
+        The call raises the latter with the address added: it does not show whether a
+        broker listens.
+        """
+        if _net.is_no_tls(error):
+            self._fail_at_stranger(error)
+            return
+        reason, error = Reason.BROKER_CLOSED, error.with_traceback(None)
+        if isinstance(error, _net.TlsError):  # its numbers are no errno
+            if isinstance(error, _net.TLS_ENDED):
+                self.cause = error
+            else:
+                self.error = error
+            self._withdraw(reason)
+            return
+        if error.errno in _NOBODY:
+            self.cause, reason = error, Reason.UNKNOWN_BROKER
+        elif error.errno in _ENDED:
+            self.cause = error
+        else:
+            error.filename = error.filename or str(self._address)
+            self.error = error
+        self._withdraw(reason)
+
+    def _fail_at_stranger(self, error: Exception) -> None:
+        """End the call: the service there speaks another protocol."""
+        self.error = ProtocolError(
+            f"cannot connect to {str(self._address)!r}: the service there is not a"
+            f" broker: {error}"
+        )
+        self.error.__cause__ = error
+        self._withdraw(Reason.BROKER_CLOSED)
+
+    def take_error(self) -> BaseException:
+        """Return the error for the caller to raise; called once.
+
+        This does not keep it: the frames in its traceback refer to this object, which
+        would be a cycle.
+        """
+        error, self.error = self.error, None
+        assert error is not None
+        error.__suppress_context__ = True  # the rendez-vous error is less exact
+        return error
+
+    def unknown(self) -> UnknownBrokerError:
+        """Return the error for an address where nothing listens."""
+        address, port = self._address, self._rdv.port
+        why = f": {os.strerror(self._errno).lower()}" if self._errno else ""
+        return UnknownBrokerError(
+            f"cannot connect to {str(address)!r} port {port}: no broker listens there"
+            + why
+        )
+
+    @property
+    def _errno(self) -> int:
+        return (isinstance(self.cause, OSError) and self.cause.errno) or 0
+
+    def _withdraw(self, reason: Reason) -> None:
+        with self._manager.lock:
+            if self._rdv.waiting:
+                withdraw_locked(self._rdv, reason)
+        self._manager.settle()

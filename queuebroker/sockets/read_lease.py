@@ -1,0 +1,132 @@
+"""`ReadLease`: the right to read a queue, for a thread that also waits for others.
+
+The owner runs the driver, which wakes it for each message. If the message is for
+another thread, that thread receives it only after two wake-ups. A thread that takes the
+read lease sleeps at the socket itself, as a receiver does (QB-SOCK-8), and also at its
+other wait list.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from queuebroker import _net
+
+if TYPE_CHECKING:
+    import _thread
+
+    from queuebroker.parking import WaitList
+    from queuebroker.sockets.queue import SocketMessageQueue
+
+__all__ = ["Elsewhere", "ReadLease"]
+
+
+class Elsewhere(Protocol):
+    """The other place at which a thread is woken."""
+
+    @property
+    def lock(self) -> _thread.LockType:
+        """The lock of the wait list; it is not taken under the lock of a queue."""
+
+    @property
+    def arrived(self) -> WaitList:
+        """The wait list of the threads that wait here."""
+
+
+class ReadLease:
+    """The right to read one queue, for one thread at a time.
+
+    `take` it, `sleep`, `read`, and in any case `leave`.
+
+    early: True if a thread should take it before it sends a request that is answered
+      over this link. With one processor the answer may arrive meanwhile, and would
+      wake the driver.
+
+    Invariant: ``_owner`` is the other place at which the thread that has the read lease
+    is woken; guarded by the lock of the connection.
+    """
+
+    __slots__ = ("_connection", "_owner", "early")
+
+    def __init__(self, queue: SocketMessageQueue) -> None:
+        self._connection: Final = queue._far
+        self._owner: Elsewhere | None = None
+        self.early: Final = _net.processors() == 1
+
+    def take(self, elsewhere: Elsewhere) -> bool:
+        """Take the read lease; False if another has it or the inbox is not empty."""
+        connection = self._connection
+        inbox = connection.inbox
+        try:
+            with connection.lock:
+                try:
+                    if len(inbox):
+                        return False
+                    if not connection.lease_locked(owned=True):
+                        return False
+                    # No call before this: an interrupt would leave a lease without an
+                    # owner.
+                    self._owner = elsewhere
+                    sleeper = connection.link.read_owner.sleeper.renew()
+                    inbox.arrived.enlist(sleeper)  # released if the driver ends
+                except BaseException:
+                    connection.recover_locked()
+                    raise
+            with elsewhere.lock:
+                elsewhere.arrived.enlist(sleeper)
+        except BaseException:
+            self.leave(elsewhere)
+            raise
+        return True
+
+    def sleep(self, deadline: float | None) -> None:
+        """Sleep until there may be input here or elsewhere, or the deadline passes."""
+        self._connection.link.sleep(deadline, alone=False)
+
+    def read(self) -> list[bytes]:
+        """Receive the messages that have arrived; an empty list needs another check.
+
+        Either the peer has left or is lost (`ended`), or only a part of a message has
+        arrived (`lacks`).
+        """
+        connection = self._connection
+        with connection.lock:
+            try:
+                message = connection.read_one_locked()
+                if message is None:
+                    return []
+                frames = [message]
+                if more := len(connection.inbox):
+                    frames += connection.grab_run_locked(more) or ()
+            except BaseException:
+                connection.recover_locked()
+                raise
+        connection.settle()
+        return frames
+
+    @property
+    def lacks(self) -> int:
+        """Bytes still missing from an incomplete message, 0 if there is none."""
+        return self._connection.link.protocol.wanted
+
+    @property
+    def ended(self) -> bool:
+        """True if the peer has left or is lost, which the owner must handle."""
+        return self._connection.closed[1 - self._connection.side]
+
+    def leave(self, elsewhere: Elsewhere) -> None:
+        """Return the read lease to the owner; do nothing if ``elsewhere`` lacks it.
+
+        So an interrupted thread may repeat the call: another may have the lease by now.
+        """
+        connection = self._connection
+        if self._owner is not elsewhere:
+            return
+        sleeper = connection.link.read_owner.sleeper
+        with elsewhere.lock:
+            elsewhere.arrived.leave(sleeper)
+        with connection.lock:
+            connection.inbox.arrived.leave(sleeper)
+            connection.link.yield_locked(wanted=True)
+            self._owner = None
+        connection.settle()

@@ -1,0 +1,194 @@
+"""`ReadOwner`: the read owner of one socket: the driver, a receiver, or none.
+
+The driver reads unless a receiver waits. A waiting receiver takes the read lease and
+sleeps at the socket itself: a wake-up by the driver would involve two threads for each
+message. After the receive, no thread reads for a moment: the receiver will often wait
+for the next message soon, and changing the events the driver waits for costs more than
+a read.
+
+    leased  idle  reader          next reader, by
+    ------  ----  --------------  ----------------------------------------------
+    no      no    the driver      a receiver, by `lease_locked`
+    yes     no    a receiver      none, by `yield_locked`; the driver if wanted
+    no      yes   none            a receiver, by `lease_locked`; the driver, by
+                                  `rearm_locked` or after `IDLE_S`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queuebroker import _net, _sync
+
+if TYPE_CHECKING:
+    import _thread
+
+    from queuebroker._net import Socket
+    from queuebroker.sockets.driver import Driver
+
+__all__ = ["ReadOwner"]
+
+# How long no thread reads after a receive, in seconds.
+IDLE_S: Final = 2e-3
+
+
+class ReadOwner:
+    """The read owner of one socket, and so the events the driver waits for there.
+
+    Lock: that of the link, which guards everything here.
+
+    Invariants, true whenever the lock is free, once the link is open and until `over`:
+    T1. the driver waits for the socket to be readable exactly while neither
+        ``leased`` nor ``idle``.
+    T2. it waits for the socket to be writable exactly while ``blocked``.
+
+    The order of the lines matters. After an interrupt between any two of them, the
+    link's `recover_locked` returns the read lease to the driver, unless the interrupted
+    thread holds it.
+    """
+
+    __slots__ = (
+        "_at",
+        "_descriptor",
+        "_driver",
+        "_lock",
+        "_rearming",
+        "_yielded_s",
+        "blocked",
+        "idle",
+        "leased",
+        "over",
+        "sleeper",
+        "spoke",
+    )
+
+    def __init__(self, descriptor: int, driver: Driver, lock: _thread.RLock) -> None:
+        self._descriptor = descriptor
+        self._driver = driver
+        self._lock = lock
+        # True while a receiver waits for the socket in the driver's place.
+        self.leased: bool = False
+        # True while neither a receiver nor the driver waits for it.
+        self.idle: bool = False
+        # True while unsent bytes wait for the socket to be writable.
+        self.blocked: bool = False
+        # True once the link is closed: its descriptor may soon belong to another file.
+        self.over: bool = False
+        # True if a message was sent since a receiver last slept here: the next message
+        # may be its answer. A hint: `sleep` reads and clears it without the lock.
+        self.spoke: bool = False
+        # The sleeper of the reading receiver, while attached to a socket.
+        self.sleeper: _net.Sleeper
+        self._at: Socket | None = None
+        self._rearming = False
+        self._yielded_s = 0.0
+
+    def lease_locked(self, socket: Socket, *, owned: bool) -> bool:
+        """Take the read lease, until `yield_locked`; return False if refused.
+
+        owned: take it even if the user runs the driver. The lease must then be
+          returned at once: no other thread runs the timer that returns it later.
+        """
+        if self.leased:
+            return False
+        if self._at is None:
+            if not (owned or self._driver.background):
+                return False
+            try:
+                self.sleeper = self._driver.lend_sleeper()
+            except OSError:
+                return False  # no descriptor is left for it: the driver still reads
+            self._at = socket
+            self.sleeper.attach(socket)
+        if not self.idle:
+            self.idle = True
+            self._watch_locked(reads=False, writes=self.blocked)
+        self.idle = False
+        self.leased = True
+        return True
+
+    def sleep(self, deadline: float | None, *, alone: bool) -> None:
+        """Sleep as the reader: until the socket is readable or the sleeper is released.
+
+        alone: as for `Sleeper.sleep`.
+
+        Raises:
+            SocketFailure: the socket has failed.
+        """
+        spoke, self.spoke = self.spoke, False
+        self.sleeper.sleep(deadline, alone=alone, answered=spoke)
+
+    def yield_locked(self, *, wanted: bool) -> None:
+        """Return the read lease: at once if ``wanted``, else soon.
+
+        One timer serves all receivers that yield before it expires: see `_rearm`.
+        """
+        self.idle = True
+        self.leased = False
+        if self.over:
+            if self._driver.stopped:  # it makes no more calls
+                self.close()
+        elif wanted:
+            self.rearm_locked()
+        else:
+            self._yielded_s = now = _sync.monotonic()
+            if not self._rearming:
+                self._driver.at(now + IDLE_S, self._rearm, self)
+                self._rearming = True
+
+    def rearm_locked(self) -> None:
+        """Let the driver read, if no thread does."""
+        if self.idle and not self.leased:
+            self._watch_locked(reads=True, writes=self.blocked)
+            self.idle = False
+
+    def block_locked(self, blocked: bool) -> None:
+        """Start or stop the driver's wait for the socket to be writable."""
+        self._watch_locked(reads=not (self.leased or self.idle), writes=blocked)
+        self.blocked = blocked
+
+    def _watch_locked(self, *, reads: bool, writes: bool) -> None:
+        if self.over:
+            return
+        wanted = (_net.READ if reads else 0) | (_net.WRITE if writes else 0)
+        self._driver.watch(self._descriptor, wanted or _net.ONCE)
+
+    def _rearm(self) -> None:
+        with self._lock:
+            soon_s = self._yielded_s + IDLE_S
+            if _sync.monotonic() < soon_s and not self.over:
+                # A receiver has read since: postpone, with this timer instead of one
+                # per receiver.
+                self._driver.at(soon_s, self._rearm, self)
+                return
+            self._rearming = False
+            if not self.leased:
+                self.rearm_locked()
+                self.detach_locked()
+
+    def fail(self, error: BaseException) -> None:
+        """End the connection."""
+        # Looked up in the driver: a reference to the link would be a cycle.
+        handler = self._driver.handler_of(self._descriptor)
+        if handler is not None and not self.over:
+            handler.fail(error)
+
+    def detach_locked(self) -> None:
+        """Return the sleeper to the driver; no receiver may be asleep on it."""
+        if self._at is not None:
+            at, self._at = self._at, None
+            self.sleeper.detach(at)
+            self._driver.return_sleeper(self.sleeper)
+
+    def abandon_after_fork(self, lock: _thread.RLock) -> None:
+        """End, since no thread runs the driver any more; ``lock`` is a new lock."""
+        self._lock = lock
+        self.over = True
+        if not self.leased:  # else a receiver sleeps on it and must still be woken
+            self.close()
+
+    def close(self) -> None:
+        """Close the sleeper; no receiver sleeps on it, now or later."""
+        if self._at is not None:
+            self._at = None
+            self.sleeper.close()

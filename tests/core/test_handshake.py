@@ -1,0 +1,84 @@
+"""The handshake: which peers are refused, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from bus.config import BusConfig
+from bus.core.handshake import handshake, refusal, welcome
+from bus.core.limits import Limits
+from bus.core.topology import Topology
+from bus.core.wire import Identity, LinkKind, Reason, Role
+from specs.clauses import clause
+
+
+def topology(process: str, **about: Any) -> Topology:
+    me = Identity(
+        bus="bus1",
+        machine="m1",
+        machine_id="id1",
+        process=process,
+        process_id=1,
+        incarnation=1,
+        role=Role.SLAVE,
+    )
+    return Topology(
+        replace(me, **about),
+        limits=Limits.of(BusConfig()),
+        nonce=lambda: 1,
+        addresses=((), ()),
+        complain=lambda _: None,
+    )
+
+
+@clause("BUS-INIT-4", "BUS-ENT-12", "BUS-WIRE-3")
+@pytest.mark.parametrize(
+    ("about", "kind", "reason"),
+    [
+        ({}, LinkKind.SIGNALLING, None),
+        ({}, LinkKind.DATA, None),
+        ({"bus": "bus2"}, LinkKind.SIGNALLING, Reason.BUS),
+        ({"bus": "bus2"}, LinkKind.DATA, Reason.BUS),
+        ({"role": Role.MASTER}, LinkKind.SIGNALLING, Reason.DUPLICATE),
+        ({"machine_id": "id2"}, LinkKind.SIGNALLING, Reason.MACHINE_NAME),
+        (
+            {"machine": "m2", "machine_id": "id2", "role": Role.MASTER},
+            LinkKind.SIGNALLING,
+            None,
+        ),
+        ({"machine": "m2", "machine_id": "id2"}, LinkKind.SIGNALLING, Reason.ACCESS),
+        ({"machine": "m2", "machine_id": "id2"}, LinkKind.DATA, None),
+    ],
+    ids=str,
+)
+def test_a_master_welcomes_who_belongs_to_it(
+    about: dict[str, Any], kind: LinkKind, reason: Reason | None
+) -> None:
+    """Its slaves, other masters, and processes of this bus with messages for it."""
+    master = topology("p1", role=Role.MASTER)
+
+    assert refusal(master, handshake(topology("p2", **about), kind)) is reason
+
+
+@clause("BUS-WIRE-3")
+def test_who_speaks_no_version_in_common_is_turned_away() -> None:
+    hello = handshake(topology("p2"), LinkKind.DATA)
+
+    assert refusal(topology("p1"), replace(hello, versions=(90, 91))) is Reason.VERSION
+
+
+def test_a_slave_is_nobodys_master() -> None:
+    hello = handshake(topology("p2"), LinkKind.SIGNALLING)
+
+    assert refusal(topology("p1"), hello) is Reason.BUSY
+
+
+def test_who_became_master_says_so() -> None:
+    one = topology("p1")
+    one.role = Role.MASTER
+
+    assert welcome(one).identity.role is Role.MASTER
+    assert handshake(one, LinkKind.DATA).identity.role is Role.MASTER

@@ -1,0 +1,294 @@
+"""The handling of the runs of a batch, for any content that a peer may send.
+
+A batch that follows the previous one is recorded in one step; otherwise each message is
+checked by itself. To tasks it makes no difference.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.core.actions import Post, Send
+from bus.core.command_run import CommandRun
+from bus.core.wire import (
+    FAILED,
+    NO_DEADLINE,
+    RAW,
+    WANTS_REPLY,
+    Ack,
+    Batch,
+    Run,
+    Unrelay,
+)
+from bus.message import Incoming, Kind
+from bus.payload import decode, encode
+from specs.clauses import clause
+from tests.simulate.stage import Stage
+
+if TYPE_CHECKING:
+    from bus.core.actions import Action
+    from bus.core.peer import Peer
+    from tests.simulate.process import SimTask
+
+GONE = 99  # a relay number of no task
+
+
+class Scene:
+    """A process ``s3`` that hosts "f" and "g", and a peer ``s2`` that hosts "d".
+
+    The test sends frames on behalf of ``s2``.
+    """
+
+    def __init__(self) -> None:
+        self.stage = Stage()
+        self.d = self.stage.task("d", "s2")
+        self.f, self.g = (self.stage.task(name, "s3") for name in "fg")
+        self.stage.soon()
+        for name in "fg":
+            self.stage.send(self.d, name)
+        self.stage.soon()
+        self.here = self.stage.process("s3")
+        there = self.stage.process("s2")
+        self.peer: Peer = self.here.remote.topology.peers[there.key]
+        (self.source,) = (
+            number
+            for number, relay in self.peer.relays.items()
+            if relay.entry.name == "d"
+        )
+        self.next = there.remote.topology.peers[self.here.key].session.outgoing.next
+        self.floor = self.next  # no message is abandoned
+
+    @property
+    def strays(self) -> int:
+        return self.here.remote.inbound_messages.strays
+
+    def run(
+        self,
+        to: int,
+        *bodies: bytes,
+        kind: Kind = Kind.COMMAND,
+        flags: int = RAW,
+        source: int | None = None,
+        left: int = NO_DEADLINE,
+    ) -> Run:
+        by = self.source if source is None else source
+        return Run(to, by, kind, flags, 0, left, 0, bodies)
+
+    def number(self, task: SimTask) -> int:
+        """Return the number by which the peer addresses a task of this process."""
+        return task.entry.relay
+
+    def come(self, *runs: Run, first: int | None = None) -> list[Action]:
+        """Receive a batch that follows the previous one, or starts at ``first``."""
+        first = self.next if first is None else first
+        epoch = self.peer.session.their_epoch
+        assert epoch is not None
+        batch = Batch(epoch, self.here.life, self.floor, first, runs)
+        self.next = max(self.next, first + batch.count)
+        link = self.peer.session.link
+        assert link is not None
+        return self.here.remote.receive(link, batch, self.stage.world.now)
+
+
+def posts(actions: list[Action]) -> list[tuple[str, list[Any]]]:
+    """Return the posts by task name; a list stands for a run."""
+    return [
+        (
+            each.entry.name,
+            [
+                list(item.payloads) if isinstance(item, CommandRun) else item.payload
+                for item in each.messages
+            ],
+        )
+        for each in actions
+        if isinstance(each, Post)
+    ]
+
+
+def items(actions: list[Action]) -> list[Incoming | CommandRun]:
+    """Return all posted messages and runs, in order."""
+    return [
+        item for each in actions if isinstance(each, Post) for item in each.messages
+    ]
+
+
+@clause("BUS-RELAY-2", "BUS-CHAN-6", "BUS-MSG-15")
+def test_what_came_together_for_a_task_is_posted_together() -> None:
+    """Runs of bytes stay whole, other messages are single; in order per task."""
+    scene = Scene()
+    f, g = scene.number(scene.f), scene.number(scene.g)
+    first = scene.next
+
+    actions = scene.come(
+        scene.run(f, b"1", b"2"),
+        scene.run(f, b"3"),
+        scene.run(f, encode(4), encode("5"), flags=0),
+        scene.run(g, b"6", b"7", b"8", left=1500),
+        scene.run(f, b"9", b"10"),
+    )
+
+    assert posts(actions) == [
+        ("f", [[b"1", b"2"], b"3", 4, "5"]),
+        ("g", [[b"6", b"7", b"8"]]),
+        ("f", [[b"9", b"10"]]),
+    ]
+    numbers = [
+        item.number if isinstance(item, CommandRun) else item._number
+        for item in items(actions)
+    ]
+    assert numbers == [first + at for at in (0, 2, 3, 4, 5, 8)]
+    late = [item for item in items(actions) if isinstance(item, CommandRun)][1]
+    assert late.deadline == scene.stage.world.now + 1.5
+    for item in items(actions):
+        receipt = item.receipt if isinstance(item, CommandRun) else item._receipt
+        assert receipt.peer is scene.peer
+        assert receipt.relay in {f, g}
+
+
+@clause("BUS-MSG-7", "BUS-RELAY-9")
+def test_commands_that_want_an_answer_are_each_by_itself() -> None:
+    """Even if the peer sends them as one run."""
+    scene = Scene()
+    f = scene.number(scene.f)
+
+    messages = items(
+        scene.come(scene.run(f, b"1", b"2", b"3", flags=RAW | WANTS_REPLY))
+    )
+
+    assert [type(each) for each in messages] == [Incoming] * 3
+    assert [
+        (each.payload, each.wants_reply)
+        for each in messages
+        if isinstance(each, Incoming)
+    ] == [(b"1", True), (b"2", True), (b"3", True)]
+
+
+@clause("BUS-RELAY-7", "BUS-MSG-1")
+def test_notifications_of_a_run_are_each_heard() -> None:
+    scene = Scene()
+    scene.here.subscribe(scene.f, "d")
+    scene.stage.soon()
+
+    actions = scene.come(
+        scene.run(0, b"1", b"2", b"3", kind=Kind.NOTIFICATION),
+        scene.run(scene.number(scene.f), b"4", b"5"),
+    )
+
+    assert posts(actions) == [
+        *(("f", [number]) for number in (b"1", b"2")),
+        ("f", [b"3", [b"4", b"5"]]),
+    ]
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize("gap", [False, True])
+def test_what_was_read_of_a_run_is_said_and_no_more(*, gap: bool) -> None:
+    """For a run that follows the previous batch, and for one after a gap."""
+    scene = Scene()
+    f = scene.number(scene.f)
+    first = scene.next
+    run = scene.run(f, b"1", b"2", b"3")
+    if gap:
+        assert items(scene.come(run, first=first + 1)) == []
+        messages = items(scene.come(scene.run(f, b"0"), first=first))
+        assert [type(each) for each in messages] == [Incoming] * 4
+    else:
+        messages = items(scene.come(run))
+        assert [type(each) for each in messages] == [CommandRun]
+    receipt = (
+        messages[0].receipt
+        if isinstance(messages[0], CommandRun)
+        else messages[0]._receipt
+    )
+
+    now = scene.stage.world.now
+    scene.here.remote.extracted([(receipt, first, 2, 2)], now)
+
+    acks = [
+        action.frame
+        for action in scene.here.remote.flush(now + 1)
+        if isinstance(action, Send) and isinstance(action.frame, Ack)
+    ]
+    assert [ack.extracted for ack in acks] == [((f, first + 1),)]
+
+
+@clause("BUS-RELAY-10", "AMO-3", "AMO-8")
+def test_what_comes_again_in_a_run_is_delivered_once() -> None:
+    """Its new messages are delivered, and it is acknowledged again (AMO-24)."""
+    scene = Scene()
+    f = scene.number(scene.f)
+    first = scene.next
+    assert posts(scene.come(scene.run(f, b"1", b"2"))) == [("f", [[b"1", b"2"]])]
+
+    again = scene.come(scene.run(f, b"1", b"2", b"3", b"4"), first=first)
+
+    assert posts(again) == [("f", [b"3", b"4"])]
+    assert posts(scene.come(scene.run(f, b"5", b"6"))) == [("f", [[b"5", b"6"]])]
+
+
+@clause("BUS-DEREG-4", "BUS-FLOW-7")
+@pytest.mark.parametrize(
+    "kind", [Kind.COMMAND, Kind.COMMAND_RESPONSE, Kind.NOTIFICATION]
+)
+@pytest.mark.parametrize("follows", [True, False])
+def test_each_message_of_a_run_for_nobody_is_a_stray(
+    kind: Kind, *, follows: bool
+) -> None:
+    """Messages for other tasks in the same batch are delivered."""
+    scene = Scene()
+    f = scene.number(scene.f)
+    bodies = (b"1", b"2", b"3")
+    stray = (
+        scene.run(0, *bodies, kind=kind, source=GONE)
+        if kind is Kind.NOTIFICATION
+        else scene.run(GONE, *bodies, kind=kind)
+    )
+
+    if follows:
+        actions = scene.come(stray, scene.run(f, b"4", b"5"))
+    else:
+        assert not posts(scene.come(stray, first=scene.next + 1))
+        actions = scene.come(scene.run(f, b"4"), first=scene.next - 4)
+
+    assert scene.strays == 3
+    assert posts(actions) == [("f", [[b"4", b"5"]] if follows else [b"4"])]
+    told = [
+        each
+        for each in scene.peer.session.unheard()
+        if isinstance(each, Unrelay) and each.relay == GONE
+    ]
+    assert len(told) == (kind is not Kind.NOTIFICATION)
+
+
+@clause("BUS-MSG-13")
+@pytest.mark.parametrize(
+    ("payload", "error", "text"),
+    [
+        (None, "bad \ud800", r"bad \\ud800"),
+        ("bad \ud800", None, r"UnicodeEncodeError: .* surrogates not allowed"),
+        (object(), None, r"\w+Error: "),
+    ],
+    ids=["an error", "a text", "an object"],
+)
+def test_an_answer_that_cannot_be_packed_is_told_as_an_error(
+    payload: Any, error: str | None, text: str
+) -> None:
+    """Though the checks in front of it let no such answer pass."""
+    scene = Scene()
+    f = scene.number(scene.f)
+    (question,) = items(scene.come(scene.run(f, b"1", flags=RAW | WANTS_REPLY)))
+    assert isinstance(question, Incoming)
+
+    assert scene.here.remote.answer(question, payload, error=error)
+
+    sent = [
+        run
+        for action in scene.here.remote.flush(scene.stage.world.now)
+        if isinstance(action, Send) and isinstance(action.frame, Batch)
+        for run in action.frame.runs
+    ]
+    assert [run.flags for run in sent] == [FAILED]
+    assert re.match(text, str(decode(sent[0].bodies[0])))

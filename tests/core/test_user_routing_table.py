@@ -1,0 +1,57 @@
+"""The user routing table: which process holds which name on a machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.core.routing_table import RegistrationId
+from bus.core.user_routing_table import User, UserRoutingTable
+from specs.clauses import clause
+
+
+def user(process: str, number: int, since: int, name: str = "f") -> User:
+    return User(RegistrationId("m", process, number), name, ("m", process), since)
+
+
+@clause("BUS-MOVE-7", "BUS-INIT-12")
+@pytest.mark.parametrize("earlier_first", [True, False])
+def test_the_earlier_of_two_has_the_name_whoever_says_so_first(
+    earlier_first: bool,
+) -> None:
+    early, late = user("p1", 1, 10), user("p2", 1, 20)
+    first, second = (early, late) if earlier_first else (late, early)
+    table = UserRoutingTable()
+
+    assert table.claim(first) is None
+    assert table.claim(second) is late
+    assert table.find("f") is early
+    assert table.claim(early) is None
+    assert table.owners() == {"f": ("m", "p1")}
+
+
+@clause("BUS-DEREG-7")
+def test_a_registration_that_is_gone_takes_no_other_along() -> None:
+    table = UserRoutingTable()
+    table.claim(user("p1", 1, 10))
+    assert table.remove(RegistrationId("m", "p1", 1), "f")
+    table.claim(user("p1", 2, 20))
+
+    assert not table.remove(RegistrationId("m", "p1", 1), "f")
+    assert not table.remove(RegistrationId("m", "p1", 3), "g")
+    assert [each.id.number for each in table.of(("m", "p1"))] == [2]
+    assert len(table) == 1
+
+
+@clause("BUS-FLOW-1")
+def test_the_tasks_of_each_process_are_counted() -> None:
+    """For every holder of a name, however it acquired the name."""
+    table = UserRoutingTable()
+    first, earlier = user("p1", 1, 10), user("p2", 1, 5)
+    for each in (first, first, user("p1", 2, 10, "g"), earlier, first):
+        table.claim(each)
+    assert [table.count(("m", name)) for name in ("p1", "p2", "p3")] == [1, 1, 0]
+
+    table.remove(earlier.id, "f")
+    assert table.count(("m", "p2")) == 0
+    table.clear()
+    assert table.count(("m", "p1")) == 0

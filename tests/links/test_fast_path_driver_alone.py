@@ -1,0 +1,594 @@
+"""`FastPathDriver` by itself: its treatment of frames, and the threads it wakes."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from bus.core.wire import FrameType
+from bus.links.fast_path_driver import FastPathDriver, _Way
+from bus.threads.exchange import Slip
+from bus.threads.inbox import Inbox
+from bus.threads.thread_manager import ThreadManager
+from queuebroker import _sync
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Short:
+    """A stand-in for the fast path; takes each frame that begins with ``+``."""
+
+    link = 1
+    stands = True
+    peer = SimpleNamespace(session=SimpleNamespace(watched=False))
+    answers_only = False
+
+    def command(self, *_: Any) -> bytes:
+        return b"command"
+
+    answer = command
+
+    def came(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
+        self.answers_only = answers_only
+        if data.startswith(b"+"):
+            todo.append(data)
+        return data.startswith(b"+")
+
+
+class LeadOfOne:
+    """A stand-in for the read lease of a link with some received frames."""
+
+    early = True
+
+    def __init__(self, *frames: bytes, ended: bool = False) -> None:
+        self.frames = list(frames)
+        self.ended = ended
+        self.left = self.slept = self.lacks = 0
+
+    def take(self, _: Inbox) -> bool:
+        return True
+
+    def sleep(self, _: float | None) -> None:
+        """Return at once: frames are there already."""
+        self.slept += 1
+
+    def read(self) -> list[bytes]:
+        return self.frames
+
+    def leave(self, _: Inbox | None = None) -> None:
+        self.left += 1
+
+
+class _Peer:
+    """A stand-in for a process, with its link."""
+
+    session = SimpleNamespace(link=1, ack_at=None, watched=False)
+
+
+class _Place(ThreadManager):
+    """A thread whose `pending` the test sets."""
+
+
+class _LinkPool:
+    """A stand-in for links that are full."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    def mark_ready(self, link: int) -> None:
+        self._calls.append(f"stir {link}")
+
+    def send(self, link: int, _: bytes) -> bool:
+        self._calls.append(f"full {link}")
+        return False
+
+    @property
+    def sending(self) -> bool:
+        self._calls.append("busy?")
+        return False
+
+
+class Alone:
+    """A fast path driver on its own, with its outgoing calls recorded."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.short = Short()
+        self.midway: set[int] = set()
+        self.todo: deque[Any] = deque()
+        self.host = cast("Any", _Place("host"))
+        self.host.pending = lambda: False
+        # The frames processed in place of the comm thread, and whether acknowledgements
+        # are due.
+        self.attended: list[tuple[int, bytes]] = []
+        self.acknowledgement_tracker = SimpleNamespace(due=False)
+        # The outcome of the delivery.
+        self.slip = Slip.WAITS
+        self.exchange = SimpleNamespace(
+            try_deliver_now=self._try_deliver_now,
+            act=lambda most=0: self.calls.append(f"act {most}"),
+            unfinished=False,
+            send_now=self._send_now,
+        )
+        self.link_pool: Any = _LinkPool(self.calls)
+        self.fast_path_driver = FastPathDriver(
+            cast("Any", self.exchange),
+            cast("Any", None),
+            cast("Any", self.link_pool),
+            rounds=cast(
+                "Any",
+                SimpleNamespace(
+                    inbox=Inbox(),
+                    outbox=deque(),
+                    watched=False,
+                    request_flush=lambda: self.calls.append("request_flush"),
+                ),
+            ),
+            wake=lambda: self.calls.append("wake"),
+            soon=lambda: self.calls.append("soon"),
+            midway=lambda link: link in self.midway,
+            acknowledgement_tracker=cast("Any", self.acknowledgement_tracker),
+            attend=self._attend,
+        )
+
+    def _attend(self) -> None:
+        assert self.fast_path_driver.hold.locked()
+        self.calls.append("attend")
+        self.attended += self.fast_path_driver.take()
+        self.acknowledgement_tracker.due = False
+
+    def _try_deliver_now(self, link: Short, frame: bytes, host: Any) -> Slip:
+        assert host is self.host
+        came = link.came(frame, 0.0, self.todo, answers_only=host.main)
+        return self.slip if came else Slip.REFUSED
+
+    def _send_now(self, event: Callable[..., Any], *about: Any) -> Any:
+        self.calls.append("locked")
+        return event(*about)
+
+    def ask(
+        self, host: Any = None, lease: Any = None, *, wants_reply: bool = True
+    ) -> bool:
+        peer: Any = _Peer()
+        client = SimpleNamespace(questions=SimpleNamespace(open={}))
+        source = SimpleNamespace(host=host, mailbox=SimpleNamespace(client=client))
+        relay = SimpleNamespace(peer=peer)
+        question: Any = SimpleNamespace(
+            _source=source,
+            _to=SimpleNamespace(mailbox=relay),
+            _id=1,
+            wants_reply=wants_reply,
+        )
+        lease = LeadOfOne() if lease is None else lease
+        self.fast_path_driver._ways[peer] = _Way(
+            self.fast_path_driver, cast("Any", self.short), lease
+        )
+        return self.fast_path_driver.command(question)
+
+    def wait(self, *frames: bytes, ended: bool = False) -> bool:
+        lease: Any = LeadOfOne(*frames, ended=ended)
+        way = _Way(self.fast_path_driver, cast("Any", self.short), lease)
+        stays = way.wait(self.host, None)
+        assert lease.left == 1
+        return stays
+
+
+_ACK = bytes((FrameType.ACK.value,))
+
+
+@clause("BUS-FLOW-7")
+def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
+    """It has to acknowledge the messages in time."""
+    alone = Alone()
+
+    assert alone.wait(b"+1")
+
+    assert alone.calls == ["soon", "act 0"]
+    assert list(alone.todo) == [b"+1"]
+
+
+@clause("BUS-CHAN-7")
+def test_what_came_behind_something_else_waits_for_that() -> None:
+    alone = Alone()
+    alone.host.main = True
+
+    assert not alone.wait(b"+1", b"other", b"+2")
+
+    assert list(alone.todo) == [b"+1"]
+    assert alone.fast_path_driver.due
+    assert alone.fast_path_driver.take() == [(1, b"other"), (1, b"+2")]
+    assert alone.calls == ["wake", "act 1", "soon"]
+    assert not alone.fast_path_driver.due
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-15")
+def test_who_cannot_be_interrupted_sees_to_all_that_it_has_read() -> None:
+    """At once, after the frames that came before."""
+    alone = Alone()
+
+    alone.wait(b"+1", b"other", b"+2")
+
+    assert list(alone.todo) == [b"+1"]
+    assert alone.attended == [(1, b"other"), (1, b"+2")]
+    assert alone.calls == ["attend", "act 0"]
+    assert not alone.fast_path_driver.due
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_what_was_taken_is_told_before_who_took_it_sleeps(*, interrupted: bool) -> None:
+    """The thread acknowledges them itself, unless it may be interrupted.
+
+    Their sender may wait for the acknowledgement.
+    """
+    alone = Alone()
+    alone.host.main, alone.acknowledgement_tracker.due = interrupted, True
+
+    alone.wait()
+    alone.wait()
+
+    assert alone.calls == ([] if interrupted else ["attend"])
+
+
+@clause("BUS-CHAN-7")
+def test_what_is_in_a_mailbox_already_is_not_to_be_done() -> None:
+    alone = Alone()
+    alone.slip = Slip.DONE
+
+    assert alone.wait(b"+1")
+
+    assert alone.calls == ["soon"]
+
+
+@clause("BUS-CHAN-7")
+def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
+    alone = Alone()
+    alone.host.main = True
+    alone.wait(b"other")
+
+    alone.wait(b"+1")
+
+    assert not alone.todo
+    assert alone.fast_path_driver.take() == [(1, b"other"), (1, b"+1")]
+
+
+@clause("BUS-ROUTE-4")
+@pytest.mark.parametrize("something", [False, True])
+def test_who_got_something_as_it_told_what_was_taken_does_not_sleep(
+    *, something: bool
+) -> None:
+    """The message is in its own mailbox: no other thread would wake it for that."""
+    alone, lease = Alone(), LeadOfOne()
+    due = alone.acknowledgement_tracker
+    due.due, alone.host.pending = True, lambda: something and not due.due
+    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+
+    way.wait(alone.host, None)
+
+    assert alone.calls == ["attend"]
+    assert lease.slept == (not something)
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_who_may_be_interrupted_takes_answers_only_and_does_no_more(
+    *, interrupted: bool
+) -> None:
+    """An interrupt may lose a message; only an answer may be delivered twice."""
+    alone = Alone()
+    alone.host.main = interrupted
+
+    alone.wait(b"+1")
+
+    assert alone.short.answers_only is interrupted
+    assert alone.calls == ["soon", *(["act 1", "soon"] if interrupted else ["act 0"])]
+
+
+@clause("QB-ERR-9", "BUS-CHAN-7")
+@pytest.mark.parametrize("more", [False, True])
+def test_what_a_thread_that_may_be_interrupted_leaves_is_done_at_once(
+    *, more: bool
+) -> None:
+    """The comm thread does it, which would sleep on for long in an exchange."""
+    alone = Alone()
+    alone.host.main, alone.exchange.unfinished = True, more
+
+    alone.wait(b"+1", b"+2")
+
+    assert ("request_flush" in alone.calls) is more
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize("watched", [False, True])
+def test_in_an_exchange_the_comm_thread_is_left_asleep(
+    monkeypatch: pytest.MonkeyPatch, *, watched: bool
+) -> None:
+    """The next message acknowledges the last; the comm thread handles the end."""
+    alone = Alone()
+    monkeypatch.setattr(alone.short.peer.session, "watched", watched)
+
+    alone.wait(b"+1")
+
+    assert ("soon" in alone.calls) is not watched
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_a_frame_leaves_unacknowledged_is_acknowledged_soon(
+    monkeypatch: pytest.MonkeyPatch, *, watched: bool
+) -> None:
+    """The comm thread may have gone to sleep before any acknowledgement was due."""
+    alone = Alone()
+    monkeypatch.setattr(_Peer.session, "ack_at", 1.0)
+    monkeypatch.setattr(_Peer.session, "watched", watched)
+
+    assert alone.ask()
+
+    assert ("soon" in alone.calls) is not watched
+
+
+@clause("BUS-CHAN-6", "BUS-CHAN-7")
+def test_commands_that_follow_one_another_fast_go_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """But a caller waiting for an answer does not wait for another command."""
+    alone, now = Alone(), [0.0]
+    monkeypatch.setattr(_sync, "monotonic", lambda: now[0])
+
+    def sent() -> bool:
+        return alone.ask(wants_reply=False)
+
+    assert [sent(), sent()] == [True, False]
+    now[0] += 0.0001
+    assert not sent()
+    now[0] += 0.00015  # since the last command, not the last on the fast path
+    assert not sent()
+    assert alone.ask()
+    now[0] += 0.00025
+    assert sent()
+
+
+@clause("BUS-CHAN-7")
+def test_the_body_of_a_long_message_is_taken_for_no_frame() -> None:
+    alone = Alone()
+    alone.midway.add(1)
+
+    alone.wait(b"+1")
+
+    assert not alone.todo
+    assert alone.attended == [(1, b"+1")]
+
+
+@clause("OPEN-12")
+def test_the_comm_thread_reads_all_frames_while_they_are_recorded() -> None:
+    """It is the one that shows them to the recorder."""
+    alone = Alone()
+    rounds: Any = alone.fast_path_driver._rounds
+    rounds.watched = True
+
+    alone.wait(b"+1")
+
+    assert not alone.todo
+    assert alone.attended == [(1, b"+1")]
+
+
+@clause("BUS-MSG-15")
+def test_whether_anything_goes_first_is_looked_at_while_nothing_is_done() -> None:
+    """Else another thread could decide and act between the check and the frame."""
+    alone = Alone()
+
+    assert alone.ask()
+
+    assert alone.calls[:2] == ["locked", "busy?"]
+
+
+@clause("BUS-CHAN-6")
+def test_what_finds_its_link_full_goes_on_when_there_is_room() -> None:
+    """The comm thread sends it later, and has to be woken for that."""
+    alone = Alone()
+
+    assert alone.ask()
+
+    assert alone.calls[2:] == ["full 1", "stir 1", "wake"]
+
+
+class _NotedLead(LeadOfOne):
+    """A read lease that records when it is taken and left."""
+
+    def __init__(self, calls: list[str], *, free: bool = True) -> None:
+        super().__init__()
+        self._calls, self._free = calls, free
+
+    def take(self, _: Inbox) -> bool:
+        self._calls.append("take")
+        return self._free
+
+    def leave(self, _: Inbox | None = None) -> None:
+        self._calls.append("leave")
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_thread_that_is_about_to_wait_reads_the_link_before_it_sends(
+    *, waits: bool
+) -> None:
+    """Else an answer that arrives before the wait would wake the comm thread."""
+    alone, host = Alone(), ThreadManager("asks")
+    host.adopt()
+    host.waits_next = waits
+
+    assert alone.ask(host, _NotedLead(alone.calls))
+
+    sent = alone.calls.index("full 1")
+    assert ("take" in alone.calls[:sent]) is waits
+    assert "leave" not in alone.calls
+    assert (host.leading is host.way) is waits
+
+
+@clause("BUS-CHAN-7")
+def test_another_thread_that_reads_the_link_goes_on_with_that() -> None:
+    alone, host = Alone(), ThreadManager("asks")
+    host.adopt()
+    host.waits_next = True
+
+    assert alone.ask(host, _NotedLead(alone.calls, free=False))
+
+    assert host.leading is None
+    host.leave_way()
+    assert "leave" not in alone.calls
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-11")
+@pytest.mark.parametrize("then", ["something is to be done", "it serves no more"])
+def test_a_thread_that_does_not_wait_after_all_leaves_the_link(then: str) -> None:
+    """Frames that arrive there may be for others."""
+    alone, host = Alone(), ThreadManager("asks")
+    host.adopt()
+    host.waits_next = True
+    alone.ask(host, _NotedLead(alone.calls))
+    host.way = None
+    left = list[bool]()
+
+    if then == "something is to be done":
+        host.ask(lambda: left.append("leave" in alone.calls))
+    host.poll(0)
+
+    assert all(left)
+    assert alone.calls[-1] == "leave"
+    assert host.leading is None
+    assert not host.waits_next
+
+
+def test_an_acknowledgement_drives_nobody_from_a_link() -> None:
+    alone = Alone()
+    alone.host.main = True
+
+    assert alone.wait(_ACK)
+
+    assert alone.fast_path_driver.take() == [(1, _ACK)]
+    assert alone.calls == ["wake"]
+
+
+@clause("BUS-CHAN-5")
+def test_the_comm_thread_is_to_see_that_a_peer_has_gone() -> None:
+    alone = Alone()
+
+    alone.wait(ended=True)
+
+    assert alone.calls == ["stir 1", "wake"]
+
+
+class LeadOfParts(LeadOfOne):
+    """The read lease of a long frame: `lacks` is the missing part after each read."""
+
+    def __init__(self, *lacks: int) -> None:
+        super().__init__()
+        self.to_come = list(lacks)
+
+    def read(self) -> list[bytes]:
+        self.lacks = self.to_come.pop(0)
+        return [] if self.lacks else [b"+1"]
+
+
+@clause("BUS-CHAN-7")
+def test_who_has_begun_to_read_a_long_frame_reads_all_of_it() -> None:
+    """Without the comm thread, and other threads can use the links meanwhile."""
+    alone, lease = Alone(), LeadOfParts(300, 100, 0)
+    held = []
+    lease.sleep = lambda _: held.append(alone.fast_path_driver.hold.locked())  # type: ignore[method-assign]
+    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+
+    way.wait(alone.host, None)
+
+    assert alone.todo == deque([b"+1"])
+    assert (lease.left, lease.to_come) == (1, [])
+    assert held == [False] * 3
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("lacks", [(300, 300), (300, 301), (0,)])
+def test_who_is_woken_for_something_else_leaves_a_frame_where_it_is(
+    lacks: tuple[int, ...],
+) -> None:
+    """As soon as no more of it arrives: the reason for the wake-up may be waiting."""
+    alone, lease = Alone(), LeadOfParts(*lacks, 100, 0)
+    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+
+    way.wait(alone.host, None)
+
+    assert (lease.slept, lease.left) == (len(lacks), 1)
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("why", ["something else is here", "it is late", "main"])
+def test_who_has_something_else_to_do_leaves_a_long_frame(why: str) -> None:
+    """Even if more of it arrives; a thread that may be interrupted leaves it, too."""
+    alone, lease = Alone(), LeadOfParts(*range(300, 0, -1))
+    deadline = _sync.monotonic() if why == "it is late" else None
+    alone.host.pending = lambda: why == "something else is here"
+    alone.host.main = why == "main"
+    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+
+    way.wait(alone.host, deadline)
+
+    assert (len(lease.to_come), lease.left) == (299, 1)
+
+
+@clause("QB-ERR-9")
+def test_who_is_interrupted_as_it_leaves_ends_no_link() -> None:
+    """It has processed all that it read by then."""
+    alone, lease = Alone(), LeadOfOne(b"+1")
+
+    def leave(_: Inbox | None = None) -> None:
+        lease.left += 1
+        if lease.left == 1:
+            raise KeyboardInterrupt
+
+    lease.leave = leave  # type: ignore[method-assign]
+    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+    with pytest.raises(KeyboardInterrupt):
+        way.wait(alone.host, None)
+
+    assert alone.calls == ["soon"]
+
+
+def test_who_waits_at_a_link_in_vain_does_so_some_times() -> None:
+    lease: Any = LeadOfOne()
+    alone = Alone()
+    way = _Way(alone.fast_path_driver, cast("Any", Short()), lease)
+
+    waits = [way.wait(alone.host, None) for _ in range(8)]
+
+    assert waits == [True] * 7 + [False]
+
+
+@clause("QB-ERR-9", "BUS-RELAY-9")
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_an_answer_tells_that_its_question_was_taken(
+    monkeypatch: pytest.MonkeyPatch, *, interrupted: bool
+) -> None:
+    """Unless its thread may be interrupted: the note of a read takes several steps."""
+    alone = Alone()
+    taken, told = [object()], list[object]()
+    alone.acknowledgement_tracker.take_lone = lambda: taken
+    remote: Any = SimpleNamespace(extracted=lambda each, _now: told.extend(each))
+    monkeypatch.setattr(alone.fast_path_driver, "_remote", remote)
+    host = SimpleNamespace(pending=lambda: False, owned=lambda: False, main=interrupted)
+    peer: Any = _Peer()
+    question: Any = SimpleNamespace(
+        _to=SimpleNamespace(host=host),
+        _source=SimpleNamespace(mailbox=SimpleNamespace(peer=peer)),
+    )
+    lease: Any = LeadOfOne()
+    alone.fast_path_driver._ways[peer] = _Way(
+        alone.fast_path_driver, cast("Any", alone.short), lease
+    )
+
+    assert alone.fast_path_driver.answer(question, b"payload")
+
+    assert told == ([] if interrupted else taken)

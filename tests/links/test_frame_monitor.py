@@ -1,0 +1,379 @@
+"""The frame monitor: its reports to listeners, and its cost for everybody else."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+from msgspec.structs import replace
+
+from bus import Role
+from bus.core import frame_monitor as core_module
+from bus.core.frame_facts import ALL, facts, messages
+from bus.core.frame_monitor import FRAMES_MAX, LEASE_S, LISTENERS_MAX, FrameMonitor
+from bus.core.routing_table import RegistrationId
+from bus.core.wire import NO_DEADLINE, WANTS_REPLY, Batch, Ping, Run, Search
+from bus.errors import RemoteError
+from bus.inspector import inspector_of
+from bus.links import monitor_leases
+from bus.message import Kind
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+from tests.core.golden import FRAMES
+from tests.links.processes import comm_of, processes
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus
+
+Three: TypeAlias = "tuple[Bus, Bus, Bus]"
+
+
+@pytest.fixture
+def three() -> Iterator[Three]:
+    """Yield a master, which listens, and two other processes with a task each."""
+    with ExitStack() as stack:
+        near = stack.enter_context(socket_bus("near", role=Role.MASTER))
+        one, two = (stack.enter_context(socket_bus(each)) for each in ("one", "two"))
+        for bus in (one, two):
+            bus.register(f"t/{bus.process}", on_command=lambda message: message.payload)
+        yield near, one, two
+
+
+def heard(bus: Bus, process: str, *types: str) -> Any:
+    """Return the frames noted by a process since the last call."""
+    return bus.call(inspector_of(process), {"frames": types}, timeout=LIMIT_S)
+
+
+def runs(told: Any) -> list[tuple[str, ...]]:
+    """Return the runs of a report: direction, other end, from, to, kind."""
+    return [
+        (frame["direction"], frame["other"], run["from"], run["to"], run["kind"])
+        for frame in told["frames"]
+        for run in frame["runs"]
+    ]
+
+
+# The reports.
+
+
+@clause("OPEN-12")
+def test_each_end_of_a_link_tells_of_the_messages_that_cross_it(three: Three) -> None:
+    near, one, _ = three
+    sender = one.register("sender", thread=one.here())
+    for process in ("one", "two"):
+        assert heard(near, process, "MSG") == {"frames": (), "left_out": 0}
+
+    sender.call("t/two", b"12345")
+
+    ways = {"one": ("out", "in", "two"), "two": ("in", "out", "one")}
+    for process, (there, back, other) in ways.items():
+        told = heard(near, process, "MSG")
+        assert runs(told) == [
+            (there, other, "sender", "t/two", "command"),
+            (back, other, "t/two", "sender", "command_response"),
+        ]
+        assert "12345" not in str(told)
+        [first], [second] = (each["runs"] for each in told["frames"])
+        assert (first["count"], first["bytes"], first["hop"]) == (1, 5, 0)
+        assert (first["wants_reply"], second["wants_reply"]) == (True, False)
+        assert told["frames"][0]["at_ns"] <= told["frames"][1]["at_ns"]
+
+
+@clause("OPEN-12")
+def test_a_notification_is_for_all_who_hear_it(three: Three) -> None:
+    near, one, two = three
+    clock = one.register("clock")
+    got: list[Any] = []
+    two.subscribe("clock", lambda message: got.append(message.payload))
+    remote_subscriptions = comm_of(one).remote.remote_subscriptions
+    until(lambda: len(remote_subscriptions.hearers(clock._entry)) == 1, "it is heard")
+    heard(near, "two", "MSG")
+
+    clock.notify("now")
+    until(lambda: got == ["now"], "it has come")
+
+    assert runs(heard(near, "two", "MSG")) == [
+        ("in", "one", "clock", ALL, "notification")
+    ]
+
+
+@clause("OPEN-12")
+def test_what_managers_say_is_told_in_words(three: Three) -> None:
+    near, one, _ = three
+    heard(near, "two")
+
+    one.call("t/two", 1)
+
+    told = heard(near, "two")["frames"]
+    types = [(each["direction"], each["type"]) for each in told]
+    for expected in ("HELLO", "ADD_RELAY", "MSG"):
+        assert ("in", expected) in types
+    for expected in ("WELCOME", "OPEN_STREAM", "MSG"):
+        assert ("out", expected) in types
+    hello = next(each for each in told if each["type"] == "HELLO")
+    assert hello["other"] == "one"
+    assert hello["facts"]["identity"].startswith("one (slave, pid ")
+
+
+@clause("OPEN-12")
+@pytest.mark.parametrize("name", FRAMES)
+def test_there_are_words_for_each_type_of_frame(name: str) -> None:
+    frame = FRAMES[name]
+
+    if isinstance(frame, Batch):
+        told: Any = messages(frame, str, str, lambda _: False)
+        assert sum(each["count"] for each in told) == frame.count
+    else:
+        told = facts(frame, "here", str, str)
+        assert all(isinstance(each, str) for each in told)
+    assert "object at" not in repr(told)
+
+
+def batch(*relays: int) -> Batch:
+    """Return a frame with a command for each of the given relays."""
+    runs = [
+        Run(relay, 7, Kind.COMMAND, WANTS_REPLY, question, NO_DEADLINE, 0, [b"xy"])
+        for question, relay in enumerate(relays)
+    ]
+    return Batch(1, 1, 1, 1, runs)
+
+
+def test_messages_that_differ_only_in_their_bodies_are_told_of_as_one() -> None:
+    told = messages(batch(5, 5, 6), str, str, lambda _: False)
+
+    assert told is not None
+    assert [(each["to"], each["count"], each["bytes"]) for each in told] == [
+        ("5", 2, 4),
+        ("6", 1, 2),
+    ]
+
+
+def test_of_very_many_runs_in_a_frame_the_rest_is_counted() -> None:
+    told = messages(batch(*range(1, 31)), str, str, lambda _: False)
+
+    assert told is not None
+    assert len(told) == 17
+    assert told[-1] == {"more": 14}
+
+
+# The listeners, and the frames hidden from them.
+
+
+@clause("OPEN-12")
+def test_who_listens_does_not_hear_of_his_own_links(three: Three) -> None:
+    near, _, two = three
+    heard(near, "one")
+    for _ in range(3):
+        assert near.call("t/one", 1) == 1
+        assert heard(near, "one") == {"frames": (), "left_out": 0}
+
+    two.call("t/one", 1)
+
+    others = {each["other"] for each in heard(near, "one")["frames"]}
+    assert others == {"two"}
+
+
+@clause("OPEN-12")
+def test_nobody_hears_of_the_tasks_of_the_bus(three: Three) -> None:
+    near, _, two = three
+    two.call("t/one", 1)
+    types = ("MSG", "SEARCH", "ADD_RELAY", "EXPORT", "ELIMINATE", "SUBSCRIBE")
+    heard(near, "one", *types)
+
+    assert two.call(inspector_of("one"), timeout=LIMIT_S)["process"] == "one"
+    assert [
+        each for each in heard(near, "one", *types)["frames"] if "_bus" in str(each)
+    ] == []
+    assert runs({"frames": heard(near, "one", "MSG")["frames"]}) == []
+
+
+@clause("OPEN-12")
+def test_a_process_that_listens_to_others_tells_nothing_of_itself(three: Three) -> None:
+    near, one, _ = three
+    assert one._inspector is not None
+    one._inspector.monitor_leases.closed = True
+    heard(near, "one")
+
+    one.call("t/two", 1)
+
+    assert heard(near, "one") == {"frames": (), "left_out": 0}
+    assert comm_of(one).monitor is None
+
+
+def test_only_frames_of_the_types_that_are_asked_for_are_told(three: Three) -> None:
+    near, one, _ = three
+    heard(near, "two", "HELLO", "BYE")
+    one.call("t/two", 1)
+
+    assert [each["type"] for each in heard(near, "two")["frames"]] == ["HELLO"]
+
+
+def test_each_who_listens_hears_all(three: Three) -> None:
+    near, one, _ = three
+    asker = near.register("asker", thread=near.here())
+    asked = {"frames": ["MSG"]}
+    asker.call(inspector_of("two"), asked)
+    heard(near, "two", "MSG")
+
+    one.call("t/two", 1)
+
+    told = heard(near, "two", "MSG")
+    assert len(told["frames"]) == 2
+    assert asker.call(inspector_of("two"), asked) == told
+
+
+@pytest.mark.parametrize("wrong", [3, "MSG", ["NOTHING"], [["MSG"]], {"MSG": 1}])
+def test_what_is_no_list_of_types_is_refused(three: Three, wrong: Any) -> None:
+    with pytest.raises(RemoteError, match="None or a list of types"):
+        three[0].call(inspector_of("one"), {"frames": wrong}, timeout=LIMIT_S)
+    assert comm_of(three[1]).monitor is None
+
+
+def test_there_are_not_more_who_listen_than_allowed(three: Three) -> None:
+    near = three[0]
+    here = near.here()
+    tasks = [near.register(f"a{each}", thread=here) for each in range(LISTENERS_MAX)]
+    for task in tasks:
+        task.call(inspector_of("one"), {"frames": []})
+
+    with pytest.raises(RemoteError, match="8 listen"):
+        heard(near, "one")
+    tasks[0].call(inspector_of("one"), {"frames": None})
+    assert heard(near, "one") == {"frames": (), "left_out": 0}
+
+
+# The cost: nothing, or little.
+
+
+@clause("OPEN-12")
+def test_nothing_is_noted_unless_somebody_listens(three: Three) -> None:
+    near, one, _ = three
+    assert comm_of(one).monitor is None
+    near.call(inspector_of("one"), {"frames": None}, timeout=LIMIT_S)
+    assert comm_of(one).monitor is None
+
+    asker = near.register("asker", thread=near.here())
+    asker.call(inspector_of("one"), {"frames": []})
+    heard(near, "one")
+    near.call(inspector_of("one"), {"frames": None}, timeout=LIMIT_S)
+    assert comm_of(one).monitor is not None
+    asker.call(inspector_of("one"), {"frames": None})
+    assert comm_of(one).monitor is None
+
+
+@clause("OPEN-12")
+def test_who_asks_no_more_is_forgotten(
+    three: Three, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, one, _ = three
+    for module in (core_module, monitor_leases):
+        monkeypatch.setattr(module, "LEASE_S", 0.02)
+    for _ in range(2):
+        near.call(inspector_of("one"), {"frames": []}, timeout=LIMIT_S)
+        until(lambda: comm_of(one).monitor is None, "nobody listens any more")
+
+
+@pytest.fixture
+def monitor() -> Iterator[tuple[FrameMonitor, int]]:
+    """Yield the frame monitor of a process, and its one link."""
+    with processes(2) as (bus, _):
+        remote = comm_of(bus).remote
+        links = remote.links.by_number
+
+        def known() -> bool:
+            """Return True if there is a link, and its peer is known."""
+            return any(each.peer is not None for each in list(links.values()))
+
+        until(known, "there is a link")
+        [link] = links
+        yield FrameMonitor(remote, lambda: 5), link
+
+
+ONE = RegistrationId("machine", "who", 1)
+TWO = RegistrationId("machine", "who", 2)
+PING = Ping(number=1)
+
+
+@clause("OPEN-12")
+def test_what_finds_no_room_is_left_out_and_counted(
+    monitor: tuple[FrameMonitor, int],
+) -> None:
+    noting, link = monitor
+    noting.hear(ONE, [], 0.0)
+    for _ in range(FRAMES_MAX + 3):
+        noting.came(link, PING)
+    noting.hear(TWO, [], 0.0)
+    noting.goes(link, PING)
+
+    first, second = noting.hear(ONE, [], 0.0), noting.hear(TWO, [], 0.0)
+
+    assert first is not None
+    assert (len(first["frames"]), first["left_out"]) == (FRAMES_MAX, 4)
+    assert second == {
+        "frames": [
+            {
+                "at_ns": 5,
+                "direction": "out",
+                "other": "p1",
+                "type": "PING",
+                "facts": {"number": 1},
+            }
+        ],
+        "left_out": 0,
+    }
+    assert noting.hear(ONE, [], 0.0) == {"frames": [], "left_out": 0}
+
+
+@clause("OPEN-12")
+def test_whoever_asks_again_in_time_goes_on_listening(
+    monitor: tuple[FrameMonitor, int],
+) -> None:
+    noting, _ = monitor
+    noting.hear(ONE, [], 0.0)
+    noting.hear(TWO, [], 1.0)
+    noting.hear(ONE, [], 2.0)
+
+    assert noting.review(LEASE_S) == LEASE_S + 1
+    assert noting.review(LEASE_S + 1) == LEASE_S + 2
+    assert not noting.idle
+    assert noting.review(LEASE_S + 2) is None
+    assert noting.idle
+
+
+def test_who_is_at_the_other_end_is_known_when_the_link_has_gone(
+    monitor: tuple[FrameMonitor, int],
+) -> None:
+    noting, link = monitor
+    noting.hear(ONE, [], 0.0)
+    noting.came(link, PING)
+    noting._remote.links.by_number.clear()
+    noting.goes(link, PING)
+    noting.goes(link + 1, PING)
+
+    told = noting.hear(ONE, [], 0.0)
+    assert told is not None
+    assert [each["other"] for each in told["frames"]] == ["p1", "p1", ""]
+
+
+def test_a_task_that_has_left_has_the_name_that_was_said(
+    monitor: tuple[FrameMonitor, int],
+) -> None:
+    noting, _ = monitor
+    noting.hear(ONE, ["MSG"], 0.0)
+    search = next(each for each in FRAMES.values() if isinstance(each, Search))
+    sender = search.sender
+    noting._links[99] = (sender.id.machine, sender.id.process)
+    command = replace(batch(1).runs[0], source=sender.relay)
+    noting.came(99, Batch(1, 1, 1, 1, [command]))
+    noting.hear(ONE, [], 0.0)
+    noting.came(99, search)
+    noting.came(99, Batch(1, 1, 1, 1, [command]))
+
+    told = noting.hear(ONE, [], 0.0)
+    assert told is not None
+    [run] = told["frames"][-1]["runs"]
+    assert (run["from"], run["to"]) == (sender.name, "#1")

@@ -1,0 +1,228 @@
+"""How the owner of the links sleeps at the sockets, and the events that wake it."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from bus.links.link_poller import SocketPoller
+from bus.links.link_pool import PORT, LinkPool
+from bus.threads.inbox import Inbox
+from queuebroker import _sync
+from queuebroker.broker_manager import BrokerManager
+from queuebroker.sockets import Driver as SocketDriver
+from queuebroker.sockets import SocketQueueBroker
+from specs.clauses import clause
+from tests.support import LIMIT_S, Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from queuebroker.message_queue import MessageQueue
+    from tests.support import Running
+
+
+class Driver:
+    """A stand-in for a driver; each poll performs the next of the given acts."""
+
+    def __init__(self, *polls: Callable[[], object]) -> None:
+        self._polls = list(polls)
+        self.waited: list[float | None] = []
+        self.woken = 0
+
+    def poll(self, timeout: float | None) -> int:
+        self.waited.append(timeout)
+        assert self._polls, "sleeps once more than it should"
+        self._polls.pop(0)()
+        return 0
+
+    def call(self, function: Callable[[], object]) -> None:
+        function()
+        self.woken += 1
+
+
+def sleep(driver: Driver, inbox: Inbox, deadline: float | None = None) -> None:
+    polled = SocketPoller(cast("Any", driver))
+    polled.until(inbox, lambda: bool(inbox.items), deadline)
+
+
+def test_who_posts_wakes_who_sleeps_at_the_sockets() -> None:
+    inbox = Inbox()
+    driver = Driver(lambda: inbox.push("item"))
+
+    sleep(driver, inbox)
+
+    assert driver.waited == [None]
+    assert driver.woken == 1
+    assert not inbox.arrived.asleep
+
+
+@clause("BUS-ROUTE-4")
+def test_a_wake_up_for_nothing_does_not_cost_the_next_one() -> None:
+    """It may concern an earlier event; a shared parker wakes only once per sleep."""
+    inbox = Inbox()
+
+    def stale() -> None:
+        with inbox.lock:
+            inbox.arrived.wake_one()
+
+    driver = Driver(stale, lambda: inbox.push("item"))
+
+    sleep(driver, inbox)
+
+    assert driver.waited == [None, None]
+    assert driver.woken == 2
+
+
+def test_sockets_are_looked_at_though_there_is_something_to_do() -> None:
+    inbox = Inbox()
+    inbox.push("item")
+    driver = Driver(lambda: None)
+
+    sleep(driver, inbox)
+
+    assert driver.waited == [0]
+
+
+@pytest.mark.parametrize("late_s", [0.0, 5.0])
+def test_time_that_is_up_ends_it(late_s: float) -> None:
+    inbox = Inbox()
+    driver = Driver(lambda: None)
+
+    sleep(driver, inbox, deadline=-late_s)
+
+    assert driver.waited == [0]
+
+
+# With real sockets.
+
+
+class Sockets:
+    """The owner of some links between processes, and the far ends of these."""
+
+    def __init__(self, folder: str) -> None:
+        self._threads = Threads()
+        self.driver = SocketDriver()
+        self.inbox = Inbox()
+        self.made: list[int] = []
+        self.came: list[tuple[int, bytes | None]] = []
+        self.looked: list[int] = []
+        address = f"ipc://{folder}/here"
+        here = SocketQueueBroker(
+            "here", listen=address, driver=self.driver, manager=BrokerManager()
+        )
+        self._there = SocketQueueBroker("there", manager=BrokerManager())
+        self._address = address
+        looked = self.looked
+
+        class Noted(SocketPoller):
+            """Records which links are checked."""
+
+            def stirred(self) -> list[int]:
+                stirred = super().stirred()
+                looked.extend(stirred)
+                return stirred
+
+        self.link_pool = LinkPool(
+            self.inbox,
+            self.inbox.push,
+            capacity=1000,
+            timeout_s=5.0,
+            poller=Noted(self.driver),
+            refusal=lambda _: None,
+            backlog=(100, 1000),
+            given_up=lambda _, __: None,
+            turned_away=lambda _: None,
+        )
+        self.link_pool.let_in(here, self.made.append)
+
+    def connected(self, links: int = 1) -> list[MessageQueue]:
+        """Accept links; return the far ends."""
+        far = [self._result(self._connect()) for _ in range(links)]
+        self.until(lambda: len(self.made) == links)
+        self.turn()  # each is checked once, for frames that arrived before
+        return far
+
+    def connected_late(self, message: bytes) -> None:
+        """Accept a link whose peer sends before the link is known here."""
+        early = self._result(self._connect())
+        early.send(message)
+        self.driver.poll(0)
+
+    def _connect(self) -> Running[MessageQueue]:
+        connect = self._there.connect
+        return self._threads.start(connect, self._address, PORT, required=True)
+
+    def _result(self, running: Running[MessageQueue]) -> MessageQueue:
+        while not running.done:
+            self.driver.poll(0.01)
+        return running.result()
+
+    def turn(self) -> None:
+        self.came += self.link_pool.take()
+        for request in self.inbox.take_now():
+            request()
+
+    def until(self, so: Callable[[], object]) -> None:
+        """Serve until `so` holds, or fail after a limit."""
+        end = _sync.monotonic() + LIMIT_S
+        while not so():
+            assert _sync.monotonic() < end
+            self.link_pool.wait(lambda: bool(self.inbox.items), end)
+            self.turn()
+
+    def close(self) -> None:
+        self.link_pool.close()  # closes the driver, too
+        self.turn()
+        self._there.close()
+
+
+@pytest.fixture
+def sockets() -> Iterator[Sockets]:
+    # A short path, since the paths of sockets are limited.
+    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+        sockets = Sockets(folder)
+        yield sockets
+        sockets.close()
+
+
+def test_of_many_links_only_those_are_looked_at_that_have_anything(
+    sockets: Sockets,
+) -> None:
+    """Else the cost of a message at a master would grow with its slaves."""
+    far = sockets.connected(5)
+    sockets.looked.clear()
+
+    far[3].send(b"x")
+    sockets.until(lambda: sockets.came)
+
+    assert sockets.came == [(4, b"x")]
+    assert sockets.looked == [4]
+
+
+@clause("BUS-CHAN-5")
+@pytest.mark.parametrize("count", [1, 256, 257, 700])
+def test_all_that_came_together_is_taken_and_then_the_loss_of_the_link(
+    sockets: Sockets, count: int
+) -> None:
+    """Even more frames than one read returns: none of them is signalled again."""
+    [far] = sockets.connected()
+
+    far.send_many([b"x"] * count)
+    sockets.until(lambda: len(sockets.came) == count)
+    far.send_many([b"x"] * count)
+    far.disconnect()
+    sockets.until(lambda: sockets.came[-1:] == [(1, None)])
+
+    assert sockets.came == [(1, b"x")] * 2 * count + [(1, None)]
+
+
+def test_what_came_before_a_link_is_known_is_taken(sockets: Sockets) -> None:
+    """No later event signals those frames."""
+    sockets.connected_late(b"early")
+
+    sockets.until(lambda: sockets.came)
+
+    assert sockets.came == [(1, b"early")]

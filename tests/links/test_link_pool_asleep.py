@@ -1,0 +1,98 @@
+"""`LinkPool.wait`: the owner of links sleeps, and the first event wakes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker.testing import explore
+from tests.links.desk import Desk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
+
+
+def under_every_schedule(
+    program: Callable[[Run], object], *, bound: int = 2, limit: int = 1_500
+) -> None:
+    explore(program, bound=bound, limit=limit, random=100, seed=1)
+
+
+def test_a_loss_wakes_though_nothing_came_and_other_links_live() -> None:
+    """The link may be lost just before the owner enlists itself to be woken."""
+
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        far, _other = desk.connected(2)
+        run.spawn(far.disconnect)
+        desk.until(lambda: desk.came)
+        desk.close()
+        assert desk.came == [(1, None)]
+
+    under_every_schedule(program)
+
+
+@pytest.mark.parametrize("by", ["frame", "inbox", "loss"])
+def test_one_of_many_who_send_at_once_wakes_the_owner(by: str) -> None:
+    """No wake-up is lost, whichever comes first, and each event is reported once."""
+
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        far = desk.connected(2)
+        asked: list[int] = []
+
+        def wakes(number: int) -> None:
+            if by == "inbox":
+                desk.inbox.push(lambda: asked.append(number))
+            elif by == "frame":
+                far[number].send(b"x")
+            else:
+                far[number].disconnect()
+
+        for number in range(2):
+            run.spawn(wakes, number)
+        run.spawn(desk.inbox.push, lambda: asked.append(7))
+        desk.until(lambda: len(desk.came) + len(asked) == 3)
+        desk.close()
+        told = sorted(link for link, _ in desk.came)
+        assert told == ([] if by == "inbox" else [1, 2])
+        assert sorted(asked) == ([0, 1, 7] if by == "inbox" else [7])
+
+    under_every_schedule(program, limit=1_000)
+
+
+def test_ready_wakes_whoever_noted_it_before_or_after_the_owner_lay_down() -> None:
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        notes: list[int] = []
+        desk.ready = lambda: bool(notes)
+
+        def wakes() -> None:
+            notes.append(1)
+            with desk.inbox.lock:
+                desk.inbox.arrived.wake_one()
+
+        run.spawn(wakes)
+        desk.until(lambda: notes)
+        desk.close()
+
+    under_every_schedule(program)
+
+
+def test_the_owner_wakes_at_its_deadline_and_not_before() -> None:
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        desk.connected()
+        until = run.now + 3.0
+        desk.until(lambda: False, until)
+        assert run.now >= until
+        desk.close()
+
+    explore(program, bound=0, limit=20, random=0)

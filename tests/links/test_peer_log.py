@@ -1,0 +1,49 @@
+"""`PeerLog`: the number of log lines is bounded, whatever the peers do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.links.peer_log import PeerLog
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the log messages since the last call."""
+    words = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return words
+
+
+@clause("BUS-SEC-10")
+def test_what_was_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With the first warning of a later minute, and not with each one that follows."""
+    peer_log = PeerLog()
+    for _ in range(23):
+        peer_log.note("bad")
+    peer_log.tell(0.0)
+    assert told(caplog) == ["bad"] * 20
+
+    for now in (61.0, 122.0):
+        peer_log.note("worse")
+        peer_log.tell(now)
+
+    left_out = "3 more such warnings were left out"
+    assert told(caplog) == [left_out, "worse", "worse"]
+
+
+@clause("BUS-SEC-10")
+def test_an_error_in_this_process_is_told_however_much_was_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    peer_log = PeerLog()
+    for _ in range(21):
+        peer_log.note("bad")
+    peer_log.report("ours")
+
+    peer_log.tell(0.0)
+
+    assert told(caplog) == [*["bad"] * 20, "ours"]

@@ -1,0 +1,97 @@
+"""`_sync.spin`: a short spin that yields to other threads before sleeping."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from queuebroker import _sync, pairing
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.pairs import queue_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@attrs.define
+class Machine:
+    """A clock that advances by a step at each yield to other threads."""
+
+    step_s: float
+    yields: int = 0
+
+    def now(self) -> float:
+        return self.yields * self.step_s
+
+    def let_run(self) -> None:
+        self.yields += 1
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
+    def make(step_s: float) -> Machine:
+        made = Machine(step_s)
+        monkeypatch.setattr(_sync, "monotonic", made.now)
+        monkeypatch.setattr(os, "sched_yield", made.let_run)
+        return made
+
+    return make
+
+
+def test_what_is_ready_is_not_waited_for(machine: Any) -> None:
+    made = machine(1e-6)
+
+    assert _sync.spin(lambda: True)
+
+    assert made.yields == 0
+
+
+def test_others_run_until_it_is_ready(machine: Any) -> None:
+    made = machine(1e-6)
+
+    assert _sync.spin(lambda: made.yields == 3)
+
+    assert made.yields == 3
+
+
+@pytest.mark.parametrize("step_s", [1e-6, 5e-3])
+def test_a_spin_is_short_however_long_others_run(machine: Any, step_s: float) -> None:
+    """The limit is a time, not a count: a computing thread keeps its CPU for 5 ms."""
+    made = machine(step_s)
+
+    assert not _sync.spin(lambda: False)
+
+    assert made.now() < _sync.SPIN_S + 2 * step_s
+
+
+@clause("QB-RECV-2")
+def test_what_came_during_the_spin_is_received_without_sleeping(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pairing, "LOCKED", False)
+
+    def never(*_: object) -> bool:
+        raise AssertionError("slept")
+
+    monkeypatch.setattr(_sync, "park", never)
+    with queue_pair() as (left, right):
+        monkeypatch.setattr(os, "sched_yield", lambda: left.send(b"m"))
+
+        assert right.receive() == b"m"
+
+
+def test_in_a_run_of_the_explorer_nothing_is_waited_for() -> None:
+    """A spin there is one check: only a sleep lets other tasks run."""
+    looks: list[int] = []
+
+    def look() -> bool:
+        looks.append(1)
+        return False
+
+    explore(lambda run: run.spawn(_sync.spin, look).join(), random=1)
+
+    assert looks

@@ -1,0 +1,270 @@
+"""Unused relays: when they are released, and which uses keep them (BUS-DEREG-13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from specs.clauses import clause
+from tests.simulate.process import LIMITS
+from tests.simulate.stage import Stage
+
+if TYPE_CHECKING:
+    from bus.core.actions import Action
+
+
+@clause("BUS-DEREG-10", "BUS-DEREG-13")
+def test_a_relay_goes_with_the_last_task_that_used_it() -> None:
+    """Its task lives on, and the link stays for other relays."""
+    stage = Stage()
+    d, e = stage.task("d", "s2"), stage.task("e", "s2")
+    f, g = stage.task("f", "s3"), stage.task("g", "s3")
+    for sender, to in ((d, "f"), (e, "f"), (e, "g"), (f, "d")):
+        stage.send(sender, to)
+        stage.soon()
+
+    d.process.deregister(d)
+    stage.soon(3 * LIMITS.linger_s)
+    assert set(stage.relays("s2")) == {"f", "g"}
+    assert set(stage.relays("s3")) == {"e"}
+    again = stage.task("d", "s2")
+    stage.send(g, "d")
+    stage.soon()
+    e.process.deregister(e)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert stage.links("s2", "s3") == 1
+    assert set(stage.relays("s2")) == {"g"}  # g has sent to the new d
+    assert set(stage.relays("s3")) == {"d"}
+    letters = stage.send(f, "d")  # d is not known in that process
+    stage.soon()
+    letters += stage.send(again, "f")
+    stage.soon()
+    assert [each.taken_by for each in letters] == [again.id, f.id]
+
+
+@clause("BUS-DEREG-13", "BUS-DEREG-5")
+def test_of_a_relay_whose_task_has_left_nothing_is_to_be_seen_later() -> None:
+    """Otherwise short-lived relays would pile up until the linger time has passed."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    idle_relays = d.process.remote.idle_relays
+    d.process.deregister(d)
+    stage.soon(0.001)
+    assert idle_relays.next_deadline() is not None
+
+    f.process.deregister(f)
+    stage.soon(0.1 * LIMITS.linger_s)
+
+    assert stage.relays("s2") == {}
+    assert idle_relays.next_deadline() is None
+
+
+@clause("BUS-DEREG-13")
+def test_a_relay_whose_name_is_somebody_elses_goes_when_nobody_uses_it() -> None:
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(stage.task("e", "s2"), stage.task("g", "s3").name)  # keeps the link open
+    stage.send(d, f.name)
+    stage.soon()
+    relay = stage.relays("s2")["f"]
+    d.process.remote.relays.supersede(relay.entry)
+
+    d.process.deregister(d)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert set(stage.relays("s2")) == {"g"}
+
+
+@clause("BUS-DEREG-13", "BUS-RELAY-8")
+def test_the_relay_of_a_notifier_goes_with_who_heard_it() -> None:
+    """No frame is sent for the relay any more; a later subscriber receives again."""
+    stage = Stage()
+    hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
+    stage.send(stage.task("d", "s2"), stage.task("f", "s3").name)
+    hearer.process.subscribe(hearer, "*")
+    stage.soon(3.0)
+    assert "news" in stage.relays("s2")
+    notifier.process.notify(notifier)
+    stage.soon()
+
+    hearer.process.unsubscribe(hearer)
+    stage.soon(3 * LIMITS.linger_s)
+    assert set(stage.relays("s2")) == {"f"}
+    stage.forget()
+    notifier.process.notify(notifier)
+    stage.soon()
+    assert stage.types("s3") == []
+
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    number = notifier.process.notify(notifier)
+    stage.soon()
+    assert (number, hearer.id) in stage.world.counters.heard
+
+
+@clause("BUS-DEREG-13")
+def test_a_relay_stays_if_it_comes_to_use_while_its_process_is_asked() -> None:
+    """The new use may cross the request and its answer at any point."""
+    for delay in range(40):
+        stage = Stage(seed=delay)
+        d, f = stage.task("d", "s2"), stage.task("f", "s3")
+        stage.send(stage.task("e", "s2"), stage.task("g", "s3").name)
+        stage.send(d, "f")
+        stage.soon()
+        d.process.deregister(d)
+        again = stage.task("d", "s2")
+        stage.forget()
+        while "DISMISS" not in stage.types("s2"):
+            stage.soon(0.001)
+        stage.soon(0.001 * delay)
+
+        letters = stage.send(again, "f") + stage.send(f, "d", 3)
+        stage.soon(0.001)
+        letters += stage.send(f, "d", 3) + stage.send(again, "f")
+        stage.soon()
+
+        takers = [each.taken_by for each in letters]
+        assert takers == [f.id] + [again.id] * 6 + [f.id], delay
+        stage.soon(10.0)
+        stage.world.checks.rest()
+
+
+@clause("BUS-DEREG-13", "BUS-RELAY-12")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_relay_stays_if_a_search_of_its_task_was_answered_meanwhile(
+    seed: int,
+) -> None:
+    """The searching process assumes that its task is now known there."""
+    for delay in range(30):
+        stage = Stage(seed=seed)
+        a = stage.task("a", "s1")
+        y = stage.task("y", "s2")
+        stage.task("x", "s2")
+        stage.send(a, "y")
+        stage.soon()
+        y.process.deregister(y)
+        stage.soon(LIMITS.linger_s - 0.015 + 0.001 * delay)
+        letters = stage.send(a, "x", 3)
+        stage.soon()
+        assert all(each.taken_by is not None for each in letters), delay
+
+
+def used_link() -> Stage:
+    """Return a stage where a link between two slaves always has users."""
+    stage = Stage()
+    a, b = stage.task("a", "s2"), stage.task("b", "s3")
+    stage.send(a, "b")
+    stage.send(b, "a")
+    stage.soon()
+    return stage
+
+
+@clause("BUS-DEREG-13", "BUS-RELAY-12")
+@pytest.mark.parametrize("early_ms", [0.5, 1, 1.5, 2, 2.5, 3])
+def test_a_process_is_not_asked_again_before_it_has_answered(early_ms: float) -> None:
+    """Otherwise the answer to the first request would be taken for the second."""
+    stage = Stage()
+    x, g = stage.task("x", "s2"), stage.task("g", "s1")
+    f, h = stage.task("f", "s1"), stage.task("h", "s1")
+    stage.send(x, "g")
+    stage.soon()
+    g.process.deregister(g)
+    stage.forget()
+    stage.soon(LIMITS.linger_s + 0.002 - early_ms / 1000)
+    (letter,) = stage.send(x, "f")
+    while "SEARCH" not in stage.types("s2"):
+        stage.soon(0.0002)
+
+    x.process.frozen = True
+    stage.soon(0.1)
+    h.process.subscribe(h, "x")
+    stage.soon(0.01)
+    h.process.unsubscribe(h)
+    stage.soon(2 * LIMITS.linger_s)
+    x.process.thaw()
+    stage.soon(3.0)
+
+    assert letter.taken_by == f.id
+
+
+@clause("BUS-DEREG-13")
+@pytest.mark.parametrize("after_ms", range(8))
+def test_a_relay_that_nobody_ever_used_goes(after_ms: int) -> None:
+    """The subscriber has unsubscribed by the time the notifier is introduced."""
+    stage = used_link()
+    stage.task("news", "s3")
+    hearer = stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon(after_ms / 1000)
+    hearer.process.unsubscribe(hearer)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert set(stage.relays("s2")) == {"b"}
+
+
+@clause("BUS-DEREG-13")
+def test_a_relay_that_is_made_after_all_had_gone_goes_too() -> None:
+    """Its notifier has not yet received the cancellation of the last subscription."""
+    stage = used_link()
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    master = stage.process("s1")
+    master.frozen = True
+    hearer.process.unsubscribe(hearer)
+    stage.soon(3 * LIMITS.linger_s)
+    assert set(stage.relays("s2")) == {"b"}
+
+    notifier.process.notify(notifier)
+    stage.soon(0.1)
+    master.thaw()
+    stage.soon(3 * LIMITS.linger_s)
+    assert set(stage.relays("s2")) == {"b"}
+
+
+@clause("BUS-DEREG-13", "BUS-MSG-5")
+def test_a_notifier_gets_its_answer_from_who_hears_it_no_more() -> None:
+    stage = used_link()
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    stage.hold(hearer)
+    asker = notifier.process
+
+    def ask() -> list[Action]:
+        asker.remote.notify(notifier.entry, 5, question=7)
+        return []
+
+    asker.event(ask)
+    stage.soon()
+    (question,) = hearer.items
+    hearer.process.unsubscribe(hearer)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert hearer.process.remote.answer(question, 1)
+
+
+@clause("BUS-DEREG-13")
+def test_who_is_asked_may_have_sent_something_before() -> None:
+    """That message is delivered with its sender; then the relay has a use."""
+    for delay in range(40):
+        stage = Stage(seed=delay)
+        d, f = stage.task("d", "s2"), stage.task("f", "s3")
+        other = stage.task("e", "s2")
+        stage.send(other, stage.task("g", "s3").name)
+        stage.send(d, "f")
+        stage.soon()
+        d.process.deregister(d)
+        stage.forget()
+        stage.soon(LIMITS.linger_s - 0.02 + 0.001 * delay)
+
+        (letter,) = stage.send(f, "e")
+        stage.soon(2.0)
+
+        assert letter.taken_by == other.id
+        assert stage.process("s2").remote.inbound_messages.strays == 0
+        assert "f" in stage.relays("s2")
