@@ -161,7 +161,7 @@ class AccessList:
     def refusal(self, uid: int | None, gid: int | None) -> str | None:
         """Return why a peer may not join; None if it may."""
         if uid is None:
-            return "nobody vouches for it"
+            return "the kernel does not report its user"
         if self.rights(uid, gid) is not None:
             return None
         return f"uid {uid} and gid {gid} are not on the access list"

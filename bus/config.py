@@ -168,18 +168,18 @@ class BusConfig:
 
     # Waiting.
     resolve_timeout_s: float = _timeout(
-        5.0, "BUS-ROUTE-19", "How long a message waits for a name nobody has."
+        5.0, "BUS-ROUTE-19", "Maximum time a message waits for a name that no task has."
     )
     command_timeout_s: float = _timeout(
-        10.0, "BUS-FLOW-5", "How long an answer to a command is waited for."
+        10.0, "BUS-FLOW-5", "Default time a command waits for its answer."
     )
     send_timeout_s: float = _timeout(
-        10.0, "BUS-FLOW-2", "How long a thread that sends waits for room."
+        10.0, "BUS-FLOW-2", "Maximum time a sending thread waits for room."
     )
     stuck_callback_s: float = _period(
         5.0,
         "BUS-DEREG-12",
-        "How long a callback may delay the end of its thread before the log names it.",
+        "Time a callback may delay the end of its thread before it is logged.",
     )
 
     # Memory.
@@ -187,57 +187,57 @@ class BusConfig:
         16 * _MIB,
         "bytes",
         "BUS-MSG-16",
-        "How long the encoded payload of a message may be.",
+        "Maximum length of a message's encoded payload.",
         # Both ends hold a whole frame in memory.
         most=64 * _MIB,
     )
     task_fifo_messages: int = _count(
-        2048, "messages", "BUS-FLOW-1", "How many messages may lie unread for a task."
+        2048, "messages", "BUS-FLOW-1", "Maximum number of unread messages per task."
     )
     task_fifo_bytes: int = _count(
-        16 * _MIB, "bytes", "BUS-FLOW-1", "How many bytes may lie unread for a task."
+        16 * _MIB, "bytes", "BUS-FLOW-1", "Maximum number of unread bytes per task."
     )
     parked_per_name: int = _count(
-        256, "messages", "BUS-FLOW-1", "How many messages may wait for one name."
+        256, "messages", "BUS-FLOW-1", "Maximum number of messages parked for one name."
     )
     parked_per_process: int = _count(
-        4096, "messages", "BUS-FLOW-1", "How many messages may wait for any name."
+        4096, "messages", "BUS-FLOW-1", "Maximum number of parked messages in all."
     )
     searches_per_process: int = _count(
         4096,
         "searches",
         "BUS-FLOW-1",
-        "How many searches of one process are kept by another.",
+        "Maximum number of searches that a process keeps for one other process.",
     )
     searches_in_all: int = _count(
         16_384,
         "searches",
         "BUS-FLOW-1",
-        "How many searches of all others are kept by a process.",
+        "Maximum number of searches that a process keeps for all others.",
     )
     exports_per_process: int = _count(
         100_000,
         "tasks",
         "BUS-FLOW-1",
-        "How many public tasks of one process its master knows.",
+        "Maximum number of public tasks of one process at its master.",
     )
     relays_per_process: int = _count(
         100_000,
         "relays",
         "BUS-FLOW-1",
-        "How many tasks of one process have a relay in another.",
+        "Maximum number of relays in one process for tasks of another.",
     )
     subscriptions_per_process: int = _count(
         10_000,
         "requests",
         "BUS-FLOW-1",
-        "How many subscriptions and watches of one process are kept by another.",
+        "Maximum number of subscriptions and watches kept for one other process.",
     )
     subscriptions_in_all: int = _count(
         65_536,
         "requests",
         "BUS-FLOW-1",
-        "How many subscriptions and watches of all others are kept by a process.",
+        "Maximum number of subscriptions and watches kept for all others.",
     )
 
     # Links.
@@ -247,16 +247,16 @@ class BusConfig:
         8192,
         "messages",
         "BUS-RELAY-11",
-        "How many messages to one task may be on a link, not taken by it yet.",
+        "Maximum number of messages sent to one task and not yet taken by it.",
     )
     window_bytes: int = _count(
         8 * _MIB,
         "bytes",
         "BUS-RELAY-11",
-        "How many bytes to one task may be on a link, not taken by it yet.",
+        "Maximum number of bytes sent to one task and not yet taken by it.",
     )
     link_frames: int = _count(
-        256, "frames", "BUS-CHAN-8", "How many frames may wait for a link."
+        256, "frames", "BUS-CHAN-8", "Maximum number of frames that wait for a link."
     )
     backlog_frames: int = _count(
         # More than can wait for a process that reads. Each of its tasks, up to
@@ -265,48 +265,48 @@ class BusConfig:
         2**19,
         "frames",
         "BUS-CHAN-8",
-        "How many more may wait for a process before the link is given up.",
+        "Maximum number of further frames for a process before its link is aborted.",
     )
     backlog_bytes: int = _count(
         # The windows of 128 tasks of one process, full of unread messages.
         1024 * _MIB,
         "bytes",
         "BUS-CHAN-8",
-        "How long these may be before the link is given up.",
+        "Maximum length of these further frames before the link is aborted.",
     )
     connect_timeout_s: float = _timeout(
-        5.0, "BUS-CHAN-3", "How long the making of a link may take."
+        5.0, "BUS-CHAN-3", "Maximum time to set up a link."
     )
     relink_timeout_s: float = _timeout(
-        0.5, "BUS-MOVE-8", "How long a process may be without a link before it is lost."
+        0.5, "BUS-MOVE-8", "Time without a link after which a process is declared lost."
     )
     ack_delay_s: float = _timeout(
-        0.01, "BUS-RELAY-9", "How long an acknowledgement may wait for more of them."
+        0.01, "BUS-RELAY-9", "Maximum delay of an acknowledgement, to combine several."
     )
     link_linger_s: float = _timeout(
-        1.0, "BUS-DEREG-13", "How long a relay, or a link, is kept that nobody uses."
+        1.0, "BUS-DEREG-13", "Time for which an unused relay or link is kept."
     )
     keep_alive_s: float = _period(
-        2.5, "BUS-DISC-12", "After how long a silence a link asks for a sign of life."
+        2.5, "BUS-DISC-12", "Time without a frame after which a link sends a PING."
     )
     lease_s: float = _period(
         10.0,
         "BUS-DISC-12",
-        "After how long a silence a process is said to be stuck, or given up.",
+        "Time without a frame after which a process counts as stuck or lost.",
     )
 
     # Peers not yet authenticated.
     auth_timeout_s: float = _timeout(
-        5.0, "BUS-SEC-9", "How long a link may be open to a peer that is not known yet."
+        5.0, "BUS-SEC-9", "Maximum time for a peer to authenticate itself."
     )
     unauthenticated_links: int = _count(
-        64, "links", "BUS-SEC-9", "How many links may be open to peers not known yet."
+        64, "links", "BUS-SEC-9", "Maximum number of links to unauthenticated peers."
     )
     unauthenticated_bytes: int = _count(
         4 * _KIB,
         "bytes",
         "BUS-SEC-9",
-        "How many bytes are read of a peer not known yet.",
+        "Maximum number of bytes read from an unauthenticated peer.",
     )
 
     # Streams between processes.
@@ -314,44 +314,47 @@ class BusConfig:
         16_384,
         "numbers",
         "AMO-13",
-        "How far a sender's numbers run ahead of its floor.",
+        "Maximum distance of a sender's numbers from its floor.",
     )
     missing_ranges: int = _count(
-        1024, "ranges", "AMO-14", "How many gaps of a stream are kept."
+        1024, "ranges", "AMO-14", "Maximum number of gaps recorded per stream."
     )
     takeover_s: float = _timeout(
-        10.0, "AMO-18", "How long an identity is kept for a sender that is gone."
+        10.0, "AMO-18", "Time for which the identity of a lost sender is kept."
     )
     message_life_s: float = _period(
-        3600.0, "AMO-21", "How long it is remembered that a stream has ended."
+        3600.0, "AMO-21", "Time for which an ended stream is remembered."
     )
     ended_streams: int = _count(
-        4096, "streams", "AMO-21", "Of how many streams that is remembered."
+        4096, "streams", "AMO-21", "Maximum number of ended streams remembered."
     )
 
     # Shared memory.
     arena_bytes: int = _count(
-        64 * _MIB, "bytes", "MC-29", "How much memory a process shares: its arena."
+        64 * _MIB,
+        "bytes",
+        "MC-29",
+        "Size of the shared memory of a process, its arena.",
     )
     arena_buffer_bytes: int = _count(
-        64 * _KIB, "bytes", "MC-29", "How long each buffer of an arena is."
+        64 * _KIB, "bytes", "MC-29", "Size of each buffer of an arena."
     )
     arena_share: float = _share(
-        0.25, "MC-31", "The part of an arena that one recipient may hold."
+        0.25, "MC-31", "Maximum part of an arena that one recipient may hold."
     )
     arena_threshold_bytes: int = _count(
         64 * _KIB,
         "bytes",
         "MC-29",
-        "From which length on a payload goes through an arena.",
+        "Minimum length of a payload that is sent through an arena.",
     )
 
     # Other machines.
     announce_s: float = _period(
-        1.0, "BUS-DISC-3", "How often a machine announces itself."
+        1.0, "BUS-DISC-3", "Interval between announcements of a machine."
     )
     announce_jitter: float = _share(
-        0.2, "BUS-DISC-3", "By which part the time between announcements varies."
+        0.2, "BUS-DISC-3", "Relative variation of that interval."
     )
     multicast_group: str = attrs.field(
         default="239.255.73.77",  # administratively scoped
@@ -359,14 +362,14 @@ class BusConfig:
         metadata={
             "unit": "address",
             "clause": "BUS-DISC-2",
-            "meaning": "The group that announcements on a WAN go to.",
+            "meaning": "Multicast group of announcements on a WAN.",
         },
     )
     ttl_lan: int = _count(
-        1, "hops", "BUS-DISC-2", "How far announcements go on a LAN.", most=255
+        1, "hops", "BUS-DISC-2", "Maximum hops of an announcement on a LAN.", most=255
     )
     ttl_wan: int = _count(
-        8, "hops", "BUS-DISC-2", "How far announcements go on a WAN.", most=255
+        8, "hops", "BUS-DISC-2", "Maximum hops of an announcement on a WAN.", most=255
     )
 
     # Options that are not limits.
@@ -375,7 +378,7 @@ class BusConfig:
         validator=_is_bool,
         metadata={
             "clause": "BUS-INIT-13",
-            "meaning": "Whether a master has a relay of each public task at once.",
+            "meaning": "True if the master has a relay for each public task at once.",
         },
     )
     run_directory: str | None = attrs.field(
@@ -383,20 +386,23 @@ class BusConfig:
         validator=attrs.validators.optional(_is_path),
         metadata={
             "clause": "BUS-ENT-16",
-            "meaning": "Where the processes of all buses of a machine meet.",
+            "meaning": "Directory where the processes of a machine find each other.",
         },
     )
     access: AccessList = attrs.field(
         factory=AccessList,
         validator=_is_access_list,
-        metadata={"clause": "BUS-SEC-1", "meaning": "Who may join, and do what."},
+        metadata={
+            "clause": "BUS-SEC-1",
+            "meaning": "Users that may join; their rights.",
+        },
     )
     encoders: Encoders = attrs.field(
         factory=dict,
         converter=_read_only,
         validator=_are_encoders,
         hash=False,
-        metadata={"meaning": "How payloads are made of the user's own types."},
+        metadata={"meaning": "Encoders for payloads of the user's own types."},
     )
 
     def __attrs_post_init__(self) -> None:

@@ -18,7 +18,7 @@
     ├── StaleLeaseError                     the shared memory was released
     the addressee, or its absence
     ├── UnresolvedError                     no task registered that name in time
-    ├── UnreachableError                    the name is known, but no link leads there
+    ├── UnreachableError                    the task is known, but not reachable
     ├── AddresseeGoneError                  it left before it took the message
     ├── PeerLostError                       its process was lost before it answered
     ├── InDoubtError                        its process was lost; delivery is unknown
@@ -158,7 +158,7 @@ class AlreadyAnsweredError(BusError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"cannot respond: the message was answered before: by {name!r}; "
+            f"cannot respond: it was already answered by {name!r}; "
             f"if the callback calls respond itself, let it return NOREPLY"
         )
         self.name: str = name
@@ -208,7 +208,7 @@ class WrongProcessError(BusError):
     def __init__(self, opened_in: int, used_in: int) -> None:
         super().__init__(
             f"cannot use a bus in process {used_in}: "
-            f"it was opened in another: {opened_in}; call open_bus in this one"
+            f"it was opened in process {opened_in}; call open_bus in this one"
         )
         self.opened_in: int = opened_in
         self.used_in: int = used_in
@@ -221,7 +221,7 @@ class BusyError(BusError):
     """
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"in use already: {what}")
+        super().__init__(f"already in use: {what}")
         self.what: str = what
 
 
@@ -290,7 +290,7 @@ class UnresolvedError(BusError):
     def __init__(self, name: str, waited_s: float, *, elsewhere: bool = False) -> None:
         fact = _ELSEWHERE if elsewhere else ""
         super().__init__(
-            f"cannot deliver to {name!r}: nobody has that name: "
+            f"cannot deliver to {name!r}: no task has that name: "
             f"waited for {round(waited_s, 3):g} s{fact}"
         )
         self.name: str = name
@@ -315,14 +315,14 @@ class UnreachableError(BusError):
     """
 
     def __init__(self, name: str, fact: str) -> None:
-        super().__init__(f"cannot deliver to {name!r}: no link leads there: {fact}")
+        super().__init__(f"cannot deliver to {name!r}: no link to its process: {fact}")
         self.name: str = name
         self.fact: str = fact
 
     @classmethod
     def across(cls, name: str, bus: object, other: object) -> Self:
         """Return the error for an addressee on ``bus`` and a caller on ``other``."""
-        return cls(name, f"it is on bus {str(bus)!r}, and who speaks on {str(other)!r}")
+        return cls(name, f"it is on bus {str(bus)!r}, the caller on {str(other)!r}")
 
 
 class AddresseeGoneError(BusError):
@@ -335,7 +335,7 @@ class AddresseeGoneError(BusError):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"cannot deliver to {name!r}: the addressee is gone for good")
+        super().__init__(f"cannot deliver to {name!r}: the addressee has left for good")
         self.name: str = name
 
 
@@ -366,8 +366,8 @@ class InDoubtError(BusError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"in doubt about a message to {name!r}: "
-            "its process was lost before it acknowledged"
+            f"cannot tell whether {name!r} received a message: "
+            "its process was lost before it acknowledged it"
         )
         self.name: str = name
 
@@ -382,7 +382,7 @@ class ExpiredError(BusError):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"cannot deliver to {name!r}: the message's time has passed")
+        super().__init__(f"cannot deliver to {name!r}: the message has expired")
         self.name: str = name
 
 
@@ -457,7 +457,7 @@ class MachineNameConflictError(BusError):
     """
 
     def __init__(self, machine: str) -> None:
-        super().__init__(f"cannot add a machine: another one has its name: {machine!r}")
+        super().__init__(f"cannot add a machine: another one has the name {machine!r}")
         self.machine: str = machine
 
 

@@ -36,7 +36,7 @@ class BusReason(enum.IntEnum):
     """The reason why a message was not delivered, or a link went down."""
 
     UNRESOLVED = 64  # no task had the name in time
-    UNREACHABLE = 65  # no link leads there
+    UNREACHABLE = 65  # no link to its process
     ADDRESSEE_GONE = 66  # the addressee left before it took the message
     PROCESS_LOST = 67  # the addressee's process was lost
     EXPIRED = 68  # the message's deadline passed

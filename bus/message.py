@@ -104,7 +104,7 @@ class Incoming(msgspec.Struct, eq=False):
         """
         if not isinstance(self.payload, bytes):
             kind = type(self.payload).__name__
-            msg = f"cannot view: the payload is no bytes but {kind}"
+            msg = f"cannot view: the payload is not bytes but {kind}"
             raise TypeError(msg)
         return memoryview(self.payload)
 

@@ -191,7 +191,7 @@ def _lock_soon(folder: int, path: Path) -> None:
             pause.poll(_LOCK_PAUSE_MS)
         else:
             return
-    raise TimeoutError(errno.ETIMEDOUT, "somebody keeps it locked", str(path))
+    raise TimeoutError(errno.ETIMEDOUT, "another process keeps it locked", str(path))
 
 
 def remove_left_behind(path: Path) -> None:

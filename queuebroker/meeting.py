@@ -228,7 +228,7 @@ def _refusal(rdv: RdV, timeout: float | None) -> QueueBrokerError:
     if rdv.reason is Reason.TIMED_OUT:
         did = "connected to" if rdv.accepts else "accepted at"
         limit = "in time" if timeout is None else f"within {timeout} s"
-        return RendezvousTimeoutError(f"cannot {act}: nobody {did} {whom} {limit}")
+        return RendezvousTimeoutError(f"cannot {act}: no broker {did} {whom} {limit}")
     if rdv.reason is Reason.PORT_IN_USE:
         return PortInUseError(f"cannot {act}: another accept holds {whom}")
     if not rdv.begun:
@@ -237,7 +237,7 @@ def _refusal(rdv: RdV, timeout: float | None) -> QueueBrokerError:
         )
     closed: Broker = rdv.caller if rdv.caller.closed else rdv.target
     return BrokerClosedError(
-        f"cannot {act}: broker {closed.name!r} was closed while {whom} was waited for"
+        f"cannot {act}: broker {closed.name!r} was closed during the wait for {whom}"
     )
 
 

@@ -189,7 +189,7 @@ class RdV:
         """
         following = _TRANSITIONS.get((self.state, event))
         if following is None:
-            msg = f"cannot {event.value}: rendez-vous is {self.state.value}"
+            msg = f"cannot {event.value}: rendezvous is {self.state.value}"
             raise ValueError(msg)
         self.state = following
 

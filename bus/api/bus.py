@@ -154,7 +154,7 @@ class Bus:
         )
         _made.add(self)  # last, since `_forked` uses the attributes above
         self._numbers = itertools.count(1)
-        # Guards the list of threads, and the flags that say whether they, or the bus,
+        # Guards the list of threads, and the flags for whether they, or the bus,
         # have stopped. The only call under it is the start of a thread.
         self._lock = _sync.Lock()
         self._threads: list[BusThread] = []
@@ -283,7 +283,7 @@ class Bus:
         self._bury()
         check_module_name(name)
         if is_system(name):
-            msg = f"names that begin with {SYSTEM}/ are the bus's own, got {name!r}"
+            msg = f"names that begin with {SYSTEM}/ belong to the bus, got {name!r}"
             raise ValueError(msg)
         check_visibility(visibility)
         check_optional_callback("on_command", on_command)
@@ -313,7 +313,7 @@ class Bus:
         try:
             verdict.wait(_sync.monotonic() + wait_s)
         except BaseException:
-            task.deregister()  # nobody else has it
+            task.deregister()  # no other thread has it
             raise
 
     def task(

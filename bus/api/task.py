@@ -496,7 +496,7 @@ class Task:
         """Answer a message that this task has received; see `Incoming.respond`."""
         check_instance("message", message, Incoming)
         if message._to is not self._entry:
-            msg = f"cannot respond: {self._entry.name!r} has not got that message"
+            msg = f"cannot respond: {self._entry.name!r} did not receive that message"
             raise ValueError(msg)
         self._receiver.respond(message, payload, error=error)
 
@@ -529,7 +529,7 @@ class Task:
         check_optional_callback("on_response", on_response)
         deadline = deadline_after(timeout)
         if on_response is not None and timeout is None:
-            msg = "notify needs a timeout where answers are wanted"
+            msg = "notify requires a timeout if answers are wanted"
             raise ValueError(msg)
         self._check()
         config = self._bus._config

@@ -1,9 +1,9 @@
-"""The command ``bus``: one table of verbs, loaded when they are asked for.
+"""The command ``bus``: one table of verbs, each imported on first use.
 
-``bus --help`` must answer at once, so a verb's module is imported only to run it, and
+``bus --help`` must respond at once, so a verb's module is imported only to run it, and
 its line of help stands in the table. Exit codes are the same for every verb: 0 done or
-all PASS, 1 failed or any FAIL, 2 usage, 3 only UNKNOWN, 4 error, 124 timed out. What a
-user can do wrong is told in one line, never as a traceback.
+all PASS, 1 failed or any FAIL, 2 usage, 3 only UNKNOWN, 4 error, 124 timed out. A
+user's mistake is reported in one line, never as a traceback.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OURS: Final = ("bus", "queuebroker", "specs")
 
 @attrs.frozen
 class Verb:
-    """Where a verb is ("module:command"), and what it does in a few words."""
+    """The location of a verb ("module:command"), and its line of help."""
 
     target: str
     summary: str
@@ -39,21 +39,23 @@ class Verb:
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {
-        "demo": Verb("bus.cli.demo:demo", "Take stock of a folder, recorded, checked."),
-        "tree": Verb("bus.cli.look:tree", "Show who is on a live bus, and with what."),
-        "list": Verb("bus.cli.look:list_names", "List its public names."),
-        "top": Verb("bus.cli.top:top", "Show what each process of it does."),
-        "monitor": Verb("bus.cli.monitor:monitor", "Show what goes over its links."),
-        "route": Verb("bus.cli.look:route", "Say by which way a name is reached."),
+        "demo": Verb("bus.cli.demo:demo", "Index a folder, and check the record."),
+        "tree": Verb(
+            "bus.cli.look:tree", "Show the processes and tasks of a live bus."
+        ),
+        "list": Verb("bus.cli.look:list_names", "List the public names."),
+        "top": Verb("bus.cli.top:top", "Show the activity of each process."),
+        "monitor": Verb("bus.cli.monitor:monitor", "Show the frames on the links."),
+        "route": Verb("bus.cli.look:route", "Show how a name is reached."),
         "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
-        "send": Verb("bus.cli.talk:send", "Send a command that wants no answer."),
-        "listen": Verb("bus.cli.talk:listen", "Print what tasks notify."),
-        "wait-for": Verb("bus.cli.talk:wait_for", "Wait until somebody has a name."),
+        "send": Verb("bus.cli.talk:send", "Send a command that expects no answer."),
+        "listen": Verb("bus.cli.talk:listen", "Print the notifications of tasks."),
+        "wait-for": Verb("bus.cli.talk:wait_for", "Wait until a task has this name."),
         "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
-        "doctor": Verb("bus.cli.doctor:doctor", "Say what a bus lacks here."),
-        "check": Verb("bus.cli.check:check", "Hold recorded traffic to its promises."),
+        "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run here."),
+        "check": Verb("bus.cli.check:check", "Check recorded traffic."),
         "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),
-        "pipeline": Verb("bus.cli.pipeline:pipeline", "Judge journals with Spark."),
+        "pipeline": Verb("bus.cli.pipeline:pipeline", "Check journals with Spark."),
         "conformance": Verb(
             "bus.cli.conformance:conformance", "Test your own broker, clause by clause."
         ),
@@ -62,10 +64,10 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are the table's."""
+    """A click group with the commands of `VERBS`."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        if sys.stdout is None:  # closed by who started us
+        if sys.stdout is None:  # closed by the parent process
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 # to the end
         try:
             return super().main(*args, **kwargs)
@@ -76,7 +78,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in VERBS and not ctx.resilient_parsing:
-            from difflib import get_close_matches  # noqa: PLC0415 # for mistakes only
+            from difflib import get_close_matches  # noqa: PLC0415 # rarely needed
 
             if near := " or ".join(map(repr, get_close_matches(args[0], VERBS))):
                 ctx.fail(f"No such command {args[0]!r}. Did you mean {near}?")
@@ -97,14 +99,14 @@ class LazyGroup(click.Group):
             if missing in _OURS:
                 raise
             hint = 'pip install "queuebroker[all]"'
-            _fail(f"cannot run {name}: {missing} is missing, {hint}")
+            _fail(f"cannot run {name}: {missing} is not installed; run {hint}")
         except Exception as error:
-            from bus.requirements import explain  # noqa: PLC0415 - where it went wrong
+            from bus.requirements import explain  # noqa: PLC0415 - for errors only
 
             try:
                 explain(error)
-            except ImportError as told:
-                _fail(f"cannot run {name}: {told}")
+            except ImportError as cause:
+                _fail(f"cannot run {name}: {cause}")
             raise
         assert isinstance(command, click.Command)
         return command
@@ -121,7 +123,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            _write_no_more()  # whoever read us has gone
+            _discard_output()  # the reader has closed the pipe
             sys.exit(ERROR)
         except KeyboardInterrupt:
             _fail("interrupted")
@@ -131,8 +133,8 @@ class LazyGroup(click.Group):
             _fail_by_system(error)
 
 
-def _write_no_more() -> None:
-    """Let there be no second attempt to write what could not be written."""
+def _discard_output() -> None:
+    """Redirect stdout, so that the flush at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -140,7 +142,7 @@ def _fail_by_system(error: OSError) -> NoReturn:
     try:
         sys.stdout.flush()
     except OSError:
-        _write_no_more()
+        _discard_output()
     where = f"{error.filename}: " if error.filename else ""
     _fail(f"{where}{error.strerror or error}")
 
@@ -154,6 +156,6 @@ def _fail(message: str) -> NoReturn:
 @click.version_option(package_name="queuebroker", prog_name="bus")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Look at a live bus and talk on it; check what was recorded."""
+    """Inspect a live bus, send messages on it, and check recorded traffic."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

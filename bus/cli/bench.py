@@ -1,8 +1,8 @@
-"""``bus bench``: how fast commands go between two processes here.
+"""``bus bench``: the rate and the round-trip time of commands between two processes.
 
-The other process is this file, run as a program: it joins the same bus, takes and
-answers what it gets, and ends when whoever started it does. Where no bus runs there is
-one of their own, in a directory that is removed afterwards.
+The partner process runs this file as a program: it joins the same bus, takes and
+answers commands, and exits when its parent does. If the bus has no process, the two
+open a temporary one, in a directory that is removed afterwards.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 __all__ = ["bench"]
 
-_LOOK: Final = 100  # messages between two looks at the clock
-_TRIPS_MIN: Final = 10  # what there is a 99th percentile of
-_LOOK_S: Final = 0.1  # between two looks whether the partner still lives
-_END_S: Final = 5.0  # for the partner to leave by itself
+_CHUNK: Final = 100  # messages between two readings of the clock
+_TRIPS_MIN: Final = 10  # for a 99th percentile
+_POLL_S: Final = 0.1  # between two checks that the partner is alive
+_END_S: Final = 5.0  # for the partner to exit by itself
 _BYTES_MAX: Final = 2**20
 
 
 @attrs.frozen
 class _Measured:
-    """What came of it; times in seconds."""
+    """The results; times in seconds."""
 
     per_s: float
     p50_s: float
@@ -70,7 +70,7 @@ class _Measured:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to measure each way.",
+    help="Duration of each of the two measurements.",
 )
 @click.option(
     "--bytes",
@@ -79,14 +79,15 @@ class _Measured:
     default=64,
     show_default=True,
     metavar="N",
-    help="How long a message is.",
+    help="Length of a message in bytes.",
 )
 @live_options(10.0)
 def bench(target: Target, seconds: float, size: int) -> None:
-    """Measure commands between two processes of a bus, one way and there and back.
+    """Measure commands between two processes of a bus: one way, and round trips.
 
-    Starts a process that joins the bus; where none runs, both have one of their own.
-    --timeout is how long to wait for that process, and for each of its answers.
+    Starts a partner process that joins the bus. If the bus has no process, the two open
+    a temporary bus. --timeout is how long to wait for the partner to join, and for each
+    of its answers.
     """
     live = served(target)
     with ExitStack() as stack:
@@ -104,7 +105,7 @@ def bench(target: Target, seconds: float, size: int) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let the system end this as Ctrl-C does, so that what was made is removed."""
+    """Handle SIGTERM like Ctrl-C, so that the temporary directory is removed."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -122,7 +123,7 @@ def _own(target: Target, folder: str) -> Bus:
             config=BusConfig(run_directory=folder),
         )
     except ValueError as error:
-        fact = error.__context__ or error  # without its remedy: here TMPDIR decides
+        fact = error.__context__ or error  # without its remedy, since TMPDIR applies
         fail(f"{fact}; set TMPDIR to a shorter path", FORBIDDEN)
 
 
@@ -131,13 +132,17 @@ def _own(target: Target, folder: str) -> Bus:
 
 @contextmanager
 def _partner(target: Target, bus: Bus, name: str, folder: str | None) -> Iterator[None]:
-    """Let there be another process, whose tasks have a name, until the end of this."""
-    # Not for the partner, which is this file: it starts sooner without.
+    """Run the partner process for the duration of a block.
+
+    name: the first segment of the names of its tasks.
+    folder: the run directory of a temporary bus; None for that of the user.
+    """
+    # Imported here, since the partner runs this file and starts faster without it.
     from bus.demo.processes import environment  # noqa: PLC0415
 
     place, owner = {}, target.owner
     if folder is not None:
-        place, owner = {"BUS_RUN_DIR": folder}, None  # whoever runs this has made it
+        place, owner = {"BUS_RUN_DIR": folder}, None  # owned by the user of the verb
     whose = [] if owner is None else [str(owner)]
     command = [sys.executable, "-P", "-m", __name__, target.bus, bus.machine, name]
     process = _net.start_process([*command, *whose], environment() | place)
@@ -155,16 +160,17 @@ def _partner(target: Target, bus: Bus, name: str, folder: str | None) -> Iterato
 def _await(
     process: _net.Process[bytes], bus: Bus, task: str, timeout_s: float | None
 ) -> None:
-    """Wait until a task of the partner is there; end if that has ended."""
+    """Wait until a task of the partner is registered; exit if the partner ended."""
     assert timeout_s is not None
     until = _sync.monotonic() + timeout_s
     while True:
         left_s = max(0.0, until - _sync.monotonic())
         try:
-            bus.wait_for(task, min(left_s, _LOOK_S))
+            bus.wait_for(task, min(left_s, _POLL_S))
         except CommandTimeoutError:
             if (code := process.poll()) is not None:
-                fail(f"the other process could not join, and ended with {code}")
+                fact = f"the partner process did not join: exit code {code}"
+                fail(f"cannot measure: {fact}")
             if not left_s:
                 raise CommandTimeoutError(task, timeout_s) from None
         else:
@@ -196,7 +202,7 @@ def _answer(message: Incoming) -> object:
     return message.payload
 
 
-# What is measured.
+# The measurements.
 
 
 def _measure(
@@ -213,13 +219,13 @@ def _measure(
 def _one_way(
     target: Target, task: Task, to: str, seconds: float, message: bytes
 ) -> float:
-    """Return commands a second, all of them taken."""
+    """Return the number of commands per second; all of them were taken."""
     task.call(to, timeout=target.timeout_s)
     sent, began = 0, _sync.monotonic()
     while _sync.monotonic() - began < seconds:
-        for _ in range(_LOOK):
+        for _ in range(_CHUNK):
             task.command(to, message, timeout=target.timeout_s)
-        sent += _LOOK
+        sent += _CHUNK
     task.call(to, timeout=target.timeout_s)
     return sent / (_sync.monotonic() - began)
 
@@ -227,7 +233,7 @@ def _one_way(
 def _round_trips(
     target: Target, task: Task, to: str, seconds: float, message: bytes
 ) -> list[int]:
-    """Return what each command took until its answer was there, in nanoseconds."""
+    """Return the time from each command to its answer, in nanoseconds."""
     task.call(to, timeout=target.timeout_s)
     taken: list[int] = []
     began = _sync.monotonic()
@@ -251,12 +257,13 @@ def _show(target: Target, measured: _Measured, size: int, *, live: bool) -> None
         }
         click.echo(to_json(told))
         return
-    which = f"bus {target.bus}" if live else "a bus of its own, since none runs"
+    temporary = f"a temporary bus, since bus {target.bus} has no process"
+    which = f"bus {target.bus}" if live else temporary
     click.echo(f"two processes on {which}; messages of {size} bytes")
     rows = [
         ["one way", f"{measured.per_s:,.0f} messages/s"],
-        ["there and back, median", f"{measured.p50_s * 1e6:,.0f} us"],
-        ["there and back, 99 of 100", f"{measured.p99_s * 1e6:,.0f} us"],
+        ["round trip, median", f"{measured.p50_s * 1e6:,.0f} us"],
+        ["round trip, 99th percentile", f"{measured.p99_s * 1e6:,.0f} us"],
     ]
     show_table(["what", "how fast"], rows)
 

@@ -1,4 +1,4 @@
-"""``bus check DIR``: the small checker's verdicts, for people or as JSON."""
+"""``bus check DIR``: the small checker's verdicts, as text or JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COLOURS: Final = {
 
 @click.command()
 @click.argument("directory", metavar="DIR")
-@click.option("--json", "as_json", is_flag=True, help="Everything, as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--limit",
     default=10,
@@ -52,10 +52,10 @@ _COLOURS: Final = {
     help="Show the first N violations.",
 )
 def check(directory: str, *, as_json: bool, limit: int) -> None:
-    """Hold the journals at or below DIR to their promises.
+    """Check the journals at or below DIR against the traffic rules.
 
-    Ends with 0 if every verdict is PASS or "nothing to check", 1 if any is FAIL, 3 if
-    some are UNKNOWN because a journal is incomplete.
+    Exits with 0 if every verdict is PASS or "nothing to check", with 1 if any is FAIL,
+    with 3 if some are UNKNOWN because a journal is incomplete.
     """
     found = check_journals(open_journals(directory))
     if as_json:
@@ -73,9 +73,11 @@ def show_result(
     others: str,
     journals: str | os.PathLike[str],
 ) -> None:
-    """Write verdicts, some violations, what else there is, and where to look.
+    """Print verdicts, some violations, the number of the others, and the problems.
 
-    others: where the violations are that are not shown.
+    A line has the command that shows the records of the first violation.
+
+    others: how to see the violations that are not shown.
     journals: the folder that was read.
     """
     _show_verdicts(result.verdicts)
@@ -85,7 +87,7 @@ def show_result(
     if rest > 0:
         click.echo(f"and {rest:,} more{others}")
     if shown:
-        click.echo(f"look: {_look(shown[0], os.fspath(journals))}")
+        click.echo(f"inspect: {_command(shown[0], os.fspath(journals))}")
     if result.report is not None:
         click.echo(f"report: {result.report}")
     warn(result.problems)
@@ -118,12 +120,12 @@ def _violation_line(violation: Violation) -> str:
     )
 
 
-def _look(violation: Violation, journals: str) -> str:
-    """The command that shows the records about a violation."""
+def _command(violation: Violation, journals: str) -> str:
+    """Return the command that shows the records about a violation."""
     if violation.flow is None:
         return f"bus journal ls {printable(shlex.quote(journals))}"
     chosen = []
-    # What concerns a channel as a whole may lie in either of its flows.
+    # The records about a channel as a whole may be in either of its flows.
     if violation.seq is not None or violation.n is None:
         chosen += ["--flow", hex64(violation.flow)]
     if violation.n is not None:
@@ -145,6 +147,6 @@ def _subject(violation: Violation) -> str:
 
 
 def _fields(found: CheckResult) -> dict[str, Any]:
-    """Everything as JSON: the violations themselves where files have their number."""
+    """Return the result for JSON; it has the violations instead of their number."""
     fields = result_fields(found.summary, map(attrs.asdict, found.facts))
     return fields | {"violations": list(map(violation_fields, found.violations))}

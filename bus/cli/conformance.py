@@ -12,8 +12,8 @@ __all__ = ["conformance"]
 _ERROR = 4
 
 
-# Unknown options and what follows the subject are pytest's; those of this verb may
-# stand on either side of the subject.
+# Unknown options, and arguments after the subject, are pytest's. The options of this
+# verb may stand on either side of the subject.
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option(
     "--level",
@@ -28,13 +28,14 @@ def conformance(level: str, subject: str, pytest_args: tuple[str, ...]) -> None:
     """Test an implementation of the channel contract, clause by clause.
 
     FILE:factory (or module:factory) names a function without arguments that returns
-    an object with broker(name). What follows it goes to pytest, such as -x or
-    -k QB-DISC. Ends with 0 if all clauses hold that the implementation offers, 1 if
-    some do not.
+    an object with broker(name). Further arguments are passed to pytest, such as -x or
+    -k QB-DISC. Exits with 0 if all clauses hold that the implementation offers, with 1
+    if some do not.
     """
     if importlib.util.find_spec("pytest") is None:
         click.echo(
-            "bus: cannot run conformance: pytest is missing, pip install pytest",
+            "bus: cannot run conformance: pytest is not installed; run"
+            " pip install pytest",
             err=True,
         )
         sys.exit(_ERROR)

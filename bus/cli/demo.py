@@ -1,8 +1,9 @@
-"""``bus demo``: take stock of a folder, recorded, compared and checked.
+"""``bus demo``: tasks index a folder; the result is compared, the record checked.
 
-What the tasks do is in `bus.demo`; here is what a person sees of it. Exit 0 if the
-result equals the serial run and every verdict is PASS, 1 if not, 3 if some verdict is
-only UNKNOWN; 4, as everywhere, if there is nothing to read or nowhere to write.
+The tasks are in `bus.demo`; this module has the options and the output. Exit codes: 0
+if the result equals the serial run and every verdict is PASS, 1 if not, 3 if a verdict
+is only UNKNOWN; 4, as for every verb, if there is nothing to read or no folder to
+write to.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ SHOWN: Final = 10
     default=0.0,
     metavar="N",
     type=FiniteRange(min=0),
-    help="Go over the list again until N seconds have passed.",
+    help="Repeat the list until N seconds have passed.",
 )
 @click.option(
     "--processes",
     metavar="N",
     type=click.IntRange(min=PROCESSES_MIN, max=PROCESSES_MAX),
     help=(
-        "Use N processes: this one, and one for each worker.  [default: threads of"
-        " this one]"
+        "Use N processes: this one, and one for each worker.  [default: one process"
+        " with threads]"
     ),
 )
 @click.option(
@@ -68,7 +69,7 @@ SHOWN: Final = 10
     "--plant",
     metavar="FAULT",
     type=click.Choice(sorted(FAULTS)),
-    help=f"Let one queue misbehave once: {', '.join(sorted(FAULTS))}.",
+    help=f"Inject one fault into a queue: {', '.join(sorted(FAULTS))}.",
 )
 def demo(
     path: str | None,
@@ -77,18 +78,18 @@ def demo(
     out: str,
     plant: str | None,
 ) -> None:
-    """Take stock of the files below PATH with tasks on a bus.
+    """Index the files below PATH with tasks on a bus.
 
-    Without PATH, of Python's standard library. The result is compared with a plain
-    serial run. Content goes over queues; commands, answers and notifications go over
-    the bus. The record of every message there is held to its promises.
+    PATH is Python's standard library by default. The result is compared with a plain
+    serial run. Content is sent over queues; commands, answers and notifications are
+    sent over the bus. Every message is recorded, and the record is checked.
 
-    One worker hangs up in the middle of a file. With --processes the bus is a real one,
-    called demo, at which other verbs can look meanwhile, and one more worker is killed;
-    others do what the two had in hand.
+    One worker disconnects in the middle of a file. With --processes, the bus is named
+    demo and open to other verbs meanwhile, and one more worker is killed. Other workers
+    repeat the unfinished files of these two.
     """
     if plant == "half" and processes is not None and not _spares(processes):
-        msg = "--plant half takes a worker away: --processes 4 or more spare one"
+        msg = "--plant half removes a worker: it needs --processes 4 or more"
         raise click.UsageError(msg)
     from bus.pipeline.folder import claimed  # noqa: PLC0415 - loaded where used
 
@@ -105,7 +106,7 @@ def _take_stock(
     processes: int | None,
     plant: str | None,
 ) -> int:
-    """Run the demo, and say what came of it; return the exit code."""
+    """Run the demo, and print its results; return the exit code."""
     from bus.demo.collector import COLLECTOR, CONTENT  # noqa: PLC0415 - slow to load
     from bus.demo.judge import clear, journals_of, judge  # noqa: PLC0415 - likewise
     from bus.demo.run import take_stock  # noqa: PLC0415 - likewise
@@ -113,12 +114,12 @@ def _take_stock(
 
     journals = journals_of(folder)
     own = Path()
-    click.echo(f"taking stock of {printable(files.title)}")
+    click.echo(f"indexing {printable(files.title)}")
     warn(files.problems)
     if plant is not None:
         planted = LEAVER if processes is None else planted_of(parts_of(processes - 1))
         click.echo(
-            f"planted on purpose: {plant}, between {planted} and {COLLECTOR},"
+            f"planted fault: {plant}, between {planted} and {COLLECTOR},"
             f" port {CONTENT}: {DEEDS[plant]}"
         )
     with Progress() as progress:
@@ -145,12 +146,12 @@ def _take_stock(
         judgement = judge(folder, own, processes or 1, progress.say)
     result = judgement.result
     click.echo(
-        "recorded: what workers send the collector, its receipts, and all that"
-        " goes over the bus"
+        "recorded: the content sent to the collector, its receipts, and all messages"
+        " on the bus"
     )
     show_result(result, result.first[:SHOWN], " in violations.jsonl", journals)
     if plant is not None:
-        click.echo(f"planted on purpose: {plant}, {_finders(result)}")
+        click.echo(f"planted fault: {plant}, {_finders(result)}")
     if judgement.lack is not None:
         click.echo(f"no report: {judgement.lack}")
     found = plant is None or result.verdict is Verdict.FAIL
@@ -158,20 +159,19 @@ def _take_stock(
 
 
 def _spares(processes: int) -> bool:
-    """Whether the work is done though the struck worker leaves."""
+    """Return True if a worker remains after the one with the injected fault leaves."""
     return any(part.leaves for part in parts_of(processes - 1))
 
 
 def _processes(count: int) -> str:
-    """Say who is there, and what will happen to whom."""
-    happens = [
-        *(f"{part.name} is to be killed" for part in parts_of(count - 1) if part.dies),
-        *(f"{part.name} to hang up" for part in parts_of(count - 1) if part.leaves),
+    """Return a line with the number of processes, and the planned failures."""
+    parts = parts_of(count - 1)
+    planned = [
+        *(f"{part.name} will be killed" for part in parts if part.dies),
+        *(f"{part.name} will disconnect" for part in parts if part.leaves),
     ]
-    return (
-        f"{count} processes on bus {BUS}:"
-        f" {', '.join(happens) or 'with one worker nobody is killed or hangs up'}"
-    )
+    none = "the only worker is not killed and does not disconnect"
+    return f"{count} processes on bus {BUS}: {', '.join(planned) or none}"
 
 
 def _show_found(files: FileList, outcome: Outcome) -> None:
@@ -214,12 +214,12 @@ def _show_comparison(files: FileList, outcome: Outcome) -> None:
     vanished = {index for each in outcome.comparisons for index in each.vanished}
     if vanished:
         click.echo(
-            f"  left out, since they vanished or came meanwhile:"
+            f"  left out, since they vanished or appeared during the run:"
             f" {counted(len(vanished), 'file')}"
         )
 
 
 def _finders(result: Result) -> str:
-    """Which rules found what was planted."""
+    """Return which rules found the injected fault, as text."""
     rules = [each.rule for each in result.verdicts if each.verdict is Verdict.FAIL]
     return f"found by {', '.join(rules)}" if rules else "NOT FOUND"

@@ -1,6 +1,6 @@
-"""``bus doctor``: what a bus needs of the machine, and what it could use.
+"""``bus doctor``: checks of the machine for the requirements and options of a bus.
 
-Each check says how it stands and what to do about it. It needs no bus.
+Each check reports a state, a fact and a remedy. No bus needs to run.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 OK: Final = "ok"
-WARN: Final = "warn"  # something cannot be had that a bus does without
-FAIL: Final = "fail"  # no bus can be here
+WARN: Final = "warn"  # an optional item is missing
+FAIL: Final = "fail"  # no bus can run here
 _COLOURS: Final = {OK: "green", WARN: "yellow", FAIL: "bold red"}
 
 _EXTRAS: Final = ("pipeline", "net")
 
-# A process has one descriptor for each other that it speaks with, and a few.
+# A process has one descriptor for each process that it is linked with, and a few more.
 _DESCRIPTORS_MIN: Final = 64
 _DESCRIPTORS_GOOD: Final = 1024
 
 
 @attrs.frozen
 class Finding:
-    """How one thing stands.
+    """The result of one check.
 
-    do: what to do about it; empty if nothing.
+    what: the item that was checked.
+    state: `OK`, `WARN` or `FAIL`.
+    do: the remedy; empty if none is needed.
     """
 
     what: str
@@ -56,9 +58,9 @@ class Finding:
 @click.command()
 @live_options(10.0)
 def doctor(target: Target) -> None:
-    """Say whether a bus can be on this machine, and what else it lacks.
+    """Check that a bus can run on this machine, and list missing optional items.
 
-    Ends with 1 if something is missing that every bus needs.
+    Exits with 1 if an item is missing that every bus needs.
     """
     findings = [*(check(target) for check in _CHECKS), *_packages()]
     if target.as_json:
@@ -76,11 +78,11 @@ def doctor(target: Target) -> None:
         sys.exit(FAILED)
 
 
-# What every bus needs.
+# Requirements of every bus.
 
 
 def _directory(target: Target) -> Finding:
-    """Whether processes can meet in the run directory; it is made if need be."""
+    """Check that the run directory can be used; it is created if it is missing."""
     what = "run directory"
     try:
         directory = run_directory(target)
@@ -88,11 +90,11 @@ def _directory(target: Target) -> Finding:
         return Finding(what, FAIL, str(error), remedy(target, error))
     if groups := access_to(target).groups:
         return Finding(what, OK, f"{directory.path} is open to group {min(groups)}")
-    return Finding(what, OK, f"{directory.path} is ours alone")
+    return Finding(what, OK, f"{directory.path} is open to its owner only")
 
 
 def _sockets(target: Target) -> Finding:
-    """Whether a socket can be made and dialled there."""
+    """Check that a socket can be created in the run directory, and dialled."""
     what = "sockets"
     try:
         directory = run_directory(target)
@@ -101,14 +103,14 @@ def _sockets(target: Target) -> Finding:
     place = directory.own / fresh_name("doctor")
     try:
         with _net.listen_ipc(place, mode=0o600, backlog=1):
-            heard = _net.is_listened_at(place)
+            dialled = _net.is_listened_at(place)
             place.unlink()
     except OSError as error:
         do = "set BUS_RUN_DIR to a folder on a local file system"
-        return Finding(what, FAIL, f"none can be made: {error}", do)
-    if not heard:
-        return Finding(what, FAIL, "one was made that nobody can dial")
-    return Finding(what, OK, "one was made and dialled")
+        return Finding(what, FAIL, f"cannot create one: {error}", do)
+    if not dialled:
+        return Finding(what, FAIL, "one was created, but cannot be dialled")
+    return Finding(what, OK, "one was created and dialled")
 
 
 def _descriptors(_: Target) -> Finding:
@@ -118,21 +120,21 @@ def _descriptors(_: Target) -> Finding:
     if unlimited or soft >= _DESCRIPTORS_GOOD:
         return Finding(what, OK, "no limit" if unlimited else fact)
     most = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
-    do = f"ulimit -n, as far as {most}"
+    do = f"raise it with ulimit -n, at most to {most}"
     return Finding(what, WARN if soft >= _DESCRIPTORS_MIN else FAIL, fact, do)
 
 
-# What it could use.
+# Optional items.
 
 
 def _served(target: Target) -> Finding:
-    """Whether anybody is on the bus: it is no fault if nobody is."""
+    """Report whether the bus has a process; both states are `OK`."""
     what = f"bus {target.bus}"
     try:
         served = run_directory(target).is_served()
     except (BusError, ValueError, OSError):
-        return Finding(what, WARN, "not looked for: there is no run directory")
-    return Finding(what, OK, "somebody is on it" if served else "nobody is on it")
+        return Finding(what, WARN, "not searched: there is no run directory")
+    return Finding(what, OK, "has at least one process" if served else "has no process")
 
 
 def _shared_memory(_: Target) -> Finding:
@@ -146,9 +148,9 @@ def _shared_memory(_: Target) -> Finding:
         finally:
             os.close(descriptor)
     except OSError as error:
-        do = "long messages go over sockets: nothing, unless that is too slow"
+        do = "long messages are sent over sockets: nothing, unless that is too slow"
         return Finding(what, WARN, f"memfd cannot be used: {error}", do)
-    return Finding(what, OK, "memfd can be made and mapped")
+    return Finding(what, OK, "memfd can be created and mapped")
 
 
 def _java(_: Target) -> Finding:
@@ -158,12 +160,13 @@ def _java(_: Target) -> Finding:
     if lacks := missing(drawing=False):
         return Finding(what, WARN, "bus pipeline cannot run", lacks)
     if lacks := missing():
-        return Finding(what, WARN, "bus pipeline can check, but draw no report", lacks)
-    return Finding(what, OK, f"all is there, Java {JAVA_MAJOR_MIN} or newer")
+        fact = "bus pipeline can check, but cannot draw a report"
+        return Finding(what, WARN, fact, lacks)
+    return Finding(what, OK, f"installed, Java {JAVA_MAJOR_MIN} or newer")
 
 
 def _packages() -> list[Finding]:
-    """List each needed package with the version found and the version needed."""
+    """Return one finding per required package: the versions found and needed."""
     findings = []
     for each in requirements(*_EXTRAS):
         state = OK if each.fits else WARN if each.extra else FAIL

@@ -1,7 +1,7 @@
-"""``bus journal ls|cat|verify``: what was recorded, as it was found.
+"""``bus journal ls|cat|verify``: the recorded operations, unchecked.
 
-What cannot be read is told, and the rest is shown; the exit code says that it is not
-all.
+Files that cannot be read are reported, by a line and by the exit code; the rest is
+shown.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def journal() -> None:
 def ls(directory: str) -> None:
     """List the journals at or below DIR.
 
-    The state is ? where no segment could be read. Ends with 4 if something could not
-    be read.
+    The state is ? if no segment could be read. Exits with 4 if a file could not be
+    read.
     """
     head = "journal machine pid records holes lost segments sealed state opened"
     rows = []
@@ -77,25 +77,25 @@ def ls(directory: str) -> None:
     "kinds",
     multiple=True,
     type=click.Choice(list(_KINDS)),
-    help="Only records of this kind; may be repeated.",
+    help="Show records of this kind only; may be repeated.",
 )
-@click.option("--flow", metavar="HEX", help="Only records of this flow.")
+@click.option("--flow", metavar="HEX", help="Show records of this flow only.")
 @click.option(
     "--record",
     metavar="N",
     type=click.IntRange(min=0),
-    help="Only the record of that number, of each journal.",
+    help="Show the record of this number only, of each journal.",
 )
 @click.option(
     "--around",
     metavar="N",
     type=click.IntRange(min=0),
-    help=f"That record, and the {_AROUND} before and after it that are chosen.",
+    help=f"Show this record, and {_AROUND} selected ones before and after it.",
 )
 @click.option(
     "--limit", metavar="N", type=click.IntRange(min=0), help="Stop after N records."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def cat(
     directory: str,
     *,
@@ -106,9 +106,9 @@ def cat(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show the records of the journals at or below DIR, one line each.
+    """Show the records of the journals at or below DIR, one per line.
 
-    Ends with 4 if something could not be read.
+    Exits with 4 if a file could not be read.
     """
     wanted_kinds = {_KINDS[kind] for kind in kinds}
     wanted_flow = None if flow is None else _flow(flow)
@@ -129,8 +129,8 @@ def cat(
         last = max(last, one.n)
     number = around if record is None else record
     if number is not None and last < number and limit is None:
-        end = "" if last < 0 else f", the last is {last}"
-        warn([f"no such record: {number}{end}"])
+        end = "" if last < 0 else f": the last one is {last}"
+        warn([f"no record has the number {number}{end}"])
     _end([problem for each in journals for problem in each.problems])
 
 
@@ -139,8 +139,8 @@ def cat(
 def verify(directory: str) -> None:
     """Check headers, marks and checksums of the journals at or below DIR.
 
-    Ends with 1 if something is damaged, else with 4 if something could not be read. A
-    journal that is merely incomplete is neither: `bus check` tells.
+    Exits with 1 if a file is damaged, else with 4 if a file could not be read. An
+    incomplete journal is neither: `bus check` reports that.
     """
     damaged = 0
     problems: list[str] = []
@@ -158,7 +158,7 @@ def verify(directory: str) -> None:
 
 
 def _end(problems: list[str]) -> None:
-    """Tell what could not be read, and by the exit code that it is not all."""
+    """Print the problems; exit with an error if there are any."""
     warn(problems)
     sys.exit(_ERROR if problems else 0)
 
@@ -174,7 +174,7 @@ def _state(facts: JournalFacts) -> str:
 def _chosen(
     journal: StoredJournal, wanted: Callable[[Record], bool], around: int | None
 ) -> Iterator[Record]:
-    """The wanted records of a journal; of these, with `around`, those about it."""
+    """Yield the wanted records of a journal; with `around`, only those near it."""
     records = filter(wanted, journal.records())
     if around is None:
         yield from records
@@ -186,7 +186,7 @@ def _chosen(
             continue
         yield from before
         yield one
-        # The record itself may not be there, or not be wanted.
+        # The record itself may be missing, or not wanted.
         yield from itertools.islice(records, _AROUND - (one.n > around))
         return
     yield from before
@@ -208,7 +208,7 @@ def _line(journal: StoredJournal, record: Record) -> str:
 
 
 def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
-    """What a record tells, as far as it tells anything."""
+    """Yield the fields of a record that have a value, as text."""
     task, peer = journal.name(record.task), journal.name(record.peer)
     if task or peer:
         yield f"{printable(task) or '?'} / {printable(peer) or '?'}"

@@ -1,8 +1,9 @@
-"""How verbs come to a live bus: what they are told, whom they ask, how they fail.
+"""The common part of the verbs for a live bus: options, joining, queries, errors.
 
-A verb joins as a slave, so that it never becomes master, asks the master who is there,
-and then each process about itself (`bus.inspector`). What a user or a bus does wrong is
-one line and an exit code: 1, or 124 if time is up, or 4 if no bus can be where it is.
+A verb joins as a slave, so that it never becomes master. It queries the master for the
+processes of the machine, and then each process about itself (`bus.inspector`). Each
+error is one line and an exit code: 124 for a timeout, 4 if the run directory cannot
+hold a bus, else 1.
 """
 
 from __future__ import annotations
@@ -66,21 +67,21 @@ __all__ = [
 ]
 
 FAILED: Final = 1
-FORBIDDEN: Final = 4  # by the system, as `bus.cli` says of all that this forbids
+FORBIDDEN: Final = 4  # by the system; see the exit codes in `bus.cli`
 TIMED_OUT: Final = 124
-_ANSWER_S: Final = 10.0  # for an answer, where the verb itself may go on for ever
-_CONNECT_S_MIN: Final = 1.0  # for the master, however short the time is
-_LOOK_S: Final = 0.05  # between two looks who is master
+_ANSWER_S: Final = 10.0  # for each answer, if the verb itself has no timeout
+_CONNECT_S_MIN: Final = 1.0  # for the master, even if the timeout is shorter
+_POLL_S: Final = 0.05  # between two checks for a master
 
 
 @attrs.frozen
 class Target:
-    """Which bus is meant, and how to speak of it.
+    """The bus that a verb joins, and the options common to all these verbs.
 
-    bus, machine: their names; None for that of the host.
-    as_json: whether programs read what is printed.
-    timeout_s: in seconds; None for ever.
-    owner: whose bus it is, a user of the system; None for whoever runs the verb.
+    bus, machine: their names; machine None means the host's name.
+    as_json: True if the output is JSON.
+    timeout_s: in seconds; None for no limit.
+    owner: the id of the user who owns the bus; None for the user of the verb.
     """
 
     bus: str
@@ -91,9 +92,9 @@ class Target:
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
-    """Make what click calls to have a text read; it is a mistake in usage if it cannot.
+    """Return a click callback that parses a text; a failure is a usage error.
 
-    parse: raises ValueError then, or RecursionError.
+    parse: raises ValueError or RecursionError for an invalid text.
     """
 
     def read(_: object, __: object, text: str | None) -> Any:
@@ -128,9 +129,11 @@ def _legal(check: Callable[[str], None]) -> Callable[[str], str]:
 def live_options(
     default_s: float | None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb the options of all that use a live bus; it gets a `Target` first.
+    """Return a decorator that adds the options common to all verbs for a live bus.
 
-    default_s: how long it waits unless it is told; None for ever.
+    The verb receives them as a `Target`, its first argument.
+
+    default_s: the default of ``--timeout``, in seconds; None for no limit.
     """
     shown = "for ever" if default_s is None else f"{default_s:g}"
     options = (
@@ -141,19 +144,19 @@ def live_options(
             show_default=True,
             metavar="NAME",
             callback=parsed(_legal(check_bus_name)),
-            help="Which bus.",
+            help="Name of the bus.",
         ),
         click.option(
             "--machine",
             metavar="NAME",
             callback=parsed(_legal(check_machine_name)),
-            help="What its processes call this machine.  [default: the host's name]",
+            help="Machine name that its processes use.  [default: the host's name]",
         ),
         click.option(
             "--owner",
             metavar="USER",
             callback=parsed(user_id),
-            help="Whose bus it is, and whom to trust.  [default: yours]",
+            help="User who owns the bus and is trusted.  [default: you]",
         ),
         click.option(
             "--timeout",
@@ -191,7 +194,7 @@ def live_options(
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Say in one line what the bus has against it, and end."""
+    """Print an error of the bus in one line, and exit; a context manager."""
     try:
         yield
     except CommandTimeoutError as error:
@@ -201,16 +204,16 @@ def one_line() -> Iterator[None]:
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
-    """Say why it cannot be done, and end."""
+    """Print an error message in one line on stderr, and exit with a code."""
     click.echo(f"bus: {printable(message)}", err=True)
     sys.exit(code)
 
 
 @contextmanager
 def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
-    """Join a bus as a slave, until the end of the block.
+    """Join a bus as a slave for the duration of a block; a context manager.
 
-    patient: whether it is well that there is no bus yet.
+    patient: True if the bus may have no process yet.
     """
     if not patient:
         _check_served(target)
@@ -229,10 +232,10 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
             config=config,
         )
     except ValueError as error:
-        fail(str(error), FORBIDDEN)  # its text has the remedy
+        fail(str(error), FORBIDDEN)  # the text includes the remedy
     except AccessDeniedError as error:
         if target.machine is None and error.fact.startswith("machine "):
-            fail(f"{error}; --machine says what it is called")
+            fail(f"{error}; give the machine name of that bus with --machine")
         raise
     with bus:
         if not patient:
@@ -241,66 +244,73 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
 
 
 def served(target: Target) -> bool:
-    """Whether somebody is on a bus; end if no bus can be where it would be."""
+    """Return True if a bus has a process; exit if its run directory cannot be used."""
     try:
         return is_served(target)
     except (AccessDeniedError, ValueError) as error:
-        _no_place(target, error)
+        _fail_with_remedy(target, error)
     except OSError as error:
         if error.filename is None:
-            fail(str(error.strerror), FORBIDDEN)  # from `RunDirectory`, with the remedy
+            # From `RunDirectory`; the text includes the remedy.
+            fail(str(error.strerror), FORBIDDEN)
         fact = f"{error.filename or run_base()}: {error.strerror}"
-        where = f"there can be no bus {target.bus!r}: {fact}"
+        where = f"cannot join bus {target.bus!r}: {fact}"
         fail(f"{where}; {remedy(target, error)}", FORBIDDEN)
 
 
-def _no_place(target: Target, error: AccessDeniedError | ValueError) -> NoReturn:
-    """Say why no bus can be in its run directory, and what to do; end."""
+def _fail_with_remedy(
+    target: Target, error: AccessDeniedError | ValueError
+) -> NoReturn:
+    """Print why the run directory cannot hold the bus, and the remedy; exit."""
     fail(f"{error}; {remedy(target, error)}", FORBIDDEN)
 
 
 def unserved(target: Target) -> str:
-    """Say that nobody is on a bus, and where it was looked for; "" if somebody is."""
+    """Return a message that a bus has no process, with its folder; "" if it has one."""
     if served(target):
         return ""
-    return f"nobody is on bus {target.bus!r}: looked in {run_base() / target.bus}"
+    return f"bus {target.bus!r} has no process: looked in {run_base() / target.bus}"
 
 
 def _check_served(target: Target) -> None:
-    """End unless somebody is on a bus."""
-    if nobody := unserved(target):
-        fail(nobody)
+    """Exit unless a bus has a process."""
+    if message := unserved(target):
+        fail(message)
 
 
-# Whom to ask.
+# Queries.
 
 
 @attrs.frozen
 class Answers:
-    """What processes tell of themselves, and of which there is no answer, and why."""
+    """The answers of the queried processes.
+
+    told: each answer, a map that describes its process.
+    missing: the processes that did not answer, each with the reason.
+    """
 
     told: list[Mapping[str, Any]]
     missing: dict[str, BusError]
 
     def complaints(self) -> list[str]:
-        """Say who has not answered, and why, a line each."""
+        """Return one line for each process that did not answer, with the reason."""
         return [
-            f"{process} does not tell: {printable(str(error))}"
+            f"cannot query {process}: {printable(str(error))}"
             for process, error in self.missing.items()
         ]
 
     def complain(self) -> None:
-        """Say who has not answered, apart from what the others have."""
+        """Print the lines of `complaints` on stderr."""
         for line in self.complaints():
             click.echo(f"bus: {line}", err=True)
 
     def end(self) -> None:
-        """Say who has not answered; end, if anybody has not."""
+        """Print the missing answers; exit if there are any."""
         self.complain()
         self.end_quietly()
 
     def end_quietly(self) -> None:
-        """End, if anybody has not answered; that was said before."""
+        """Exit if an answer is missing; the caller has printed them."""
         if any(isinstance(each, CommandTimeoutError) for each in self.missing.values()):
             sys.exit(TIMED_OUT)
         if self.missing:
@@ -308,22 +318,27 @@ class Answers:
 
 
 def look_around(target: Target, bus: Bus) -> Answers:
-    """Ask every other process of the machine about itself, the master first."""
+    """Query every other process of the machine about itself, the master first."""
     master, told = _ask_master(target, bus)
     rest = ask(target, bus, _slaves(master, told, bus))
     return Answers([told, *rest.told], rest.missing)
 
 
 def others(target: Target, bus: Bus) -> list[str]:
-    """Return every other process of the machine, the master first; ask only that."""
+    """Return every other process of the machine, the master first.
+
+    Only the master is queried.
+    """
     master, told = _ask_master(target, bus)
     return [master, *_slaves(master, told, bus)]
 
 
 def has_name(target: Target, bus: Bus, name: str) -> bool:
-    """Whether somebody on a bus has a public name, as its master says.
+    """Return True if the master of a bus knows a public name.
 
-    name: or an address. The master gets a second, however short the time is.
+    The master has at least one second to answer, even if the timeout is shorter.
+
+    name: a name or an address.
     """
     address = Address.parse(name)
     if not is_here(bus, address):
@@ -334,14 +349,14 @@ def has_name(target: Target, bus: Bus, name: str) -> bool:
 
 
 def is_here(bus: Bus, address: Address) -> bool:
-    """Whether an address is one of the bus and the machine that a verb has joined."""
+    """Return True if an address is on the bus and the machine that a verb joined."""
     return address.machine in {None, bus.machine} and address.bus in {None, bus.name}
 
 
 def _ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
-    """Return what the master is called, and what it tells.
+    """Return the master's name, and its answer.
 
-    If it is lost another one is asked, as soon as there is one.
+    If the master is lost, query the next one as soon as there is one.
     """
     until = _sync.monotonic() + _answer_s(target)
     while True:
@@ -353,22 +368,22 @@ def _ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
         is_late = isinstance(error, CommandTimeoutError)
         if _known_master(bus) == master if is_late else _sync.monotonic() >= until:
             raise error
-        pause(_LOOK_S)
+        pause(_POLL_S)
 
 
 def _slaves(master: str, told: Mapping[str, Any], bus: Bus) -> list[str]:
-    """Return the other processes that the master has told of."""
+    """Return the other processes in the master's answer, without this one."""
     return sorted(
         each
         for each in told["processes"]
-        # Who has just left in order, such as another one who looks, is known a little
-        # longer than its names are.
+        # The master keeps a process that has just left, such as another run of a verb,
+        # a little longer than its names.
         if each not in {master, bus.process} and inspector_of(each) in told["users"]
     )
 
 
 def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
-    """Ask processes about themselves, all at once."""
+    """Query processes about themselves, all at once."""
     names = {inspector_of(each): each for each in processes}
     answers = Answers([], {})
     if not names:
@@ -396,12 +411,12 @@ def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
 
 
 def _answer_s(target: Target) -> float:
-    """Return how long an answer is waited for, in seconds."""
+    """Return the timeout of each query, in seconds."""
     return _ANSWER_S if target.timeout_s is None else target.timeout_s
 
 
 def _without(told: Mapping[str, Any], asker: str) -> Mapping[str, Any]:
-    """Leave out what is there only because somebody looks."""
+    """Remove the links and relays that exist only because of the query."""
     kept = {
         kind: [each for each in told[kind] if each["process"] != asker]
         for kind in ("links", "relays")
@@ -410,9 +425,13 @@ def _without(told: Mapping[str, Any], asker: str) -> Mapping[str, Any]:
 
 
 def silence(process: str, error: BusError) -> BusError:
-    """Say that a process does not answer; its name is known, so it is there."""
+    """Return the error to report for a process that does not answer.
+
+    The process exists, since the master knows its name. So a name that was not
+    resolved in time is a timeout as well.
+    """
     if isinstance(error, UnresolvedError):
-        # Which may be a little below 0 where nothing was to be waited for.
+        # With a timeout of 0 the waiting time may be slightly negative.
         return CommandTimeoutError(process, max(0.0, error.waited_s))
     if isinstance(error, CommandTimeoutError):
         return CommandTimeoutError(process, error.timeout_s)
@@ -420,20 +439,20 @@ def silence(process: str, error: BusError) -> BusError:
 
 
 def _master(bus: Bus, until: float) -> str:
-    """Return what the master is called; wait until there is one, or time is up.
+    """Return the master's name; wait until there is one, or exit at the deadline.
 
-    until: on the clock of `_sync.monotonic`.
+    until: the deadline, on the clock of `_sync.monotonic`.
     """
     while (master := _known_master(bus)) is None:
         if _sync.monotonic() >= until:
             where = run_base() / bus.name
             fail(f"the master of bus {bus.name!r} does not answer: {where}", TIMED_OUT)
-        pause(_LOOK_S)
+        pause(_POLL_S)
     return master
 
 
 def _known_master(bus: Bus) -> str | None:
-    """Return what the master is called; None if there is none just now."""
+    """Return the master's name; None if there is no master at the moment."""
     comm = bus._comm
     assert comm is not None
     remote = comm.remote
@@ -446,13 +465,14 @@ def _known_master(bus: Bus) -> str | None:
     return master.key[1]
 
 
-# What is printed.
+# Output.
 
 
 def to_json(value: Any) -> str:
-    """Write something as one line of JSON; bytes as ``{"base64": ...}``.
+    """Return a value as one line of JSON; bytes as ``{"base64": ...}``.
 
-    What the output cannot carry, or a terminal would obey, is escaped.
+    Characters are escaped if stdout cannot encode them, or if they are unprintable and
+    might control a terminal.
     """
     text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False)
     if text.isascii():
@@ -476,7 +496,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [_plain(each) for each in value]
     if isinstance(value, bytes):
-        from base64 import b64encode  # noqa: PLC0415 # mostly nobody sends bytes
+        from base64 import b64encode  # noqa: PLC0415 # bytes are rare
 
         return {"base64": b64encode(value).decode()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -485,5 +505,5 @@ def _plain(value: Any) -> Any:
 
 
 def pause(seconds: float) -> None:
-    """Wait, unless it is interrupted."""
+    """Sleep; an interrupt ends it early."""
     _sync.park(taken_lock(), lambda: False, _sync.monotonic() + seconds)

@@ -1,4 +1,4 @@
-"""``bus tree``, ``bus list``, ``bus route``: who is on a live bus, and with what."""
+"""``bus tree``, ``bus list``, ``bus route``: the processes and tasks of a live bus."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ __all__ = ["list_names", "route", "tree"]
 def tree(target: Target) -> None:
     """Show the processes of the machine, their threads and their tasks.
 
-    Ends with 1 if a process did not tell, with 124 if it did not in time.
+    Exits with 1 if a process could not be queried, with 124 if it did not answer in
+    time.
     """
     with joined(target) as bus:
         answers = look_around(target, bus)
@@ -50,7 +51,7 @@ def tree(target: Target) -> None:
 def _process_lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"{told['process']}, {told['role']}, pid {told['pid']},"
-        f" since {told['since_s']:.1f} s"
+        f" up {told['since_s']:.1f} s"
     )
     for thread in told["threads"]:
         busy_s = thread["busy_s"]
@@ -70,10 +71,10 @@ def _process_lines(told: Mapping[str, Any]) -> Iterator[str]:
         if relay["queue"] or relay["unacked"]:
             yield (
                 f"  for {relay['name']} of {relay['process']}:"
-                f" {relay['queue']} queued, {relay['unacked']} under way"
+                f" {relay['queue']} queued, {relay['unacked']} not acknowledged"
             )
     for name, count in told["parked"].items():
-        yield f"  for {name}, whom nobody knows: {count} waiting"
+        yield f"  for {name}, a name that no task has: {count} parked"
 
 
 def _task_line(task: Mapping[str, Any]) -> str:
@@ -84,25 +85,26 @@ def _task_line(task: Mapping[str, Any]) -> str:
         for kind in ("dropped", "expired", "turned_away")
         if counters[kind]
     ]
-    parts += map(_heard, task["subscriptions"])
+    parts += map(_subscription_text, task["subscriptions"])
     mark = " (private)" if task["visibility"] == "private" else ""
     return f"{task['name']}{mark}: {', '.join(parts)}"
 
 
-def _heard(subscription: Mapping[str, Any]) -> str:
+def _subscription_text(subscription: Mapping[str, Any]) -> str:
     counters = subscription["notifications"]
     # A process of an earlier version does not report `missed`.
     missed = subscription.get("missed", 0)
     dropped = counters["dropped"] + counters["turned_away"] + missed
     counts = {"unread": counters["unread"], "dropped": dropped}
     parts = [f"{count} {kind}" for kind, count in counts.items() if count]
-    return f"hears {subscription['to']}" + (f" ({', '.join(parts)})" if parts else "")
+    suffix = f" ({', '.join(parts)})" if parts else ""
+    return f"subscribed to {subscription['to']}{suffix}"
 
 
 @click.command("list")
 @live_options(10.0)
 def list_names(target: Target) -> None:
-    """List the public names of the machine, and which process has each."""
+    """List the public names of the machine, each with its process."""
     with joined(target) as bus:
         answers = look_around(target, bus)
     users = _users(answers)
@@ -115,20 +117,24 @@ def list_names(target: Target) -> None:
 
 
 def _users(answers: Answers) -> dict[str, str]:
-    """Return who has which name, as the master says; not what the bus has itself."""
+    """Return the process of each public name, from the master's answer.
+
+    The names of the bus's own tasks are omitted.
+    """
     users = answers.told[0]["users"]
     return {name: users[name] for name in sorted(users) if not is_system(name)}
 
 
-# By which way.
+# Routes.
 
 
 @attrs.frozen
 class _Way:
-    """How a message of a process comes to the task with a name.
+    """The route of a message from a process to the task with a name.
 
-    way: "thread", "relay" or "search". link: what kind of link it takes, or will take;
-    None within a process.
+    way: "thread", "relay" or "search".
+    link: the kind of link that the message uses; None within a process.
+    why: the route, as text.
     """
 
     process: str
@@ -139,12 +145,14 @@ class _Way:
 
 @click.command()
 @click.argument("name")
-@click.option("--from", "sender", metavar="PROCESS", help="Of this process alone.")
+@click.option(
+    "--from", "sender", metavar="PROCESS", help="Show the route from this process."
+)
 @live_options(10.0)
 def route(target: Target, name: str, sender: str | None) -> None:
-    """Say which process has NAME, and how a message of each process gets there.
+    """Show the process of NAME, and how each process routes messages to it.
 
-    Ends with 1 if nobody has it as a public name.
+    Exits with 1 if no task has NAME as its public name.
     """
     try:
         address = Address.parse(name)
@@ -154,11 +162,11 @@ def route(target: Target, name: str, sender: str | None) -> None:
     with joined(target) as bus:
         if not is_here(bus, address):
             where = f"on bus {target.bus!r} of machine {bus.machine!r}"
-            fail(f"nobody has the public name {name!r} {where}")
+            fail(f"no task has the public name {name!r} {where}")
         answers = look_around(target, bus)
     owner = answers.told[0]["users"].get(module)
     if owner is None:
-        fail(f"nobody has the public name {module!r} on bus {target.bus!r}")
+        fail(f"no task has the public name {module!r} on bus {target.bus!r}")
     ways = [
         _way(told, module, owner, answers.told[0]["process"])
         for told in answers.told
@@ -167,7 +175,7 @@ def route(target: Target, name: str, sender: str | None) -> None:
     if not ways:
         if sender in answers.missing:
             answers.end()
-        fail(f"no process {sender!r} on bus {target.bus!r}")
+        fail(f"bus {target.bus!r} has no process {sender!r}")
     if target.as_json:
         found = [attrs.asdict(each) for each in ways]
         click.echo(to_json({"name": module, "process": owner, "ways": found}))
@@ -182,21 +190,21 @@ def _way(told: Mapping[str, Any], name: str, owner: str, master: str) -> _Way:
     me = told["process"]
     if me == owner:
         thread = _thread_of(told, name)
-        return _Way(me, "thread", None, f"within the process, to thread {thread}")
+        return _Way(me, "thread", None, f"within the process, to {thread}")
     links = {link["process"]: link["kind"] for link in told["links"]}
     relays = [
         each
         for each in told["relays"]
         if (each["name"], each["process"]) == (name, owner) and each["state"] == "named"
     ]
-    # Who has a signalling link with the owner needs no other one.
+    # A process with a signalling link to the owner opens no data link.
     kind = "signalling" if master in {me, owner} else links.get(owner, "data")
     if relays:
         its = "its" if owner in links else "a new"
-        why = f"by the relay it has already, over {its} {kind} link with {owner}"
+        why = f"by its relay, over {its} {kind} link with {owner}"
         return _Way(me, "relay", kind, why)
     if me == master:
-        asked = f"it asks {owner}, which has told it of the name"
+        asked = f"it asks {owner}, which has reported the name to it"
     elif owner == master:
         asked = f"it asks its master {master}, which has the name itself"
     else:
@@ -209,5 +217,5 @@ def _way(told: Mapping[str, Any], name: str, owner: str, master: str) -> _Way:
 def _thread_of(told: Mapping[str, Any], name: str) -> str:
     for thread in told["threads"]:
         if any(task["name"] == name for task in thread["tasks"]):
-            return str(printable(thread["name"]))
-    return "of the bus's own"
+            return f"thread {printable(thread['name'])}"
+    return "a thread of the bus itself"

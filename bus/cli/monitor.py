@@ -1,9 +1,9 @@
-"""``bus monitor``: the frames that go over the links of a live bus, while they go.
+"""``bus monitor``: the frames on the links of a live bus, while they are sent.
 
-Each process notes its own frames while it is asked for them, again and again (see
-`bus.inspector`). Of each frame its sender tells that it goes, its reader that it came.
-What a process has no room to note it counts. Whoever may join the bus may look on, as
-whoever joins may inspect; what messages say is not shown.
+Each process records its own frames as long as it is queried for them repeatedly (see
+`bus.inspector`). Each frame is recorded by its sender and by its reader. A process
+counts the frames that it has no room to record. Any process that may join the bus may
+monitor it, just as it may inspect it; the contents of messages are not shown.
 """
 
 from __future__ import annotations
@@ -40,37 +40,39 @@ if TYPE_CHECKING:
 
 __all__ = ["monitor"]
 
-_EVERY_S: Final = 0.1  # each process is asked
-_SOON_S: Final = 0.5  # who answers later is not waited for, to show the others in order
-_ANSWER_S: Final = 10.0  # who does not answer for so long is named
+_EVERY_S: Final = 0.1  # between two queries of a process
+# Frames are shown in order, so they wait for all answers of a round, but not longer.
+_SOON_S: Final = 0.5
+_ANSWER_S: Final = 10.0  # a process that does not answer within it is reported
 
 _ARROWS: Final = {"out": "-->", "in": "<--"}
-# Numbers of registrations, searches and lives are points of time; the end differs.
+# Numbers of registrations, searches and incarnations are times in nanoseconds. Only
+# their last digits are shown, since the first ones are all the same.
 _SAME: Final = re.compile(r"\d{7,}(?=\d{9}\b)")
 
 
 @click.command()
-@click.option("--process", metavar="NAME", help="Of this process alone.")
+@click.option("--process", metavar="NAME", help="Show the frames of this process only.")
 @click.option(
     "--type",
     "types",
     multiple=True,
     type=click.Choice([each.name for each in FrameType], case_sensitive=False),
     metavar="TYPE",
-    help="Frames of this type alone, such as MSG; may be given again.",
+    help="Show frames of this type only, such as MSG; may be repeated.",
 )
 @click.option(
-    "--count", type=click.IntRange(min=1), metavar="N", help="End after N frames."
+    "--count", type=click.IntRange(min=1), metavar="N", help="Exit after N frames."
 )
 @live_options(None)
 def monitor(
     target: Target, process: str | None, types: tuple[str, ...], count: int | None
 ) -> None:
-    """Show what goes over the links of the machine's processes, a line for each frame.
+    """Show the frames on the links of the machine's processes, one per line.
 
-    Of a message it is shown from whom to whom it goes, not what it says. Ends at
-    Ctrl-C, after --count, or when --timeout is over: with 124 if fewer than --count
-    came.
+    Messages are shown with their sender and addressee, without their contents. Runs
+    until Ctrl-C, --count or --timeout; exits with 124 if fewer than --count frames were
+    seen.
     """
     begun = _sync.monotonic()
     until = None if target.timeout_s is None else begun + target.timeout_s
@@ -78,30 +80,32 @@ def monitor(
     with joined(target) as bus:
         known = others(target, bus)
         if process not in {None, *known}:
-            fail(f"no process {process!r} on bus {target.bus!r}")
-        ear = _Ear(bus, types, known, process)
+            fail(f"bus {target.bus!r} has no process {process!r}")
+        poller = _FramePoller(bus, types, known, process)
         try:
             while shown != count and (until is None or _sync.monotonic() < until):
-                for each in ear.listen(until):
+                for each in poller.poll(until):
                     click.echo(to_json(each) if target.as_json else _line(each))
                     shown += "type" in each
                     if shown == count:
                         break
                 sys.stdout.flush()
         except KeyboardInterrupt:
-            return  # that is how it ends
+            return  # the regular end
         finally:
-            ear.close()
+            poller.close()
     if count is not None and shown < count:
-        click.echo(f"bus: {shown} of {count} frames came in time", err=True)
+        received = f"received {shown} of {count} frames"
+        click.echo(f"bus: {received} before the timeout", err=True)
         sys.exit(TIMED_OUT)
 
 
-class _Ear:
-    """Who asks each process for its frames, whenever that joins.
+class _FramePoller:
+    """Queries each process for its frames, including processes that join later.
 
-    types: names of those that are wanted; none for all. known: who is there. only: the
-    one process that is asked, if not all.
+    types: names of the frame types to show; empty for all.
+    known: the processes that are on the bus now.
+    only: the single process to query; None for all.
     """
 
     def __init__(
@@ -111,21 +115,20 @@ class _Ear:
         self._asked: Final = {"frames": list(types)}
         self._only: Final = only
         self._here: Final = {each for each in known if only in {None, each}}
-        self._waiting: Final[set[str]] = set()  # for their answers
-        self._silent: Final[set[str]] = set()  # of whom that was said
+        self._waiting: Final[set[str]] = set()  # queried, and not answered yet
+        self._silent: Final[set[str]] = set()  # already reported as silent
         self._heard: list[dict[str, Any]] = []
         self._thread: Final = bus.here()
         self._task: Final = bus.register(
             "monitor", thread=self._thread, visibility=Visibility.PRIVATE
         )
         if bus._inspector is not None:
-            bus._inspector.monitor_leases.closed = (
-                True  # or two who listen hear one another
-            )
+            # Otherwise two monitors would record one another's frames.
+            bus._inspector.monitor_leases.closed = True
         self._task.watch(inspector_of("**"), self._seen)
 
-    def listen(self, until: float | None) -> list[dict[str, Any]]:
-        """Ask all once; return what they have noted, in the order of their clock."""
+    def poll(self, until: float | None) -> list[dict[str, Any]]:
+        """Query all processes once; return the frames, ordered by their times."""
         now = _sync.monotonic()
         asked = self._here - self._waiting
         for process in sorted(asked):
@@ -147,7 +150,7 @@ class _Ear:
         return sorted(heard, key=lambda each: int(each["at_ns"]))
 
     def close(self) -> None:
-        """Let nobody note anything for this process any more."""
+        """Let all processes stop recording for this one."""
         for process in self._here:
             self._task.command(inspector_of(process), {"frames": None})
 
@@ -167,10 +170,8 @@ class _Ear:
             if process in self._here - self._silent:
                 self._silent.add(process)
                 words = str(silence(process, response.error))
-                click.echo(
-                    f"bus: {process} does not tell: {printable(words)}", err=True
-                )
-            return  # it is asked again
+                click.echo(f"bus: cannot query {process}: {printable(words)}", err=True)
+            return  # the next round queries it again
         self._silent.discard(process)
         frames, left_out = response.payload["frames"], response.payload["left_out"]
         self._heard += [{"process": process, **each} for each in frames]
@@ -180,13 +181,13 @@ class _Ear:
             )
 
 
-# A frame, as a line.
+# The line of a frame.
 
 
 def _line(told: Mapping[str, Any]) -> str:
     at = wall_text(told["at_ns"]).partition("T")[2]
     if "left_out" in told:
-        return f"{at} {told['process']}: {told['left_out']} frames more"
+        return f"{at} {told['process']}: {told['left_out']} more frames"
     words = " ".join(_runs(told) if "runs" in told else _facts(told["facts"]))
     arrow, other = _ARROWS[told["direction"]], told["other"] or "?"
     line = f"{at} {told['process']} {arrow} {other}  {told['type']} {words}"
@@ -197,7 +198,7 @@ def _runs(told: Mapping[str, Any]) -> Iterator[str]:
     first = told["first"]
     count = sum(each.get("count", 0) + each.get("more", 0) for each in told["runs"])
     if not count:
-        yield f"none below {told['floor']} is sent again"
+        yield f"no message below {told['floor']} will be resent"
         return
     yield f"{first}:" if count == 1 else f"{first} to {first + count - 1}:"
     yield "; ".join(map(_run, told["runs"]))
@@ -205,7 +206,7 @@ def _runs(told: Mapping[str, Any]) -> Iterator[str]:
 
 def _run(run: Mapping[str, Any]) -> str:
     if "more" in run:
-        return f"{run['more']} messages more"
+        return f"{run['more']} more messages"
     count, kind = run["count"], run["kind"].replace("_", " ")
     many = kind if count == 1 else f"{count} {kind}s"
     size = f"{run['bytes']} byte{'' if run['bytes'] == 1 else 's'}"

@@ -1,6 +1,7 @@
-"""What the tasks of the demo tell while they work, as a person sees it.
+"""Progress and events of the demo, as text.
 
-What is worth keeping, such as a worker that hung up, is said as a line of its own.
+Progress is shown in the status line. Events, such as a worker that disconnected, are
+printed as permanent lines.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Ticker"]
 
-# What is known of a file that a worker had in hand, by what the bus says of it.
+# The outcome that the bus reports for a killed worker's file, and its meaning.
 _HELD: Final = {"in doubt": "not acknowledged", "peer lost": "begun, not answered"}
 
 
 class Ticker:
-    """Shows news of the tasks, and how far the pass is."""
+    """Shows news of the tasks, and the progress of the pass."""
 
     def __init__(self, files: FileList, progress: Progress) -> None:
         self._files = files
@@ -45,18 +46,18 @@ class Ticker:
                 self._count = self._bytes = 0
             case Damaged(worker=worker):
                 self._progress.keep(
-                    f"what {worker} sent of a file arrived damaged: it sends it again"
+                    f"a file from {worker} arrived damaged: {worker} sends it again"
                 )
             case HungUp(worker=worker, drained=drained, unfinished=unfinished):
                 name = printable(self._files.paths[unfinished])
                 self._progress.keep(
-                    f"{worker} hung up in the middle of {name}: the collector drained"
-                    f" {counted(drained, 'message')} after that, another worker did"
-                    " the file"
+                    f"{worker} disconnected in the middle of {name}: the collector"
+                    f" drained {counted(drained, 'message')} after that, another"
+                    " worker did the file"
                 )
             case Rescued(worker=worker, index=index, told=told, by=by):
                 name = printable(self._files.paths[index])
                 self._progress.keep(
-                    f"{worker} was killed; told of {name}: {told} ({_HELD[told]});"
-                    f" {by} did the file instead"
+                    f"{worker} was killed; reported for {name}: {told}"
+                    f" ({_HELD[told]}); {by} did the file instead"
                 )

@@ -1,4 +1,4 @@
-"""Numbers as options of verbs take them: click itself lets too much pass."""
+"""Numeric option types, stricter than those of click."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["FiniteRange"]
 
 
 class FiniteRange(click.FloatRange):
-    """A range of finite numbers, for an option.
+    """A click option type: a finite number within a range.
 
-    click lets ``nan`` pass every limit, since no comparison with it is true.
+    click accepts ``nan`` for every range, since no comparison with it is true.
     """
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read a number; it is a mistake in usage if it is none, or out of range."""
+        """Return the number; fail with a usage error if it is invalid."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)

@@ -1,7 +1,7 @@
-"""``bus pipeline``: journals judged by Spark, with tables and a report.
+"""``bus pipeline``: Spark checks journals, and writes tables and a report.
 
-Spark takes seconds to start, so a person at a terminal is told what is being done; a
-script hears nothing but the result.
+Spark takes seconds to start, so a terminal shows the progress; without a terminal only
+the result is printed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _out = click.option(
     required=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Folder for the results: new, empty, or of an earlier run.",
+    help="Folder for the results: new, empty, or that of an earlier run.",
 )
 _master = click.option(
     "--master",
     metavar="URL",
-    help="Where Spark runs.  [default: that of spark-submit, else local[*]]",
+    help="Spark master.  [default: that of spark-submit, else local[*]]",
 )
 
 
@@ -48,7 +48,7 @@ def _settings(
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name.startswith("spark."):
-            msg = f"{one!r} is not a Spark setting: write spark.NAME=VALUE"
+            msg = f"{one!r} is not a Spark setting; write it as spark.NAME=VALUE"
             raise click.BadParameter(msg)
         settings[name] = value
     return settings
@@ -66,9 +66,9 @@ _conf = click.option(
 
 @click.group()
 def pipeline() -> None:
-    """Judge recorded traffic with Spark.
+    """Check recorded traffic with Spark.
 
-    Needs Java 17 or newer and pip install "queuebroker[pipeline]".
+    Requires Java 17 or newer and pip install "queuebroker[pipeline]".
     """
 
 
@@ -80,10 +80,10 @@ def pipeline() -> None:
 def all_(
     journals: Path, out: Path, master: str | None, settings: dict[str, str]
 ) -> None:
-    """Tables, verdicts, violations and report, from journals.
+    """Check journals; write tables, verdicts, violations and a report.
 
-    Ends with 0 if every verdict is PASS or "nothing to check", 1 if any is FAIL, 3 if
-    some are UNKNOWN because a journal is incomplete.
+    Exits with 0 if every verdict is PASS or "nothing to check", with 1 if any is FAIL,
+    with 3 if some are UNKNOWN because a journal is incomplete.
     """
     _run(journals, out, master, settings, report=True)
 
@@ -96,7 +96,7 @@ def all_(
 def check(
     journals: Path, out: Path, master: str | None, settings: dict[str, str]
 ) -> None:
-    """The same without the report, and sooner."""
+    """Check journals; write tables, verdicts and violations, but no report."""
     _run(journals, out, master, settings, report=False)
 
 
@@ -109,7 +109,7 @@ def check(
     help="Folder with the results of a run.",
 )
 def report(out: Path) -> None:
-    """Draw the report of an earlier run again; needs no Java."""
+    """Redraw the report of an earlier run; requires no Java."""
     from bus.pipeline.run import draw_report  # noqa: PLC0415 - slow to load
 
     click.echo(f"report: {draw_report(out)}")

@@ -1,7 +1,8 @@
-"""Where a verb looks for a bus, and whom it relies on there (BUS-SEC-1, BUS-SEC-3).
+"""The run directory of a bus, and the users that a verb trusts there.
 
-A verb has no access list of its own. It takes the run directory as it is: whom its
-owner lets in may speak with the verb as well, and may do nothing there by name.
+A verb has no access list of its own. It accepts the run directory as it is: users whom
+the owner admits may also connect to the verb, but have no rights on its names
+(BUS-SEC-1, BUS-SEC-3).
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
 
 __all__ = ["access_to", "is_served", "remedy", "run_directory", "user_id"]
 
-_USER_MAX: Final = 2**32 - 2  # the number above it stands for nobody
+_USER_MAX: Final = 2**32 - 2  # the next number stands for no user
 
 
 def user_id(text: str) -> int:
-    """Read a user, by name or number.
+    """Return the id of a user, given by name or number.
 
     Raises:
-        ValueError: there is none of that name, or no system has one of that number.
+        ValueError: there is no user of that name, or the number is too large.
     """
     if text.isdecimal():
         number = int(text)
         if number > _USER_MAX:
-            raise ValueError(f"users have numbers up to {_USER_MAX}, not {text}")
+            raise ValueError(f"user ids must be at most {_USER_MAX}, not {text}")
         return number
     try:
         return pwd.getpwnam(text).pw_uid
@@ -44,7 +45,7 @@ def user_id(text: str) -> int:
 
 
 def access_to(target: Target) -> AccessList:
-    """Return who may speak with a verb: whose the bus is, and whom that one lets in."""
+    """Return the access list of a verb: the owner, and the group that it admits."""
     return _access_at(run_base() / target.bus, target)
 
 
@@ -54,7 +55,7 @@ def _access_at(place: Path, target: Target) -> AccessList:
     try:
         about = place.lstat()
     except OSError:
-        pass  # it is not there, or not for this user: that is said when it is opened
+        pass  # missing or not accessible: opening it reports that
     else:
         if about.st_uid in owners and about.st_mode & stat.S_IRWXG:
             grants = [Grant(gids=[about.st_gid])]
@@ -62,7 +63,7 @@ def _access_at(place: Path, target: Target) -> AccessList:
 
 
 def run_directory(target: Target) -> RunDirectory:
-    """Return where the processes of a bus meet; it is made if it is not there.
+    """Return the run directory of a bus; it is created if it is missing.
 
     Raises:
         BusError, ValueError, OSError: see `RunDirectory`.
@@ -71,7 +72,7 @@ def run_directory(target: Target) -> RunDirectory:
 
 
 def is_served(target: Target) -> bool:
-    """Whether somebody is on a bus; nothing is made where there is none.
+    """Return True if a bus has a process; nothing is created if it has none.
 
     Raises:
         BusError, ValueError, OSError: see `RunDirectory`.
@@ -85,12 +86,12 @@ def is_served(target: Target) -> bool:
 
 
 def _check_base(target: Target) -> None:
-    """Check the folder of all buses alone: this one is not there, and is not made."""
+    """Check the folder of all buses only; the folder of this bus is not created."""
     base = run_base()
     try:
         base.lstat()
     except FileNotFoundError:
-        base.parent.stat()  # what is to be made needs that
+        base.parent.stat()  # raises if the base could not be created
         return
     try:
         RunDirectory("", _access_at(base, target))
@@ -99,9 +100,9 @@ def _check_base(target: Target) -> None:
 
 
 def remedy(target: Target, error: Exception) -> str:
-    """Say what to do where no bus can be in its run directory.
+    """Return the remedy if the run directory cannot hold a bus.
 
-    error: what `run_directory` or `is_served` has raised.
+    error: the exception that `run_directory` or `is_served` raised.
     """
     if isinstance(error, ValueError):
         better = "shorter path" if "leave room" in str(error) else "path in UTF-8"
@@ -114,9 +115,9 @@ def remedy(target: Target, error: Exception) -> str:
     except OSError:
         return "set BUS_RUN_DIR to a folder of your own with mode 0700"
     if about.st_uid == target.owner != os.geteuid():
-        return f"ask uid {target.owner}, whose it is, to let you in"
+        return f"ask its owner, uid {target.owner}, for access"
     if about.st_uid != os.geteuid():
-        return f"say --owner {about.st_uid} if it is well that it is theirs"
+        return f"pass --owner {about.st_uid} if you trust its owner"
     if not stat.S_ISDIR(about.st_mode):
         return "set BUS_RUN_DIR to a folder of your own with mode 0700"
-    return f"make it yours alone: chmod 700 {at}, or set BUS_RUN_DIR to another one"
+    return f"restrict it to its owner: chmod 700 {at}, or set BUS_RUN_DIR to another"

@@ -1,4 +1,4 @@
-"""What moves while a verb works: a line on a terminal, nothing where there is none."""
+"""The progress display of a verb: a status line, on a terminal only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Shows progress while its block lasts; every method from one thread.
+    """A context manager that shows progress; for use by one thread.
 
-    stderr: show it there, for verbs whose answer is all that may go to stdout.
+    stderr: show it on stderr, for verbs that print only their result to stdout.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -27,7 +27,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         stream = sys.stderr if self._stderr else sys.stdout
-        if stream is not None and stream.isatty():  # None: closed by who started us
+        if stream is not None and stream.isatty():  # None: closed by the parent
             from rich.console import Console  # noqa: PLC0415 - for terminals only
 
             self._status = Console(stderr=self._stderr).status("…")
@@ -39,12 +39,12 @@ class Progress:
             self._status.stop()
 
     def say(self, what: str) -> None:
-        """Show what is being done."""
+        """Replace the text of the status line; do nothing without a terminal."""
         if self._status is not None:
             self._status.update(f"{what} …")
 
     def keep(self, line: str) -> None:
-        """Write a line of its own, which stays."""
+        """Print a permanent line."""
         if self._status is not None:
             self._status.console.print(line, markup=False, highlight=False)
         else:

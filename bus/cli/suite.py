@@ -1,8 +1,9 @@
-"""The conformance suite as pytest runs it for ``bus conformance``.
+"""Runs the conformance suite with pytest for ``bus conformance``.
 
-By its installed path, and with a configuration of its own: what stands in the user's
-pytest configuration is meant for the user's tests. pytest's exit codes and usage errors
-are turned into those of `bus`. Imported when the verb runs: pytest is an extra.
+The suite is run from its installed path, with a configuration of its own: the user's
+pytest configuration is for the user's tests. pytest's exit codes and usage errors are
+mapped to those of `bus`. This module is imported only when the verb runs, since pytest
+is an extra.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PLUGIN: Final = "queuebroker.testing.plugin"
 
 
 class _Refusal:
-    """A pytest plugin: what cannot be run is told as every verb of `bus` tells it."""
+    """A pytest plugin that reports usage errors in the form of `bus`."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_cmdline_main(self) -> Generator[None, int, int]:
@@ -44,13 +45,13 @@ class _Refusal:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        # That no tests ran in so many seconds is no news then.
+        # Hides the line "no tests ran in ... s".
         if exitstatus == pytest.ExitCode.USAGE_ERROR:
             session.config.option.verbose = -2
 
 
 def run_suite(level: str, subject: str, pytest_args: Sequence[str]) -> int:
-    """Hold an implementation to all clauses it offers; return the exit code.
+    """Test all clauses that an implementation offers; return the exit code.
 
     subject: ``FILE:factory`` or ``module:factory``.
     """
@@ -66,7 +67,7 @@ def run_suite(level: str, subject: str, pytest_args: Sequence[str]) -> int:
         *("-c", os.devnull),
         f"--rootdir={Path.cwd()}",
         "--import-mode=importlib",
-        # What is loaded before pytest is not rewritten by it, and need not be.
+        # Modules loaded before pytest are not rewritten by it, and need not be.
         *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
         "--disable-warnings",
         "--no-header",
@@ -78,9 +79,10 @@ def run_suite(level: str, subject: str, pytest_args: Sequence[str]) -> int:
 
 
 def _plugin() -> str:
-    """The plugin by the name under which pytest knows it already, if it does.
+    """Return the name of the plugin's entry point, or its module if it has none.
 
-    By another name it would be registered twice, which pytest refuses.
+    If pytest has loaded the entry point, it refuses the plugin by another name, as
+    registered twice.
     """
     for entry in metadata.entry_points(group="pytest11"):
         if entry.value == _PLUGIN:

@@ -1,4 +1,4 @@
-"""``bus call``, ``send``, ``listen``, ``wait-for``: be a task of a live bus."""
+"""``bus call``, ``send``, ``listen``, ``wait-for``: act as a task of a live bus."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def _payload(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except ValueError as error:
-        raise ValueError(f"{text[:60]!r} is no JSON: {error}") from None
+        raise ValueError(f"{text[:60]!r} is not valid JSON: {error}") from None
 
 
 def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"it has no {word}")
+    raise ValueError(f"JSON has no {word}")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{text[:60]} is too large a number")
+        raise ValueError(f"the number {text[:60]} is too large")
     return number
 
 
-_LOOK_S: Final = 0.01  # between looks at whether a command was taken
+_POLL_S: Final = 0.01  # between two checks whether the command was taken
 
 _NAME: Final = parsed(lambda text: str(Address.parse(text)))
 _PATTERN: Final = parsed(lambda text: str(Specification.parse(text)))
@@ -60,11 +60,11 @@ _PAYLOAD: Final = parsed(_payload)
 
 
 def _present(target: Target, bus: Bus, name: str) -> float:
-    """Wait until somebody has a name; return how many seconds are left.
+    """Wait until a task has a name; return the seconds left before the timeout.
 
     Raises:
-        UnresolvedError: nobody took it in time.
-        CommandTimeoutError: somebody has it, and did not say so in time.
+        UnresolvedError: no task registered it in time.
+        CommandTimeoutError: a task has it, but its process did not answer in time.
     """
     assert target.timeout_s is not None
     begun = _sync.monotonic()
@@ -85,15 +85,15 @@ def _present(target: Target, bus: Bus, name: str) -> float:
 def call(target: Target, name: str, payload: Any) -> None:
     """Send a command to the task NAME, and print its answer as JSON.
 
-    Ends with 1 if nobody has the name, or the task says that it failed; with 124 if
-    it does not answer in time.
+    Exits with 1 if no task has the name, or the task reports a failure; with 124 if it
+    does not answer in time.
     """
     with joined(target) as bus:
         left_s = _present(target, bus, name)
         try:
             answer = bus.call(name, payload, timeout=left_s)
         except (CommandTimeoutError, UnresolvedError):
-            # It was there: what it did not do in time is answer.
+            # The task has the name: only its answer did not arrive in time.
             assert target.timeout_s is not None
             raise CommandTimeoutError(name, target.timeout_s) from None
     click.echo(to_json(answer))
@@ -104,10 +104,11 @@ def call(target: Target, name: str, payload: Any) -> None:
 @click.argument("payload", metavar="[JSON]", callback=_PAYLOAD, default="null")
 @live_options(10.0)
 def send(target: Target, name: str, payload: Any) -> None:
-    """Send a command to the task NAME, which is not asked for an answer.
+    """Send a command to the task NAME without requesting an answer.
 
-    Returns when the task has taken it, or when it lies unread there and the time is
-    up. Ends with 1 if nobody has the name, with 124 if it did not get there in time.
+    Returns when the task has taken the command, or, at the timeout, if the command has
+    arrived there and is unread. Exits with 1 if no task has the name, with 124 if the
+    command did not arrive in time.
     """
     back: list[Undelivered] = []
     with joined(target) as bus:
@@ -121,20 +122,21 @@ def send(target: Target, name: str, payload: Any) -> None:
             on_undelivered=back.append,
         )
         sender.command(name, payload, timeout=None)
-        # Who leaves before takes along what has not found its way.
+        # A process that leaves earlier discards its commands that were not sent yet.
         while not (back or _is_taken(bus)) and _sync.monotonic() < until:
-            thread.poll(_LOOK_S)
+            thread.poll(_POLL_S)
         there = _is_taken(bus) or _is_under_way(bus)
     if back:
         raise back[0].error
     if not there:
-        fail(f"the command to {name!r} did not get there in time", TIMED_OUT)
+        fact = f"the command was not sent: waited for {target.timeout_s:g} s"
+        fail(f"cannot deliver to {name!r}: {fact}", TIMED_OUT)
     if target.as_json:
         click.echo(to_json({"sent": name}))
 
 
 def _is_taken(bus: Bus) -> bool:
-    """Whether the one command of this process was taken."""
+    """Return True if the one command of this process was taken."""
     comm = bus._comm
     assert comm is not None
     counters = comm.remote.topology.counters
@@ -142,7 +144,7 @@ def _is_taken(bus: Bus) -> bool:
 
 
 def _is_under_way(bus: Bus) -> bool:
-    """Whether it was put on a link."""
+    """Return True if the command was sent on a link and not yet acknowledged."""
     comm = bus._comm
     assert comm is not None
     peers = comm.remote.topology.peers
@@ -163,19 +165,19 @@ def _is_under_way(bus: Bus) -> bool:
     "--count",
     type=click.IntRange(min=1),
     metavar="N",
-    help="End after N notifications.",
+    help="Exit after N notifications.",
 )
 @live_options(None)
 def listen(target: Target, pattern: str, count: int | None) -> None:
-    """Print what the tasks notify that PATTERN means, a line for each.
+    """Print the notifications of all tasks whose names match PATTERN, one per line.
 
-    In a pattern * is one segment of a name and ** any number of them. Ends at Ctrl-C,
-    after --count, or when --timeout is over: with 124 if fewer than --count came.
+    In a pattern, * matches one segment of a name, and ** any number of them. Runs until
+    Ctrl-C, --count or --timeout; exits with 124 if fewer than --count were received.
     """
     shown = 0
     now = _sync.monotonic()
     until = None if target.timeout_s is None else now + target.timeout_s
-    # What a callback raises ends nothing, so that it cannot be what writes.
+    # The callback does not print: an error that it raises would not end the verb.
     heard: deque[Incoming] = deque()
     with joined(target) as bus:
         thread = bus.here()
@@ -193,18 +195,19 @@ def listen(target: Target, pattern: str, count: int | None) -> None:
                     click.echo(_notified(target, heard.popleft()))
                     shown += 1
         except KeyboardInterrupt:
-            return  # that is how it ends
+            return  # the regular end
     if count is not None and shown < count:
-        click.echo(f"bus: {shown} of {count} notifications came in time", err=True)
+        received = f"received {shown} of {count} notifications"
+        click.echo(f"bus: {received} before the timeout", err=True)
         sys.exit(TIMED_OUT)
 
 
 def _notified(target: Target, message: Incoming) -> str:
-    """Return what a task has notified, as a line."""
+    """Return a notification as one line."""
     if target.as_json:
         about = {"sender": str(message.sender), "gap": message.gap}
         return to_json(about | {"payload": message.payload})
-    lost = f" ({message.gap} dropped before)" if message.gap else ""
+    lost = f" ({message.gap} dropped before it)" if message.gap else ""
     return f"{message.sender.module} {to_json(message.payload)}{lost}"
 
 
@@ -212,18 +215,20 @@ def _notified(target: Target, message: Incoming) -> str:
 @click.argument("name", callback=_NAME)
 @live_options(None)
 def wait_for(target: Target, name: str) -> None:
-    """Wait until somebody has the public name NAME, and print its address.
+    """Wait until a task has the public name NAME, and print its address.
 
-    Waits for the bus, too, and says so. Ends with 124 if the time is over.
+    If the bus has no process yet, print a message and wait for the bus as well. Exits
+    with 124 at the timeout.
     """
-    if nobody := unserved(target):
-        click.echo(f"bus: {nobody}; waiting", err=True)
+    if message := unserved(target):
+        click.echo(f"bus: {message}; waiting", err=True)
     with joined(target, patient=True) as bus:
         try:
             address = bus.wait_for(name, target.timeout_s)
         except CommandTimeoutError as error:
-            what = unserved(target) or f"nobody has {name!r} on bus {target.bus!r}"
-            fail(f"{what}: waited for {error.timeout_s:g} s", TIMED_OUT)
+            lack = f"no task has the name {name!r} on bus {target.bus!r}"
+            fact = unserved(target) or lack
+            fail(f"{fact}: waited for {error.timeout_s:g} s", TIMED_OUT)
     if target.as_json:
         click.echo(to_json({"name": address.module, "address": str(address)}))
     else:

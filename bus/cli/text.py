@@ -1,4 +1,4 @@
-"""What the verbs have in common when they write: tables, times, problems."""
+"""Output shared by the verbs: tables, times, problems."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = [
 
 
 def route(sender: str, receiver: str, port: int | None) -> str:
-    """Whose flow it is."""
+    """Return a flow as text: its sender, its receiver, its port."""
     way = route_on_bus(sender, receiver)
     return f"{way} port {'?' if port is None else port}"
 
 
 def route_on_bus(sender: str, receiver: str) -> str:
-    """From whom to whom."""
+    """Return a sender and a receiver as text."""
     near, far = printable(sender) or "?", printable(receiver) or "?"
     return f"{near} -> {far}"
 
 
 def wall_text(wall_ns: int) -> str:
-    """A wall clock in UTC, to the microsecond; "?" if it is unknown or not a date."""
+    """Return a wall-clock time in UTC, to the microsecond; "?" if it is no date."""
     if not wall_ns:
         return "?"
     seconds, rest_ns = divmod(wall_ns, 10**9)
@@ -48,7 +48,7 @@ def wall_text(wall_ns: int) -> str:
 
 
 def warn(problems: Iterable[str]) -> None:
-    """Say what could not be read, a line each, apart from the answer."""
+    """Print each problem as one line on stderr."""
     for problem in problems:
         click.echo(f"bus: {printable(problem)}", err=True)
 
@@ -59,9 +59,9 @@ def show_table(
     *,
     colours: dict[str, str] | None = None,
 ) -> None:
-    """Write a table: with rich on a terminal, else as plain columns.
+    """Print a table: with rich on a terminal, else as plain columns.
 
-    colours: the style of cells with that very text, for terminals.
+    colours: on a terminal, the style of each cell whose whole text is the key.
     """
     if sys.stdout.isatty():
         _show_rich(head, _cells(rows), _numeric(head, rows), colours or {})
@@ -71,7 +71,7 @@ def show_table(
 
 
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Yield a table as plain columns, the head first."""
+    """Yield the lines of a table in plain columns, the head first."""
     cells, numeric = _cells(rows), _numeric(head, rows)
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     for line in (list(head), *cells):

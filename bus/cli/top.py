@@ -1,4 +1,4 @@
-"""``bus top``: what each process of a live bus does, again and again."""
+"""``bus top``: a refreshed table of the activity of each process of a live bus."""
 
 from __future__ import annotations
 
@@ -39,15 +39,19 @@ _HEAD: Final = (
 
 @attrs.frozen
 class _Row:
-    """One process.
+    """The figures of one process.
 
     messages: commands and notifications that callbacks got since its tasks registered.
     notified: notifications that its tasks have sent, each counted once.
     heard: the notifications among messages.
-    per_s, notified_per_s, heard_per_s: since the last look, None at the first.
-    dropped: for newer ones. expired: too late. turned_away: for lack of room.
-    nobody: no one had the name in time. in_doubt: to a process that was lost.
-    queued: on their way to other processes. blocked: senders that wait for room.
+    per_s, notified_per_s, heard_per_s: since the last refresh; None at the first.
+    dropped: messages dropped to make room for newer ones.
+    expired: messages whose deadline had passed.
+    turned_away: messages rejected for lack of room.
+    nobody: messages for a name that no task registered in time.
+    in_doubt: messages on their way to a process that was lost.
+    queued: messages queued for other processes, or not acknowledged by them.
+    blocked: senders that wait for room.
     """
 
     process: str
@@ -70,7 +74,7 @@ class _Row:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Look once, and show totals.")
+@click.option("--once", is_flag=True, help="Print the totals once.")
 @click.option(
     "--interval",
     "interval_s",
@@ -78,24 +82,24 @@ class _Row:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between two looks.",
+    help="Time between two refreshes.",
 )
 @click.option(
     "--count",
     type=click.IntRange(min=1),
     metavar="N",
-    help="End after N looks.  [default: at Ctrl-C]",
+    help="Exit after N refreshes.  [default: run until Ctrl-C]",
 )
 @live_options(10.0)
 def top(target: Target, *, once: bool, interval_s: float, count: int | None) -> None:
-    """Show what each process does: messages a second, what waits, what was dropped.
+    """Show the activity of each process: message rates, queues, dropped messages.
 
-    The second look is the first that knows how many a second. --timeout is for each
-    answer. Ends with 1 if a process did not tell at the last look, with 124 if it did
-    not in time.
+    Rates are shown from the second refresh on. --timeout applies to each answer. Exits
+    with 1 if a process could not be queried at the last refresh, with 124 if it did not
+    answer in time.
     """
     if once and count is not None:
-        raise click.UsageError("--once is one look: --count goes without it")
+        raise click.UsageError("--count cannot be combined with --once")
     with joined(target) as bus:
         if once:
             answers = look_around(target, bus)
@@ -109,17 +113,17 @@ def top(target: Target, *, once: bool, interval_s: float, count: int | None) -> 
         try:
             answers = _watch(target, bus, interval_s, count)
         except KeyboardInterrupt:
-            return  # that is how it ends
+            return  # the regular end
     answers.end_quietly()
 
 
 def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> Answers:
-    """Show one look after the other; return what the last one found."""
-    looks: Iterator[int] = itertools.count() if count is None else iter(range(count))
+    """Refresh the display repeatedly; return the answers of the last refresh."""
+    numbers: Iterator[int] = itertools.count() if count is None else iter(range(count))
     before: dict[str, _Row] = {}
     seen_at = _sync.monotonic()
     with _display(target) as show:
-        for number in looks:
+        for number in numbers:
             if number:
                 pause(interval_s)
             answers = look_around(target, bus)
@@ -132,7 +136,7 @@ def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> An
 
 
 class _Printed:
-    """Shows each look below the last one; what may be a screen is one of these."""
+    """A display that prints each refresh below the previous one."""
 
     def __init__(self, target: Target) -> None:
         self._as_json: Final = target.as_json
@@ -141,7 +145,7 @@ class _Printed:
         return self._show
 
     def __exit__(self, *_: object) -> None:
-        """Leave what was printed."""
+        """Do nothing: printed lines stay."""
 
     def _show(self, rows: list[_Row], answers: Answers) -> None:
         if self._as_json:
@@ -155,13 +159,13 @@ class _Printed:
 
 
 class _Screen:
-    """Shows each look in the place of the last one, on a terminal.
+    """A display that replaces the previous refresh, on a terminal.
 
-    What is wider than that is several tables, so that none of it is missing.
+    A table that is wider than the terminal is split, so that no column is missing.
     """
 
     def __init__(self) -> None:
-        from rich.live import Live  # noqa: PLC0415 # slow to load, for terminals only
+        from rich.live import Live  # noqa: PLC0415 # slow to load; for terminals only
 
         self._live: Final = Live(auto_refresh=False)
 
@@ -185,10 +189,10 @@ class _Screen:
 
 
 def _tables(cells: list[list[object]], width: int) -> Iterator[list[str]]:
-    """Yield the lines of tables no wider than a screen that have all columns.
+    """Yield the lines of each table; together the tables have all columns.
 
-    Each begins with the first column, which says whose line it is, and has at least one
-    more.
+    Each table begins with the first column, the process, and has at least one more. It
+    is no wider than the screen, unless two columns already are.
     """
     taken = [0]
     for column in range(1, len(_HEAD)):
@@ -201,7 +205,7 @@ def _tables(cells: list[list[object]], width: int) -> Iterator[list[str]]:
 
 
 def _table(cells: list[list[object]], columns: list[int]) -> list[str]:
-    """Return the lines of a table of some columns, the head first."""
+    """Return the lines of a table with these columns, the head first."""
     rows = [[row[column] for column in columns] for row in cells]
     return list(table_lines([_HEAD[column] for column in columns], rows))
 
@@ -238,13 +242,13 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
 
     sent, notifying = told.get("relay_counters", {}), told.get("notifying", {})
     process, messages = told["process"], total("delivered")
-    # Each notification is put once before the relays of all other processes.
+    # Each notification is queued once for all other processes together.
     notified = notifying.get("accepted", 0) + notifying.get("turned_away", 0)
     heard = sum(each["delivered"] for each in heard_counters)
     last = before.get(process)
 
     def rate(count: int, counted: int) -> float | None:
-        # Tasks that have left took their figures along.
+        # A sum decreases when a task leaves, since its figures are no longer in it.
         return None if last is None else max(0, count - counted) / passed_s
 
     return _Row(

@@ -68,12 +68,12 @@ class CommandRun(Struct, eq=False):
 
     @property
     def at(self) -> int:
-        """How many commands were read; a snapshot, from any thread."""
+        """The number of commands read; a snapshot, from any thread."""
         return len(self.payloads) - length_hint(self._unread)
 
     @property
     def unsettled(self) -> int:
-        """How many read commands the account has not counted yet; likewise."""
+        """The number of read commands not yet counted by the account; likewise."""
         return self.at - self.settled
 
     @property

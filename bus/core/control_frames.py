@@ -90,7 +90,7 @@ class ControlFrames:
         """Handle a control frame about tasks.
 
         Raises:
-            WireError: the peer speaks of a task of another process, or the frame is
+            WireError: the peer refers to a task of another process, or the frame is
               invalid.
         """
         frame = self._vouched(peer, frame)
@@ -157,7 +157,7 @@ class ControlFrames:
                 pass
 
     def _is_heard(self, relay: Relay | None) -> bool:
-        """Whether a request of this process matches a task while it has no master."""
+        """Return True if a request of this process matches a task, without a master."""
         topology = self._topology
         stands = topology.is_master or topology.master() is not None
         return not stands and relay is not None and bool(self._relays.audience(relay))
@@ -171,7 +171,7 @@ class ControlFrames:
         self._relays.add_relay(peer, task, now)
 
     def _may_answer(self, peer: Peer, frame: AddRelay) -> bool:
-        """Whether a process that answers with its own task may hold the task's name.
+        """Return True if a process that answers with its own task may hold its name.
 
         Raises:
             WireError: the task is another's, and the peer is not a master that
@@ -185,7 +185,7 @@ class ControlFrames:
         return peer.rights.may_register(frame.task.name, peer.key[1])
 
     def _passes_on(self, peer: Peer) -> bool:
-        """Whether a peer is a master that speaks for other processes.
+        """Return True if a peer is a master that acts for other processes.
 
         For a slave this is its own master; for a master, any peer of another machine.
         """
@@ -234,7 +234,7 @@ class ControlFrames:
 
     @staticmethod
     def _check_own(peer: Peer, number: RegistrationId | RequestId) -> None:
-        """Raise unless a peer speaks of its own task or request (BUS-SEC-7)."""
+        """Raise unless a peer refers to its own task or request (BUS-SEC-7)."""
         owner = (number.machine, number.process)
         if peer.key != owner:
-            raise WireError(f"{peer.key} speaks of a task of {owner}")
+            raise WireError(f"{peer.key} refers to a task of {owner}")

@@ -139,7 +139,7 @@ class FarTasks:
 
     @property
     def doubtful(self) -> bool:
-        """Whether any task is in doubt."""
+        """True if any task is in doubt."""
         return any(task.doubtful for task in self._tasks.values())
 
     def sweep(self, is_covered: Callable[[str], bool]) -> list[Tell]:
@@ -190,7 +190,7 @@ class FarTasks:
         return entry is not None and not entry.mailbox.provisional
 
     def _is_own(self, address: Address) -> bool:
-        """Whether an address belongs to a public task of this process."""
+        """Return True if an address belongs to a public task of this process."""
         if address.machine != self._machine:
             return False
         entry = self._table.find(address.module)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALL", "facts", "messages"]
 
-ALL: Final = "all who hear it"  # the receivers of a notification
+ALL: Final = "all subscribers"  # the receivers of a notification
 
 _RUNS_MAX: Final = 16  # listed per frame; any others are only counted
 _LISTED_MAX: Final = 8  # listed per field

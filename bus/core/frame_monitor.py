@@ -95,7 +95,7 @@ class FrameMonitor:
 
     @property
     def idle(self) -> bool:
-        """Whether there is no listener."""
+        """True if there is no listener."""
         return not self._listeners
 
     def hear(

@@ -64,7 +64,7 @@ class IdleLinks:
         return peer.idle_since + self._topology.limits.linger_s
 
     def is_due(self, peer: Peer, now: float) -> bool:
-        """Whether a link has been idle for long enough."""
+        """Return True if a link has been idle for long enough."""
         at = self.due_at(peer)
         return at is not None and at <= now
 

@@ -134,11 +134,11 @@ class IdleRelays:
 
     @staticmethod
     def _may_go(relay: Relay) -> bool:
-        """Whether a relay holds no messages, and its process can be asked."""
+        """Return True if a relay holds no messages, and its process can be asked."""
         return relay.opened and relay.peer.session.ready and not relay.busy
 
     def _is_kept(self, relay: Relay) -> bool:
-        """Whether an unused relay stays: by hearsay, or so that no search is needed."""
+        """Return True if an unused relay stays: by hearsay, or to save a search."""
         eager = self._topology.limits.eager_relays
         public = relay.entry.visibility is Visibility.PUBLIC
         return relay.provisional or (eager and public)

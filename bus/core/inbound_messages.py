@@ -97,7 +97,7 @@ class InboundMessages:
         """
         session, sender = peer.session, peer.name
         if batch.epoch != session.their_epoch:
-            raise WireError(f"MSG of epoch {batch.epoch}, open: {session.their_epoch}")
+            raise WireError(f"MSG of epoch {batch.epoch}, not {session.their_epoch}")
         count = batch.count
         heading = (sender, batch.epoch, batch.incarnation, batch.first)
         runs: Iterable[tuple[int, Run]]

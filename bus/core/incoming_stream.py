@@ -97,12 +97,12 @@ class IncomingStream(Generic[M]):
 
     @property
     def accepted(self) -> int:
-        """How many messages were accepted."""
+        """The number of accepted messages."""
         return self.next - self._first - self.given_up - self._missing.count
 
     @property
     def held(self) -> int:
-        """How many accepted messages are held above a gap."""
+        """The number of accepted messages held above a gap."""
         return len(self._held)
 
     @property
@@ -121,7 +121,7 @@ class IncomingStream(Generic[M]):
         """
         stop = first + len(messages)
         if first < 1 or stop > NUMBERS or floor > NUMBERS:
-            msg = f"numbers {first} to {stop - 1}, floor {floor}, leave the 64 bits"
+            msg = f"numbers {first} to {stop - 1}, floor {floor}, exceed 64 bits"
             raise WireError(msg)
         if self._strict and stop > max(self.next, floor) + self._span:
             msg = f"number {stop - 1} is too far above {max(self.next, floor)}"

@@ -83,7 +83,7 @@ class Interests(Generic[Asked]):
         return [] if trie is None else trie.matching(name)
 
     def matching_exactly(self, machine: str, pattern: str) -> bool:
-        """Whether an interest has this name or pattern, as it is written."""
+        """Return True if an interest has this name or pattern, as it is written."""
         trie = self._tries.get(machine)
         return trie is not None and any(
             each.pattern == pattern for each in trie.specifications()

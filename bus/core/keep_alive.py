@@ -51,7 +51,7 @@ class KeepAlive:
     def _too_long(self, peer: Peer, now: float) -> None:
         silent_s = now - peer.heard_at
         self._topology.complain(
-            f"process {peer.name} does not respond, for {silent_s:.0f} s"
+            f"process {peer.name} has not responded for {silent_s:.0f} s"
         )
         if peer.machine == self._topology.me.machine:
             peer.unresponsive = True

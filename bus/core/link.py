@@ -114,7 +114,7 @@ class Link:
             return f"{self.identity.machine}/{self.identity.process}"
         if self.wanted is not None:
             return "/".join(self.wanted)
-        return "somebody who has not greeted"
+        return "an unidentified peer"
 
     def step(self, kind: FrameType) -> None:
         """Advance to the next state on the arrival of a frame.
@@ -126,13 +126,13 @@ class Link:
         known = (self.state, kind) in NEXT
         wrong = kind in _SIGNALLING and self.kind is LinkKind.DATA
         if not known or wrong:
-            which = "" if self.kind is None else f" on a {self.kind.value} link"
-            msg = f"{kind.name} must not come{which} that is {self.state.value}"
+            which = "link" if self.kind is None else f"{self.kind.value} link"
+            msg = f"{kind.name} is not allowed on a {which} that is {self.state.value}"
             raise WireError(msg)
         self.state = NEXT[self.state, kind] or self.state
 
     def beats(self, other: Link, *, ours: bool) -> bool:
-        """Whether this link is kept, and the other closed, between the same processes.
+        """Return True if this link is kept, and ``other``, to the same process, closed.
 
         ours: True if this process is the lower of the two.
 

@@ -114,7 +114,7 @@ class LinkTable:
         ]
         if len(silent) > self._topology.limits.unauthenticated_links:
             self._topology.complain(
-                f"the link with {silent[0].who} is closed: {len(silent)} of them"
+                f"the link with {silent[0].who} is closed: too many: {len(silent)}"
             )
             self.hang_up(silent[0])
 
@@ -133,7 +133,7 @@ class LinkTable:
         self._refuse(link, reason, frame.identity)
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
-        """Whether a process already has a signalling link (BUS-INIT-6).
+        """Return True if a process already has a signalling link (BUS-INIT-6).
 
         On this machine a link of another life counts, too: an open link belongs to a
         live process, which must not lose its name. The loss of a link from another
@@ -150,7 +150,7 @@ class LinkTable:
     def _refuse(self, link: Link, reason: Reason, who: Identity) -> None:
         if reason is not Reason.BUSY:  # on BUSY the peer dials another process
             name = f"{who.machine}/{who.process}"
-            self._topology.complain(f"{name} is turned away: {reason.value}")
+            self._topology.complain(f"{name} is rejected: {reason.value}")
         versions = handshake(self._topology, LinkKind.DATA).versions
         self._topology.send(link.id, Refused(reason=reason, versions=versions))
         self.hang_up(link)
@@ -180,8 +180,8 @@ class LinkTable:
             and link.wanted != key
         ):
             if (wanted := self._topology.peers.get(link.wanted)) is not None:
-                wanted.addresses = ()  # whoever gave them did not know better
-            raise WireError(f"{key} answers for {link.wanted}")
+                wanted.addresses = ()  # their sender did not know better
+            raise WireError(f"{key} answers in place of {link.wanted}")
         if not self._may_be(identity, link):
             self._refuse(link, Reason.ACCESS, identity)
             return
@@ -219,9 +219,9 @@ class LinkTable:
         self._topology.send(link.id, opening)
 
     def _may_be(self, identity: Identity, link: Link) -> bool:
-        """Whether a peer has all rights, or is a slave of this machine (BUS-SEC-1).
+        """Return True for a peer with all rights, or a slave of this machine.
 
-        A master also speaks for other processes, and is believed.
+        A master also acts for other processes, and is believed (BUS-SEC-1).
         """
         if link.credentials.rights.whole:
             return True

@@ -216,7 +216,7 @@ class NameRegistry:
         self._topology.todo += self._manager.far.disappeared(frame.id)
 
     def may_have(self, peer: Peer, name: str) -> bool:
-        """Whether a process may hold a name that no other process is known to hold."""
+        """Return True if a process may hold a name without another known holder."""
         if not peer.rights.may_register(name, peer.key[1]):
             return False
         user = self.users.find(name) if peer in self._topology.slaves() else None

@@ -64,7 +64,7 @@ class OutgoingStream(Generic[M]):
 
     @property
     def room(self) -> int:
-        """How many messages may be sent before one is acknowledged."""
+        """The number of messages that may be sent before one is acknowledged."""
         return min(self.floor + self._window, NUMBERS) - self.next
 
     @property

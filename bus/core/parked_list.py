@@ -73,7 +73,7 @@ class ParkedList:
         return self._by_name.get(name, ())
 
     def full(self, name: str) -> bool:
-        """Whether no more messages may wait for this name."""
+        """Return True if no more messages may wait for this name."""
         waiting = len(self._by_name.get(name, ()))
         return waiting >= self._per_name or len(self) >= self._in_all
 

@@ -60,7 +60,7 @@ class Peer:
     audience: the relay of all its tasks that subscribe to tasks of this process.
     announced: relay numbers of local tasks introduced to it and not dismissed.
     counters: counters of messages for its tasks; notifications: of notifications only.
-    flooded: True if more answers wait for it than allowed.
+    flooded: True if too many answers are queued for it.
     waiting: how many messages of each local task wait for a link, by relay number.
     """
 

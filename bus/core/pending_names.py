@@ -36,7 +36,7 @@ class PendingNames:
         self._asked: Final[dict[Entry, int]] = {}
 
     def awaits(self, task: Entry) -> bool:
-        """Whether the master has yet to confirm the name of a task."""
+        """Return True if the master has yet to confirm the name of a task."""
         return task in self._asked
 
     def awaited(self) -> list[Entry]:

@@ -152,7 +152,7 @@ class ProcessManager:
         return entry, actions
 
     def awaits_verdict(self, entry: Entry) -> bool:
-        """Whether the master has yet to confirm the name of a task (OPEN-3)."""
+        """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
         return (
             self.remote is not None
             and self.remote.name_registry.pending_names.awaits(entry)

@@ -33,7 +33,7 @@ AUDIENCE: Final = 0  # the relay number for all subscribers in one process
 
 
 class RelayState(enum.Enum):
-    """How a lookup by name treats a relay."""
+    """The treatment of a relay by lookups by name."""
 
     UNNAMED = "unnamed"  # takes only answers (BUS-RELAY-5)
     NAMED = "named"  # found by its name
@@ -230,7 +230,7 @@ class Relay:
 
     @property
     def _room(self) -> int:
-        """How many more messages may be sent now; an empty window takes any length."""
+        """The number of messages to send now; an empty window takes any length."""
         room = self.peer.session.room
         if not self.unacked:
             return min(room, self.limits.window)

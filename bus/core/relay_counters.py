@@ -41,7 +41,7 @@ class RelayCounters:
 
     @property
     def ended(self) -> int:
-        """How many messages are no longer in relays."""
+        """The number of messages that are no longer in relays."""
         return sum([getattr(self, end) for end in ENDS])
 
     def post(self, count: int) -> None:

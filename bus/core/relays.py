@@ -148,7 +148,7 @@ class Relays:
             if len(peer.relays) >= (most := limits.relays_per_process):
                 if hearsay:
                     return None
-                raise WireError(f"more than {most} tasks are to have relays")
+                raise WireError(f"more than {most} tasks need relays")
             relay = Relay(peer, task, now, limits=limits)
             machine, own = task.id.machine, self._topology.me.machine
             address = self._topology.address(machine, task.name)
@@ -224,7 +224,7 @@ class Relays:
         task = frame.task
         key = (task.id.machine, task.id.process)
         if not frame.addresses and key != way.key:
-            raise WireError(f"ADD_RELAY of {key} has no address, and came by another")
+            raise WireError(f"ADD_RELAY of {key} has no address, but was forwarded")
         peer = self.peer_for(key, task.incarnation, now, task.user)
         if peer is None:
             return

@@ -295,7 +295,7 @@ class RemoteManager:
 
     @property
     def stands(self) -> bool:
-        """Whether this process is master, or has an open link with its master."""
+        """True if this process is master, or has an open link with its master."""
         if self.topology.is_master:
             return True
         master = self.topology.master()
@@ -362,7 +362,7 @@ class RemoteManager:
             if why:
                 parted = BusReason.GIVEN_UP
                 self.topology.complain(
-                    f"the link with {link.who} was closed at the other end: {why}"
+                    f"the link with {link.who} was closed by the peer: {why}"
                 )
             self.links.lost(link, now, parted)
         return self._drained()
@@ -411,7 +411,7 @@ class RemoteManager:
                     silent.append((self.links.by_number[link], words))
                 elif peer.flooded:
                     peer.flooded = False  # after a reconnect the peer may read
-                    words = "more answers wait than may"
+                    words = "too many answers are queued"
                     silent.append((self.links.by_number[link], words))
         for each, words in silent:
             self._violated(each, WireError(words), now)
@@ -487,7 +487,7 @@ class RemoteManager:
 
     @property
     def acks_due(self) -> bool:
-        """Whether `next_deadline` is soon, since an acknowledgement is pending."""
+        """True if `next_deadline` is soon, since an acknowledgement is pending."""
         return any(peer.session.awaits_ack for peer in self.topology.peers.values())
 
     def _lost_at(self, peer: Peer) -> float:

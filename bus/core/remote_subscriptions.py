@@ -148,7 +148,7 @@ class RemoteSubscriptions:
         return list(found.values())
 
     def hears(self, peer: Peer) -> bool:
-        """Whether another process subscribes to any task of this one."""
+        """Return True if another process subscribes to any task of this one."""
         return any(True for _ in self._heard_by(peer))
 
     def _heard_by(self, peer: Peer) -> Iterator[Entry]:
@@ -183,11 +183,11 @@ class RemoteSubscriptions:
         if not self.ledger.has_room(frame.id, most, in_all):
             full = self.ledger.count(asker) >= most
             if full and asker == peer.key:
-                raise WireError(f"more than {most} subscriptions are to be kept")
-            many = f"{most} of that process" if full else f"{in_all}"
+                raise WireError(f"more than {most} subscriptions are requested")
+            many = f"{most} per process" if full else f"{in_all} in all"
             self._topology.complain(
                 f"a subscription of {'/'.join(asker)} to {frame.specification!r}"
-                f" is not kept: there are {many}, as many as there may be"
+                f" is rejected: the limit is {many}"
             )
             return
         specification = Specification.parse(frame.specification)
@@ -195,7 +195,8 @@ class RemoteSubscriptions:
         own = self._topology.me.machine
         if asker == peer.key and machine != own and not peer.rights.whole:
             self._topology.complain(
-                f"{peer.name} may not hear {frame.specification!r}: access is denied"
+                f"{peer.name} may not subscribe to {frame.specification!r}: "
+                "access is denied"
             )
             return
         # A repeated request is forwarded again: a process on its route may have dropped
@@ -229,7 +230,7 @@ class RemoteSubscriptions:
         task, origin = frame.task, request.origin
         meant = Specification(request.name).matches(task.name)
         if not meant or task.id.machine != request.machine:
-            raise WireError(f"{task.name!r} is no answer to {request.name!r}")
+            raise WireError(f"{task.name!r} is not an answer to {request.name!r}")
         if origin is not None:
             if request.asker == origin.key:
                 if not origin.rights.may_hear(task.name):

@@ -87,7 +87,7 @@ class Requests(Generic[Asked]):
         ]
 
     def has_room(self, number: RequestId, per_process: int, in_all: int) -> bool:
-        """Whether one more request of another process may be kept (BUS-FLOW-1)."""
+        """Return True if one more request of a process may be kept (BUS-FLOW-1)."""
         if number in self._by_id:
             return True
         others = len(self._by_id) - self._by_asker[self._topology.key]

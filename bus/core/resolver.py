@@ -151,7 +151,7 @@ class Resolver:
 
     @staticmethod
     def _is_reached(entry: Entry) -> bool:
-        """Whether messages can be sent to an entry without an answer to the search.
+        """Return True if messages may go to an entry before its search is answered.
 
         If two processes search for one another, each already has the other's task from
         these searches. But each would wait for the other to dial.
@@ -203,7 +203,7 @@ class Resolver:
         self._spread(request)
 
     def _may_ask(self, peer: Peer, frame: Search) -> bool:
-        """Whether a peer may send commands to the name that it seeks (BUS-SEC-1).
+        """Return True if a peer may send commands to the name it seeks (BUS-SEC-1).
 
         A search that it forwards for another process always passes.
         """
@@ -262,7 +262,7 @@ class Resolver:
             return False
         origin = request.origin
         if (frame.task.id.machine, frame.task.name) != (request.machine, request.name):
-            raise WireError(f"{frame.task.name!r} is no answer to {request.name!r}")
+            raise WireError(f"{frame.task.name!r} is not an answer to {request.name!r}")
         if origin is not None:
             check_passed_on(frame, origin)
             origin.session.tell(frame)
@@ -358,7 +358,7 @@ def check_passed_on(frame: AddRelay, to: Peer) -> None:
     """
     own = (frame.task.id.machine, frame.task.id.process)
     if not frame.addresses and to.key != own:
-        raise WireError(f"ADD_RELAY of {own} has no address, and is to be passed on")
+        raise WireError(f"ADD_RELAY of {own} has no address, but must be forwarded")
 
 
 def _milliseconds(seconds: float) -> int:

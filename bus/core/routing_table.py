@@ -123,7 +123,7 @@ class RoutingTable:
         return iter(list(self._by_id.values()))
 
     def __contains__(self, entry: Entry) -> bool:
-        """Whether a registration can be found."""
+        """Return True if a registration can be found."""
         return entry.table is self
 
     def by_id(self, number: RegistrationId) -> Entry | None:
@@ -163,5 +163,5 @@ class RoutingTable:
 
     @staticmethod
     def _has_name(entry: Entry) -> bool:
-        """Whether an entry has a name here: private names are local to a process."""
+        """Return True if an entry has a name here: private names are process-local."""
         return entry.visibility is Visibility.PUBLIC or not entry.remote

@@ -192,7 +192,7 @@ class Session:
 
     @property
     def room(self) -> int:
-        """How many messages may be sent now."""
+        """The number of messages that may be sent now."""
         return self.outgoing.room if self.ready and self._held is None else 0
 
     def say(self, frame: ControlFrame) -> None:
@@ -445,7 +445,7 @@ class Session:
 
     def _forget_heard(self, heard: int) -> None:
         if heard > self._told:
-            raise WireError(f"heard {heard} control frames of {self._told}")
+            raise WireError(f"ACK counts {heard} control frames of {self._told} sent")
         while len(self._controls) > self._told - heard:
             _, frame = self._controls.popleft()
             if isinstance(frame, Unrelay):

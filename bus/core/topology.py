@@ -132,7 +132,7 @@ class Topology:
 
     @property
     def is_master(self) -> bool:
-        """Whether this process is master of its machine."""
+        """True if this process is master of its machine."""
         return self.role is Role.MASTER
 
     def joined(self) -> list[Peer]:

@@ -27,7 +27,7 @@ class User:
     registered_ns: int
 
     def goes_before(self, other: User) -> bool:
-        """Whether this is the earlier of two registrations of a name (OPEN-1)."""
+        """Return True if this registration of a name is the earlier one (OPEN-1)."""
         mine = (self.registered_ns, self.owner, self.id.number)
         return mine < (other.registered_ns, other.owner, other.id.number)
 

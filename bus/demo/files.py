@@ -64,14 +64,14 @@ def list_files(folder: Path | None, *, without: Path | None = None) -> FileList:
         root, what, whose = folder, "file", str(folder)
         if not root.is_dir():
             lack = "is not a folder" if root.exists() else "does not exist"
-            msg = f"cannot take stock: {folder} {lack}"
+            msg = f"cannot index {folder}: it {lack}"
             raise DemoError(msg)
     apart = None if without is None else _place_below(root, without)
     problems: list[str] = []
     paths = sorted(_walk(root, apart, problems, python_only=folder is None))
     if not paths:
         reason = f": {problems[0]}" if problems else ""
-        msg = f"cannot take stock: no file in {root}{reason}"
+        msg = f"cannot index {root}: it contains no file{reason}"
         raise DemoError(msg)
     title = f"{counted(len(paths), what)} of {whose}"
     return FileList(root, title, tuple(paths), tuple(problems))
@@ -86,7 +86,7 @@ def _place_below(root: Path, without: Path) -> Path | None:
     top, apart = (Path(os.path.realpath(path)) for path in (root, without))
     if top.is_relative_to(apart):
         raise DemoError(
-            f"cannot take stock: {root} is, or lies in, {without}, where the results"
+            f"cannot index {root}: it is, or is in, {without}, where the results"
             " go; name another with --out"
         )
     return root / apart.relative_to(top) if apart.is_relative_to(top) else None

@@ -102,9 +102,9 @@ def _check_recorded(journals: Path, own: Path, processes: int) -> None:
     """Check that each process has left its journal: a missing one breaks no rule."""
     found = {each.path for each in open_journals(journals)}
     if own not in found:
-        raise DemoError(f"cannot judge the run: its record is gone from {own}")
+        raise DemoError(f"cannot check the run: its journal is missing from {own}")
     if len(found) != processes:
         raise DemoError(
-            f"cannot judge the run: {processes} processes took part, and"
+            f"cannot check the run: {processes} processes took part, and"
             f" {journals} holds {counted(len(found), 'journal')}"
         )

@@ -104,9 +104,9 @@ FAULTS: Final[dict[str, Callable[[QueueConnection, Side], _Faulty]]] = {
 # The effect of each, for people.
 DEEDS: Final[dict[str, str]] = {
     "lost": "one message is lost",
-    "duplicate": "one message arrives twice",
+    "duplicate": "one message is received twice",
     "reorder": "one message is overtaken by the next",
-    "half": "a side hangs up while it receives, and receives nevertheless",
+    "half": "an end disconnects during a receive, and still receives a message",
 }
 
 

@@ -119,7 +119,7 @@ class Worker:
             self._send(head, _pieces(data, PIECE_BYTES))
             if isinstance(decode_receipt(self._content.receive()), Stored):
                 return True
-        self._miss(give, "content was damaged on the way")
+        self._miss(give, "content was damaged in transit")
         return True
 
     @property

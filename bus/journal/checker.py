@@ -222,7 +222,8 @@ def _why(rule: str, unknown: list[Violation], lossy: int) -> str:
     if unknown:
         return f"{len(unknown)} cannot be judged: a journal is not conclusive"
     return (
-        f"records of {counted(lossy, 'journal')} are missing, which may have broken it"
+        f"records of {counted(lossy, 'journal')} are missing;"
+        " a violation may be among them"
     )
 
 

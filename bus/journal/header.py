@@ -153,7 +153,7 @@ class SegmentHeader:
             msg = f"the header is damaged: wrong checksum at byte {_HEAD.size}"
             raise ValueError(msg)
         if (version, size) != (RECORD_VERSION, RECORD_BYTES):
-            msg = f"record version {version} of {size} bytes is not known here"
+            msg = f"record version {version} of {size} bytes is not supported"
             raise ValueError(msg)
         if segment > SEGMENT_MAX or first_n + slots > NUMBER_MAX:
             msg = f"segment number {segment} or record number {first_n} is too large"

@@ -135,7 +135,7 @@ class Meta:
         # begins on a line of its own.
         self._torn = True
         if self._file.write(data) != len(data):
-            raise OSError("cannot write the line whole: the disk is full")
+            raise OSError("cannot write the whole line: the disk is full")
         self._torn = False
 
 

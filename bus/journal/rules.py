@@ -233,18 +233,18 @@ _ALL: Final = (
         ),
         cases={
             "damaged": "{damaged} segments contradict themselves",
-            "unbegun": "its process had not begun to record: it runs, or died before",
+            "unbegun": "its process had not begun to record: it runs, or died first",
             "empty": "it holds no record",
             "lost": "{lost} records could not be written",
             "gaps": "{gaps} records are missing between {first} and {last}",
-            "beginning": "the records before {first} are gone",
-            "open": "it was not closed: its process lives, or died before",
+            "beginning": "the records before {first} are missing",
+            "open": "it was not closed: its process runs, or died first",
         },
     ),
     Rule(
         id="Q1",
-        title="rendez-vous symmetry",
-        text="Every channel joins one accept and one connect that met.",
+        title="rendezvous symmetry",
+        text="Every channel joins one accept and one connect that were matched.",
         basis=Basis.ABSENCE,
         unit="channels",
         identity=("flow",),
@@ -299,8 +299,8 @@ _ALL: Final = (
     ),
     Rule(
         id="Q4",
-        title="nothing from nowhere",
-        text="What is received was sent.",
+        title="no creation",
+        text="Every message that is received was sent.",
         basis=Basis.ABSENCE,
         unit="messages received",
         identity=("flow", "seq"),
@@ -310,12 +310,15 @@ _ALL: Final = (
             " sender of the flow died and seq is the one after the greatest of its"
             " SENDs, 0 if there are none: that send was done, and not yet recorded."
         ),
-        cases={"foreign": "received, but nobody sent it"},
+        cases={"foreign": "received, but never sent"},
     ),
     Rule(
         id="Q5",
         title="lossless until disconnect",
-        text="What is sent is received, unless its receiver hung up first.",
+        text=(
+            "Every message that is sent is received, unless its receiver disconnects"
+            " first."
+        ),
         basis=Basis.ABSENCE,
         unit="messages sent",
         identity=("flow", "seq"),
@@ -331,15 +334,15 @@ _ALL: Final = (
             " died."
         ),
         cases={
-            "overtaken": "sent, never received, but message {other_seq} was",
-            "unaccounted": "sent, neither received nor dropped when its receiver left",
+            "overtaken": "sent, never received, though message {other_seq} was",
+            "unaccounted": "sent, neither received nor dropped at the disconnect",
             "unexplained": "sent, not received, and the journal has no end",
         },
     ),
     Rule(
         id="Q7",
         title="half-disconnect",
-        text="After a side hangs up, it sends and receives nothing, nor is sent to.",
+        text="A disconnected side sends, receives and is sent nothing.",
         basis=Basis.PRESENCE,
         unit="sends and receives",
         identity=("flow", "n"),
@@ -347,7 +350,7 @@ _ALL: Final = (
             "Let end(f) be the lowest n of a CLOSE_LOCAL of flow f in one journal."
             " Over each channel record SEND or RECEIVE r of that journal: a would-be"
             " violation 'received' if r is a RECEIVE and r.n > end(r.flow); 'sent' if"
-            " r is a SEND and r.n > end(r.flow ^ 1) (the sender had hung up);"
+            " r is a SEND and r.n > end(r.flow ^ 1) (the sender had disconnected);"
             " 'accepted' if r is a SEND and r.n > end(r.flow) (the receiver had: such a"
             " message is dropped, not accepted). `other_n` is that CLOSE_LOCAL's."
         ),
@@ -388,7 +391,7 @@ _ALL: Final = (
     Rule(
         id="B2",
         title="routing",
-        text="Each link a message is put on brings it one hop further.",
+        text="Each link that carries a message takes it one hop further.",
         basis=Basis.ABSENCE,
         unit="messages on links",
         identity=("origin", "sort", "flow", "seq"),
@@ -405,10 +408,10 @@ _ALL: Final = (
             " when they were closed."
         ),
         cases={
-            "again": "twice on a link from one place, or of one hop",
-            "back": "came, and went on under a hop that is not greater",
-            "foreign": "read from a link on which nobody put it",
-            "overtaken": "put on a link, never read, but message {other_seq} was",
+            "again": "put on a link twice from one place, or twice with one hop",
+            "back": "read from a link, and put on one with a hop that is not greater",
+            "foreign": "read from a link, but never put on one",
+            "overtaken": "put on a link, never read, though message {other_seq} was",
             "unexplained": "put on a link, not read, and a journal has no end",
         },
         proven=("again", "back"),
@@ -416,7 +419,7 @@ _ALL: Final = (
     Rule(
         id="B3",
         title="loss is explained",
-        text="What the bus accepts is delivered, or it is told why not.",
+        text="Every accepted message is delivered, or a record gives the reason.",
         basis=Basis.ABSENCE,
         unit="messages accepted",
         identity=("origin", "sort", "flow", "seq"),
@@ -430,15 +433,15 @@ _ALL: Final = (
             " record, by journal and n, which says that it was accepted."
         ),
         cases={
-            "overtaken": "accepted, never delivered, but message {other_seq} was",
-            "unaccounted": "accepted, and in no record when its receiver left",
+            "overtaken": "accepted, never delivered, though message {other_seq} was",
+            "unaccounted": "accepted, and in no record when its receiver deregistered",
             "unexplained": "accepted, not delivered, and a journal has no end",
         },
     ),
     Rule(
         id="B5",
         title="order of each sender",
-        text="What one task sends another arrives in the order sent.",
+        text="Messages from one task to another arrive in the order sent.",
         basis=Basis.PRESENCE,
         unit="deliveries",
         identity=("origin", "sort", "flow", "seq", "n"),

@@ -210,7 +210,8 @@ def problem_of(error: JournalError | OSError, path: Path) -> str:
     """Return why a file could not be read, in one line for people."""
     if isinstance(error, JournalError):
         return str(error)
-    why = "it is gone" if isinstance(error, FileNotFoundError) else error.strerror
+    gone = isinstance(error, FileNotFoundError)
+    why = "it no longer exists" if gone else error.strerror
     return f"cannot read {path}: {why}"
 
 

@@ -411,7 +411,7 @@ class CommThread:
                 # handler needs.
                 self._peer_log.tell(_sync.monotonic())
         except Exception:
-            _log.exception("a fault of the bus: this process leaves it")
+            _log.exception("internal error of the bus: this process leaves it")
             raise
         finally:
             self._left = True
@@ -620,7 +620,7 @@ class CommThread:
     def _given_up(self, number: int, why: str) -> None:
         link = self.remote.links.by_number.get(number)
         if link is not None:
-            self._peer_log.note(f"the link with {link.who} is given up: {why}")
+            self._peer_log.note(f"the link with {link.who} is aborted: {why}")
 
 
 def _first(*times: float | None) -> float | None:

@@ -68,7 +68,7 @@ class FrameReaders:
             if isinstance(cause, RemoteError):
                 # The peer lives, and closed the link for a fault it saw in this
                 # process.
-                return Read(lost=True, why=str(cause) or cause.kind or "no word")
+                return Read(lost=True, why=str(cause) or cause.kind or "no reason")
             return Read(lost=True, mid_io=cause is not None)
         reader = self._readers.get(number)
         if reader is None:

@@ -96,7 +96,7 @@ class InboundDelivery:
                 self._hold(held, message)
                 self._held[entry] = held
         if held is not None:
-            # Who has read meanwhile did not know that somebody waits for that.
+            # A thread that read meanwhile did not know that a message waits.
             self.resume(entry)
 
     def resume(self, entry: Entry) -> None:

@@ -94,8 +94,8 @@ def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
         case Reason.MACHINE_NAME:
             return MachineNameConflictError(me.machine)
         case Reason.ACCESS:
-            fact = f"machine {me.machine!r} is not what the master there is on"
+            fact = f"machine {me.machine!r} is not the machine of the master there"
             return AccessDeniedError(f"join bus {me.bus!r}", fact)
         case reason:
-            fact = f"the master says {reason.value}"
+            fact = f"the master rejects it: {reason.value}"
             return AccessDeniedError(f"join bus {me.bus!r}", fact)

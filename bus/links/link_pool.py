@@ -131,7 +131,7 @@ class LinkPool:
                 while True:
                     queue = broker.accept(PORT, capacity=self._capacity)
                     if why := _unfit(queue):
-                        self._turn_away(queue, f"somebody is turned away: {why}")
+                        self._turn_away(queue, f"a peer is rejected: {why}")
                     else:
                         self._hand_over(queue, made)
             except QueueBrokerError:
@@ -164,7 +164,7 @@ class LinkPool:
             why = ""
             for address in addresses:
                 if _is_elsewhere(address):
-                    why = f"{address}: no socket of this machine"
+                    why = f"{address}: not a socket on this machine"
                     continue
                 try:
                     queue = broker.connect(address, PORT, timeout=self._timeout_s)
@@ -253,7 +253,7 @@ class LinkPool:
             except DisconnectedError:
                 pass  # reported once the earlier frames are read (BUS-CHAN-5)
             except MessageTooLargeError:
-                self._end(number, f"it takes no frame of {len(frame)} bytes")
+                self._end(number, f"it cannot carry a frame of {len(frame)} bytes")
                 return False
             return True
         waiting.append(frame)
@@ -261,7 +261,7 @@ class LinkPool:
         if len(waiting.frames) > frames_max or waiting.size > bytes_max:
             # The peer does not read. If it resumes, one of the two processes makes
             # another link, and nothing is lost.
-            self._end(number, "it is full")
+            self._end(number, "its queue is full")
         return False
 
     def _end(self, number: int, why: str) -> None:
@@ -307,7 +307,7 @@ class LinkPool:
                 done = waiting.send(self._queues[number], now)
             except MessageTooLargeError:
                 frame = waiting.frames[0]
-                self._end(number, f"it takes no frame of {len(frame)} bytes")
+                self._end(number, f"it cannot carry a frame of {len(frame)} bytes")
                 done = True
             if done:
                 self._unsent.pop(number, None)
@@ -320,7 +320,7 @@ class LinkPool:
         for number in self._poller.stirred():
             queue = self._queues.get(number)
             if queue is None:
-                continue  # hung up since
+                continue  # disconnected since
             try:
                 frames = queue.receive_many(_FRAMES_MAX, timeout=0)
             except ReceiveTimeoutError:
@@ -405,4 +405,4 @@ def _unfit(queue: MessageQueue) -> str:
     limit = queue._connection.limit
     if limit is None or limit >= FRAME_BYTES_MAX:
         return ""
-    return f"its link takes {limit} bytes at once, and not {FRAME_BYTES_MAX}"
+    return f"its link carries frames of {limit} bytes, not {FRAME_BYTES_MAX}"

@@ -71,7 +71,7 @@ class MemoryNetwork:
         with self._lock:
             others = self._machines.setdefault(machine, {})
             if process in others:
-                msg = f"process {process!r} is on bus {self.bus!r} already"
+                msg = f"process {process!r} is already on bus {self.bus!r}"
                 raise ValueError(msg)
             master = not others
             comm = CommThread(

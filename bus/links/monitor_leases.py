@@ -59,7 +59,7 @@ class MonitorLeases:
                 self._turn()
             return {}
         if not _is_legal(types):
-            message.respond(error="frames must be None or a list of types of frames")
+            message.respond(error="frames must be None or a list of frame types")
             return NOREPLY
         if self.closed:
             return {"frames": (), "left_out": 0}
@@ -69,7 +69,7 @@ class MonitorLeases:
             self._monitor = FrameMonitor(remote, _sync.wall_ns)
         heard = self._monitor.hear(message._source.id, types, _sync.monotonic())
         if heard is None:
-            message.respond(error=f"{LISTENERS_MAX} listen to its frames already")
+            message.respond(error=f"its frames already have {LISTENERS_MAX} listeners")
             return NOREPLY
         self._turn()
         if not self._reviewing:

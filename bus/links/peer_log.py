@@ -54,7 +54,7 @@ class PeerLog:
                 continue
             if self._since is None or now - self._since >= _PERIOD_S:
                 if self._left_out:
-                    _log.warning("%d more such warnings were left out", self._left_out)
+                    _log.warning("%d more such warnings suppressed", self._left_out)
                 self._since, self._told, self._left_out = now, 0, 0
             if self._told >= _LINES_MAX:
                 self._left_out += 1

@@ -103,7 +103,7 @@ class RunDirectory:
         except PermissionError as error:
             raise self._denied(f"{directory}: {error.strerror}") from None
         except (FileExistsError, NotADirectoryError):
-            raise self._denied(f"{directory} is no directory") from None
+            raise self._denied(f"{directory} is not a directory") from None
         except OSError as error:
             # The number gives it the same type. No file name: Python would append it
             # after the remedy.
@@ -113,7 +113,7 @@ class RunDirectory:
                 f"{error.strerror}; {ELSEWHERE}a writable folder",
             ) from None
         if not stat.S_ISDIR(about.st_mode):
-            raise self._denied(f"{directory} is no directory")
+            raise self._denied(f"{directory} is not a directory")
         if not self._access.trusts(about.st_uid):
             raise self._denied(f"{directory} belongs to uid {about.st_uid}")
         mode = stat.S_IMODE(about.st_mode)

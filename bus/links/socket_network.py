@@ -147,7 +147,7 @@ class SocketNetwork:
                 self.directory.release()
         if self._role is Role.MASTER:
             if self.directory.is_guest:
-                fact = "only who may write there can be master"
+                fact = "only a process that may write there can be master"
                 raise PermissionError(errno.EACCES, fact, self.where)
             msg = f"the master's place on bus {self.bus!r} in {self.where}"
             raise BusyError(msg)
@@ -198,7 +198,7 @@ class SocketNetwork:
         """Return why a listener is not to be trusted; None if it is (BUS-SEC-2)."""
         assert isinstance(queue, SocketMessageQueue)
         why = self._admit(queue.peer)
-        return None if why is None else f"who listens there is a stranger: {why}"
+        return None if why is None else f"the listener there is not trusted: {why}"
 
     def _credentials(self, queue: MessageQueue) -> Credentials:
         """Return the user at the other end of an accepted link, and its rights."""

@@ -27,7 +27,7 @@ __all__ = ["MARKER", "OutFolder", "claimed"]
 
 MARKER: Final = ".queuebroker-out"
 
-_NOTE: Final = "Results of queuebroker lie here; a later run may replace them.\n"
+_NOTE: Final = "Results of queuebroker are here; a later run may replace them.\n"
 
 
 @attrs.frozen
@@ -175,7 +175,7 @@ def _told_in_one_line(path: Path) -> Iterator[None]:
         yield
     except BlockingIOError:
         raise PipelineError(
-            f"cannot write to {path}: another run is at work there; wait for it, or"
+            f"cannot write to {path}: another run is writing there; wait for it, or"
             " name another with --out"
         ) from None
     except OSError as error:

@@ -109,10 +109,10 @@ def run_in(
         problems = _ingest(spark, journals, folder)
         progress("joining sends and receives")
         tables = _refine(spark, folder)
-        progress("holding them to the rules")
+        progress("checking the rules")
         result = _judge(spark, folder, tables, problems)
         if report:
-            progress("summing up")
+            progress("computing the statistics")
             _summarize(folder, tables)
     if report:
         progress("drawing the report")

@@ -98,7 +98,7 @@ def _verdict(
     elif lossy:
         verdict = Verdict.UNKNOWN
         lacking = counted(lossy, "journal")
-        why = f"records of {lacking} are missing, which may have broken it"
+        why = f"records of {lacking} are missing; a violation may be among them"
     elif not checked:
         verdict = Verdict.NOTHING
     return RuleVerdict(rule, verdict, checked, violated, unknown, why)

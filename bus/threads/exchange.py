@@ -505,7 +505,7 @@ class Exchange:
                 self.deregister(entry, final=False)
                 if not told:
                     assert self.comm is not None  # the master is another process
-                    self.comm.report(f"task {entry.name!r} leaves: {error}")
+                    self.comm.report(f"task {entry.name!r} is deregistered: {error}")
             case _:
                 assert self.comm is not None
                 self.comm.do(action)

@@ -173,7 +173,7 @@ class ThreadManager:
             if mailbox not in self._expected:
                 return
             self._expected.remove(mailbox)
-        self.ask(self.pending)  # whoever waits for it looks again
+        self.ask(self.pending)  # the waiting thread looks again
 
     @property
     def idle(self) -> bool:

@@ -94,6 +94,6 @@ def _tcp(scheme: Scheme, rest: str, text: str) -> Address:
     try:
         (match["host"] or "").encode("idna")  # as the resolver does
     except UnicodeError as error:
-        msg = f"host of an address must be the name of one, got {text!r}: {error}"
+        msg = f"host of an address must be a host name, got {text!r}: {error}"
         raise ValueError(msg) from None
     return Address(scheme, match["six"] or match["host"], int(match["port"]))

@@ -1,7 +1,7 @@
 """`SocketQueueBroker`: a `QueueBroker` that other processes can reach.
 
 It adds an address to a broker of this process and decides nothing about the
-rendez-vous: a caller from another process waits in the same `RdVMap` as local callers.
+rendezvous: a caller from another process waits in the same `RdVMap` as local callers.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class SocketConnection(QueueConnection):
         if event.descriptors:
             fds = self.link.take_fds_locked(event.descriptors)
             if fds is None:
-                msg = f"{event.descriptors} descriptors were to come, fewer came"
+                msg = f"{event.descriptors} descriptors were announced, fewer arrived"
                 self.link.fail_locked(ProtocolError(msg))
                 return
             messages = [Described.of(messages[0], fds)]
@@ -375,7 +375,7 @@ class SocketConnection(QueueConnection):
         if protocol.ended and not self.hung_up[far]:
             # The interrupted call took the final event from the protocol and did not
             # deliver it.
-            self.hear_locked(Lost(PeerLostError("interrupted as the peer went")))
+            self.hear_locked(Lost(PeerLostError("interrupted as the peer closed")))
         super().recover_locked()
 
     def note(
@@ -392,6 +392,6 @@ class SocketConnection(QueueConnection):
         far = self.peer_of(self.side)
         self.outbound.lose_locked()
         self.closed[far] = True
-        self.errors[far] = PeerLostError("its driver is closed, or of another process")
+        self.errors[far] = PeerLostError("its driver is closed, or in another process")
         self.hung_up[far] = True
         self.wake_all_locked()

@@ -198,7 +198,7 @@ class Driver:
         try:
             served.fail(error)
         except Exception:  # noqa: BLE001 # else it would end all others
-            _log.exception("cannot end a connection in order: it is left as it is")
+            _log.exception("cannot close a connection in order: it is left as it is")
 
     def close(self) -> None:
         """Close every socket it serves; to their peers this process has vanished."""

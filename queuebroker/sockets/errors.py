@@ -53,7 +53,7 @@ class NotAdmittedError(QueueBrokerError, PermissionError):
 def lost(error: OSError) -> PeerLostError:
     """Return the error for a lost peer, from the error of its socket."""
     text = os.strerror(error.errno) if error.errno else str(error)
-    made = PeerLostError(f"peer is gone: {text.lower()}")
+    made = PeerLostError(f"connection lost: {text.lower()}")
     made.__cause__ = error
     return made
 

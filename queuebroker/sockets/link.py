@@ -521,7 +521,7 @@ class Link:
         self.settle()
 
     def _give_up_locked(self) -> None:
-        self._end_locked(PeerLostError("its good-bye was not waited for"))
+        self._end_locked(PeerLostError("the time to wait for its good-bye has passed"))
 
     def _finish_soon_locked(self) -> None:
         # By the driver: a finalizer may call this, on any thread.

@@ -350,7 +350,7 @@ class IncomingConnect:
         if len(self._listener.waiting) >= options.waiting_peers_max:
             return Refusal.BUSY, "too many peers wait to be accepted"
         if options.ports is not None and hello.port not in options.ports:
-            return Refusal.NOT_ADMITTED, f"nobody accepts at port {hello.port}"
+            return Refusal.NOT_ADMITTED, f"no task accepts at port {hello.port}"
         if options.admit is None:
             return None
         try:

@@ -308,7 +308,7 @@ class OutgoingConnect:
         self._withdraw(reason)
 
     def _fail_at_stranger(self, error: Exception) -> None:
-        """End the call: the service there speaks another protocol."""
+        """End the call: the service there uses another protocol."""
         self.error = ProtocolError(
             f"cannot connect to {str(self._address)!r}: the service there is not a"
             f" broker: {error}"
@@ -324,7 +324,7 @@ class OutgoingConnect:
         """
         error, self.error = self.error, None
         assert error is not None
-        error.__suppress_context__ = True  # the rendez-vous error is less exact
+        error.__suppress_context__ = True  # the rendezvous error is less exact
         return error
 
     def unknown(self) -> UnknownBrokerError:

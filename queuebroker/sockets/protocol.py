@@ -467,7 +467,7 @@ class Protocol:
         number, self._large = self._large, None
         assert number is not None
         if (self.state, _HEAR_MESSAGES) not in TRANSITIONS:
-            msg = f"MESSAGE frame came while {self.state.value}"
+            msg = f"MESSAGE frame arrived while {self.state.value}"
             raise ProtocolError(msg)
         self._hear_messages(Messages(number, [message]))
 
@@ -502,7 +502,7 @@ class Protocol:
         following = TRANSITIONS.get((self.state, act))
         if following is None:
             name, where = Frame(kind).name, self.state.value
-            msg = f"{name} frame came while {where}"
+            msg = f"{name} frame arrived while {where}"
             raise ProtocolError(msg)
         if isinstance(value, Messages):
             self._hear_messages(value)
@@ -517,7 +517,7 @@ class Protocol:
         elif isinstance(value, Hello):
             low, high = frames.VERSIONS
             if value.versions[0] > high or value.versions[1] < low:
-                msg = f"versions {value.versions} are offered, {frames.VERSIONS} spoken"
+                msg = f"versions {value.versions} offered, {frames.VERSIONS} supported"
                 raise ProtocolError(msg)
         elif isinstance(value, Welcome):
             if value.version != frames.VERSIONS[1]:
@@ -530,17 +530,13 @@ class Protocol:
     def _hear_messages(self, value: Messages) -> None:
         count = len(value.messages)
         if value.first != self._arrived + 1:
-            msg = f"message {value.first} came after message {self._arrived}"
+            msg = f"message {value.first} arrived after message {self._arrived}"
             raise ProtocolError(msg)
         if self.owed + count > self.capacity:
-            msg = (
-                f"{self.owed + count} messages came, there is room for {self.capacity}"
-            )
+            msg = f"{self.owed + count} messages arrived, room for {self.capacity}"
             raise ProtocolError(msg)
         if value.descriptors > self.descriptors:
-            msg = (
-                f"{value.descriptors} descriptors came, {self.descriptors} are allowed"
-            )
+            msg = f"{value.descriptors} descriptors arrived, {self.descriptors} allowed"
             raise ProtocolError(msg)
         if max(map(len, value.messages)) > (longest := self._longest()):
             msg = f"a message is longer than {longest} bytes"
@@ -553,7 +549,7 @@ class Protocol:
     def _answer(self, ping: Ping) -> None:
         self._pongs += 1
         if self._pongs > PINGS_MAX:
-            msg = f"more than {PINGS_MAX} pings came without room for an answer"
+            msg = f"more than {PINGS_MAX} pings arrived without room for an answer"
             raise ProtocolError(msg)
         self._say(Act.SAY_PONG, frames.encode(Pong(ping.number)))
 

@@ -95,7 +95,7 @@ WRONG: list[tuple[Callable[[Bus, Task], object], type[Exception], str]] = [
     (call(timeout=-1), ValueError, "timeout must be >= 0, got -1"),
     (call(payload=object()), PayloadError, "cannot send payload"),
     (notify(on_response=5), TypeError, "on_response must be callable, got int"),
-    (notify(on_response=ok), ValueError, "notify needs a timeout"),
+    (notify(on_response=ok), ValueError, "notify requires a timeout"),
     (notify(on_response=ok, timeout=NAN), ValueError, "timeout must be >= 0, got nan"),
     (notify(payload=object()), PayloadError, "cannot send payload"),
     (subscribe(5), TypeError, "to must be a name, an Address or a Specification"),

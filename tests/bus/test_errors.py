@@ -64,7 +64,7 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         AlreadyAnsweredError("a"),
         {"name": "a"},
-        "cannot respond: the message was answered before: by 'a'; if the "
+        "cannot respond: it was already answered by 'a'; if the "
         "callback calls respond itself, let it return NOREPLY",
     ),
     (
@@ -81,13 +81,13 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         WrongProcessError(10, 11),
         {"opened_in": 10, "used_in": 11},
-        "cannot use a bus in process 11: it was opened in another: 10; call "
+        "cannot use a bus in process 11: it was opened in process 10; call "
         "open_bus in this one",
     ),
     (
         BusyError("socket 's'"),
         {"what": "socket 's'"},
-        "in use already: socket 's'",
+        "already in use: socket 's'",
     ),
     (
         BusFullError("task 'f'", 1024),
@@ -107,24 +107,24 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         UnresolvedError("z", 5.0),
         {"name": "z", "waited_s": 5.0, "elsewhere": False},
-        "cannot deliver to 'z': nobody has that name: waited for 5 s",
+        "cannot deliver to 'z': no task has that name: waited for 5 s",
     ),
     (
         UnresolvedError("ism://m/z", 5.0, elsewhere=True),
         {"name": "ism://m/z", "waited_s": 5.0, "elsewhere": True},
-        "cannot deliver to 'ism://m/z': nobody has that name: waited for 5 s; that "
+        "cannot deliver to 'ism://m/z': no task has that name: waited for 5 s; that "
         "address is on another machine, and open_bus joins the processes of one "
         "machine only: it has no network",
     ),
     (
         UnreachableError("z", "connection refused"),
         {"name": "z", "fact": "connection refused"},
-        "cannot deliver to 'z': no link leads there: connection refused",
+        "cannot deliver to 'z': no link to its process: connection refused",
     ),
     (
         AddresseeGoneError("z"),
         {"name": "z"},
-        "cannot deliver to 'z': the addressee is gone for good",
+        "cannot deliver to 'z': the addressee has left for good",
     ),
     (
         PeerLostError("z"),
@@ -134,12 +134,13 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         InDoubtError("z"),
         {"name": "z"},
-        "in doubt about a message to 'z': its process was lost before it acknowledged",
+        "cannot tell whether 'z' received a message: "
+        "its process was lost before it acknowledged it",
     ),
     (
         ExpiredError("z"),
         {"name": "z"},
-        "cannot deliver to 'z': the message's time has passed",
+        "cannot deliver to 'z': the message has expired",
     ),
     (
         RemoteError("z", "ValueError: no"),
@@ -169,7 +170,7 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         MachineNameConflictError("m"),
         {"machine": "m"},
-        "cannot add a machine: another one has its name: 'm'",
+        "cannot add a machine: another one has the name 'm'",
     ),
     (
         DuplicateSenderError("m/7"),

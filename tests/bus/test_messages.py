@@ -169,7 +169,7 @@ def test_the_task_that_got_a_message_answers_it_and_no_other(bus: Bus) -> None:
     other.command("doer", on_response=responses.append)
     settle(bus)
 
-    with pytest.raises(ValueError, match="'other' has not got that message"):
+    with pytest.raises(ValueError, match="'other' did not receive that message"):
         other.respond(kept[0], "mine")
     doer.respond(kept[0], "ours")
     settle(bus)

@@ -141,7 +141,7 @@ def test_nobody_waits_for_a_verdict_within_a_callback(
 
         with held_comm_thread(there.bus):
             assert there.bus.call("maker") is True
-        until(lambda: "'doer' leaves" in caplog.text, "it is told")
+        until(lambda: "'doer' is deregistered" in caplog.text, "it is told")
 
 
 @clause("OPEN-3")
@@ -195,7 +195,7 @@ def test_who_was_too_late_with_a_name_is_told_by_whoever_uses_it(
             bus.register("doer", on_command=lambda _: "ours")
             late = there.register("doer", on_command=lambda _: "theirs")
 
-        until(lambda: "'doer' leaves" in caplog.text, "it is told")
+        until(lambda: "'doer' is deregistered" in caplog.text, "it is told")
         with pytest.raises(NameTakenError, match="'doer'"):
             late.command("nobody")
         assert there.bus.call("doer") == "ours"
@@ -250,7 +250,7 @@ def test_nobody_anywhere_is_told_as_nobody_here(there: There) -> None:
     config = BusConfig(resolve_timeout_s=0.05)
     with (
         there.beside("brief", config) as brief,
-        pytest.raises(UnresolvedError, match="nobody has that name"),
+        pytest.raises(UnresolvedError, match="no task has that name"),
     ):
         brief.call(there.at("nobody"))
 

@@ -51,8 +51,8 @@ def test_it_measures_on_a_live_bus_and_leaves_nothing_there(alpha: Far) -> None:
     assert head.split() == ["what", "how", "fast"]
     assert [row.split("  ")[0] for row in rows] == [
         "one way",
-        "there and back, median",
-        "there and back, 99 of 100",
+        "round trip, median",
+        "round trip, 99th percentile",
     ]
     until(
         lambda: alpha("sorted(bus.call('_bus/alpha')['users'])") == before,
@@ -94,7 +94,7 @@ def test_a_partner_that_cannot_join_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "bus: the other process could not join, and ended with 1\n"
+        "bus: cannot measure: the partner process did not join: exit code 1\n"
     )
 
 

@@ -127,7 +127,7 @@ def test_the_last_line_is_the_command_that_shows_the_records(tmp_path: Path) -> 
     *_, look = invoke(folder).stdout.splitlines()
 
     said, *command = shlex.split(look)
-    assert (said, command[:4]) == ("look:", ["bus", "journal", "cat", str(folder)])
+    assert (said, command[:4]) == ("inspect:", ["bus", "journal", "cat", str(folder)])
     shown = CliRunner().invoke(main, command[1:]).stdout.splitlines()
     seq = f" seq {expected.split()[1]} "
     kinds = [line.split()[2] for line in shown if seq in f"{line} "]
@@ -149,13 +149,13 @@ def test_what_is_no_message_is_looked_for_where_it_may_lie(
 
     show_result(Result((), 1, (found,), ()), [found], "", "a b")
 
-    assert capsys.readouterr().out.splitlines()[-1] == f"look: {command}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"inspect: {command}"
 
 
 def test_where_nothing_is_wrong_there_is_nothing_to_look_at(tmp_path: Path) -> None:
     store(clean(1), tmp_path)
 
-    assert "look:" not in invoke(tmp_path).stdout
+    assert "inspect:" not in invoke(tmp_path).stdout
 
 
 def test_one_journal_that_lacks_records_is_one(tmp_path: Path) -> None:

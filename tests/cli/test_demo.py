@@ -51,7 +51,7 @@ def test_all_is_well_and_says_so(folder: Path, tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     assert "found 12 files, 30 bytes, 6 duplicates in 6 groups" in ran.output
     assert "the pass is equal" in ran.output
-    assert "its receipts, and all that goes over the bus" in ran.output
+    assert "its receipts, and all messages on the bus" in ran.output
     # Twelve files are assigned and answered, and reported by notifications.
     [b1] = [line.split() for line in ran.output.splitlines() if line[:3] == "B1 "]
     assert int(b1[-3]) > 24
@@ -79,9 +79,9 @@ def test_a_fault_is_planted_between_processes_too(folder: Path, tmp_path: Path) 
     ran = _demo(folder, "--out", out, "--processes", "3", "--plant", "duplicate")
 
     assert ran.exit_code == 1, ran.output
-    assert "planted on purpose: duplicate, between worker/2 and coll" in ran.output
+    assert "planted fault: duplicate, between worker/2 and coll" in ran.output
     assert "message 1 of worker/2 -> collector port 2" in ran.output
-    assert "planted on purpose: duplicate, found by Q3" in ran.output
+    assert "planted fault: duplicate, found by Q3" in ran.output
 
 
 def test_what_was_planted_is_said_before_the_run_and_who_found_it_after(
@@ -91,13 +91,13 @@ def test_what_was_planted_is_said_before_the_run_and_who_found_it_after(
 
     lines = ran.output.splitlines()
     begun, found = (
-        lines.index(line) for line in lines if line.startswith("planted on purpose: ")
+        lines.index(line) for line in lines if line.startswith("planted fault: ")
     )
     assert lines[begun] == (
-        "planted on purpose: duplicate, between worker/1 and collector, port 2:"
-        " one message arrives twice"
+        "planted fault: duplicate, between worker/1 and collector, port 2:"
+        " one message is received twice"
     )
-    assert lines[found] == "planted on purpose: duplicate, found by Q3"
+    assert lines[found] == "planted fault: duplicate, found by Q3"
     assert begun < lines.index("found 12 files, 30 bytes, 6 duplicates in 6 groups")
     assert found > next(i for i, line in enumerate(lines) if " FAIL: " in line)
 
@@ -113,7 +113,7 @@ def test_a_planted_fault_that_nobody_finds_is_not_passed_over(
 
     ran = _demo(folder, "--out", tmp_path / "out", "--plant", "lost")
 
-    assert "planted on purpose: lost, NOT FOUND" in ran.output
+    assert "planted fault: lost, NOT FOUND" in ran.output
     assert ran.exit_code == 1
 
 
@@ -125,9 +125,10 @@ def test_processes_are_told_of_and_what_becomes_of_them(
     assert ran.exit_code == 0, ran.output
     lines = ran.output.splitlines()
     assert lines[1] == (
-        "4 processes on bus demo: worker/1 is to be killed, worker/2 to hang up"
+        "4 processes on bus demo: worker/1 will be killed, worker/2 will disconnect"
     )
-    told = [line for line in lines if line.startswith("worker/1 was killed; told of ")]
+    killed = "worker/1 was killed; reported for "
+    told = [line for line in lines if line.startswith(killed)]
     assert told
     for line in told:
         assert ": peer lost (begun, " in line or ": in doubt (not ack" in line
@@ -143,7 +144,8 @@ def test_who_has_one_worker_is_told_that_it_is_let_live(
     ran = _demo(folder, "--out", tmp_path / "out", "--processes", "2")
 
     assert ran.exit_code == 0, ran.output
-    assert "with one worker nobody is killed or hangs up\n" in ran.output
+    only = "the only worker is not killed and does not disconnect\n"
+    assert only in ran.output
     assert "was killed" not in ran.output
 
 
@@ -156,7 +158,7 @@ def test_two_at_a_time_are_one_line_that_says_what_to_do(
 
     assert ran.exit_code == 4
     begun, last = ran.output.splitlines()
-    assert begun.startswith("taking stock of ")
+    assert begun.startswith("indexing ")
     assert last.startswith("bus: cannot open bus 'demo': another demo is running on it")
     assert last.endswith("; wait for it, or set BUS_RUN_DIR to another directory")
 
@@ -215,7 +217,7 @@ def test_a_folder_in_which_another_is_at_work_is_refused(
 
     assert (ran.exit_code, ran.output) == (
         4,
-        f"bus: cannot write to {out}: another run is at work there; wait for it, or"
+        f"bus: cannot write to {out}: another run is writing there; wait for it, or"
         " name another with --out\n",
     )
     assert _files(out) == before
@@ -239,7 +241,9 @@ def test_a_run_whose_record_is_gone_does_not_pass(
     ran = _demo(folder, "--out", out)
 
     assert ran.exit_code == 4, ran.output
-    wanted = "bus: cannot judge the run: its record is gone from " if other else "bus: "
+    wanted = (
+        "bus: cannot check the run: its journal is missing from " if other else "bus: "
+    )
     assert ran.output.splitlines()[-1].startswith(wanted)
     assert "PASS" not in ran.output
 
@@ -261,7 +265,7 @@ def test_a_run_of_which_one_journal_is_gone_does_not_pass(
 
     assert ran.exit_code == 4, ran.output
     assert ran.output.splitlines()[-1] == (
-        "bus: cannot judge the run: 2 processes took part, and"
+        "bus: cannot check the run: 2 processes took part, and"
         f" {out / 'journal'} holds 1 journal"
     )
 
@@ -320,7 +324,7 @@ def test_stock_is_not_taken_of_where_the_results_go(folder: Path) -> None:
     ran = _demo(folder, "--out", folder)
 
     assert ran.exit_code == 4
-    assert ran.output.startswith(f"bus: cannot take stock: {folder} is, or lies in, ")
+    assert ran.output.startswith(f"bus: cannot index {folder}: it is, or is in, ")
     assert _files(folder) == before
 
 
@@ -331,7 +335,7 @@ def test_one_file_is_one_file(tmp_path: Path) -> None:
 
     ran = _demo(folder, "--out", tmp_path / "out")
 
-    assert ran.output.startswith(f"taking stock of 1 file of {folder}\n")
+    assert ran.output.startswith(f"indexing 1 file of {folder}\n")
     assert "found 1 file, 1 byte, 0 duplicates in 0 groups" in ran.output
 
 
@@ -359,7 +363,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 
     assert ran.exit_code == 4
     assert ran.output == (
-        f"bus: cannot take stock: {tmp_path / 'nowhere'} does not exist\n"
+        f"bus: cannot index {tmp_path / 'nowhere'}: it does not exist\n"
     )
     assert not (tmp_path / "out").exists()
 

@@ -27,7 +27,7 @@ def test_a_machine_that_is_well_is_told_so(own_run_directory: Path) -> None:
 
     for what in ("run directory", "sockets", "shared memory"):
         assert (found[what]["state"], found[what]["do"]) == ("ok", "")
-    assert found["bus bus1"]["fact"] == "nobody is on it"
+    assert found["bus bus1"]["fact"] == "has no process"
     # The check leaves no file in the new folder.
     assert [each.name for each in own_run_directory.iterdir()] == ["bus1"]
     assert list((own_run_directory / "bus1").iterdir()) == []
@@ -46,7 +46,7 @@ def test_each_finding_is_a_line() -> None:
 def test_a_bus_that_is_there_is_not_disturbed(own_run_directory: Path) -> None:
     before = sorted(each.name for each in (own_run_directory / "bus1").iterdir())
 
-    assert findings()["bus bus1"]["fact"] == "somebody is on it"
+    assert findings()["bus bus1"]["fact"] == "has at least one process"
     after = sorted(each.name for each in (own_run_directory / "bus1").iterdir())
     assert after == before
 
@@ -71,7 +71,7 @@ def test_a_run_directory_that_others_may_write_to_is_a_failure(
     assert result.exit_code == 1
     line = result.stdout.splitlines()[1]
     assert f"{open_to_all} is open to others: mode 0777" in line
-    assert f"make it yours alone: chmod 700 {open_to_all}" in line
+    assert f"restrict it to its owner: chmod 700 {open_to_all}" in line
     assert "Traceback" not in result.output
 
 
@@ -97,7 +97,7 @@ def test_where_no_socket_can_be_made_is_a_failure(
     result = verb("doctor")
 
     assert result.exit_code == 1
-    assert "none can be made: [Errno 1] Operation not permitted" in result.stdout
+    assert "cannot create one: [Errno 1] Operation not permitted" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_few_descriptors_are_told(
     line = result.stdout.splitlines()[3]
     assert line.split() == [
         *("descriptors", state, str(limit), "for", "each", "process"),
-        *("ulimit", "-n,", "as", "far", "as", "4096"),
+        *("raise", "it", "with", "ulimit", "-n,", "at", "most", "to", "4096"),
     ]
 
 
@@ -131,7 +131,7 @@ def test_a_report_that_cannot_be_drawn_is_a_warning(
     found = findings()["Java and Spark"]
 
     assert (found["state"], found["do"]) == ("warn", missing())
-    assert found["fact"] == "bus pipeline can check, but draw no report"
+    assert found["fact"] == "bus pipeline can check, but cannot draw a report"
 
 
 def test_what_a_bus_can_do_without_is_a_warning(

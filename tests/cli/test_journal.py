@@ -158,7 +158,7 @@ def test_a_file_that_went_away_is_one_line(
 
     assert result.exit_code == 4
     assert len(result.stdout.splitlines()) == 64
-    assert result.stderr == f"bus: cannot read {gone}: it is gone\n"
+    assert result.stderr == f"bus: cannot read {gone}: it no longer exists\n"
 
 
 def unreadable(folder: Path) -> Path:
@@ -256,8 +256,9 @@ def test_a_record_that_is_not_there_is_said_not_to_be(tmp_path: Path) -> None:
     nothing = invoke("cat", tmp_path, "--record", "999")
 
     assert len(beyond.stdout.splitlines()) == 5
-    assert beyond.stderr == f"bus: no such record: 999, the last is {last}\n"
-    assert (nothing.stdout, nothing.stderr) == ("", "bus: no such record: 999\n")
+    no = "bus: no record has the number 999"
+    assert beyond.stderr == f"{no}: the last one is {last}\n"
+    assert (nothing.stdout, nothing.stderr) == ("", f"{no}\n")
     assert invoke("cat", tmp_path, "--around", last).stderr == ""
 
 

@@ -50,7 +50,7 @@ def test_without_a_bus_one_line_says_where_it_was_looked_for(
 ) -> None:
     result = verb(*arguments)
 
-    line = f"bus: nobody is on bus 'bus1': looked in {own_run_directory}/bus1\n"
+    line = f"bus: bus 'bus1' has no process: looked in {own_run_directory}/bus1\n"
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
     assert not own_run_directory.exists()
 
@@ -64,7 +64,7 @@ def test_a_bus_that_has_ended_is_none(own_run_directory: Path) -> None:
         result = verb("tree")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "nobody is on bus 'bus1'" in result.stderr
+    assert "bus 'bus1' has no process" in result.stderr
 
 
 @pytest.mark.usefixtures("alpha")
@@ -87,11 +87,11 @@ def test_another_bus_is_not_this_one() -> None:
         (("tree", "--timeout", "nan"), "'nan' is not a number of seconds"),
         (("tree", "--timeout", "-1"), "'-1' is not a number of seconds"),
         (("call", "a b", "1"), "'a b' is no address"),
-        (("call", "echo", "{"), "'{' is no JSON"),
-        (("send", "echo", "nothing"), "'nothing' is no JSON"),
-        (("call", "echo", "NaN"), "'NaN' is no JSON: it has no NaN"),
-        (("call", "echo", "[-Infinity]"), "it has no -Infinity"),
-        (("call", "echo", "[-1e400]"), "-1e400 is too large a number"),
+        (("call", "echo", "{"), "'{' is not valid JSON"),
+        (("send", "echo", "nothing"), "'nothing' is not valid JSON"),
+        (("call", "echo", "NaN"), "'NaN' is not valid JSON: JSON has no NaN"),
+        (("call", "echo", "[-Infinity]"), "JSON has no -Infinity"),
+        (("call", "echo", "[-1e400]"), "the number -1e400 is too large"),
         (("call", "echo", "[" * 100_000), "maximum recursion depth exceeded"),
         (("route", "a b"), "'a b' is no address"),
         (("listen", "a*"), "'a*' is no specification"),
@@ -158,8 +158,8 @@ def test_a_run_directory_that_is_open_to_others_is_told_by_all_in_one_line(
     assert (result.exit_code, result.stdout) == (4, "")
     assert result.stderr == (
         f"bus: cannot join bus 'bus1': access is denied: {own_run_directory} is open"
-        f" to others: mode 0755; make it yours alone: chmod 700 {own_run_directory},"
-        " or set BUS_RUN_DIR to another one\n"
+        " to others: mode 0755; restrict it to its owner: chmod 700"
+        f" {own_run_directory}, or set BUS_RUN_DIR to another\n"
     )
     assert list(own_run_directory.iterdir()) == []
 
@@ -187,7 +187,7 @@ def test_a_bus_that_is_not_in_a_good_folder_is_not_made_there(
     result = verb("tree")
 
     assert result.exit_code == 1
-    assert result.stderr.startswith("bus: nobody is on bus 'bus1': looked in ")
+    assert result.stderr.startswith("bus: bus 'bus1' has no process: looked in ")
     assert list(own_run_directory.iterdir()) == []
 
 
@@ -197,7 +197,7 @@ OWN = "set BUS_RUN_DIR to a folder of your own with mode 0700"
 @pytest.mark.parametrize(
     ("below", "words"),
     [
-        ("", f"is no directory; {OWN}"),
+        ("", f"is not a directory; {OWN}"),
         ("/below", f"/below: Not a directory; {OWN}"),
         ("-gone/below", f"-gone: No such file or directory; {OWN}"),
     ],
@@ -224,8 +224,8 @@ def test_the_name_of_the_machine_is_to_be_given_if_it_is_not_that_of_the_host() 
 
     assert (exit_code, answer) == (1, "")
     assert complaints.startswith("bus: cannot join bus 'bus1': access is denied")
-    assert complaints.endswith("; --machine says what it is called\n")
-    assert "; --machine" not in verb("list", "--machine", "wrong").stderr
+    assert complaints.endswith("; give the machine name of that bus with --machine\n")
+    assert "with --machine" not in verb("list", "--machine", "wrong").stderr
 
 
 @pytest.mark.usefixtures("alpha")
@@ -242,7 +242,7 @@ def test_a_name_that_another_process_has_is_told_in_one_line(
         result = verb("list")
 
     line = (
-        f"bus: in use already: process name {name!r} on bus 'bus1'; choose another, "
+        f"bus: already in use: process name {name!r} on bus 'bus1'; choose another, "
         f"or none: open_bus(process=...)\n"
     )
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
@@ -273,7 +273,7 @@ def test_who_does_not_tell_is_named_and_the_others_are_shown(beta: Far) -> None:
     seen = json.loads(result.stdout)["processes"]
     assert [each["process"] for each in seen] == ["alpha"]
     # Or the time left when beta was found to hold the name.
-    words = r"bus: beta does not tell: no answer from 'beta': waited for (2|1\.\d+) s\n"
+    words = r"bus: cannot query beta: no answer from 'beta': waited for (2|1\.\d+) s\n"
     assert re.fullmatch(words, result.stderr)
 
 
@@ -284,7 +284,7 @@ def test_who_does_not_tell_for_another_reason_is_no_timeout(
         Answers([], {"beta": PeerLostError("_bus/beta")}).end()
 
     assert ended.value.code == 1
-    assert capsys.readouterr().err.startswith("bus: beta does not tell: no answer")
+    assert capsys.readouterr().err.startswith("bus: cannot query beta: no answer")
 
 
 @pytest.mark.usefixtures("alpha")

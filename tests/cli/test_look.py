@@ -29,7 +29,7 @@ def test_a_tree_shows_processes_threads_and_tasks(alpha: Far, beta: Far) -> None
     lines = verb("tree").stdout.splitlines()
 
     assert lines[0] == "bus bus1 on machine"
-    assert lines[1].startswith(f"  alpha, master, pid {alpha.pid}, since ")
+    assert lines[1].startswith(f"  alpha, master, pid {alpha.pid}, up ")
     assert "      echo: 1 delivered, 0 unread" in lines
     [at] = [i for i, line in enumerate(lines) if line.startswith("  beta, slave")]
     assert f"pid {beta.pid}" in lines[at]
@@ -39,7 +39,7 @@ def test_a_tree_shows_processes_threads_and_tasks(alpha: Far, beta: Far) -> None
     ]
     assert "    thread tool room, waits" in lines[at:]
     assert "      hidden (private): 0 delivered, 0 unread" in lines[at:]
-    assert any(line.endswith(", hears echo") for line in lines[at:])
+    assert any(line.endswith(", subscribed to echo") for line in lines[at:])
     assert "    signalling link with alpha" in lines[at:]
     assert "cli" not in "\n".join(lines)
     assert "_bus/" not in "\n".join(lines)
@@ -59,11 +59,11 @@ def test_a_tree_shows_what_was_lost_on_the_way_to_others() -> None:
 @pytest.mark.parametrize(
     ("missed", "drops", "words"),
     [
-        (0, {}, "hears s/*"),
-        (2, {}, "hears s/* (2 dropped)"),
-        (2, {"dropped": 3, "turned_away": 4}, "hears s/* (9 dropped)"),
-        (0, {"unread": 5}, "hears s/* (5 unread)"),
-        (1, {"unread": 5}, "hears s/* (5 unread, 1 dropped)"),
+        (0, {}, "subscribed to s/*"),
+        (2, {}, "subscribed to s/* (2 dropped)"),
+        (2, {"dropped": 3, "turned_away": 4}, "subscribed to s/* (9 dropped)"),
+        (0, {"unread": 5}, "subscribed to s/* (5 unread)"),
+        (1, {"unread": 5}, "subscribed to s/* (5 unread, 1 dropped)"),
     ],
 )
 def test_a_tree_shows_what_a_task_has_not_read_or_not_received(
@@ -97,7 +97,7 @@ def test_a_tree_shows_what_waits_and_who_is_busy(alpha: Far) -> None:
     text = verb("tree").stdout
 
     assert "      shelf: 0 delivered, 2 unread, 3 dropped\n" in text
-    assert "    for nobody, whom nobody knows: 1 waiting\n" in text
+    assert "    for nobody, a name that no task has: 1 parked\n" in text
 
 
 def test_a_tree_for_programs_has_all_figures(alpha: Far, beta: Far) -> None:
@@ -174,7 +174,7 @@ def test_a_route_is_what_a_message_would_take(beta: Far) -> None:
 def test_what_the_bus_has_itself_has_a_route_too() -> None:
     assert verb("route", "_bus/alpha").stdout.splitlines() == [
         "_bus/alpha: process alpha",
-        "  from alpha: within the process, to thread of the bus's own",
+        "  from alpha: within the process, to a thread of the bus itself",
     ]
 
 
@@ -185,7 +185,7 @@ def test_a_route_says_why() -> None:
 
         assert verb("route", "far").stdout.splitlines() == [
             "far: process beta",
-            "  from alpha: by search: it asks beta, which has told it of the name;"
+            "  from alpha: by search: it asks beta, which has reported the name to it;"
             " then over its signalling link with beta",
             "  from beta: within the process, to thread default",
             "  from gamma: by search: it asks its master alpha, which asks beta;"
@@ -194,7 +194,7 @@ def test_a_route_says_why() -> None:
         gamma("bus.call('far', 1)")
         assert verb("route", "far", "--from", "gamma").stdout.splitlines() == [
             "far: process beta",
-            "  from gamma: by the relay it has already, over its data link with beta",
+            "  from gamma: by its relay, over its data link with beta",
         ]
 
 
@@ -202,16 +202,16 @@ def test_a_route_says_why() -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("nobody",), "bus: nobody has the public name 'nobody' on bus 'bus1'\n"),
-        (("echo", "--from", "omega"), "bus: no process 'omega' on bus 'bus1'\n"),
+        (("nobody",), "bus: no task has the public name 'nobody' on bus 'bus1'\n"),
+        (("echo", "--from", "omega"), "bus: bus 'bus1' has no process 'omega'\n"),
         (
             ("ism://bus2@machine/echo",),
-            "bus: nobody has the public name 'ism://bus2@machine/echo'"
+            "bus: no task has the public name 'ism://bus2@machine/echo'"
             " on bus 'bus1' of machine 'machine'\n",
         ),
         (
             ("ism://other/echo",),
-            "bus: nobody has the public name 'ism://other/echo'"
+            "bus: no task has the public name 'ism://other/echo'"
             " on bus 'bus1' of machine 'machine'\n",
         ),
     ],
@@ -229,7 +229,7 @@ def test_a_route_from_who_hangs_is_a_timeout(beta: Far) -> None:
     beta.signal(signal.SIGCONT)
 
     assert (result.exit_code, result.stdout) == (124, "")
-    words = r"bus: beta does not tell: no answer from 'beta': waited for 0\.\d+ s\n"
+    words = r"bus: cannot query beta: no answer from 'beta': waited for 0\.\d+ s\n"
     assert re.fullmatch(words, result.stderr)
 
 

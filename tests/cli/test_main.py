@@ -142,7 +142,8 @@ def test_a_verb_whose_library_is_missing_says_what_to_install(
 
     assert result.exit_code == 4
     assert result.stderr == (
-        'bus: cannot run pipeline: pyspark is missing, pip install "queuebroker[all]"\n'
+        "bus: cannot run pipeline: pyspark is not installed; run"
+        ' pip install "queuebroker[all]"\n'
     )
 
 

@@ -145,14 +145,14 @@ def test_it_ends_when_its_time_is_over() -> None:
 
     result = verb("monitor", "--timeout", "0.1", "--type", "BYE", "--count", "1")
     assert (result.exit_code, result.stdout) == (124, "")
-    assert result.stderr == "bus: 0 of 1 frames came in time\n"
+    assert result.stderr == "bus: received 0 of 1 frames before the timeout\n"
 
 
 @pytest.mark.usefixtures("alpha")
 def test_a_process_that_is_not_there_is_one_line() -> None:
     result = verb("monitor", "--process", "nobody")
 
-    line = "bus: no process 'nobody' on bus 'bus1'\n"
+    line = "bus: bus 'bus1' has no process 'nobody'\n"
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
 
 
@@ -167,14 +167,14 @@ def test_who_does_not_answer_is_named_once(
     assert result.exit_code == 0
     [line] = result.stderr.splitlines()
     # Or the time left when beta was found to hold the name.
-    words = r"bus: beta does not tell: no answer from 'beta': waited for 0\.[12]\d* s"
+    words = r"bus: cannot query beta: no answer from 'beta': waited for 0\.[12]\d* s"
     assert re.fullmatch(words, line)
 
 
 @pytest.mark.parametrize(
     ("told", "line"),
     [
-        ({"left_out": 7}, "alpha: 7 frames more"),
+        ({"left_out": 7}, "alpha: 7 more frames"),
         (
             {"direction": "in", "other": "", "type": "BYE", "facts": {}},
             "alpha <-- ?  BYE",
@@ -206,13 +206,13 @@ def test_who_does_not_answer_is_named_once(
         (
             {"direction": "in", "other": "b", "type": "MSG"}
             | {"first": 9, "floor": 8, "runs": []},
-            "alpha <-- b  MSG none below 8 is sent again",
+            "alpha <-- b  MSG no message below 8 will be resent",
         ),
         (
             {"direction": "in", "other": "b", "type": "MSG", "first": 9, "floor": 8}
             | {"runs": [{**RUN, "count": 2}, {**RUN, "failed": True}, {"more": 5}]},
             "alpha <-- b  MSG 9 to 16: 2 command responses x -> y, 1 byte, hop 2;"
-            " command response x -> y, 1 byte, hop 2, failed; 5 messages more",
+            " command response x -> y, 1 byte, hop 2, failed; 5 more messages",
         ),
     ],
 )

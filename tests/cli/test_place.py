@@ -128,9 +128,9 @@ def test_what_to_do_is_what_the_one_who_is_told_can_do(
     denied = AccessDeniedError("join bus 'bus1'", f"{own_run_directory} is wrong")
 
     said = remedy(target(), denied)
-    assert said == "say --owner 4321 if it is well that it is theirs"
+    assert said == "pass --owner 4321 if you trust its owner"
     said = remedy(target(owner=4321), denied)
-    assert said == "ask uid 4321, whose it is, to let you in"
+    assert said == "ask its owner, uid 4321, for access"
     os.chown(own_run_directory, os.geteuid(), -1)
     assert f"chmod 700 {own_run_directory}," in remedy(target(), denied)
 

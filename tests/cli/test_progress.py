@@ -75,7 +75,7 @@ def test_who_hung_up_is_named_with_its_file() -> None:
     Ticker(FILES, progress).tell(HungUp("worker/1", 1, 1))
 
     (line,) = progress.kept
-    assert line.startswith(r"worker/1 hung up in the middle of b\n: ")
+    assert line.startswith(r"worker/1 disconnected in the middle of b\n: ")
     assert "drained 1 message after that" in line
 
 
@@ -85,5 +85,5 @@ def test_what_came_damaged_is_said() -> None:
     Ticker(FILES, progress).tell(Damaged("worker/2"))
 
     assert progress.kept == [
-        "what worker/2 sent of a file arrived damaged: it sends it again"
+        "a file from worker/2 arrived damaged: worker/2 sends it again"
     ]

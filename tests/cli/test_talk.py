@@ -84,7 +84,7 @@ def test_a_name_that_nobody_has_is_one_line(name: str) -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "bus: cannot deliver to 'nobody': nobody has that name: waited for 0.3 s\n"
+        "bus: cannot deliver to 'nobody': no task has that name: waited for 0.3 s\n"
     )
 
 
@@ -105,7 +105,7 @@ def test_a_name_of_another_machine_is_nobody_s_here(name: str) -> None:
     result = verb(name, "ism://bus1@other/far", "1", "--timeout", "0.1")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "'ism://bus1@other/far': nobody has that name: " in result.stderr
+    assert "'ism://bus1@other/far': no task has that name: " in result.stderr
     assert result.stderr.endswith("machine only: it has no network\n")
 
 
@@ -227,7 +227,8 @@ def test_listening_ends_when_its_time_is_over() -> None:
 
     result = verb("listen", "echo", "--timeout", "0.1", "--count", "1")
     assert (result.exit_code, result.stdout) == (124, "")
-    assert result.stderr == "bus: 0 of 1 notifications came in time\n"
+    line = "bus: received 0 of 1 notifications before the timeout\n"
+    assert result.stderr == line
 
 
 @pytest.mark.usefixtures("beta")
@@ -250,7 +251,7 @@ def test_a_name_is_waited_for_though_there_is_no_bus_yet(
             far("counter('late')")
             answer, complaints = waiting.communicate(timeout=LIMIT_S)
 
-    nobody = f"nobody is on bus 'bus1': looked in {own_run_directory}/bus1"
+    nobody = f"bus 'bus1' has no process: looked in {own_run_directory}/bus1"
     assert (waiting.returncode, complaints) == (0, f"bus: {nobody}; waiting\n")
     assert answer == "ism://bus1@machine/late\n"
 
@@ -260,11 +261,11 @@ def test_a_name_is_not_waited_for_longer_than_said(
     there: bool, request: pytest.FixtureRequest, own_run_directory: Path
 ) -> None:
     """If the name of the bus is mistyped, the error says that no process is on it."""
-    nobody = f"nobody is on bus 'bus1': looked in {own_run_directory}/bus1"
+    nobody = f"bus 'bus1' has no process: looked in {own_run_directory}/bus1"
     told = f"bus: {nobody}; waiting\nbus: {nobody}: waited for 0.2 s\n"
     if there:
         request.getfixturevalue("alpha")
-        told = "bus: nobody has 'nobody' on bus 'bus1': waited for 0.2 s\n"
+        told = "bus: no task has the name 'nobody' on bus 'bus1': waited for 0.2 s\n"
 
     result = verb("wait-for", "nobody", "--timeout", "0.2")
 

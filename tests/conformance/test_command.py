@@ -181,7 +181,7 @@ def test_without_pytest_one_line_says_what_to_install(tmp_path: Path) -> None:
 
     assert done.returncode == 4
     assert done.stderr == (
-        "bus: cannot run conformance: pytest is missing, pip install pytest\n"
+        "bus: cannot run conformance: pytest is not installed; run pip install pytest\n"
     )
 
 

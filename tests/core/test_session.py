@@ -301,7 +301,7 @@ def test_what_was_never_said_cannot_have_been_heard() -> None:
     linked(one)
     one.tell(gone(1))
 
-    with pytest.raises(WireError, match="heard 2 control frames of 1"):
+    with pytest.raises(WireError, match="ACK counts 2 control frames of 1 sent"):
         one.acknowledged(Ack(epoch=5, incarnation=2, last=0, heard=2))
 
 

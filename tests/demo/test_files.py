@@ -68,7 +68,7 @@ def test_default_is_the_standard_library_without_site_packages() -> None:
     [
         (lambda path: None, "does not exist"),
         (lambda path: path.write_text("x"), "is not a folder"),
-        (lambda path: path.mkdir(), "no file in"),
+        (lambda path: path.mkdir(), "contains no file"),
     ],
 )
 def test_says_in_one_line_what_is_wrong_with_a_folder(

@@ -126,7 +126,7 @@ def test_gives_up_a_file_that_is_damaged_each_time(files: FileList) -> None:
             receive(queue, Again())
 
         assert receive(queue, Stored()) == [
-            Unread(1, 1, "content was damaged on the way")
+            Unread(1, 1, "content was damaged in transit")
         ]
         assert outcome().error is None
 

@@ -178,13 +178,13 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
         2,
         "2 times",
     ),
-    "a message nobody sent": ("Q4", "foreign", met(*received(1)), 1, "nobody sent it"),
+    "a message nobody sent": ("Q4", "foreign", met(*received(1)), 1, "never sent"),
     "a lost message": (
         "Q5",
         "overtaken",
         met(*sent(1, 2, 3), *received(1, 3)),
         2,
-        "but message 3 was",
+        "though message 3 was",
     ),
     "a last message lost": (
         "Q5",

@@ -57,7 +57,7 @@ def test_a_journal_without_its_beginning_is_incomplete(tmp_path: Path) -> None:
     (one, *_) = check(open_journals(tmp_path)).violations
     assert (one.case, one.explanation) == (
         "beginning",
-        "the records before 16 are gone",
+        "the records before 16 are missing",
     )
 
 

@@ -108,7 +108,7 @@ def test_another_record_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     packed = HEADER.pack()
     monkeypatch.undo()
 
-    with pytest.raises(ValueError, match="version 2 of 80 bytes is not known"):
+    with pytest.raises(ValueError, match="version 2 of 80 bytes is not supported"):
         SegmentHeader.unpack(packed)
 
 

@@ -110,7 +110,7 @@ def test_a_file_that_goes_away_is_told_and_the_rest_is_read(tmp_path: Path) -> N
     rest = list(segments)
 
     assert [first.header.segment, *(s.header.segment for s in rest)] == [0, 2]
-    assert journal.problems == [f"cannot read {path}: it is gone"]
+    assert journal.problems == [f"cannot read {path}: it no longer exists"]
 
 
 def test_a_segment_that_is_sealed_meanwhile_is_found_under_its_new_name(

@@ -75,11 +75,11 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
     "cut off": (lambda r: r.say(wire.encode(r.messages())[:-1]), "announced: 13"),
     "another body": (_another_body, "body has 1 bytes, announced: 131072"),
     "no map": (lambda r: r.say(b"\x05\xc1"), "EXPORT"),
-    "greets again": (lambda r: r.say(r.hello()), "HELLO must not come"),
-    "opens again": (lambda r: r.say(r.stream()), "OPEN_STREAM must not come"),
+    "greets again": (lambda r: r.say(r.hello()), "HELLO is not allowed"),
+    "opens again": (lambda r: r.say(r.stream()), "OPEN_STREAM is not allowed"),
     "refuses": (
         lambda r: r.say(wire.Refused(reason=Reason.BUSY, versions=(1, 1))),
-        "REFUSED must not come",
+        "REFUSED is not allowed",
     ),
     "unknown epoch": (lambda r: r.say(_batch(r, epoch=1)), "MSG of epoch 1"),
     "another life": (lambda r: r.say(_batch(r, to=1)), "old incarnation"),
@@ -95,23 +95,23 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
         lambda r: r.say(
             wire.Export(id=r.id(process="other"), name="far", registered_ns=1)
         ),
-        "speaks of a task",
+        "refers to a task",
     ),
     "eliminates another's": (
         lambda r: r.say(wire.Eliminate(id=r.id(process="other"), name="far")),
-        "speaks of a task",
+        "refers to a task",
     ),
     "stands for another's": (
         lambda r: r.say(wire.AddRelay(task=r.task(id=r.id(process="other")))),
-        "speaks of a task",
+        "refers to a task",
     ),
     "searches for another": (
         lambda r: r.say(_search(r, id=replace(r.request(), process="other"))),
-        "speaks of a task",
+        "refers to a task",
     ),
     "searches for another's task": (
         lambda r: r.say(_search(r, sender=r.task(id=r.id(process="other")))),
-        "speaks of a task",
+        "refers to a task",
     ),
     "subscribes for another's task": (
         lambda r: r.say(
@@ -122,7 +122,7 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
                 hops=3,
             )
         ),
-        "speaks of a task",
+        "refers to a task",
     ),
     "notifies one task": (
         _after(lambda r: r.messages(to=r.found("echo"), kind=Kind.NOTIFICATION)),

@@ -228,7 +228,7 @@ def test_each_who_listens_hears_all(three: Three) -> None:
 
 @pytest.mark.parametrize("wrong", [3, "MSG", ["NOTHING"], [["MSG"]], {"MSG": 1}])
 def test_what_is_no_list_of_types_is_refused(three: Three, wrong: Any) -> None:
-    with pytest.raises(RemoteError, match="None or a list of types"):
+    with pytest.raises(RemoteError, match="None or a list of frame types"):
         three[0].call(inspector_of("one"), {"frames": wrong}, timeout=LIMIT_S)
     assert comm_of(three[1]).monitor is None
 

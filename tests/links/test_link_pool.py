@@ -171,7 +171,7 @@ def test_nobody_is_sent_to_another_machine(scheme: str) -> None:
         desk.close()
 
         assert desk.made == [None]
-        assert why == [f"{address}: no socket of this machine"]
+        assert why == [f"{address}: not a socket on this machine"]
         accepting.join()
 
     explore(program, bound=0, limit=50, random=0, seed=1)
@@ -206,8 +206,8 @@ def test_a_link_that_takes_less_than_a_frame_is_turned_away(
         else:
             assert ended
             assert desk.made == ([None] if dials else [])
-            who = "there is not used" if dials else "somebody is turned away"
-            takes = f"its link takes {limit} bytes at once, and not {FRAME_BYTES_MAX}"
+            who = "there is not used" if dials else "a peer is rejected"
+            takes = f"its link carries frames of {limit} bytes, not {FRAME_BYTES_MAX}"
             assert desk.words == [f"{who}: {takes}"]
 
     explore(program, bound=0, limit=50, random=0, seed=1)
@@ -580,7 +580,7 @@ def test_a_frame_that_a_link_never_takes_ends_that_link(*, waits: bool) -> None:
         assert not went
         assert desk.came == [(1, None)]
         assert desk.gave_up == [1]
-        assert desk.words == [f"it takes no frame of {FRAME_BYTES_MAX + 1} bytes"]
+        assert desk.words == [f"it cannot carry a frame of {FRAME_BYTES_MAX + 1} bytes"]
         assert not sending
 
     under_some_schedules(program)

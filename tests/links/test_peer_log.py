@@ -31,7 +31,7 @@ def test_what_was_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -> Non
         peer_log.note("worse")
         peer_log.tell(now)
 
-    left_out = "3 more such warnings were left out"
+    left_out = "3 more such warnings suppressed"
     assert told(caplog) == [left_out, "worse", "worse"]
 
 

@@ -73,9 +73,7 @@ def test_no_long_frame_is_taken_in_before_a_greeting(
         rogue.say(_LONG)
         assert words in rogue.why_closed()
     until(lambda: bool(caplog.messages), "it is told")
-    assert caplog.messages == [
-        f"the link with somebody who has not greeted is closed: {words}"
-    ]
+    assert caplog.messages == [f"the link with an unidentified peer is closed: {words}"]
     with Hostile(place / "Master") as rogue:
         rogue.greet().say(_LONG)
         assert rogue.is_heard()
@@ -138,8 +136,8 @@ def _subscribes(rogue: Hostile, number: int) -> Frame:
 
 _KEPT: Final[Mapping[str, tuple[Callable[[Hostile, int], Frame], str]]] = {
     "exports": (_exports, "tasks are exported"),
-    "relays": (_relays, "tasks are to have relays"),
-    "subscriptions": (_subscribes, "subscriptions are to be kept"),
+    "relays": (_relays, "tasks need relays"),
+    "subscriptions": (_subscribes, "subscriptions are requested"),
 }
 
 
@@ -186,7 +184,7 @@ def test_nobody_subscribes_for_another(near: Bus, other: Bus, place: Path) -> No
         )
         word = rogue.last_word()
         assert isinstance(word, wire.Error)
-        assert "speaks of a task" in word.text
+        assert "refers to a task" in word.text
 
 
 @clause("BUS-CHAN-8")
@@ -202,7 +200,7 @@ def test_who_reads_no_answers_loses_its_link(
         with suppress(DisconnectedError):  # the link may end during the sends
             rogue.say(*pings)
         until(lambda: bool(caplog.records), "the link is given up")
-        line = f"the link with machine/{NAME} is given up: it is full"
+        line = f"the link with machine/{NAME} is aborted: its queue is full"
         assert caplog.messages[0] == line
         served(near, other)
 
@@ -245,7 +243,7 @@ def test_who_asks_on_and_takes_no_answers_loses_its_link(
                 rogue.say(rogue.messages(to=to, body=body))
         word = rogue.last_word()
         assert isinstance(word, wire.Error)
-        assert word.text == "more answers wait than may"
+        assert word.text == "too many answers are queued"
         served(near, other)
 
 
@@ -264,7 +262,7 @@ def test_the_log_says_why_a_link_was_closed(
             rogue.say(b"")
             rogue.last_word()
     until(lambda: len(caplog.messages) == 2, "both are told")
-    whom = ("somebody who has not greeted", f"machine/{NAME}")
+    whom = ("an unidentified peer", f"machine/{NAME}")
     for name, line in zip(whom, caplog.messages, strict=True):
         assert line == f"the link with {name} is closed: frame is empty"
     assert {each.levelname for each in caplog.records} == {"WARNING"}
@@ -279,7 +277,7 @@ def test_the_log_says_who_was_turned_away(
         rogue.say(rogue.hello(process="other"))
         rogue.last_word()
     until(lambda: bool(caplog.messages), "it is told")
-    assert caplog.messages == ["machine/other is turned away: duplicate"]
+    assert caplog.messages == ["machine/other is rejected: duplicate"]
 
 
 @clause("BUS-SEC-10")
@@ -294,7 +292,7 @@ def test_the_log_says_what_others_closed_a_link_for(
         peer = remote.topology.peers["machine", NAME]
         rogue._queue.disconnect(ProtocolError("that was no frame"))
         until(lambda: bool(caplog.messages), "it is told")
-        line = f"the link with machine/{NAME} was closed at the other end"
+        line = f"the link with machine/{NAME} was closed by the peer"
         assert caplog.messages == [f"{line}: that was no frame"]
         assert peer.parted is BusReason.GIVEN_UP
 
@@ -309,8 +307,8 @@ def test_the_log_says_who_takes_next_to_nothing(
         with suppress(ConnectionError):
             peer.sendall(frames.encode_message(1, b"\x60garbage"))
         until(lambda: bool(caplog.messages), "it is told")
-    words = f"its link takes 10 bytes at once, and not {wire.FRAME_BYTES_MAX}"
-    assert caplog.messages == [f"somebody is turned away: {words}"]
+    words = f"its link carries frames of 10 bytes, not {wire.FRAME_BYTES_MAX}"
+    assert caplog.messages == [f"a peer is rejected: {words}"]
     served(near, other)
 
 
@@ -346,11 +344,11 @@ def test_who_reads_the_log_may_wait_for_links(
                 with Hostile(place / "Master") as rogue:
                     rogue.say(b"")
                     rogue.last_word()
-                line = "the link with somebody who has not greeted is closed"
+                line = "the link with an unidentified peer is closed"
                 expected = ("WARNING", f"{line}: frame is empty", True)
             else:
                 bus._exchange.decide(lambda: [Evict(entry, error)])
-                expected = ("ERROR", f"task 'loser' leaves: {error}", True)
+                expected = ("ERROR", f"task 'loser' is deregistered: {error}", True)
             told = curious.told
             until(partial(bool, told), "it is told")
         finally:
@@ -375,7 +373,7 @@ def test_the_log_gets_only_so_many_lines(caplog: pytest.LogCaptureFixture) -> No
     complaints.tell(60.0)
 
     counted, last = caplog.messages[20:]
-    assert counted == "980 more such warnings were left out"
+    assert counted == "980 more such warnings suppressed"
     assert last.isprintable()
     assert last.startswith("'a\\nline\\x1b x")
     assert len(last) == 400

@@ -412,7 +412,7 @@ def test_who_listens_is_looked_at(own_run_directory: Path) -> None:
         assert squatter.stdout is not None
         assert squatter.stdout.readline() == "listens\n"
 
-        with pytest.raises(AccessDeniedError, match="is a stranger: uid 4321"):
+        with pytest.raises(AccessDeniedError, match="is not trusted: uid 4321"):
             open_bus(role=Role.SLAVE)
 
         answer, complaints = squatter.communicate(timeout=LIMIT_S)

@@ -62,7 +62,7 @@ def test_one_that_is_a_file_is_refused(base: Path, which: str) -> None:
     wrong.write_text("")
     given = base / "below" if which == "above it" else base
 
-    with pytest.raises(AccessDeniedError, match=f"{given}.* is no directory"):
+    with pytest.raises(AccessDeniedError, match=f"{given}.* is not a directory"):
         RunDirectory("bus1", OURS, str(given))
 
 

@@ -73,7 +73,7 @@ def results(path: Path, *, verdict: str = "PASS", **tables: list[Row]) -> OutFol
             for rule in RULES.values()
         ],
         "violations": len(tables.get("violations", [])),
-        "problems": ["cannot read <a file>: it is gone"],
+        "problems": ["cannot read <a file>: it no longer exists"],
     }
     folder.verdicts.write_text(json.dumps(told))
     return folder

@@ -50,7 +50,7 @@ def test_a_violation_is_named_with_exit_code_1(
     told, look = lines[len(RULES) :]
     assert told.startswith(f"Q3 FAIL: message {key[2]} of ")
     assert "received 2 times" in told
-    assert look.startswith(f"look: bus journal cat {tmp_path / 'journals'} --flow ")
+    assert look.startswith(f"inspect: bus journal cat {tmp_path / 'journals'} --flow ")
     assert not OutFolder(out).report.exists()
 
 
@@ -119,7 +119,7 @@ def test_a_setting_that_is_none_is_a_mistake_in_usage(given: str) -> None:
     result = invoke("check", "--journals", "x", "--out", "y", "--conf", given)
 
     assert result.exit_code == 2
-    assert "is not a Spark setting: write spark.NAME=VALUE" in result.stderr
+    assert "is not a Spark setting; write it as spark.NAME=VALUE" in result.stderr
 
 
 def mistakes(tmp_path: Path) -> dict[str, tuple[Path, Path, str]]:
@@ -225,7 +225,7 @@ def test_a_folder_in_which_another_run_is_at_work_is_left_alone(
 
     assert (result.exit_code, result.stderr) == (
         4,
-        f"bus: cannot write to {tmp_path}: another run is at work there; wait for it,"
+        f"bus: cannot write to {tmp_path}: another run is writing there; wait for it,"
         " or name another with --out\n",
     )
     assert folder.verdicts.exists()

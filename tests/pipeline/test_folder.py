@@ -71,7 +71,7 @@ def test_a_folder_in_which_a_run_is_at_work_is_claimed_by_no_other(
 ) -> None:
     with claimed(tmp_path):
         with (
-            pytest.raises(PipelineError, match="another run is at work there"),
+            pytest.raises(PipelineError, match="another run is writing there"),
             claimed(tmp_path),
         ):
             pass
@@ -93,7 +93,7 @@ def test_to_have_locked_a_marker_that_was_taken_away_keeps_nobody_out(
     monkeypatch.setattr("fcntl.flock", replace)
 
     with (
-        pytest.raises(PipelineError, match="another run is at work there"),
+        pytest.raises(PipelineError, match="another run is writing there"),
         folder.locked(),
     ):
         pass

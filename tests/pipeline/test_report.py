@@ -189,7 +189,7 @@ def test_names_are_text_and_nothing_else(tmp_path: Path, name: str) -> None:
     assert page.tags.count("script") == 0
     assert page.tags.count("svg") == FIGURES + 1
     assert "\x1b" not in html
-    assert "cannot read <a file>: it is gone" in page.text
+    assert "cannot read <a file>: it no longer exists" in page.text
 
 
 def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
     assert "script" not in page.tags
     assert page.tags.count("svg") == FIGURES - 2  # no drops
     told = " ".join(page.text.split())
-    assert "✓ PASS every promise was kept" in told
+    assert "✓ PASS every checked rule holds" in told
     for rule in RULES.values():
         badge = "∅ nothing to check" if rule.id.startswith("B") else "✓ PASS"
         assert f"{rule.id} {badge} {rule.title} {rule.text}" in told
@@ -315,7 +315,7 @@ def test_others_are_no_cell_of_the_heat_map(tmp_path: Path) -> None:
 
     page = Page(render(results(tmp_path, **tables)))
 
-    figure = page.text.partition("Who spoke to whom")[2].partition("route")[0]
+    figure = page.text.partition("Messages by route")[2].partition("route")[0]
     assert OTHERS not in figure
     names = [word for word in figure.split() if word.startswith(("near", "worker/"))]
     # The busiest first, those of one prefix together.

@@ -120,7 +120,10 @@ def test_a_segment_that_vanishes_is_told_and_one_that_is_sealed_is_found(
 
     rows = [row for share in shares for row in share.facts().to_pylist()]
 
-    assert rows[0]["problems"] == f"cannot read {folder / 'seg-00000.qbj'}: it is gone"
+    assert (
+        rows[0]["problems"]
+        == f"cannot read {folder / 'seg-00000.qbj'}: it no longer exists"
+    )
     assert rows[0]["damaged"] == 0
     assert rows[-1]["problems"] is None
     assert rows[-1]["records"] > 0

@@ -265,8 +265,8 @@ def test_a_timeout_says_the_seconds(
             b.connect("b", 80, timeout=timeout)
 
     place = f"'b' port 80 within {limit} s"
-    assert str(accepting.value) == f"cannot accept: nobody connected to {place}"
-    assert str(connecting.value) == f"cannot connect: nobody accepted at {place}"
+    assert str(accepting.value) == f"cannot accept: no broker connected to {place}"
+    assert str(connecting.value) == f"cannot connect: no broker accepted at {place}"
 
 
 @clause("QB-RDV-4", "QB-RDV-16", "QB-BOOK-2")

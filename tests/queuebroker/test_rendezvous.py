@@ -52,7 +52,7 @@ def test_step_follows_the_table(
         rdv.step(event)
         assert rdv.state is (MATCHED if event is RdVEvent.MATCH else WITHDRAWN)
     else:
-        text = f"^cannot {event.value}: rendez-vous is {state.value}$"
+        text = f"^cannot {event.value}: rendezvous is {state.value}$"
         with pytest.raises(ValueError, match=text):
             rdv.step(event)
         assert rdv.state is state

@@ -384,8 +384,8 @@ def test_what_a_master_keeps_of_subscriptions_is_bounded() -> None:
     assert (numbers["news"], hearers[0].id) in heard
     assert (numbers["news/f"], hearers[2].id) not in heard
     assert lines == [
-        "a subscription of m1/s3 to 'ism://m1/news/f' is not kept:"
-        " there are 2, as many as there may be"
+        "a subscription of m1/s3 to 'ism://m1/news/f' is rejected:"
+        " the limit is 2 in all"
     ]
 
     hearers[1].process.unsubscribe(hearers[1])

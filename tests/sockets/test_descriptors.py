@@ -121,7 +121,7 @@ def test_descriptors_that_were_promised_and_did_not_come(pipe: tuple[int, int]) 
             near = accepting.result()
         socket.send_fds(peer, [frames.encode_message(1, b"two", 2)], [pipe[0]])
 
-        with pytest.raises(DisconnectedQueueError, match="fewer came"):
+        with pytest.raises(DisconnectedQueueError, match="fewer arrived"):
             near.receive()
 
         assert isinstance(near, SocketMessageQueue)

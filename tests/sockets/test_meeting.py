@@ -263,7 +263,7 @@ def test_a_folder_that_somebody_keeps_locked_is_an_error_in_time(
     held = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(TimeoutError, match="somebody keeps it locked"):
+        with pytest.raises(TimeoutError, match="another process keeps it locked"):
             SocketQueueBroker("late", listen=address)
     finally:
         os.close(held)

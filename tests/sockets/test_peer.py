@@ -259,7 +259,7 @@ def test_a_violation_ends_that_connection_with_one_error() -> None:
         until(lambda: near.remote_disconnected, "the violation is seen")
 
         assert near.receive() == b"true"
-        with pytest.raises(DisconnectedQueueError, match="message 3 came") as caught:
+        with pytest.raises(DisconnectedQueueError, match="message 3 arrived") as caught:
             near.receive()
         assert isinstance(caught.value.__cause__, ProtocolError)
         near.disconnect()
@@ -672,7 +672,7 @@ def test_a_fork_leaves_the_parents_connections_to_the_parent(tmp_path: Path) -> 
     assert code == 0
     assert re.fullmatch(FORK_WARNING if sys.version_info >= (3, 12) else "", complaints)
     assert sorted(answer.splitlines()) == [
-        "child: its driver is closed, or of another process",
+        "child: its driver is closed, or in another process",
         "child: to the child",
         "parent: parent",
     ]

@@ -161,7 +161,7 @@ def test_an_address_that_cannot_be_listened_at_is_named() -> None:
 def test_a_host_that_is_no_name_is_found_at_the_call(
     host: str, guest: SocketQueueBroker
 ) -> None:
-    with pytest.raises(ValueError, match="host of an address must be the name of one"):
+    with pytest.raises(ValueError, match="host of an address must be a host name"):
         guest.connect(f"tcp://{host}:1", PORT)
 
 

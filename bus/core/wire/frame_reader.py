@@ -32,7 +32,7 @@ class FrameReader:
 
     @property
     def midway(self) -> bool:
-        """Whether the next data is a body, not a frame."""
+        """True if the next data is a body, not a frame."""
         return self._begun is not None
 
     def read(self, data: bytes) -> Frame | None:

@@ -1,4 +1,4 @@
-"""The version of the protocol that two processes speak (BUS-WIRE-3)."""
+"""The version of the protocol that two processes use (BUS-WIRE-3)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from bus.errors import VersionMismatchError
 
 __all__ = ["VERSIONS", "negotiate"]
 
-# The versions that this code speaks, lowest and highest. A new version is needed only
+# The versions that this code supports, lowest and highest. A new version is needed only
 # for a frame that older code would refuse; keys and optional types are added without
 # one.
 VERSIONS: Final = (2, 2)
 
 
 def negotiate(ours: tuple[int, int], theirs: tuple[int, int]) -> int:
-    """Return the highest version that both sides speak.
+    """Return the highest version that both sides support.
 
     ours, theirs: the lowest and the highest version of each side.
 
