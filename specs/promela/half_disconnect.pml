@@ -387,7 +387,7 @@ init {
 /* Safety. These hold whenever the lock is free, or, without FREE, at every step. */
 
 /* QB-BOOK-1, QB-FIFO-3: each accepted message is received, discarded or unread. */
-ltl books_balance { [] (FREE -> BOTH(BALANCED)) }
+ltl counters_balance { [] (FREE -> BOTH(BALANCED)) }
 
 /* QB-DISC-11. */
 ltl a_closed_side_has_nothing_unread { [] (FREE -> BOTH(NOTHING_IF_CLOSED)) }

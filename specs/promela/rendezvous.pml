@@ -43,7 +43,7 @@
  *   NEWEST_FIRST         of two waiters, the later one is matched
  *   NO_REASON            a withdrawal does not record its reason
  *   NEVER_DEPARTS        a match leaves the sleeping connect in its broker's `departing`
- *   STRUCK_SILENT        a caller interrupted after its match keeps the end to itself
+ *   INTERRUPTED_SILENT   a caller interrupted after its match keeps the end to itself
  *   EXPIRY_FORGOTTEN     an expired caller goes back to sleep
  */
 
@@ -79,7 +79,7 @@ bool strikes, wakes;
 /* Variables for the properties; no step reads them. */
 mtype call[CALLERS] = CALLING;
 byte partner[CALLERS] = NOBODY;
-bool struck[CALLERS];
+bool interrupted[CALLERS];
 bool hung_up[CALLERS];          /* an end that no caller got was disconnected */
 bool late;                      /* a final state was left */
 bool second[CALLERS];           /* arrived when the other in its role waited already */
@@ -202,7 +202,7 @@ finish:
         if                                  /* _sync.park */
         :: atomic { !rdv[i].parker -> rdv[i].parker = true }
         :: atomic { wakes -> wakes = false }
-        :: atomic { strikes -> strikes = false; struck[i] = true; goto abandon }
+        :: atomic { strikes -> strikes = false; interrupted[i] = true; goto abandon }
         :: HAS_DEADLINE(i) && rdv[i].parker ->
             atomic {
                 acquire();
@@ -230,7 +230,7 @@ finish:
             goto ended
         :: rdv[i].state == MATCHED && strikes ->
             strikes = false;
-            struck[i] = true
+            interrupted[i] = true
         :: else
         fi
     };
@@ -242,7 +242,7 @@ abandon:
         :: WAITS(i) -> withdraw_locked(i, INTERRUPTED)
         :: else
         fi;
-#ifndef STRUCK_SILENT
+#ifndef INTERRUPTED_SILENT
         hung_up[i] = (rdv[i].end != 0);
 #endif
         rdv[i].end = 0;
@@ -301,16 +301,16 @@ init {
 #define LISTED_ONLY_WAITING(i) (!LISTED(i) || WAITS(i) && rdv[i].end == 0)
 #define WAITING_IS_LISTED(i) (!WAITS(i) || LISTED(i))
 #define DEPARTING_WAITS(i) (rdv[i].departing == (rdv[i].state == WAITING_CONNECT))
-#define HAS_END(i) (rdv[i].end != 0 || struck[i])
+#define HAS_END(i) (rdv[i].end != 0 || interrupted[i])
 #define SAME_END(i) (rdv[i].state != MATCHED || HAS_END(i) && partner[i] != NOBODY \
     && rdv[partner[i]].state == MATCHED && partner[partner[i]] == i \
-    && ACCEPTS(i) != ACCEPTS(partner[i]) && (struck[i] || struck[partner[i]] \
+    && ACCEPTS(i) != ACCEPTS(partner[i]) && (interrupted[i] || interrupted[partner[i]] \
     || rdv[i].end == rdv[partner[i]].end))
 #define ENDED(i) (rdv[i].state == MATCHED || rdv[i].state == WITHDRAWN)
 #define KNOWS_WHY(i) (rdv[i].state != WITHDRAWN || rdv[i].reason != NONE)
 #define RELEASED(i) (!CLOSED_FOR(i) || !WAITS(i))
 #define AGREES(i) (call[i] != RETURNED || call[partner[i]] != RAISED \
-    || struck[partner[i]])
+    || interrupted[partner[i]])
 #define NOT_SILENT(i) (call[i] != RETURNED || call[partner[i]] != RAISED \
     || hung_up[partner[i]])
 
@@ -346,7 +346,7 @@ ltl nobody_waits_where_it_is_closed { [] (FREE -> EACH(RELEASED)) }
 ltl both_succeed_or_neither { [] EACH(AGREES) }
 
 /* QB-RDV-12: the peer of an interrupted caller is not left with a silent queue. */
-ltl who_was_struck_hangs_up { [] EACH(NOT_SILENT) }
+ltl who_was_interrupted_hangs_up { [] EACH(NOT_SILENT) }
 
 /* Liveness. */
 

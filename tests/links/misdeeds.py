@@ -89,7 +89,7 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
     ),
     "acknowledges frames": (
         lambda r: r.say(_ack(r, heard=77)),
-        "heard 77 control frames",
+        "ACK counts 77 control frames of 0 sent",
     ),
     "exports another's": (
         lambda r: r.say(

@@ -95,7 +95,7 @@ def test_an_interrupt_strikes_only_where_the_interpreter_looks_for_one(
         try:
             {line}
         except KeyboardInterrupt:
-            self.struck = self.steps, x
+            self.interrupted = self.steps, x
     """
     names: dict[str, Any] = {"python": _python}
     exec(text, names)
