@@ -1,4 +1,6 @@
-"""``python -m tests.mutants [--quick] [--by-clause] [ID ...]``: test the suite.
+"""``python -m tests.mutants [--quick] [--by-clause] [--remember] [ID ...]``.
+
+It tests the suite: each mutant is the library with one fault, and some test must fail.
 
 A mutant is caught if a test fails that names a clause which the catalogue gives for it,
 and that passes on the unchanged library in the same run. Anything else is not a catch:
@@ -18,6 +20,7 @@ import attrs
 
 from specs.clauses import load_clauses
 from tests.mutants.catalogue import load_mutants
+from tests.mutants.catches import read_catches, write_catches
 from tests.mutants.mutant import Mutant, MutantError
 from tests.mutants.trial import PARTS, Result, run_trial
 
@@ -53,9 +56,18 @@ class Row:
     trouble: str = ""
 
 
-def judge(mutant: Mutant, clauses: frozenset[str], unchanged: Result) -> Row:
-    """Run the tests of these clauses against a mutant."""
+def judge(
+    mutant: Mutant, clauses: frozenset[str], unchanged: Result, before: str = ""
+) -> Row:
+    """Run the tests of these clauses against a mutant.
+
+    before: the test that caught it in an earlier run, which is tried first.
+    """
     try:
+        if before in unchanged.passed:
+            result = run_trial(mutant, clauses, only=before)
+            if test := _catch(result, clauses, unchanged):
+                return Row(mutant, clauses, caught_by=test)
         result = run_trial(mutant, clauses)
     except MutantError as error:
         return Row(mutant, clauses, trouble=f"does not apply: {error}")
@@ -63,18 +75,25 @@ def judge(mutant: Mutant, clauses: frozenset[str], unchanged: Result) -> Row:
         return Row(mutant, clauses, trouble=result.trouble)
     if not result.failed and not result.passed:
         return Row(mutant, clauses, trouble="no test ran")
+    return Row(mutant, clauses, caught_by=_catch(result, clauses, unchanged))
+
+
+def _catch(result: Result, clauses: frozenset[str], unchanged: Result) -> str:
+    """Return a failed test that is a catch; empty if there is none."""
     for test, named in result.failed.items():
         if clauses & set(named) and test in unchanged.passed:
-            return Row(mutant, clauses, caught_by=test)
-    return Row(mutant, clauses)
+            return test
+    return ""
 
 
 def run(pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> list[Row]:
     """Judge each, after the same tests passed without any fault."""
-    unchanged = _without_fault(pairs)
+    unchanged, before = _without_fault(pairs), read_catches()
 
     def judge_one(pair: tuple[Mutant, frozenset[str]]) -> Row:
-        row = judge(*pair, unchanged[_base(pair[0])])
+        mutant, clauses = pair
+        test = before.get(mutant.id, "")
+        row = judge(mutant, clauses, unchanged[_base(mutant)], test)
         print(_line(row), flush=True)
         return row
 
@@ -151,6 +170,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--by-clause", action="store_true", help="each clause's own tests, run alone"
     )
+    parser.add_argument(
+        "--remember", action="store_true", help="note which test caught each mutant"
+    )
     options = parser.parse_args(arguments)
     wanted = set(options.ids or (QUICK if options.quick else ()))
     if unknown := wanted - {mutant.id for mutant in CATALOGUE}:
@@ -165,6 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     caught = sum(bool(row.caught_by) for row in rows)
     broken = sum(bool(row.trouble) for row in rows)
     missing = _without() if options.by_clause and not wanted else 0
+    if options.remember:
+        found = {row.mutant.id: row.caught_by for row in rows if row.caught_by}
+        write_catches({**read_catches(), **found})
     seconds = time.monotonic() - began
     print(
         f"\n{caught} caught, {len(rows) - caught - broken} alive, {broken} broken,"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CLAUSES = "MUTANT_CLAUSES"
 LIBRARY = "MUTANT_LIBRARY"
+ONLY = "MUTANT_ONLY"
 REPORT = "MUTANT_REPORT"
 
 _results: list[dict[str, object]] = []
@@ -47,9 +48,13 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Drop the tests that name none of the given clauses."""
-    wanted = set(os.environ[CLAUSES].split())
-    kept = [item for item in items if wanted & set(clauses_of(item))]
+    """Drop the tests that name none of the given clauses, or are not the given one."""
+    wanted, only = set(os.environ[CLAUSES].split()), os.environ[ONLY]
+    kept = [
+        item
+        for item in items
+        if wanted & set(clauses_of(item)) and only in {"", item.nodeid}
+    ]
     dropped = [item for item in items if item not in kept]
     items[:] = kept
     config.hook.pytest_deselected(items=dropped)

@@ -39,12 +39,16 @@ class Result:
 
 
 def run_trial(
-    mutant: Mutant, clauses: frozenset[str], *, part: int | None = None
+    mutant: Mutant,
+    clauses: frozenset[str],
+    *,
+    part: int | None = None,
+    only: str = "",
 ) -> Result:
     """Run the tests of these clauses against a mutant.
 
     part: of `PARTS`, to be run to its end; None for all tests, up to the first that
-      fails.
+      fails. only: the one test to run; empty for all.
     """
     whole = part is not None
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
@@ -55,6 +59,8 @@ def run_trial(
         files = [SUITE] if implementation else _files(clauses)
         if part is not None:
             files = files[part::PARTS]
+        if only:
+            files = [only.partition("::")[0]]
         if not files:
             return Result(frozenset(), {})
         environment = {
@@ -63,6 +69,7 @@ def run_trial(
             "PYTHONSAFEPATH": "1",  # for programs that tests start
             "MUTANT_CLAUSES": " ".join(sorted(clauses)),
             "MUTANT_LIBRARY": name,
+            "MUTANT_ONLY": only,
             "MUTANT_REPORT": str(report),
             "QUEUEBROKER_LOCKED": "1" if mutant.locked else "",
             "TEST_INSIDE": "sample",
