@@ -247,7 +247,7 @@ def test_a_strike_leaves_a_lock_taken_where_a_real_signal_does(name: str) -> Non
     assert any(interrupted) is left
 
 
-def test_a_interrupted_instruction_without_a_line_can_be_shown() -> None:
+def test_an_interrupted_instruction_without_a_line_can_be_shown() -> None:
     """Pytest shows the line of each step of a traceback, and needs one."""
     met: list[BaseException] = []
 

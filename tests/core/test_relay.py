@@ -314,12 +314,12 @@ class RelayMachine(RuleBasedStateMachine):
 
 
 @clause("BUS-RELAY-9", "BUS-RELAY-11", "BUS-FLOW-1", "BUS-MSG-15")
-def test_which_messages_share_a_outbound_run_makes_no_difference() -> None:
+def test_which_messages_share_an_outbound_run_makes_no_difference() -> None:
     run_state_machine_as_test(RelayMachine)
 
 
 @clause("BUS-RELAY-11")
-def test_a_window_is_filled_by_as_much_of_a_outbound_run_as_fits() -> None:
+def test_a_window_is_filled_by_as_much_of_an_outbound_run_as_fits() -> None:
     """In messages and in bytes; only the last message may exceed the bytes."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4] * 9)
@@ -335,7 +335,7 @@ def test_a_window_is_filled_by_as_much_of_a_outbound_run_as_fits() -> None:
 
 
 @clause("BUS-RELAY-9")
-def test_what_was_taken_of_a_outbound_run_is_kept_no_longer() -> None:
+def test_what_was_taken_of_an_outbound_run_is_kept_no_longer() -> None:
     """The other messages keep their numbers."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4, 5, 6, 7])
@@ -350,7 +350,7 @@ def test_what_was_taken_of_a_outbound_run_is_kept_no_longer() -> None:
 
 
 @clause("BUS-FLOW-6")
-def test_one_message_of_a_outbound_run_makes_room_for_another() -> None:
+def test_one_message_of_an_outbound_run_makes_room_for_another() -> None:
     """The oldest one; the others of its run keep their places."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4, 5, 6])

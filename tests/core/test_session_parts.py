@@ -241,7 +241,7 @@ def test_outbound_runs_that_are_too_much_together_are_several_frames() -> None:
     assert [each.what for each in said(frames)] == bodies_of(3 * half)
 
 
-def test_time_that_is_left_is_the_same_for_all_of_a_outbound_run() -> None:
+def test_time_that_is_left_is_the_same_for_all_of_an_outbound_run() -> None:
     """Computed when the frame is sent, and again on a new link."""
     one = opened()
     one.send(

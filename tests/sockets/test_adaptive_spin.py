@@ -77,7 +77,7 @@ def test_what_came_soon_is_awaited_awake_the_next_time(
 
 
 @clause("QB-SOCK-8", "QB-TIME-2")
-def test_a_adaptive_spin_in_vain_is_short_and_ends_in_sleep(
+def test_an_adaptive_spin_in_vain_is_short_and_ends_in_sleep(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
     sleeper.sleep(None, answered=True)
