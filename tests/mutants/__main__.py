@@ -11,6 +11,7 @@ Exit 0 if all are caught, 1 if one lives, 4 if something broke.
 from __future__ import annotations
 
 import argparse
+import compileall
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +22,11 @@ import attrs
 from specs.clauses import load_clauses
 from tests.mutants.catalogue import load_mutants
 from tests.mutants.catches import read_catches, write_catches
-from tests.mutants.mutant import Mutant, MutantError
-from tests.mutants.trial import PARTS, Result, run_trial
+from tests.mutants.mutant import PACKAGES, Mutant, MutantError
+from tests.mutants.trial import PARTS, ROOT, Result, run_trial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 CATALOGUE = load_mutants()
 # Clauses of the hard groups for which no mutant is planted, and why.
@@ -56,19 +57,58 @@ class Row:
     trouble: str = ""
 
 
-def judge(
-    mutant: Mutant, clauses: frozenset[str], unchanged: Result, before: str = ""
-) -> Row:
-    """Run the tests of these clauses against a mutant.
+def run(pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> list[Row]:
+    """Judge each: first by the test that caught it before, then by all its tests.
 
-    before: the test that caught it in an earlier run, which is tried first.
+    The tests of each round run without any fault first.
     """
+    for package in PACKAGES:
+        compileall.compile_dir(package, quiet=2)  # once, not in each trial's copy
+    before = {
+        mutant: test
+        for mutant, test in read_catches().items()
+        if (ROOT / test.partition("::")[0]).exists()
+    }
+    known = [pair for pair in pairs if pair[0].id in before]
+    rows = _judge_all(known, before)
+    rest = [pair for pair in pairs if rows.get(_key(*pair)) is None]
+    rows.update(_judge_all(rest, {}))
+    return [row for pair in pairs if (row := rows[_key(*pair)])]
+
+
+def _key(mutant: Mutant, clauses: frozenset[str]) -> tuple[str, frozenset[str]]:
+    return mutant.id, clauses
+
+
+def _judge_all(
+    pairs: Sequence[tuple[Mutant, frozenset[str]]], before: Mapping[str, str]
+) -> dict[tuple[str, frozenset[str]], Row | None]:
+    """Run each mutant's test of ``before``, or all its tests if that is empty.
+
+    The result of a mutant that its one test does not catch is None.
+    """
+    unchanged = _without_fault(pairs, before)
+
+    def judge_one(pair: tuple[Mutant, frozenset[str]]) -> Row | None:
+        mutant, clauses = pair
+        test = before.get(mutant.id, "")
+        row = judge(mutant, clauses, unchanged[_base(mutant)], test)
+        if row.caught_by or not before:
+            print(_line(row), flush=True)
+            return row
+        return None
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        rows = pool.map(judge_one, pairs)
+        return {_key(*pair): row for pair, row in zip(pairs, rows, strict=True)}
+
+
+def judge(
+    mutant: Mutant, clauses: frozenset[str], unchanged: Result, test: str = ""
+) -> Row:
+    """Run the tests of these clauses, or only the given one, against a mutant."""
     try:
-        if before in unchanged.passed:
-            result = run_trial(mutant, clauses, only=before)
-            if test := _catch(result, clauses, unchanged):
-                return Row(mutant, clauses, caught_by=test)
-        result = run_trial(mutant, clauses)
+        result = run_trial(mutant, clauses, only=frozenset([test] if test else []))
     except MutantError as error:
         return Row(mutant, clauses, trouble=f"does not apply: {error}")
     if result.trouble:
@@ -86,21 +126,6 @@ def _catch(result: Result, clauses: frozenset[str], unchanged: Result) -> str:
     return ""
 
 
-def run(pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> list[Row]:
-    """Judge each, after the same tests passed without any fault."""
-    unchanged, before = _without_fault(pairs), read_catches()
-
-    def judge_one(pair: tuple[Mutant, frozenset[str]]) -> Row:
-        mutant, clauses = pair
-        test = before.get(mutant.id, "")
-        row = judge(mutant, clauses, unchanged[_base(mutant)], test)
-        print(_line(row), flush=True)
-        return row
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(judge_one, pairs))
-
-
 def _base(mutant: Mutant) -> str:
     """Return the name of the base that a mutant is compared with."""
     if mutant.implementation:
@@ -109,20 +134,23 @@ def _base(mutant: Mutant) -> str:
 
 
 def _without_fault(
-    pairs: Sequence[tuple[Mutant, frozenset[str]]],
+    pairs: Sequence[tuple[Mutant, frozenset[str]]], before: Mapping[str, str]
 ) -> dict[str, Result]:
-    """Run the tests used for all mutants, without any fault."""
+    """Run the tests used for all these mutants, without any fault."""
+    ours = {name: [p for p in pairs if _base(p[0]) == name] for name in WITHOUT_FAULT}
     clauses: dict[str, frozenset[str]] = {
-        name: frozenset().union(*(some for each, some in pairs if _base(each) == name))
-        for name in WITHOUT_FAULT
+        name: frozenset().union(*(some for _, some in each))
+        for name, each in ours.items()
     }
-    trials = [
-        (name, part) for name in WITHOUT_FAULT if clauses[name] for part in range(PARTS)
-    ]
+    only = {
+        name: frozenset(before[mutant.id] for mutant, _ in each if before)
+        for name, each in ours.items()
+    }
+    trials = [(name, part) for name in ours if ours[name] for part in range(PARTS)]
 
     def run_part(trial: tuple[str, int]) -> Result:
         name, part = trial
-        return run_trial(WITHOUT_FAULT[name], clauses[name], part=part)
+        return run_trial(WITHOUT_FAULT[name], clauses[name], part=part, only=only[name])
 
     passed: dict[str, frozenset[str]] = dict.fromkeys(WITHOUT_FAULT, frozenset())
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -97,14 +97,19 @@ class Mutant:
 def plant(mutant: Mutant, folder: Path) -> None:
     """Copy the packages into a folder, with one mutant.
 
+    Their compiled files go along: a copy keeps the times by which they are known to be
+    up to date, and a trial takes half as long.
+
     Raises:
         MutantError: an edit does not apply.
     """
     for package in PACKAGES:
         target = folder / package.name
-        shutil.copytree(package, target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(package, target)
     for edit in mutant.edits:
         path = folder / edit.file
         if not path.exists():
             raise MutantError(f"there is no {edit.file}")
         path.write_text(edit.apply(path.read_text()))
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            compiled.unlink()

@@ -14,7 +14,7 @@ import attrs
 from specs.coverage import read_ties
 from tests.mutants.mutant import Mutant, plant
 
-__all__ = ["Result", "run_trial"]
+__all__ = ["PARTS", "ROOT", "Result", "run_trial"]
 
 ROOT = Path(__file__).parents[2]
 OWN = "tests/conformance/own.py:factory"
@@ -43,12 +43,12 @@ def run_trial(
     clauses: frozenset[str],
     *,
     part: int | None = None,
-    only: str = "",
+    only: frozenset[str] = frozenset(),
 ) -> Result:
     """Run the tests of these clauses against a mutant.
 
     part: of `PARTS`, to be run to its end; None for all tests, up to the first that
-      fails. only: the one test to run; empty for all.
+      fails. only: the tests to run; empty for all.
     """
     whole = part is not None
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
@@ -57,10 +57,10 @@ def run_trial(
         report = folder / "report.json"
         implementation = mutant.implementation
         files = [SUITE] if implementation else _files(clauses)
+        if only:
+            files = sorted({test.partition("::")[0] for test in only})
         if part is not None:
             files = files[part::PARTS]
-        if only:
-            files = [only.partition("::")[0]]
         if not files:
             return Result(frozenset(), {})
         environment = {
@@ -69,7 +69,7 @@ def run_trial(
             "PYTHONSAFEPATH": "1",  # for programs that tests start
             "MUTANT_CLAUSES": " ".join(sorted(clauses)),
             "MUTANT_LIBRARY": name,
-            "MUTANT_ONLY": only,
+            "MUTANT_ONLY": "\n".join(sorted(only)),
             "MUTANT_REPORT": str(report),
             "QUEUEBROKER_LOCKED": "1" if mutant.locked else "",
             "TEST_INSIDE": "sample",
