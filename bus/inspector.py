@@ -154,9 +154,9 @@ class Inspector:
         }
         if seen.notifying is not None:
             told["notifying"] = attrs.asdict(seen.notifying)
-        remote = exchange.manager.remote
-        if remote is not None:
-            told |= exchange.look(lambda: _of_others(remote))
+        comm = exchange.comm
+        if comm is not None:
+            told |= exchange.look(lambda: _of_others(comm.remote))
         return told
 
 

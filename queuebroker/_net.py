@@ -502,11 +502,11 @@ class Sleeper:
             until = began + AWAKE_S
             came = self._watched(until if deadline is None else min(until, deadline))
             # The spin may end late, because other threads held the interpreter lock.
-            adaptive_spin.kept(came=came and _sync.monotonic() <= until)
+            adaptive_spin.record_spin(came=came and _sync.monotonic() <= until)
             if came:
                 return
         if self._sleep(deadline, alone=alone):
-            adaptive_spin.slept(_sync.monotonic() - began)
+            adaptive_spin.record_sleep(_sync.monotonic() - began)
 
     def _watched(self, until: float) -> bool:
         # Not `_sync.spin`, which yields: two processes that answer each other would

@@ -40,7 +40,7 @@ class AdaptiveSpin:
         """True if the next wait should begin with a spin."""
         return self._wanted <= 0
 
-    def kept(self, *, came: bool) -> None:
+    def record_spin(self, *, came: bool) -> None:
         """Record the result of a spin: True if the awaited event came."""
         if came:
             self._caution = 1
@@ -48,7 +48,7 @@ class AdaptiveSpin:
             self._wanted = self._caution
             self._caution = min(2 * self._caution, CAUTION_MAX)
 
-    def slept(self, seconds: float) -> None:
+    def record_sleep(self, seconds: float) -> None:
         """Record how long the waiter slept before an event came."""
         if seconds <= AWAKE_S:
             self._wanted -= 1

@@ -99,7 +99,7 @@ class FastMessageQueue(LockedMessageQueue):
                         break
                 except IndexError:
                     pass  # nothing is here
-                if timeout == 0 or not self._slept(buffer, deadline):
+                if timeout == 0 or not self._sleep(buffer, deadline):
                     break
                 buffer = self._inward  # a statement before the jump: see `_sync.Lock`
             # Still in the block: this may have consumed a wake-up, and its message is
@@ -113,7 +113,7 @@ class FastMessageQueue(LockedMessageQueue):
             self._lock_free.recover()
             raise
 
-    def _slept(self, buffer: LockFreeBuffer, deadline: float | None) -> bool:
+    def _sleep(self, buffer: LockFreeBuffer, deadline: float | None) -> bool:
         """Sleep until a message may be here; return False to use the lock instead."""
         if _sync.spin(buffer.ready):
             return not buffer.shut

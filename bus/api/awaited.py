@@ -61,7 +61,7 @@ class AwaitedAnswer:
 
     # Called in any thread.
 
-    def heard(self, response: Response) -> None:
+    def on_response(self, response: Response) -> None:
         """Store the response and wake the caller; the callback of the question."""
         self.response = response
         self.wake_up()

@@ -178,7 +178,7 @@ class Bus:
             msg = f"journal must be open until the bus is closed, got {journal!r}"
             raise ValueError(msg)
         recorder = BusRecorder(journal)
-        recorder.registered(self._incarnation, "")
+        recorder.on_registered(self._incarnation, "")
         return recorder
 
     def __repr__(self) -> str:

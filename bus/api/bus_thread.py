@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import check_callback, deadline_after, duration
 from bus.api.reentry import calls_user, guarded
@@ -16,10 +16,41 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
 
-    from bus.api.bus import Bus
+    from bus.config import BusConfig
+    from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["BusThread"]
+__all__ = ["BusThread", "ThreadOwner"]
+
+
+class ThreadOwner(Protocol):
+    """The bus of a thread, as the thread uses it; `bus.api.bus.Bus` implements it.
+
+    _lock: guards the flags ``stopped`` of its threads.
+    """
+
+    _lock: _thread.LockType
+
+    @property
+    def name(self) -> str:
+        """The name of the bus."""
+
+    @property
+    def _config(self) -> BusConfig:
+        """The configuration of the bus."""
+
+    @property
+    def _exchange(self) -> Exchange:
+        """The exchange that carries the messages of all tasks of the bus."""
+
+    def _check_process(self) -> None:
+        """Raise WrongProcessError if this process inherited the bus by a fork."""
+
+    def _in_callback(self) -> bool:
+        """Return True if the calling thread runs a callback, or else serves a bus."""
+
+    def _farewell(self, thread: BusThread) -> None:
+        """Deregister the tasks of a thread that has stopped."""
 
 
 class BusThread:
@@ -47,7 +78,7 @@ class BusThread:
         "stopped",
     )
 
-    def __init__(self, bus: Bus, manager: ThreadManager) -> None:
+    def __init__(self, bus: ThreadOwner, manager: ThreadManager) -> None:
         self._bus: Final = bus
         self._manager: Final = manager
         # None for a thread from `Bus.here`.

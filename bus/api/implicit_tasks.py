@@ -8,7 +8,7 @@ subscriptions match (AMO-28). So with a shared task, only one callback would run
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import deadline_after
 from bus.api.notification_iterator import NotificationIterator
@@ -17,17 +17,18 @@ from bus.errors import CommandTimeoutError
 from queuebroker import _sync
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterator
 
     from bus.address import Address
     from bus.api.arguments import Unset
-    from bus.api.bus import Bus
+    from bus.api.bus_thread import BusThread
     from bus.api.subscription import Subscription
     from bus.api.task import Task, Where
     from bus.message import Incoming, Presence
     from bus.specification import Specification
 
-__all__ = ["ImplicitTasks"]
+__all__ = ["ImplicitTasks", "Registrar"]
 
 # For each blocking call, its replacement within a callback.
 _REMEDIES: Final = {
@@ -38,12 +39,41 @@ _REMEDIES: Final = {
 }
 
 
+class Registrar(Protocol):
+    """The bus, as its implicit tasks use it; `bus.api.bus.Bus` implements it."""
+
+    @property
+    def _dropped(self) -> deque[Task]:
+        """The tasks of collected iterators, to be deregistered."""
+
+    def here(self, name: str | None = None) -> BusThread:
+        """Return the calling thread as a thread of the bus."""
+
+    def register(
+        self,
+        name: str,
+        *,
+        thread: BusThread | None = None,
+        visibility: Visibility = Visibility.PUBLIC,
+    ) -> Task:
+        """Register a task."""
+
+    def _check(self) -> None:
+        """Raise unless the bus is open, and of this process."""
+
+    def _bury(self) -> None:
+        """Deregister the tasks of ended threads and of collected iterators."""
+
+    def _in_callback(self) -> bool:
+        """Return True if the calling thread runs a callback, or else serves a bus."""
+
+
 class ImplicitTasks:
     """The implicit private tasks of one bus."""
 
     __slots__ = ("_bus", "_mine", "_numbers")
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Registrar) -> None:
         self._bus: Final = bus
         self._numbers = itertools.count(1)
         self._mine: Final = _sync.Local()
@@ -52,10 +82,7 @@ class ImplicitTasks:
         """Return the implicit task of the calling thread."""
         task: Task | None = getattr(self._mine, "task", None)
         if task is None or task._entry.host is None:
-            thread = self._bus.here()
-            task = self._mine.task = self._bus.register(
-                self._name(), thread=thread, visibility=Visibility.PRIVATE
-            )
+            task = self._mine.task = self._private_task(self._bus.here())
         return task
 
     def waiting_task(self, act: str) -> Task:
@@ -78,7 +105,7 @@ class ImplicitTasks:
         """Subscribe to the notifications of a task, in the bus's default thread."""
         if wait:
             self._check_may_wait("wait for a subscription")
-        task = self._bus.register(self._name(), visibility=Visibility.PRIVATE)
+        task = self._private_task(None)
         try:
             subscription = task.subscribe(to, callback, wait=wait, timeout=timeout)
         except BaseException:
@@ -93,7 +120,8 @@ class ImplicitTasks:
         """Iterate over the notifications of a task in the calling thread."""
         self._check_may_wait("listen")
         deadline_after(timeout)
-        return NotificationIterator(self._bus, self._name(), to, timeout, wait=wait)
+        task = self._private_task(self._bus.here())
+        return NotificationIterator(task, self._bus._dropped, to, timeout, wait=wait)
 
     def wait_for(self, where: Where, timeout: float | None) -> Address:
         """Wait until a task is registered under a name; return its address."""
@@ -119,5 +147,7 @@ class ImplicitTasks:
             )
             raise RuntimeError(msg)
 
-    def _name(self) -> str:
-        return f"_script{next(self._numbers)}"
+    def _private_task(self, thread: BusThread | None) -> Task:
+        """Register one; without a thread, in the default one of the bus."""
+        name = f"_script{next(self._numbers)}"
+        return self._bus.register(name, thread=thread, visibility=Visibility.PRIVATE)

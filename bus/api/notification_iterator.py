@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from bus.api.arguments import deadline_after
 from bus.api.reentry import guarded
-from bus.core.routing_table import Visibility
 from bus.errors import UnknownTaskError
 
 if TYPE_CHECKING:
-    from bus.api.bus import Bus
     from bus.api.bus_thread import BusThread
     from bus.api.task import Task, Where
     from bus.message import Incoming
@@ -54,25 +52,29 @@ class NotificationIterator:
 
     It ends if no notification arrives for ``timeout`` seconds, or when it is closed. If
     the bus is closed or the thread is stopped, it ends after the unread notifications.
+
+    Args:
+        task: a private task in the calling thread, which it deregisters at its end.
+        collected: the list to which its finalizer appends that task.
+        to, wait: as in `Task.subscribe`.
+        timeout: in seconds; None without limit.
     """
 
-    __slots__ = ("_bus", "_messages", "_open", "_task", "_timeout", "_unread")
+    __slots__ = ("_collected", "_messages", "_open", "_task", "_timeout", "_unread")
 
     def __init__(
         self,
-        bus: Bus,
-        name: str,
+        task: Task,
+        collected: deque[Task],
         to: Where | Specification,
         timeout: float | None,
         *,
         wait: bool,
     ) -> None:
         self._open: bool = False
-        self._bus: Final = bus
         self._timeout: Final = timeout
-        self._task: Final = bus.register(
-            name, thread=bus.here(), visibility=Visibility.PRIVATE
-        )
+        self._task: Final = task
+        self._collected: Final = collected
         self._unread: Final = _Unread(self._task)
         self._messages: Final = self._unread.messages
         self._open = True
@@ -117,7 +119,7 @@ class NotificationIterator:
     def _host(self) -> BusThread | None:
         """Return the thread to serve; None if the task has left it."""
         host = self._task._entry.host
-        thread = None if host is None else self._bus._thread_of(host)
+        thread = None if host is None else self._task._bus._thread_of(host)
         if thread is not None and not thread.stopped:
             thread._check_mine("iterate over notifications")
         return thread
@@ -136,4 +138,4 @@ class NotificationIterator:
         if self._open:
             # Set and append only: a finalizer may run while its thread holds any lock.
             self._unread.dropped = True
-            self._bus._dropped.append(self._task)
+            self._collected.append(self._task)

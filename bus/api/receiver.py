@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from bus.core.trace import Trace
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
+    from bus.threads.mailbox import Host
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Receiver"]
@@ -144,10 +145,10 @@ class Receiver:
                 self._notification(item)
             elif callback is None:
                 self._keep(item)
-            elif self._extracted(item):
+            elif self._extract(item):
                 item.reference = self._reference
                 if item._trace is not None:
-                    item._trace.delivered()
+                    item._trace.record_delivered()
                 self._command(callback, item)
         elif isinstance(item, Answer):
             self._answer(item)
@@ -155,11 +156,11 @@ class Receiver:
             if item.watch.active:
                 seen = item.presence
                 news = Presence(seen.address, seen.here, item.watch.reference)
-                self._guarded(item.watch._callback, news)
+                self._run_guarded(item.watch._callback, news)
         else:
             assert isinstance(item, Returned)
             if self._on_undelivered is not None:
-                self._guarded(self._on_undelivered, item.undelivered)
+                self._run_guarded(self._on_undelivered, item.undelivered)
 
     @property
     def commands_to(self) -> tuple[Callable[[Incoming], Any], Any] | None:
@@ -176,11 +177,11 @@ class Receiver:
         """Note that the task has read a part of the run."""
         host: ThreadManager = self.entry.host
         if host.inbox.room.asleep:
-            host.inbox.freed()
+            host.inbox.wake_senders()
         if (comm := self._exchange.comm) is not None:
             comm.reading(run)
 
-    def raised(self, callback: object) -> None:
+    def on_exception(self, callback: object) -> None:
         """Record the exception of a callback; called in the exception handler."""
         self._failed_callback(callback)
 
@@ -192,7 +193,7 @@ class Receiver:
         self._on_command, self._reference = callback, reference
         host: ThreadManager = self.entry.host
         if self._unclaimed and host.expect(self.entry.mailbox):
-            host.open(self.entry, self.unclaimed())
+            host.open(self.entry, self.take_unclaimed())
 
     @property
     def name(self) -> str:
@@ -204,7 +205,7 @@ class Receiver:
         """True if the task has a command callback."""
         return self._on_command is not None
 
-    def unclaimed(self) -> list[Incoming]:
+    def take_unclaimed(self) -> list[Incoming]:
         """Remove and return the unclaimed commands, in order."""
         waiting, self._unclaimed = self._unclaimed, None
         return list(waiting or ())
@@ -213,10 +214,10 @@ class Receiver:
         """Remove and return the oldest unclaimed command; None if there is none."""
         while self._unclaimed:
             message = self._unclaimed.popleft()
-            if self._extracted(message):
+            if self._extract(message):
                 message.reference = self._reference
                 if message._trace is not None:
-                    message._trace.delivered()
+                    message._trace.record_delivered()
                 return message
         return None
 
@@ -229,13 +230,13 @@ class Receiver:
             self._unclaimed.popleft()
         self._unclaimed.append(message)
 
-    def arrived(self, entry: Entry, host: ThreadManager) -> None:
+    def on_arrival(self, entry: Entry, host: Host) -> None:
         """Note the new host of the task, and arm the timer there."""
         self.entry = entry
         self._armed = None
         self.arm(host)
 
-    def arm(self, host: ThreadManager) -> None:
+    def arm(self, host: Host) -> None:
         """Set a timer for the next deadline, in the thread that hosts the task."""
         deadline = self.questions.next_deadline()
         if deadline is not None and not self.armed_before(deadline):
@@ -256,39 +257,39 @@ class Receiver:
 
     def _notification(self, message: Incoming) -> None:
         alive = tuple(each for each in message.subscriptions if each.active)
-        if not self._extracted(message):
+        if not self._extract(message):
             return
         if not alive:
             message._account.returned += 1
             if message._trace is not None:
-                message._trace.discarded(BusReason.UNWANTED)
+                message._trace.record_discarded(BusReason.UNWANTED)
             return
         if message._trace is not None:
-            message._trace.delivered()
+            message._trace.record_delivered()
         message.subscriptions = alive
         message.reference = alive[0].reference
-        self._guarded(alive[0]._callback, message)
+        self._run_guarded(alive[0]._callback, message)
 
-    def _extracted(self, message: Incoming) -> bool:
+    def _extract(self, message: Incoming) -> bool:
         """Take a message off its account; return False if it must not be delivered."""
         host: ThreadManager = message._to.host
         if not message._account.extract(message, host.inbox.lock):
             return False
         if message._trace is not None:
-            message._trace.extracted()
+            message._trace.record_extracted()
         if host.inbox.room.asleep:
-            host.inbox.freed()
+            host.inbox.wake_senders()
         if (comm := self._exchange.comm) is not None:
-            comm.taken(message)
+            comm.on_extracted(message)
         deadline = message._deadline
         if deadline is not None and deadline <= (host.since or _sync.monotonic()):
             message._account.expired += 1
             if not message.wants_reply:  # else the sender's question times out
                 error = ExpiredError(self._name_of(message))
-                message._source.mailbox.client.failed(message, error)
+                message._source.mailbox.client.on_undeliverable(message, error)
             elif message._trace is not None:
                 withdrawn = deadline == 0.0  # see `CommandHandle.cancel`
-                message._trace.discarded(
+                message._trace.record_discarded(
                     BusReason.CANCELLED if withdrawn else BusReason.EXPIRED
                 )
             return False
@@ -325,7 +326,7 @@ class Receiver:
     def _is_late(self, answer: Answer) -> None:
         self.late += 1
         if answer._trace is not None:
-            answer._trace.discarded(BusReason.UNWANTED)
+            answer._trace.record_discarded(BusReason.UNWANTED)
 
     def hears(self, answer: Answer) -> bool:
         """Hand an answer to a caller that waits in another thread; False if none does.
@@ -340,13 +341,13 @@ class Receiver:
         if question is None:
             return False  # it has just closed, so the answer is late
         if answer._trace is not None:
-            answer._trace.accepted(self.entry.id.number)
+            answer._trace.record_accepted(self.entry.id.number)
         self._resolve(question, answer)
         return True
 
     def _resolve(self, question: Question, answer: Answer) -> None:
         if answer._trace is not None:
-            answer._trace.delivered()
+            answer._trace.record_delivered()
         responder, payload = answer.responder, answer.payload
         if responder is None:  # an error, or the end of the wait after a notification
             responder = question.asked(self.entry.address.machine)
@@ -355,7 +356,7 @@ class Receiver:
         response = Response(
             responder, payload, answer.error, question.reference, answer.final
         )
-        self._guarded(question.callback, response)
+        self._run_guarded(question.callback, response)
 
     def _time_is_up(self) -> None:
         self._armed = None
@@ -371,7 +372,7 @@ class Receiver:
         self.arm(self.entry.host)
 
     @calls_user
-    def _guarded(self, callback: Callable[[Any], object], argument: object) -> None:
+    def _run_guarded(self, callback: Callable[[Any], object], argument: object) -> None:
         try:
             callback(argument)
         except Exception:  # noqa: BLE001 # contained (BUS-MSG-13)
@@ -417,7 +418,7 @@ class Receiver:
             self._exchange.answer(message, frozen, error)
             return
         trace: Trace | None = message._trace
-        wanted = self._exchange.answered(
+        wanted = self._exchange.deliver_answer(
             Answer(
                 _to=message._source,
                 number=message._id,
@@ -433,7 +434,7 @@ class Receiver:
 
     # Called in any thread: the outcome of messages that this task has sent.
 
-    def failed(
+    def on_undeliverable(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
         """Report to the task that one of its messages is undeliverable.
@@ -443,7 +444,7 @@ class Receiver:
         asked = message.wants_reply and message._id in self.questions
         told = message.kind is Kind.COMMAND and (asked or not message.wants_reply)
         if message._trace is not None:
-            message._trace.failed(error, reason, told=told)
+            message._trace.record_failed(error, reason, told=told)
         if message.kind is not Kind.COMMAND:
             return
         source: Entry = message._source
@@ -459,15 +460,15 @@ class Receiver:
             undelivered = Undelivered(self._name_of(message), message.payload, error)
             self._exchange.post(Returned(_to=source, undelivered=undelivered))
 
-    def was_dropped(self, message: Incoming) -> None:
+    def on_dropped(self, message: Incoming) -> None:
         """Report to the task that the receiver's policy dropped one of its messages."""
         account: Account = message._account
         error = account.error(f"task {message._to.name!r}")
-        self.failed(message, error, dropped_by(account.overflow))
+        self.on_undeliverable(message, error, dropped_by(account.overflow))
 
     # Called in any thread, on the receiver of the addressee.
 
-    def overflowed(self, message: Incoming) -> None:
+    def on_overflow(self, message: Incoming) -> None:
         """Cut off this task, whose policy is ``disconnect`` (BUS-FLOW-6)."""
         if message.kind is Kind.COMMAND:
             self.leaving = True
@@ -480,7 +481,7 @@ class Receiver:
         """Postpone openings until `release`, while the right to the name is unknown."""
         self._released = False
 
-    def postponed(self, opening: Callable[[], object]) -> bool:
+    def postpone(self, opening: Callable[[], object]) -> bool:
         """Keep an opening for `release`; return False if the caller must open now."""
         if self.reads():
             return False
@@ -502,16 +503,16 @@ class Receiver:
             with suppress(ValueError):  # another thread was quicker
                 self._openings.remove(opening)
 
-    def asked(self) -> None:
+    def await_verdict(self) -> None:
         """Create the verdict for which the registering thread waits (OPEN-3)."""
         self.verdict = Verdict()
 
-    def confirmed(self) -> None:
+    def on_confirmed(self) -> None:
         """Wake the registering thread: the master grants the name."""
         if self.verdict is not None:
             self.verdict.settle()
 
-    def evicted(self, entry: Entry, error: BusError) -> bool:
+    def on_evicted(self, entry: Entry, error: BusError) -> bool:
         """Mark the task as deregistered by the master's decision.
 
         The registering thread raises ``error``; so does each later use of the task.
@@ -521,7 +522,7 @@ class Receiver:
         entry.order = object()
         return self.verdict is not None and self.verdict.settle(error)
 
-    def unheard(self, answer: Answer) -> None:
+    def on_unheard(self, answer: Answer) -> None:
         """Count an answer that was unread when the task deregistered."""
         question = self.questions.close(answer.number)
         if question is not None:
@@ -529,7 +530,7 @@ class Receiver:
             if question.gone is not None:
                 question.gone()
 
-    def ended(self) -> None:
+    def on_deregistered(self) -> None:
         """Cancel the interests and questions of a deregistered task (BUS-DEREG-10).
 
         This covers all buses, and wakes the callers that wait for answers.

@@ -229,10 +229,10 @@ def inspect(
         ]
     )
     parked = exchange.look(exchange.manager.parked.waiting)
-    remote = exchange.manager.remote
+    comm = exchange.comm
     sent, peers = _NOTHING, tuple[PeerInfo, ...]()
-    if remote is not None:
-        sent, peers = exchange.look(lambda: _of_others(remote))
+    if comm is not None:
+        sent, peers = exchange.look(lambda: _of_others(comm.remote))
     hosted = [(entry, entry.host) for entry in entries]
     now = _sync.monotonic()
     return BusSnapshot(
@@ -246,7 +246,7 @@ def inspect(
         parked=MappingProxyType(parked),
         peers=peers,
         sent=sent,
-        notifying=None if exchange.comm is None else _counters(exchange.comm.account),
+        notifying=None if comm is None else _counters(comm.account),
     )
 
 

@@ -9,7 +9,6 @@ from bus.api.reentry import guarded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.api.receiver import Receiver
     from bus.core.routing_table import Entry
     from bus.message import Incoming, Presence
     from bus.specification import Specification
@@ -89,8 +88,11 @@ class Subscription:
             self.cancel()
 
     def _interests(self) -> dict[Subscription | Watch, None]:
-        receiver: Receiver = self.entry.mailbox.client
-        return receiver.interests
+        # The client is the receiver of the task.
+        interests: dict[Subscription | Watch, None] = (
+            self.entry.mailbox.client.interests
+        )
+        return interests
 
 
 class Watch:
@@ -144,5 +146,8 @@ class Watch:
             self.cancel()
 
     def _interests(self) -> dict[Subscription | Watch, None]:
-        receiver: Receiver = self.entry.mailbox.client
-        return receiver.interests
+        # The client is the receiver of the task.
+        interests: dict[Subscription | Watch, None] = (
+            self.entry.mailbox.client.interests
+        )
+        return interests

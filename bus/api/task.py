@@ -38,9 +38,9 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bus.api.bus import Bus
     from bus.api.bus_thread import BusThread
     from bus.api.receiver import Receiver
+    from bus.api.task_owner import TaskOwner
     from bus.core.routing_table import Entry
     from bus.links.send_batch import SendBatch
     from bus.message import Presence
@@ -95,7 +95,7 @@ class Task:
 
     __slots__ = ("_bus", "_entry", "_exchange", "_receiver", "_send_batches", "_tracer")
 
-    def __init__(self, bus: Bus, entry: Entry, receiver: Receiver) -> None:
+    def __init__(self, bus: TaskOwner, entry: Entry, receiver: Receiver) -> None:
         self._bus: Final = bus
         self._entry: Final = entry
         self._exchange: Final[Exchange] = bus._exchange
@@ -389,7 +389,7 @@ class Task:
                 there._exchange.send(message)
             except BusFullError as error:
                 if len(routes) > 1 and on_response is not None:
-                    self._receiver.failed(message, error)
+                    self._receiver.on_undeliverable(message, error)
                     continue
                 self._receiver.questions.close(message._id)
                 refused = error
@@ -434,7 +434,9 @@ class Task:
         if thread is None:  # the thread has just ended
             raise UnknownTaskError(self._entry.name)
         awaited = AwaitedAnswer(self._entry, host)
-        heard = awaited.heard  # one bound method: `close_for` compares by identity
+        heard = (
+            awaited.on_response
+        )  # one bound method: `close_for` compares by identity
         try:
             awaited.begin()
             handle = self._command(

@@ -21,7 +21,6 @@ from bus.address import fresh_name
 from bus.api.membership import open_bus
 from bus.cli.live import (
     FORBIDDEN,
-    Target,
     fail,
     joined,
     live_options,
@@ -30,6 +29,7 @@ from bus.cli.live import (
 )
 from bus.cli.numbers import FiniteRange
 from bus.cli.place import access_to
+from bus.cli.target import Target
 from bus.cli.text import show_table
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility

@@ -15,7 +15,7 @@ import attrs
 import click
 
 from bus.address import fresh_name
-from bus.cli.live import FAILED, Target, live_options, to_json
+from bus.cli.live import FAILED, live_options, to_json
 from bus.cli.place import access_to, remedy, run_directory
 from bus.cli.text import show_table
 from bus.errors import BusError
@@ -25,6 +25,8 @@ from queuebroker import _net
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bus.cli.target import Target
 
 __all__ = ["doctor"]
 

@@ -22,6 +22,7 @@ import click
 from bus.address import Address, check_bus_name, check_machine_name, fresh_name
 from bus.api.membership import open_bus
 from bus.cli.place import access_to, is_served, remedy, user_id
+from bus.cli.target import Target
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility
 from bus.errors import (
@@ -48,7 +49,6 @@ __all__ = [
     "FORBIDDEN",
     "TIMED_OUT",
     "Answers",
-    "Target",
     "ask",
     "fail",
     "has_name",
@@ -72,23 +72,6 @@ TIMED_OUT: Final = 124
 _ANSWER_S: Final = 10.0  # for each answer, if the verb itself has no timeout
 _CONNECT_S_MIN: Final = 1.0  # for the master, even if the timeout is shorter
 _POLL_S: Final = 0.05  # between two checks for a master
-
-
-@attrs.frozen
-class Target:
-    """The bus that a verb joins, and the options common to all these verbs.
-
-    bus, machine: their names; machine None means the host's name.
-    as_json: True if the output is JSON.
-    timeout_s: in seconds; None for no limit.
-    owner: the id of the user who owns the bus; None for the user of the verb.
-    """
-
-    bus: str
-    machine: str | None
-    as_json: bool
-    timeout_s: float | None
-    owner: int | None = None
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:

@@ -10,7 +10,6 @@ import click
 from bus.address import Address, is_system
 from bus.cli.live import (
     Answers,
-    Target,
     fail,
     is_here,
     joined,
@@ -23,6 +22,8 @@ from bus.journal.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from bus.cli.target import Target
 
 __all__ = ["list_names", "route", "tree"]
 

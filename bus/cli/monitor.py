@@ -17,7 +17,6 @@ import click
 
 from bus.cli.live import (
     TIMED_OUT,
-    Target,
     fail,
     joined,
     live_options,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from bus.api.bus import Bus
+    from bus.cli.target import Target
     from bus.message import Presence, Response
 
 __all__ = ["monitor"]

@@ -20,7 +20,7 @@ from queuebroker import _net
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bus.cli.live import Target
+    from bus.cli.target import Target
 
 __all__ = ["access_to", "is_served", "remedy", "run_directory", "user_id"]
 

@@ -13,7 +13,6 @@ import click
 from bus.address import Address
 from bus.cli.live import (
     TIMED_OUT,
-    Target,
     fail,
     has_name,
     joined,
@@ -29,6 +28,7 @@ from queuebroker import _sync
 
 if TYPE_CHECKING:
     from bus.api.bus import Bus
+    from bus.cli.target import Target
     from bus.message import Incoming, Undelivered
 
 __all__ = ["call", "listen", "send", "wait_for"]

@@ -11,7 +11,6 @@ import click
 
 from bus.cli.live import (
     Answers,
-    Target,
     joined,
     live_options,
     look_around,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from bus.api.bus import Bus
+    from bus.cli.target import Target
 
 __all__ = ["top"]
 

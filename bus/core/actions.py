@@ -109,8 +109,8 @@ class Reply(Struct, frozen=True):
 class Vacate:
     """Take out the messages of a relay that is no longer found.
 
-    The driver returns them by `ProcessManager.left`, in order with all other messages
-    posted to the relay.
+    The driver returns them by `ProcessManager.on_emptied`, in order with all other
+    messages posted to the relay.
     """
 
     entry: Entry
@@ -149,7 +149,7 @@ class Send(Struct, frozen=True):
 
 @attrs.frozen
 class Dial:
-    """Dial a process; report `RemoteManager.dialled` or `RemoteManager.dial_failed`.
+    """Dial a process; report `RemoteManager.on_link_dialled` or `on_dial_failed`.
 
     key: the process to dial; if its name is empty, the master of that machine.
     """

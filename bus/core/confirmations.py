@@ -101,7 +101,7 @@ class Confirmations:
 
     # Other processes.
 
-    def answered(self, peer: Peer, number: int) -> None:
+    def on_pong(self, peer: Peer, number: int) -> None:
         """Note that a process has sent the PONG of a number."""
         for request, confirmation in list(self._open.items()):
             if confirmation.numbers.get(number) is peer:
@@ -117,12 +117,14 @@ class Confirmations:
             if way is peer
         ]
 
-    def joined(self) -> None:
+    def on_joined(self) -> None:
         """Note that there is a link with a neighbour."""
         if not self._topology.is_master:
             self._lost_master = False
 
-    def lost(self, peer: Peer, is_known: Callable[[RequestId], object]) -> None:
+    def on_process_lost(
+        self, peer: Peer, is_known: Callable[[RequestId], object]
+    ) -> None:
         """Stop waiting for a lost process; a slave's requests wait for a new master."""
         if peer.joined and not self._topology.is_master:
             self._lost_master = True

@@ -84,7 +84,7 @@ class ControlFrames:
         self._idle_relays: Final = idle_relays
         self._idle_links: Final = idle_links
 
-    def told(  # noqa: PLR0912, PLR0915 # a dispatch table
+    def handle(  # noqa: PLR0912, PLR0915 # a dispatch table
         self, peer: Peer, frame: Frame, now: float
     ) -> None:
         """Handle a control frame about tasks.
@@ -93,16 +93,16 @@ class ControlFrames:
             WireError: the peer refers to a task of another process, or the frame is
               invalid.
         """
-        frame = self._vouched(peer, frame)
+        frame = self._with_user(peer, frame)
         match frame:
             case AddRelay(search=None):
                 self._check_own(peer, frame.task.id)
-                self._introduced(peer, frame.task, now)
+                self._on_introduced(peer, frame.task, now)
             case AddRelay() if not self._may_answer(peer, frame):
-                self._introduced(peer, frame.task, now)
+                self._on_introduced(peer, frame.task, now)
             case AddRelay():
-                known = self._resolver.answered(peer, frame, now)
-                known = known or self._remote_subscriptions.answered(peer, frame, now)
+                known = self._resolver.on_answer(peer, frame, now)
+                known = known or self._remote_subscriptions.on_answer(peer, frame, now)
                 if not known and not frame.addresses:
                     # No request waits for the answer any more. But a peer that answers
                     # on this link assumes from now on that this process knows its task.
@@ -115,44 +115,44 @@ class ControlFrames:
             case Unrelay():
                 self._outbound_messages.unrelay(peer, frame)
             case Dismiss():
-                self._idle_relays.asked(peer, frame.relay)
+                self._idle_relays.on_dismiss(peer, frame.relay)
             case Dismissed():
-                self._idle_relays.dismissed(peer, frame.relay)
+                self._idle_relays.on_dismissed(peer, frame.relay)
             case Gap():
-                self._inbound_messages.missed(peer, frame)
+                self._inbound_messages.on_gap(peer, frame)
             case Search():
                 self._check_asker(peer, frame.id, frame.sender)
-                self._resolver.asked(peer, self._modest(peer, frame), now)
+                self._resolver.on_search(peer, self._modest(peer, frame), now)
             case Cancel():
-                self._resolver.cancelled(peer, frame.id)
+                self._resolver.on_cancel(peer, frame.id)
             case Export():
                 self._check_own(peer, frame.id)
-                if self._name_registry.exported(peer, frame):
-                    self._resolver.exported(peer, frame.name)
+                if self._name_registry.on_export(peer, frame):
+                    self._resolver.on_export(peer, frame.name)
             case Unexport():
-                self._name_registry.unexported(peer, frame)
+                self._name_registry.on_unexport(peer, frame)
             case Eliminate():
                 if self._topology.is_master and peer in self._topology.slaves():
                     self._check_own(peer, frame.id)
-                self._name_registry.gone(frame, peer)
-                self._relays.eliminated(frame.id)
+                self._name_registry.on_eliminate(frame, peer)
+                self._relays.on_eliminate(frame.id)
             case Subscribe():
                 self._check_asker(peer, frame.id, frame.subscriber)
-                self._remote_subscriptions.asked(peer, frame, now)
+                self._remote_subscriptions.on_subscribe(peer, frame, now)
             case Unsubscribe():
-                self._remote_subscriptions.cancelled(peer, frame.id)
+                self._remote_subscriptions.on_unsubscribe(peer, frame.id)
             case Error(reason=Reason.NAME_TAKEN, id=RegistrationId() as number):
-                self._name_registry.refused(peer, number)
+                self._name_registry.on_refusal(peer, number)
             case Error(reason=Reason.ACCESS, id=RegistrationId() as number):
-                self._name_registry.refused(peer, number, denied=True)
+                self._name_registry.on_refusal(peer, number, denied=True)
             case Error(reason=Reason.ACCESS, request=RequestId() as search):
-                self._resolver.refused(peer, search, denied=True)
+                self._resolver.on_refusal(peer, search, denied=True)
             case Error(reason=Reason.BUSY, request=RequestId() as search):
-                self._resolver.refused(peer, search)
+                self._resolver.on_refusal(peer, search)
             case Error(reason=Reason.CLOSING, request=RequestId() as number):
-                self._remote_subscriptions.refused(peer, number)
+                self._remote_subscriptions.on_refusal(peer, number)
             case Error(reason=Reason.BUSY):
-                self._idle_links.refused(peer)
+                self._idle_links.on_refused(peer)
             case _:
                 pass
 
@@ -162,7 +162,7 @@ class ControlFrames:
         stands = topology.is_master or topology.master() is not None
         return not stands and relay is not None and bool(self._relays.audience(relay))
 
-    def _introduced(self, peer: Peer, task: Characteristics, now: float) -> None:
+    def _on_introduced(self, peer: Peer, task: Characteristics, now: float) -> None:
         """Add the relay of a task that a process announces, maybe without its name."""
         if not self._name_registry.may_have(peer, task.name):
             # A process that must release a name still receives the answers to its task
@@ -194,7 +194,7 @@ class ControlFrames:
             return peer.machine != topology.me.machine
         return peer is topology.master()
 
-    def _vouched(self, peer: Peer, frame: Frame) -> Frame:
+    def _with_user(self, peer: Peer, frame: Frame) -> Frame:
         """Set the user of a slave's task, for the next receivers of the frame.
 
         If the peer speaks for others, its value is kept; in all other cases it is

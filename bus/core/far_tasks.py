@@ -71,13 +71,13 @@ class FarTasks:
 
     # Tasks of this process.
 
-    def registered(self, address: Address) -> list[Tell]:
+    def on_registered(self, address: Address) -> list[Tell]:
         """Report a task of this process to the watches."""
         if address in self._by_address:
             return self._tell_untold(address)
         return self._presence(address, here=True)
 
-    def left(self, address: Address) -> list[Tell]:
+    def on_departure(self, address: Address) -> list[Tell]:
         """Report to the watches that a task of this process has left."""
         if address in self._by_address:
             return []
@@ -85,7 +85,7 @@ class FarTasks:
 
     # Tasks of other processes.
 
-    def appeared(
+    def on_appeared(
         self, number: RegistrationId, address: Address, incarnation: int
     ) -> list[Tell]:
         """Record that a process confirms a task; report it to watches that lack it."""
@@ -100,7 +100,7 @@ class FarTasks:
             return self._tell_untold(address)
         return self._presence(address, here=True)
 
-    def disappeared(self, number: RegistrationId) -> list[Tell]:
+    def on_disappeared(self, number: RegistrationId) -> list[Tell]:
         """Remove a task that has left; report it if no other task has its address."""
         task = self._tasks.pop(number, None)
         if task is None:
@@ -120,7 +120,7 @@ class FarTasks:
             if action.watch not in untold
         ]
 
-    def lost(self, key: tuple[str, str], incarnation: int) -> list[Tell]:
+    def on_process_lost(self, key: tuple[str, str], incarnation: int) -> list[Tell]:
         """Remove the tasks of a life of a process; a later one may be known already."""
         return self._remove(
             lambda number, task: (
@@ -152,11 +152,11 @@ class FarTasks:
         self, is_gone: Callable[[RegistrationId, _FarTask], bool]
     ) -> list[Tell]:
         gone = [number for number, task in self._tasks.items() if is_gone(number, task)]
-        return [action for number in gone for action in self.disappeared(number)]
+        return [action for number in gone for action in self.on_disappeared(number)]
 
     # Watches.
 
-    def seen_by(self, watch: Interest) -> list[Address]:
+    def visible_to(self, watch: Interest) -> list[Address]:
         """Return the addresses that a new watch reports now.
 
         A task in doubt is reported once it is confirmed. If this process has a relay of
@@ -175,7 +175,7 @@ class FarTasks:
                 self._untold.setdefault(address, []).append(watch)
         return seen
 
-    def unwatched(self, watch: Interest) -> None:
+    def on_unwatched(self, watch: Interest) -> None:
         """Drop the state of a watch that has ended."""
         for address, watches in list(self._untold.items()):
             if watch in watches:

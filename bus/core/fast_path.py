@@ -243,7 +243,7 @@ class FastPath:
 
     # Receiving.
 
-    def came(
+    def receive(
         self,
         data: bytes,
         now: float,
@@ -262,7 +262,7 @@ class FastPath:
         if found is None:
             return False
         batch, ends, payload = found
-        self._acknowledged(batch, ends.relay)
+        self._on_ack(batch, ends.relay)
         # If an interrupt comes before the last line, the link is dropped and the next
         # link brings the frame again.
         action: Action
@@ -273,7 +273,7 @@ class FastPath:
         else:
             todo.append(self._command_in(batch, ends, payload, now))
         self.peer.heard_at = now
-        self.peer.session.received(Acknowledgement(batch.first + 1))
+        self.peer.session.on_received(Acknowledgement(batch.first + 1))
         ends.stream.next = batch.first + 1
         return True
 
@@ -356,13 +356,13 @@ class FastPath:
             and not self.peer.waiting
         )
 
-    def _acknowledged(self, batch: Batch, relay: Relay) -> None:
+    def _on_ack(self, batch: Batch, relay: Relay) -> None:
         """Account for a simple acknowledgement in a frame."""
         outgoing, unacked = self.peer.session.outgoing, relay.unacked
         if batch.acknowledged >= outgoing.floor:
             outgoing.acknowledge_all()
         if unacked and unacked[0][0] <= batch.extracted:
-            relay.extracted_all()
+            relay.on_all_extracted()
 
     @staticmethod
     def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post:
@@ -396,6 +396,6 @@ class FastPath:
     def _answer_taken(self, batch: Batch, ends: _Ends, now: float) -> None:
         """Account for an answer as extracted; repeating this changes nothing."""
         [run] = batch.runs
-        ends.relay.answered(ends.target, run.id)
+        ends.relay.on_answer(ends.target, run.id)
         ends.receipts.extracted = batch.first
-        self.peer.session.took(run.to, batch.first, now, len(run.bodies[0]))
+        self.peer.session.on_extracted(run.to, batch.first, now, len(run.bodies[0]))

@@ -139,11 +139,11 @@ class FrameMonitor:
 
     # For the comm thread.
 
-    def came(self, link: int, frame: Frame) -> None:
+    def on_received(self, link: int, frame: Frame) -> None:
         """Record a frame that was read, before it is handled."""
         self._note(link, frame, out=False)
 
-    def goes(self, link: int, frame: Frame) -> None:
+    def on_sent(self, link: int, frame: Frame) -> None:
         """Record a frame that is about to be put on a link."""
         self._note(link, frame, out=True)
 
@@ -166,7 +166,7 @@ class FrameMonitor:
                 each.left_out += 1
         if not ready:
             return
-        said = self._said(frame, other, out=out)
+        said = self._contents(frame, other, out=out)
         if said is None:
             return
         machine, process = other
@@ -195,7 +195,9 @@ class FrameMonitor:
         self._links[number] = key
         return key
 
-    def _said(self, frame: Frame, other: Key, *, out: bool) -> dict[str, Any] | None:
+    def _contents(
+        self, frame: Frame, other: Key, *, out: bool
+    ) -> dict[str, Any] | None:
         """Return the contents of a frame; None if it is about the bus's own tasks."""
 
         def own(number: int) -> str:

@@ -74,7 +74,7 @@ class IdleLinks:
         peer.session.say(Bye())
         peer.session.hold()
 
-    def asked(self, link: Link, peer: Peer, now: float) -> None:
+    def on_bye(self, link: Link, peer: Peer, now: float) -> None:
         """Close a link at the peer's request, unless this process needs it."""
         if peer.closing:
             self._links.hang_up(link)
@@ -91,7 +91,7 @@ class IdleLinks:
         self._outbound_messages.close(peer)
         self._topology.part(peer, now)
 
-    def refused(self, peer: Peer) -> None:
+    def on_refused(self, peer: Peer) -> None:
         """Continue to use a link that the peer needs."""
         peer.closing = False
         peer.session.resume()

@@ -54,7 +54,7 @@ class IdleRelays:
 
     # Events that may end the use of a relay.
 
-    def left(self, task: Entry) -> None:
+    def on_departure(self, task: Entry) -> None:
         """Note that a task of this process has left; relays still list it as a user."""
         for peer in self._topology.peers.values():
             self._consider(each for each in peer.relays.values() if task in each.users)
@@ -114,12 +114,12 @@ class IdleRelays:
     # Frames of other processes.
 
     @staticmethod
-    def asked(peer: Peer, number: int) -> None:
+    def on_dismiss(peer: Peer, number: int) -> None:
         """Let a process release the relay of a task here, until the task sends more."""
         peer.announced.discard(number)
         peer.session.tell(Dismissed(relay=number))
 
-    def dismissed(self, peer: Peer, number: int) -> None:
+    def on_dismissed(self, peer: Peer, number: int) -> None:
         """Release a relay, unless it is used again."""
         relay = peer.relays.get(number)
         if relay is None or relay.dismissal is Dismissal.NONE:

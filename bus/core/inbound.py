@@ -143,12 +143,12 @@ class DeniedCommands:
         source, target, peer = self._source, self._target, self._peer
         for each, body in enumerate(run.bodies, number):
             peer.receipts(target).expect(each)
-            peer.took(run.to, each, now, size=len(body))
+            peer.on_extracted(run.to, each, now, size=len(body))
             if run.mid and self._trace_sink is not None:
                 trace = arrived(
                     self._trace_sink, run, source, target.id.number, len(body)
                 )
-                trace.discarded(BusReason.DENIED)
+                trace.record_discarded(BusReason.DENIED)
             if run.flags & WANTS_REPLY:
                 question = Incoming(
                     Kind.COMMAND, _source=source, _to=target, _id=run.id, payload=None
@@ -170,7 +170,7 @@ def arrived(
         destination=destination,
         hop=run.hop + 1,
     )
-    trace.arrived()
+    trace.record_arrived()
     return trace
 
 

@@ -72,7 +72,7 @@ class InboundMessages:
         )
         self.strays: int = 0
 
-    def opened(self, peer: Peer, frame: OpenStream) -> None:
+    def on_link_open(self, peer: Peer, frame: OpenStream) -> None:
         """Resume a process's stream on a new link; the peer is still the same.
 
         Raises:
@@ -87,9 +87,9 @@ class InboundMessages:
 
     def stream(self, peer: Peer, epoch: int) -> IncomingStream[tuple[int, Run]] | None:
         """Return the stream of a peer's epoch; None unless it is open."""
-        return self._streams.opened(peer.name, epoch)
+        return self._streams.find_open(peer.name, epoch)
 
-    def arrived(self, peer: Peer, batch: Batch, now: float) -> None:
+    def on_batch(self, peer: Peer, batch: Batch, now: float) -> None:
         """Accept messages; give each new one to its addressee.
 
         Raises:
@@ -111,7 +111,7 @@ class InboundMessages:
             if len(accepted) < count:
                 session.repeat_ack()
             runs = accepted
-        session.received(self._streams.acknowledgement(sender))
+        session.on_received(self._streams.acknowledgement(sender))
         # Most batches are successive commands of one task for another, so the tasks are
         # looked up only where one of them changes.
         kind, to, by, commands = Kind.COMMAND, AUDIENCE, AUDIENCE, None
@@ -188,13 +188,13 @@ class InboundMessages:
         source: Entry = relay.entry
         payload = unpacked(run, body)
         peer.receipts(target).expect(number)
-        peer.took(run.to, number, now, size=len(body))
+        peer.on_extracted(run.to, number, now, size=len(body))
         final = run.kind is Kind.COMMAND_RESPONSE
         if not self._was_asked(peer, relay, target, run):
             self.strays += 1
             return
         if final:
-            relay.answered(target, run.id)
+            relay.on_answer(target, run.id)
         failed = bool(run.flags & FAILED)
         error = RemoteError(source.address.module, str(payload)) if failed else None
         self._topology.todo.append(
@@ -205,7 +205,7 @@ class InboundMessages:
                 None if failed else payload,
                 error,
                 final,
-                self._arrived(run, source, target.id.number, len(body)),
+                self._trace_arrival(run, source, target.id.number, len(body)),
             )
         )
 
@@ -218,7 +218,7 @@ class InboundMessages:
             return relay.was_asked(target, run.id)
         return peer.rights.may_hear(target.name)
 
-    def _arrived(
+    def _trace_arrival(
         self, run: Run, source: Entry, destination: int, size: int
     ) -> Trace | None:
         trace_sink = self._topology.trace_sink
@@ -230,16 +230,16 @@ class InboundMessages:
         self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
     ) -> None:
         """Give a notification to all local subscribers of its sender (BUS-RELAY-7)."""
-        peer.session.took(AUDIENCE, number, now)
+        peer.session.on_extracted(AUDIENCE, number, now)
         relay = peer.relays.get(run.source)
         if relay is None:
             self.strays += 1
             return
         payload = unpacked(run, body)
         me = self._topology.me.incarnation
-        trace = self._arrived(run, relay.entry, me, len(body))
+        trace = self._trace_arrival(run, relay.entry, me, len(body))
         if trace is not None:
-            trace.delivered()
+            trace.record_delivered()
         gap, relay.gap = relay.gap, 0
         answerable = bool(run.flags & WANTS_REPLY)
         for host, each in enumerate(self._relays.audience(relay)):
@@ -261,20 +261,20 @@ class InboundMessages:
             self._topology.todo.append(Post(each.entry, [incoming]))
 
     @staticmethod
-    def missed(peer: Peer, frame: Gap) -> None:
+    def on_gap(peer: Peer, frame: Gap) -> None:
         """Add to the gap that the task's next notification reports."""
         relay = peer.relays.get(frame.relay)
         if relay is not None:
             relay.gap += frame.count
 
-    def extracted(self, messages: Iterable[Taken], now: float) -> None:
+    def on_extracted(self, messages: Iterable[Taken], now: float) -> None:
         """Record that tasks extracted or dropped messages from links (BUS-RELAY-9)."""
         for receipt, number, count, size in messages:
             peer: Peer = receipt.peer
             if receipt.epoch == peer.session.their_epoch:
-                peer.took(receipt.relay, number, now, count=count, size=size)
+                peer.on_extracted(receipt.relay, number, now, count=count, size=size)
 
-    def lost(self, peer: Peer, now: float) -> None:
+    def on_process_lost(self, peer: Peer, now: float) -> None:
         """End the stream of a process that is lost or was restarted."""
         self._streams.end(peer.name, now)
 

@@ -137,7 +137,7 @@ class IncomingStream(Generic[M]):
             return [message for _, message in fresh]
         for numbered in fresh:
             heappush(self._held, numbered)  # by number, which no two share
-        return self._released()
+        return self._take_in_order()
 
     def accept_next(self, first: int, count: int, floor: int) -> bool:
         """Record the next run, to be handed over as a whole; return True on success.
@@ -183,7 +183,7 @@ class IncomingStream(Generic[M]):
             self.given_up += floor - self.next
             self.next = floor
 
-    def _released(self) -> list[M]:
+    def _take_in_order(self) -> list[M]:
         """Remove and return the held messages with no gap below them, in order."""
         lowest = self._missing.lowest
         gap = self.next if lowest is None else lowest

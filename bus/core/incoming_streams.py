@@ -152,7 +152,7 @@ class IncomingStreams(Generic[M]):
             return False
         return self._senders[sender].stream.accept_next(first, count, floor)
 
-    def opened(self, sender: str, epoch: int) -> IncomingStream[M] | None:
+    def find_open(self, sender: str, epoch: int) -> IncomingStream[M] | None:
         """Return the stream of a sender's epoch; None unless it is open."""
         if self._refusal(sender, epoch, self.incarnation) is not None:
             return None

@@ -31,7 +31,7 @@ class KeepAlive:
         self._topology: Final = topology
         self._links: Final = links
 
-    def heard(self, peer: Peer, now: float) -> None:
+    def on_frame(self, peer: Peer, now: float) -> None:
         """Note that a frame, of any kind, arrived from a process."""
         peer.heard_at = now
         if peer.unresponsive:

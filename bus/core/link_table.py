@@ -88,7 +88,7 @@ class LinkTable:
         if self._topology.is_master and self._topology.me.machine < machine:
             self.dial_machine(machine)
 
-    def dialled(
+    def on_dialled(
         self,
         number: int,
         kind: LinkKind,
@@ -100,7 +100,7 @@ class LinkTable:
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
 
-    def accepted(
+    def on_accepted(
         self, number: int, now: float, credentials: Credentials = UNRESTRICTED
     ) -> None:
         """Take over a link that another process has dialled.
@@ -118,7 +118,7 @@ class LinkTable:
             )
             self.hang_up(silent[0])
 
-    def greeted(self, link: Link, frame: Hello, now: float) -> None:
+    def on_hello(self, link: Link, frame: Hello, now: float) -> None:
         """Answer a greeting with a welcome or a refusal."""
         reason = refusal(self._topology, frame)
         if reason is None and frame.kind is LinkKind.SIGNALLING:
@@ -155,7 +155,7 @@ class LinkTable:
         self._topology.send(link.id, Refused(reason=reason, versions=versions))
         self.hang_up(link)
 
-    def refused(self, link: Link, frame: Refused, now: float) -> None:
+    def on_refused(self, link: Link, frame: Refused, now: float) -> None:
         """Continue without a link, since the peer refuses it."""
         self.hang_up(link)
         assert link.wanted is not None
@@ -252,7 +252,7 @@ class LinkTable:
 
     # Lost links.
 
-    def lost(
+    def on_link_lost(
         self, link: Link, now: float, parted: BusReason = BusReason.GIVEN_UP
     ) -> None:
         """Continue without a link; dial again if this side had dialled it.
@@ -287,7 +287,7 @@ class LinkTable:
     def drop(self, link: Link, now: float) -> None:
         """Close a useless link, and continue as after its loss."""
         self.hang_up(link)
-        self.lost(link, now)
+        self.on_link_lost(link, now)
 
     def hang_up(self, link: Link) -> None:
         """Close a link, and do nothing else."""

@@ -64,7 +64,7 @@ class NameRegistry:
         if user is not None and user.owner != self._topology.key:
             raise NameTakenError(name)
 
-    def registered(self, task: Entry, now: float) -> None:
+    def on_registered(self, task: Entry, now: float) -> None:
         """Announce a public task of this process to the master (BUS-INIT-11)."""
         self._since_ns[task.id] = int(now * 1e9)
         if self._topology.is_master:
@@ -73,14 +73,14 @@ class NameRegistry:
             master.session.tell(self._export(task))
             self.pending_names.ask(master, task)
 
-    def left(self, task: Entry, *, final: bool) -> None:
+    def on_departure(self, task: Entry, *, final: bool) -> None:
         """Announce that a public task of this process has left (BUS-DEREG-2)."""
         self._since_ns.pop(task.id, None)
         self.pending_names.forget(task)
         self.users.remove(task.id, task.name)
         self._eliminate(Eliminate(id=task.id, name=task.name, final=final), None)
 
-    def joined(self, peer: Peer) -> None:
+    def on_joined(self, peer: Peer) -> None:
         """Announce all public tasks to a new master (BUS-INIT-15)."""
         if peer is self._topology.master():
             for task in self.own():
@@ -89,7 +89,7 @@ class NameRegistry:
         elif peer.machine != self._topology.me.machine:
             self._sweeps = True
 
-    def lost(self, peer: Peer) -> None:
+    def on_process_lost(self, peer: Peer) -> None:
         """Announce on behalf of a lost process that its tasks have left (BUS-DEREG-9).
 
         A lost master, also that of another machine, can no longer announce departures,
@@ -102,7 +102,7 @@ class NameRegistry:
             self._sweeps, self._sweep_at = False, None
         for user in self.users.of(peer.key):
             self.users.remove(user.id, user.name)
-            self.gone(Eliminate(id=user.id, name=user.name), peer)
+            self.on_eliminate(Eliminate(id=user.id, name=user.name), peer)
 
     def become_master(self) -> None:
         """Keep the user routing table from now on, beginning with own tasks."""
@@ -142,17 +142,17 @@ class NameRegistry:
 
     # Frames of other processes.
 
-    def opened(self, peer: Peer) -> None:
+    def on_link_open(self, peer: Peer) -> None:
         """Ask a master again, on a new link, for the outstanding verdicts."""
         if peer is self._topology.master():
-            self.pending_names.opened(peer)
+            self.pending_names.on_link_open(peer)
 
-    def ponged(self, peer: Peer, number: int) -> None:
+    def on_pong(self, peer: Peer, number: int) -> None:
         """Note that a process has received all frames that were sent before a PING."""
         if peer is self._topology.master():
-            self.pending_names.answered(number)
+            self.pending_names.on_pong(number)
 
-    def exported(self, peer: Peer, frame: Export) -> bool:
+    def on_export(self, peer: Peer, frame: Export) -> bool:
         """Record the name of a slave's task; return whether the slave holds it now.
 
         Raises:
@@ -182,13 +182,13 @@ class NameRegistry:
             self._give_up(loser)
         return loser is not user
 
-    def unexported(self, peer: Peer, frame: Unexport) -> None:
+    def on_unexport(self, peer: Peer, frame: Unexport) -> None:
         """Note that a name of a slave is no longer public."""
         for user in self.users.of(peer.key):
             if user.id == frame.id:
                 self.users.remove(user.id, user.name)
 
-    def refused(
+    def on_refusal(
         self, peer: Peer, number: RegistrationId, *, denied: bool = False
     ) -> None:
         """Evict a task of this process whose name the master gave to another task.
@@ -208,12 +208,12 @@ class NameRegistry:
             error = not_granted("register", name) if denied else NameTakenError(name)
             self._topology.todo.append(Evict(task, error))
 
-    def gone(self, frame: Eliminate, origin: Peer) -> None:
+    def on_eliminate(self, frame: Eliminate, origin: Peer) -> None:
         """Forward the departure of a task, and report it to this process's watches."""
         if origin.machine == self._topology.me.machine:
             self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
-        self._topology.todo += self._manager.far.disappeared(frame.id)
+        self._topology.todo += self._manager.far.on_disappeared(frame.id)
 
     def may_have(self, peer: Peer, name: str) -> bool:
         """Return True if a process may hold a name without another known holder."""

@@ -207,7 +207,7 @@ class OutboundMessages:
         outbound_run = self._answer_outbound_run(question, payload, error)
         relay.append((outbound_run,))
         relay.pump()
-        relay.peer.answered(outbound_run.size, relay.limits)
+        relay.peer.count_answer(outbound_run.size, relay.limits)
         return True
 
     def _answer_outbound_run(
@@ -215,7 +215,7 @@ class OutboundMessages:
     ) -> OutboundRun:
         relay: Relay = question._source.mailbox
         command = question.kind is Kind.COMMAND
-        source = self._relays.known(question._to)
+        source = self._relays.with_number(question._to)
         own, most = (
             self._topology.limits.message_bytes_max,
             relay.peer.message_bytes_max,
@@ -227,7 +227,7 @@ class OutboundMessages:
         trace: Trace | None = None
         if question._trace is not None:
             trace = question._trace.answer(source.id.number, len(body))
-            trace.accepted(relay.entry.id.number)
+            trace.record_accepted(relay.entry.id.number)
         return OutboundRun(
             kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
             source=source,
@@ -260,7 +260,7 @@ class OutboundMessages:
         outbound_run = OutboundRun(
             kind=Kind.NOTIFICATION,
             source=source,
-            relay=self._relays.known(source).relay,
+            relay=self._relays.with_number(source).relay,
             id=question,
             flags=flags | WANTS_REPLY if question else flags,
             turn=next(self.turns),
@@ -275,14 +275,14 @@ class OutboundMessages:
             if trace is not None:
                 each = replace(outbound_run, trace=trace.for_hearer())
                 assert each.trace is not None
-                each.trace.accepted(peer.session.incarnation)
+                each.trace.record_accepted(peer.session.incarnation)
             peer.audience.append((each,))
             peer.audience.pump()
 
     def _number(self, relay: Relay, source: Entry) -> int:
         """Return the relay number by which the peer knows the sender."""
         if source in self._manager.table:
-            return self._relays.known(source).relay
+            return self._relays.with_number(source).relay
         # The sender has deregistered, and its number was released.
         return relay.peer.stray(source, self._relays.new_number)
 
@@ -320,34 +320,34 @@ class OutboundMessages:
 
     # Acknowledgements.
 
-    def acknowledged(self, peer: Peer, ack: Ack) -> None:
+    def on_ack(self, peer: Peer, ack: Ack) -> None:
         """Forget received and extracted messages; send more into the freed room."""
         if ack.epoch != peer.session.epoch:
             return
-        peer.session.acknowledged(ack)
+        peer.session.on_ack(ack)
         for number, extracted in ack.extracted:
             if number == AUDIENCE:
-                peer.audience.extracted(extracted)
+                peer.audience.on_extracted(extracted)
             else:
-                self._extracted(peer, number, extracted)
+                self._on_extracted(peer, number, extracted)
         self.pump(peer)
 
-    def acknowledged_by(self, peer: Peer, batch: Batch) -> None:
+    def on_ack_in(self, peer: Peer, batch: Batch) -> None:
         """Handle the acknowledgement in a message frame, as `acknowledged`."""
         if not batch.acknowledged:
             return
         has = Acknowledgement(batch.acknowledged + 1)
         peer.session.outgoing.acknowledge(has)
         if batch.extracted and batch.runs:
-            self._extracted(peer, batch.runs[0].source, batch.extracted)
+            self._on_extracted(peer, batch.runs[0].source, batch.extracted)
         self.pump(peer)
 
-    def _extracted(self, peer: Peer, number: int, extracted: int) -> None:
+    def _on_extracted(self, peer: Peer, number: int, extracted: int) -> None:
         relay = peer.relays.get(number)
         if relay is not None:
             relay.provisional = False  # it extracted a message
-            relay.extracted(extracted)
-            self._relays.drained(relay)
+            relay.on_extracted(extracted)
+            self._relays.release_drained(relay)
 
     def pump(self, peer: Peer) -> None:
         """Send all messages that may be sent to a peer."""
@@ -370,19 +370,19 @@ class OutboundMessages:
         relay = depart(frame.relay)
         if relay is None:
             return
-        self._topology.todo += self._manager.far.disappeared(relay.entry.id)
-        relay.extracted(frame.extracted)
+        self._topology.todo += self._manager.far.on_disappeared(relay.entry.id)
+        relay.on_extracted(frame.extracted)
         again = [*relay.take_unacked(), *relay.take_unsent()]
         self._relays.release(relay, again, final=frame.final)
 
-    def left(self, task: Entry, *, final: bool) -> None:
+    def on_departure(self, task: Entry, *, final: bool) -> None:
         """Inform all peers that a task deregistered, and of its last extraction."""
         if task.relay:
             self._relays.forget_task(task)
             for peer in self._topology.peers.values():
                 peer.farewell(task.relay, final=final)
                 for relay in peer.all_relays():
-                    relay.left(task)
+                    relay.on_departure(task)
 
     def lose(self, peer: Peer) -> None:
         """Fail or return the messages of a lost or restarted process (BUS-MOVE-8)."""

@@ -228,13 +228,13 @@ class Peer:
             number = self._strays[task] = new()
         return number
 
-    def queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
+    def count_queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
         """Count messages like `outbound_run` that now wait for the link."""
         self.waiting[outbound_run.relay] += count
         if outbound_run.kind is Kind.NOTIFICATION:
             self._notified[outbound_run.relay] += count
 
-    def unqueued(self, outbound_run: OutboundRun, count: int = 1) -> None:
+    def uncount_queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
         """Uncount messages that no longer wait; send a deferred UNRELAY after the last.
 
         UNRELAY cannot be sent earlier: the messages would then have no known sender.
@@ -251,7 +251,7 @@ class Peer:
             if farewell is not None:
                 self._leave(farewell)
 
-    def dropped(self, oldest: OutboundRun) -> None:
+    def count_dropped(self, oldest: OutboundRun) -> None:
         """Count a dropped notification, its task's oldest (BUS-FLOW-3)."""
         self._gaps[oldest.relay] += 1 + oldest.gap
 
@@ -261,7 +261,7 @@ class Peer:
         if count := self._gaps.pop(relay, 0) + notification.gap:
             self.session.tell(Gap(relay=relay, count=count))
 
-    def answered(self, size: int, limits: Limits) -> None:
+    def count_answer(self, size: int, limits: Limits) -> None:
         """Count an answer of `size` bytes; set `flooded` if too many wait.
 
         Windows limit requests, but not a peer that sends requests and reads no answers.
@@ -356,7 +356,7 @@ class Peer:
             receipts = self._receipts[task.relay] = Receipts()
         return receipts
 
-    def took(
+    def on_extracted(
         self, relay: int, number: int, now: float, *, count: int = 1, size: int = 0
     ) -> None:
         """Record that a local task extracted messages, the first of which has `number`.
@@ -365,7 +365,7 @@ class Peer:
         """
         receipts = self._receipts.get(relay)
         if receipts is not None and receipts.take(number, count):
-            self.session.took(relay, receipts.extracted, now, size)
+            self.session.on_extracted(relay, receipts.extracted, now, size)
 
     # Remote tasks.
 

@@ -47,7 +47,7 @@ class PendingNames:
         """Ask for the verdict on a task that was just exported to the master."""
         self._asked[task] = self._ping(master)
 
-    def opened(self, master: Peer) -> None:
+    def on_link_open(self, master: Peer) -> None:
         """Ask again, over a new link or of another master."""
         if self._asked:
             number = self._ping(master)
@@ -59,7 +59,7 @@ class PendingNames:
         master.session.say(Ping(number=number))
         return number
 
-    def answered(self, number: int) -> None:
+    def on_pong(self, number: int) -> None:
         """Confirm the tasks that the master has not refused before this PONG."""
         confirmed = [task for task, asked in self._asked.items() if asked <= number]
         for task in confirmed:
@@ -68,7 +68,7 @@ class PendingNames:
 
     def become_master(self) -> None:
         """Confirm all tasks, since no other process decides from now on."""
-        self.answered(self._topology.new_ping())  # greater than all numbers in use
+        self.on_pong(self._topology.new_ping())  # greater than all numbers in use
 
     def forget(self, task: Entry) -> None:
         """Stop waiting for a task: it was confirmed or refused, or has left."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bus.core.interests import Interest
-    from bus.core.remote_manager import RemoteManager
+    from bus.core.remote import Remote
     from bus.core.routing_table import Overflow
 
 __all__ = ["ProcessManager"]
@@ -51,7 +51,7 @@ class ProcessManager:
           no two lives share a number.
 
     Attributes:
-        remote: the remote manager; None while there are no other processes.
+        remote: the other processes; None while this one is alone.
         far: the known public tasks of other processes.
         revision: number of decisions so far, counted by the driver. After the next
           decision, a look-up of an earlier revision may be wrong.
@@ -95,7 +95,7 @@ class ProcessManager:
         self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
         self.subscriptions: Final[Interests[Any]] = Interests(machine)
         self.watches: Final[Interests[Any]] = Interests(machine)
-        self.remote: RemoteManager | None = None
+        self.remote: Remote | None = None
         self.revision: int = 0
         self.far: Final = FarTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
@@ -148,15 +148,12 @@ class ProcessManager:
             entry.audience = self.subscriptions.audience(name)
         actions += self._add(entry)
         if self.remote is not None and public:
-            actions += self.remote.registered(entry, now)
+            actions += self.remote.on_registered(entry, now)
         return entry, actions
 
     def awaits_verdict(self, entry: Entry) -> bool:
         """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
-        return (
-            self.remote is not None
-            and self.remote.name_registry.pending_names.awaits(entry)
-        )
+        return self.remote is not None and self.remote.awaits_verdict(entry)
 
     def add_relay(self, entry: Entry) -> list[Action]:
         """Add the relay of another process's public task to the table."""
@@ -166,20 +163,20 @@ class ProcessManager:
         self.table.add(entry)
         actions: list[Action] = []
         if self.remote is not None and entry.visibility is Visibility.PUBLIC:
-            self.remote.named(entry)
+            self.remote.on_named(entry)
         if self._leaving.get(entry.name):
             self._unopened.setdefault(entry.name, []).append(entry)
         else:
             actions.append(self._open(entry))
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self.far.registered(entry.address)
+            actions += self.far.on_registered(entry.address)
         return actions
 
     def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
         """Remove a registration from the table, with its subscriptions and watches.
 
         It does nothing if the registration has left before. The host must then empty
-        the mailbox and report that by `left`.
+        the mailbox and report that by `on_emptied`.
         """
         if entry not in self.table:
             return []
@@ -187,7 +184,7 @@ class ProcessManager:
         actions: list[Action] = []
         if entry in self._unopened.get(entry.name, ()):
             # Each registration is opened once: it cannot be emptied before that.
-            self._opened(entry)
+            self._mark_opened(entry)
             actions.append(Open(entry, ()))
             # Those were parked before all that it has received was posted to it.
             self.parked.date(entry.name, next(self._turns))
@@ -197,12 +194,12 @@ class ProcessManager:
         for interest in self.watches.of(entry):
             self.unwatch(interest)
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self.far.left(entry.address)
+            actions += self.far.on_departure(entry.address)
         if self.remote is not None and not entry.remote:
-            actions += self.remote.leaves(entry, final=final)
+            actions += self.remote.on_departure(entry, final=final)
         return actions
 
-    def left(
+    def on_emptied(
         self, entry: Entry, unread: Sequence[Incoming], now: float, *, final: bool
     ) -> list[Action]:
         """Take back the unread messages of a task that left, in order.
@@ -213,7 +210,7 @@ class ProcessManager:
         """
         for message in unread:
             if message._trace is not None:
-                message._trace.discarded(BusReason.ADDRESSEE_GONE)
+                message._trace.record_discarded(BusReason.ADDRESSEE_GONE)
         # A command that came over a link is resent by its sender's process, which
         # learns the last one taken (BUS-DEREG-4). So no two processes send one message
         # again.
@@ -239,10 +236,10 @@ class ProcessManager:
         if not others:
             del self._leaving[entry.name]
             for next_one in list(self._unopened.get(entry.name, ())):
-                self._opened(next_one)
+                self._mark_opened(next_one)
                 actions.append(self._open(next_one))
         if self.remote is not None:
-            actions += self.remote.left(entry, now, final=final)
+            actions += self.remote.on_emptied(entry, now, final=final)
         return actions
 
     # Messages without a route.
@@ -286,7 +283,7 @@ class ProcessManager:
         self.subscriptions.add(subscription)
         self._review_audiences(subscription)
         if self.remote is not None:
-            self.remote.subscribed(subscription)
+            self.remote.on_subscribed(subscription)
 
     def confirm(
         self, subscription: Interest, settled: Callable[[], object]
@@ -308,7 +305,7 @@ class ProcessManager:
         if known:
             self._review_audiences(subscription)
             if self.remote is not None:
-                self.remote.unsubscribed(subscription)
+                self.remote.on_unsubscribed(subscription)
         return known
 
     def watch(self, watch: Interest) -> list[Action]:
@@ -316,21 +313,21 @@ class ProcessManager:
         self.watches.add(watch)
         named = self.watches.named_by(watch, self.table)
         here = [entry.address for entry in named if not entry.remote]
-        here += self.far.seen_by(watch)
+        here += self.far.visible_to(watch)
         if self.remote is not None:
-            self.remote.watched(watch)
+            self.remote.on_watched(watch)
         return [Tell(watch.entry, watch, Presence(each, here=True)) for each in here]
 
     def unwatch(self, watch: Interest) -> bool:
         """End a watch; False if it had ended."""
         known = self.watches.discard(watch)
         if known:
-            self.far.unwatched(watch)
+            self.far.on_unwatched(watch)
             if self.remote is not None:
-                self.remote.unwatched(watch)
+                self.remote.on_unwatched(watch)
         return known
 
-    def _opened(self, entry: Entry) -> None:
+    def _mark_opened(self, entry: Entry) -> None:
         waiting = self._unopened[entry.name]
         waiting.remove(entry)
         if not waiting:

@@ -161,7 +161,7 @@ class Relay:
         self.counters.post(count)
         self.queued += count
         self.queued_bytes += sum([outbound_run.size for outbound_run in outbound_runs])
-        self.peer.queued(outbound_runs[0], count)
+        self.peer.count_queued(outbound_runs[0], count)
 
     def open(self, first: list[OutboundRun]) -> None:
         """Put earlier messages in front of the queue, and open the relay."""
@@ -170,7 +170,7 @@ class Relay:
             self.counters.post(len(outbound_run.bodies))
             self.queued += len(outbound_run.bodies)
             self.queued_bytes += outbound_run.size
-            self.peer.queued(outbound_run, len(outbound_run.bodies))
+            self.peer.count_queued(outbound_run, len(outbound_run.bodies))
         self.opened = True
 
     def pump(self) -> None:
@@ -267,7 +267,7 @@ class Relay:
             self.users.add(first.source)
         for outbound_run in run:
             if outbound_run.trace is not None:
-                outbound_run.trace.sent()
+                outbound_run.trace.record_sent()
             message = outbound_run.message
             if message is not None and message.wants_reply and stays:
                 self._unanswered.add((outbound_run.source, outbound_run.id))
@@ -278,7 +278,7 @@ class Relay:
         self.unacked_bytes += size
         self.queued -= count
         self.queued_bytes -= size
-        peer.unqueued(first, count)
+        peer.uncount_queued(first, count)
 
     def send_at_once(self, outbound_run: OutboundRun) -> None:
         """Record that one message, which was never queued, is under way.
@@ -324,11 +324,11 @@ class Relay:
 
     def _drop(self, notification: OutboundRun, reason: BusReason) -> None:
         """Record the drop of a dequeued notification, the oldest of its sender."""
-        self.peer.dropped(notification)
+        self.peer.count_dropped(notification)
         self.counters.end("dropped", 1)
         self._uncount(notification)
         if notification.trace is not None:
-            notification.trace.discarded(reason)
+            notification.trace.record_discarded(reason)
 
     def take_too_long(self) -> list[tuple[Incoming, int]]:
         """Remove the commands too long for the peer; return each with its length."""
@@ -371,7 +371,7 @@ class Relay:
             self._uncount(outbound_run)
             self.counters.end("dropped", len(outbound_run.bodies))
             if outbound_run.trace is not None:
-                outbound_run.trace.discarded(BusReason.DENIED)
+                outbound_run.trace.record_discarded(BusReason.DENIED)
 
     def waiting_answers(self) -> tuple[int, int]:
         """Return how many answers are queued, and their total length in bytes."""
@@ -387,7 +387,7 @@ class Relay:
         if self.dismissal is Dismissal.ASKED:
             self.dismissal = Dismissal.REVOKED
 
-    def left(self, task: Entry) -> None:
+    def on_departure(self, task: Entry) -> None:
         """Record that a task of this process has deregistered and awaits no answer."""
         self.users.discard(task)
         for key in [each for each in self.asked if each[0] is task]:
@@ -399,7 +399,7 @@ class Relay:
         """The number of messages queued, withdrawn, or under way."""
         return self.queued + self.under_way + len(self.withdrawn)
 
-    def extracted(self, number: int) -> None:
+    def on_extracted(self, number: int) -> None:
         """Record that the task has extracted all messages up to a number."""
         taken = commands = 0
         while self.unacked and self.unacked[0][0] <= number:
@@ -422,7 +422,7 @@ class Relay:
                     self.asked[key] = message
         self.counters.take(taken, commands)
 
-    def extracted_all(self) -> None:
+    def on_all_extracted(self) -> None:
         """Record that the task has extracted all messages that are under way."""
         asked: dict[tuple[Entry, int], Incoming] = {}
         commands = 0
@@ -454,7 +454,7 @@ class Relay:
         key = (asker, number)
         return key in self.asked or key in self._unanswered
 
-    def answered(self, asker: Entry, number: int) -> None:
+    def on_answer(self, asker: Entry, number: int) -> None:
         """Record that the task has answered a request.
 
         The answer usually comes before the acknowledgement that the task extracted
@@ -481,7 +481,7 @@ class Relay:
         self.counters.end(how, len(commands))
         self.counters.end("dropped", _count_dropped(outbound_runs))
         for trace in _dropped(outbound_runs):
-            trace.discarded(BusReason.UNWANTED)
+            trace.record_discarded(BusReason.UNWANTED)
         return commands
 
     def take_unacked(self, *, lost: bool = False) -> list[Incoming]:
@@ -502,9 +502,9 @@ class Relay:
         self._unanswered.clear()
         for trace in _dropped(outbound_runs):
             if lost:
-                trace.lost(BusReason.PROCESS_LOST)
+                trace.record_lost(BusReason.PROCESS_LOST)
             else:
-                trace.discarded(BusReason.UNWANTED)
+                trace.record_discarded(BusReason.UNWANTED)
         return _commands(outbound_runs)
 
     def abandon(self) -> None:
@@ -512,9 +512,9 @@ class Relay:
         self.counters.end("dropped", self.queued)
         self.counters.end("in_doubt", self.under_way)
         for trace in _dropped(self.queue):
-            trace.discarded(BusReason.PROCESS_LOST)
+            trace.record_discarded(BusReason.PROCESS_LOST)
         for trace in _dropped(outbound_run for _, outbound_run in self.unacked):
-            trace.lost(BusReason.PROCESS_LOST)
+            trace.record_lost(BusReason.PROCESS_LOST)
 
     def expire(self, now: float) -> list[Incoming]:
         """Remove and return the expired commands; forget the expired requests."""
@@ -549,7 +549,7 @@ class Relay:
     def _uncount(self, outbound_run: OutboundRun) -> None:
         self.queued -= len(outbound_run.bodies)
         self.queued_bytes -= outbound_run.size
-        self.peer.unqueued(outbound_run, len(outbound_run.bodies))
+        self.peer.uncount_queued(outbound_run, len(outbound_run.bodies))
 
 
 def _count_dropped(outbound_runs: Iterable[OutboundRun]) -> int:

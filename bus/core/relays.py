@@ -79,7 +79,7 @@ class Relays:
         """Drop the relay number of a deregistered task."""
         self._tasks.pop(task.relay, None)
 
-    def known(self, task: Entry) -> Entry:
+    def with_number(self, task: Entry) -> Entry:
         """Assign a local task its relay number, unless it has one; return the task."""
         if not task.relay:
             task.relay = self.new_number()
@@ -204,9 +204,9 @@ class Relays:
         relay.state = RelayState.SUPERSEDED
         relay.opened = True
         relay.withdraw()
-        self.drained(relay)
+        self.release_drained(relay)
 
-    def drained(self, relay: Relay) -> None:
+    def release_drained(self, relay: Relay) -> None:
         """Let later messages pass a superseded relay with no command under way."""
         if relay.state is not RelayState.SUPERSEDED:
             return
@@ -217,7 +217,7 @@ class Relays:
         relay.state = RelayState.NAMED if back else RelayState.UNNAMED
         self._vacate(relay.entry, relay.take_withdrawn(), final=False)
 
-    def found(
+    def on_found(
         self, way: Peer, frame: AddRelay, announced: int | None, now: float
     ) -> None:
         """Handle the answer to a search of this process (BUS-ROUTE-6, BUS-ROUTE-9)."""
@@ -259,7 +259,7 @@ class Relays:
 
     # Departures.
 
-    def eliminated(self, registration: object) -> None:
+    def on_eliminate(self, registration: object) -> None:
         """Release the relay of a deregistered task if only third parties reported it.
 
         Otherwise, and if any message to it is under way, its own process reports the

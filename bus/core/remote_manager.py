@@ -158,7 +158,7 @@ class RemoteManager:
         self._repeat_at: float | None = None
         manager.remote = self
 
-    # Calls from the process manager.
+    # Calls from the process manager (`bus.core.remote.Remote`).
 
     def claim(self, name: str) -> list[Action]:
         """Claim a name for a task of this process; supersede a relay that holds it.
@@ -170,45 +170,49 @@ class RemoteManager:
         present = self.manager.table.find(name)
         if present is not None:
             self.relays.supersede(present)
-        return self._drained()
+        return self._take_actions()
 
-    def named(self, entry: Entry) -> None:
+    def awaits_verdict(self, entry: Entry) -> bool:
+        """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
+        return self.name_registry.pending_names.awaits(entry)
+
+    def on_named(self, entry: Entry) -> None:
         """End the search for a name that is now found."""
-        self.resolver.named(entry)
+        self.resolver.on_named(entry)
 
-    def registered(self, task: Entry, now: float) -> list[Action]:
+    def on_registered(self, task: Entry, now: float) -> list[Action]:
         """Announce a new public task of this process to the processes concerned."""
-        self.name_registry.registered(task, now)
+        self.name_registry.on_registered(task, now)
         self._introduce([task])
-        self.resolver.registered(task, now)
-        self.remote_subscriptions.registered(task, now)
-        return self._drained()
+        self.resolver.on_registered(task, now)
+        self.remote_subscriptions.on_registered(task, now)
+        return self._take_actions()
 
     def _introduce(self, tasks: Iterable[Entry]) -> None:
         """Introduce public tasks to the master now, if ``eager_relays`` is set."""
         master = self.topology.master()
         if master is not None and self.topology.limits.eager_relays:
             for task in tasks:
-                master.announce(self.relays.known(task), task.relay)
+                master.announce(self.relays.with_number(task), task.relay)
 
-    def leaves(self, task: Entry, *, final: bool) -> list[Action]:
+    def on_departure(self, task: Entry, *, final: bool) -> list[Action]:
         """Announce that a task of this process can no longer be found."""
         if task.visibility is Visibility.PUBLIC or task.relay:
-            self.name_registry.left(task, final=final)
-        return self._drained()
+            self.name_registry.on_departure(task, final=final)
+        return self._take_actions()
 
-    def left(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
+    def on_emptied(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
         """Announce the last message that a departed task took; search for its name.
 
         The task's mailbox is now empty, and its unread commands are parked.
         """
         if not entry.remote:
-            self.idle_relays.left(entry)  # before relays forget whom they serve
-            self.outbound_messages.left(entry, final=final)
-            self.resolver.left(entry, now)
+            self.idle_relays.on_departure(entry)  # before relays forget whom they serve
+            self.outbound_messages.on_departure(entry, final=final)
+            self.resolver.on_departure(entry, now)
         if self.manager.table.find(entry.name) is None:
             self.seek(entry.name, now)
-        return self._drained()
+        return self._take_actions()
 
     def seek(self, name: str, now: float) -> None:
         """Search for a name that parked messages wait for."""
@@ -218,28 +222,28 @@ class RemoteManager:
         """End the searches that no message waits for."""
         self.resolver.review(now)
 
-    def subscribed(self, interest: Interest) -> None:
+    def on_subscribed(self, interest: Interest) -> None:
         """Extend a subscription to the tasks of other processes."""
-        self.remote_subscriptions.subscribed(interest)
+        self.remote_subscriptions.on_subscribed(interest)
 
     def confirm(
         self, interest: Interest, settled: Callable[[], object]
     ) -> list[Action]:
         """Call a function once all processes have received a subscription."""
         self.remote_subscriptions.confirm(interest, settled)
-        return self._drained()
+        return self._take_actions()
 
-    def unsubscribed(self, interest: Interest) -> None:
+    def on_unsubscribed(self, interest: Interest) -> None:
         """End a subscription to the tasks of other processes."""
-        self.remote_subscriptions.unsubscribed(interest)
+        self.remote_subscriptions.on_unsubscribed(interest)
 
-    def watched(self, interest: Interest) -> None:
+    def on_watched(self, interest: Interest) -> None:
         """Extend a watch to the tasks of other processes."""
-        self.remote_subscriptions.subscribed(interest, presence=True)
+        self.remote_subscriptions.on_subscribed(interest, presence=True)
 
-    def unwatched(self, interest: Interest) -> None:
+    def on_unwatched(self, interest: Interest) -> None:
         """End a watch of the tasks of other processes."""
-        self.remote_subscriptions.unsubscribed(interest, presence=True)
+        self.remote_subscriptions.on_unsubscribed(interest, presence=True)
 
     # Messages of tasks of this process.
 
@@ -287,9 +291,9 @@ class RemoteManager:
         """Send commands to a relay that differ only in their bytes."""
         self.outbound_messages.post_alike(entry, source, payloads, size, deadline)
 
-    def extracted(self, messages: Iterable[Taken], now: float) -> None:
+    def on_extracted(self, messages: Iterable[Taken], now: float) -> None:
         """Note that tasks took, or dropped, messages that came over links."""
-        self.inbound_messages.extracted(messages, now)
+        self.inbound_messages.on_extracted(messages, now)
 
     # Links.
 
@@ -304,12 +308,14 @@ class RemoteManager:
     def dial_master(self) -> list[Action]:
         """Dial the master of this machine, and retry until there is one."""
         self.links.dial_machine(self.topology.me.machine)
-        return self._drained()
+        return self._take_actions()
 
-    def machine_known(self, machine: str, addresses: tuple[str, ...]) -> list[Action]:
+    def on_machine_found(
+        self, machine: str, addresses: tuple[str, ...]
+    ) -> list[Action]:
         """Note where the master of another machine listens; the lower machine dials."""
         self.links.machine_known(machine, addresses)
-        return self._drained()
+        return self._take_actions()
 
     def become_master(self) -> list[Action]:
         """Become master, since the previous one is lost (OPEN-1)."""
@@ -318,9 +324,9 @@ class RemoteManager:
         self.topology.role = Role.MASTER
         self.links.redial.clear()
         self.name_registry.become_master()
-        return self._drained()
+        return self._take_actions()
 
-    def dialled(
+    def on_link_dialled(
         self,
         number: int,
         kind: LinkKind,
@@ -332,22 +338,22 @@ class RemoteManager:
 
         credentials: those of the process at the other end.
         """
-        self.links.dialled(number, kind, key, now, credentials)
-        return self._drained()
+        self.links.on_dialled(number, kind, key, now, credentials)
+        return self._take_actions()
 
-    def accepted(
+    def on_link_accepted(
         self, number: int, now: float, credentials: Credentials = UNRESTRICTED
     ) -> list[Action]:
         """Take over a link that another process has dialled."""
-        self.links.accepted(number, now, credentials)
-        return self._drained()
+        self.links.on_accepted(number, now, credentials)
+        return self._take_actions()
 
-    def dial_failed(self, kind: LinkKind, key: Key, now: float) -> list[Action]:
+    def on_dial_failed(self, kind: LinkKind, key: Key, now: float) -> list[Action]:
         """Note that no process listens there: the peer is lost, if it ever lived."""
         self.links.not_there(kind, key, now)
-        return self._drained()
+        return self._take_actions()
 
-    def lost(
+    def on_link_lost(
         self, number: int, now: float, *, mid_io: bool = False, why: str = ""
     ) -> list[Action]:
         """Handle the loss of a link, after all frames that arrived on it.
@@ -364,8 +370,8 @@ class RemoteManager:
                 self.topology.complain(
                     f"the link with {link.who} was closed by the peer: {why}"
                 )
-            self.links.lost(link, now, parted)
-        return self._drained()
+            self.links.on_link_lost(link, now, parted)
+        return self._take_actions()
 
     def receive(self, number: int, frame: Frame | None, now: float) -> list[Action]:
         """Handle a frame; None stands for a frame to skip (BUS-WIRE-3)."""
@@ -373,21 +379,21 @@ class RemoteManager:
         if link is None or frame is None:
             return []
         if link.peer is not None:
-            self.keep_alive.heard(link.peer, now)
+            self.keep_alive.on_frame(link.peer, now)
         try:
             self._receive(link, frame, now)
         except WireError as error:
-            self._violated(link, error, now)
-        return self._drained()
+            self._on_violation(link, error, now)
+        return self._take_actions()
 
-    def malformed(self, number: int, error: WireError, now: float) -> list[Action]:
+    def on_malformed(self, number: int, error: WireError, now: float) -> list[Action]:
         """Close a link on which bytes arrived that are no frame (BUS-WIRE-4)."""
         link = self.links.by_number.get(number)
         if link is not None:
-            self._violated(link, error, now)
-        return self._drained()
+            self._on_violation(link, error, now)
+        return self._take_actions()
 
-    def _violated(self, link: Link, error: WireError, now: float) -> None:
+    def _on_violation(self, link: Link, error: WireError, now: float) -> None:
         words = Error(reason=Reason.WIRE, text=str(error)[:_WORDS_MAX])
         self.topology.complain(f"the link with {link.who} is closed: {error}")
         self.topology.send(link.id, words)
@@ -414,8 +420,8 @@ class RemoteManager:
                     words = "too many answers are queued"
                     silent.append((self.links.by_number[link], words))
         for each, words in silent:
-            self._violated(each, WireError(words), now)
-        return self._drained()
+            self._on_violation(each, WireError(words), now)
+        return self._take_actions()
 
     # Time.
 
@@ -445,7 +451,7 @@ class RemoteManager:
         self.name_registry.tick(now)
         self.remote_subscriptions.tick(now)
         self.idle_links.review(now)
-        return self._drained()
+        return self._take_actions()
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `tick` has work to do; None for never."""
@@ -505,44 +511,44 @@ class RemoteManager:
         link.step(kind)
         match frame:
             case Hello():
-                self.links.greeted(link, frame, now)
+                self.links.on_hello(link, frame, now)
                 return
             case Welcome():
                 self.links.identify(link, frame, now)
                 return
             case Refused():
-                self.links.refused(link, frame, now)
+                self.links.on_refused(link, frame, now)
                 return
             case OpenStream():
-                self._opened(link, frame, now)
+                self._on_open_stream(link, frame, now)
                 return
         assert peer is not None
         match frame:
             case Batch():
-                self.inbound_messages.arrived(peer, frame, now)
-                self.outbound_messages.acknowledged_by(peer, frame)
+                self.inbound_messages.on_batch(peer, frame, now)
+                self.outbound_messages.on_ack_in(peer, frame)
             case Ack():
-                self.outbound_messages.acknowledged(peer, frame)
+                self.outbound_messages.on_ack(peer, frame)
             case Ping():
                 peer.session.say(Pong(number=frame.number))
             case Pong():
-                self.name_registry.ponged(peer, frame.number)
-                self.remote_subscriptions.ponged(peer, frame.number)
+                self.name_registry.on_pong(peer, frame.number)
+                self.remote_subscriptions.on_pong(peer, frame.number)
             case Error(reason=Reason.WIRE):
                 pass  # concerns the link alone, so not counted
             case Bye():
-                self.idle_links.asked(link, peer, now)
+                self.idle_links.on_bye(link, peer, now)
             case _:
                 peer.session.count()
-                self._control_frames.told(peer, frame, now)
+                self._control_frames.handle(peer, frame, now)
 
-    def _drained(self) -> list[Action]:
+    def _take_actions(self) -> list[Action]:
         actions, self.topology.todo = self.topology.todo, []
         return actions
 
     # Links, from their first frame to their end.
 
-    def _opened(self, link: Link, frame: OpenStream, now: float) -> None:
+    def _on_open_stream(self, link: Link, frame: OpenStream, now: float) -> None:
         peer = link.peer
         assert peer is not None
         session = peer.session
@@ -557,17 +563,17 @@ class RemoteManager:
             session.reset()
             assert link.identity is not None
             self.links.is_up(peer, link.identity)
-        self.inbound_messages.opened(peer, frame)
-        self.remote_subscriptions.opened(peer)
+        self.inbound_messages.on_link_open(peer, frame)
+        self.remote_subscriptions.on_link_open(peer)
         self.outbound_messages.pump(peer)
         if link.kind is LinkKind.SIGNALLING and not peer.joined:
             self._succeed(peer, now)
             peer.joined = True
-            self.name_registry.joined(peer)
+            self.name_registry.on_joined(peer)
             self._introduce(self.name_registry.own())
-            self.resolver.joined(peer)
-            self.remote_subscriptions.joined(peer)
-        self.name_registry.opened(peer)
+            self.resolver.on_joined(peer)
+            self.remote_subscriptions.on_joined(peer)
+        self.name_registry.on_link_open(peer)
 
     def _succeed(self, peer: Peer, now: float) -> None:
         """Drop the previous master of a machine once another process is its master."""
@@ -587,7 +593,7 @@ class RemoteManager:
 
     def _lose_tasks(self, peer: Peer) -> bool:
         """Report the departure of a lost process's tasks; return whether it had any."""
-        gone = self.manager.far.lost(peer.key, peer.session.incarnation)
+        gone = self.manager.far.on_process_lost(peer.key, peer.session.incarnation)
         self.topology.todo += gone
         return bool(gone)
 
@@ -607,11 +613,11 @@ class RemoteManager:
 
     def _forget(self, peer: Peer, now: float) -> None:
         if peer.joined:
-            self.name_registry.lost(peer)
-        self.resolver.lost(peer)
-        self.remote_subscriptions.lost(peer, now)
+            self.name_registry.on_process_lost(peer)
+        self.resolver.on_process_lost(peer)
+        self.remote_subscriptions.on_process_lost(peer, now)
         heard = any(map(self.relays.audience, peer.relays.values()))
-        self.inbound_messages.lost(peer, now)
+        self.inbound_messages.on_process_lost(peer, now)
         self.outbound_messages.lose(peer)
         self.links.is_down(peer)
         if heard:

@@ -77,13 +77,13 @@ class RemoteSubscriptions:
 
     # Tasks of this process.
 
-    def subscribed(self, interest: Interest, *, presence: bool = False) -> None:
+    def on_subscribed(self, interest: Interest, *, presence: bool = False) -> None:
         """Send a request for the interest of a task here, unless one was sent."""
         machine = self._manager.subscriptions.machine_of(interest)
         pattern = interest.specification.pattern
         if (machine, pattern, presence) in self.own:
             return
-        task = self._relays.known(interest.entry)
+        task = self._relays.with_number(interest.entry)
         frame = Subscribe(
             id=self._topology.new_request(),
             specification=str(Specification(pattern, machine=machine)),
@@ -96,7 +96,7 @@ class RemoteSubscriptions:
         self.ledger.keep(request)
         self._spread(request)
 
-    def unsubscribed(self, interest: Interest, *, presence: bool = False) -> None:
+    def on_unsubscribed(self, interest: Interest, *, presence: bool = False) -> None:
         """Cancel a request that no task here needs any more."""
         manager = self._manager
         interests = manager.watches if presence else manager.subscriptions
@@ -124,11 +124,11 @@ class RemoteSubscriptions:
         self._spread(request)
         self._confirmations.passed_on(request.frame.id)
 
-    def ponged(self, peer: Peer, number: int) -> None:
+    def on_pong(self, peer: Peer, number: int) -> None:
         """Note the confirmation of a subscription, if the number belongs to one."""
-        self._confirmations.answered(peer, number)
+        self._confirmations.on_pong(peer, number)
 
-    def registered(self, task: Entry, now: float) -> None:
+    def on_registered(self, task: Entry, now: float) -> None:
         """Answer the requests of other processes that match a new task."""
         for request in self.ledger.all():
             if request.origin is not None and self._means(request, task):
@@ -169,7 +169,7 @@ class RemoteSubscriptions:
 
     # Requests of other processes.
 
-    def asked(self, peer: Peer, frame: Subscribe, now: float) -> None:
+    def on_subscribe(self, peer: Peer, frame: Subscribe, now: float) -> None:
         """Keep a request, forward it, and answer with all matching tasks.
 
         A request is ignored if it exceeds the bound for all processes, or the bound for
@@ -214,14 +214,14 @@ class RemoteSubscriptions:
                 self._answer(request, task, now)
         self._confirmations.passed_on(frame.id)
 
-    def cancelled(self, peer: Peer, number: RequestId) -> None:
+    def on_unsubscribe(self, peer: Peer, number: RequestId) -> None:
         """Drop a request that its asker cancels."""
         request = self.ledger.get(number)
         if request is not None and request.origin is peer:
             self.ledger.end(request)
             self._confirmations.forget(number)
 
-    def answered(self, peer: Peer, frame: AddRelay, now: float) -> bool:
+    def on_answer(self, peer: Peer, frame: AddRelay, now: float) -> bool:
         """Handle an answer, or forward it; False if its request is unknown."""
         assert frame.search is not None
         request = self.ledger.get(frame.search)
@@ -242,21 +242,21 @@ class RemoteSubscriptions:
             return True
         address = self._topology.address(task.id.machine, task.name)
         far = self._manager.far
-        self._topology.todo += far.appeared(task.id, address, task.incarnation)
+        self._topology.todo += far.on_appeared(task.id, address, task.incarnation)
         if not request.frame.presence:
-            self._relays.found(peer, frame, None, now)
+            self._relays.on_found(peer, frame, None, now)
         return True
 
     # Neighbours.
 
-    def opened(self, peer: Peer) -> None:
+    def on_link_open(self, peer: Peer) -> None:
         """Introduce to a process, on the link with it, the tasks that it subscribes to.
 
         The peer drops relays that it knows by hearsay alone, since their tasks may have
         left.
         """
         for task in self._heard_by(peer):
-            known = self._relays.known(task)
+            known = self._relays.with_number(task)
             peer.announce(known, known.relay)
         for number, confirm in self._confirmations.unanswered(peer):
             # The confirmation may have been on the link that was lost.
@@ -264,14 +264,14 @@ class RemoteSubscriptions:
             assert request is not None
             peer.session.tell(replace(_passed_on(request), confirm=confirm))
 
-    def joined(self, peer: Peer) -> None:
+    def on_joined(self, peer: Peer) -> None:
         """Send a new neighbour the requests that it has not received."""
-        self._confirmations.joined()
+        self._confirmations.on_joined()
         for request in self.ledger.all():
             if peer in self._ways(request) and not request.adopted:
                 self.ledger.spread(request, [peer], self._said)
 
-    def lost(self, peer: Peer, now: float) -> None:
+    def on_process_lost(self, peer: Peer, now: float) -> None:
         """Drop the requests of a lost process; adopt subscriptions that it forwarded.
 
         Each adopted request is checked at once: the asker may have cancelled it, and
@@ -279,7 +279,7 @@ class RemoteSubscriptions:
         """
         for request in self.ledger.lose(peer, self._heir):
             self._confirm(request, now)
-        self._confirmations.lost(peer, self.ledger.get)
+        self._confirmations.on_process_lost(peer, self.ledger.get)
 
     def _heir(self, request: Request[Subscribe]) -> Peer | None:
         """Return the asker of a subscription if a task of this process matches it."""
@@ -315,7 +315,7 @@ class RemoteSubscriptions:
         else:
             self._answer(request, task, now)
 
-    def refused(self, peer: Peer, number: RequestId) -> None:
+    def on_refusal(self, peer: Peer, number: RequestId) -> None:
         """Drop an adopted request that its asker no longer has."""
         request = self.ledger.get(number)
         if request is not None and request.adopted and request.origin is peer:
@@ -396,7 +396,7 @@ class RemoteSubscriptions:
                 return
         if peer is not None and not peer.rights.may_hear(task.name):
             return
-        known = self._relays.known(task)
+        known = self._relays.with_number(task)
         about = characteristics(known, self._topology.me.incarnation)
         if peer is not None:
             about = peer.about(known)

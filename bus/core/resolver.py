@@ -98,7 +98,7 @@ class Resolver:
         address = Address.parse(name)
         machine = address.machine or self._topology.me.machine
         until = max(each.deadline for each in waiting)
-        task = self._relays.known(sender)
+        task = self._relays.with_number(sender)
         frame = Search(
             id=self._topology.new_request(),
             machine=machine,
@@ -137,14 +137,14 @@ class Resolver:
         deadlines += self._again.values()
         return min((each for each in deadlines if each is not None), default=None)
 
-    def left(self, task: Entry, now: float) -> None:
+    def on_departure(self, task: Entry, now: float) -> None:
         """End the searches of a departed sender; restart those that others need."""
         for name, sender in list(self._senders.items()):
             if sender is task:
                 self._end_own(name)
                 self.seek(name, now)
 
-    def named(self, entry: Entry) -> None:
+    def on_named(self, entry: Entry) -> None:
         """End the search for a name that is found now and can be reached."""
         if entry.name in self.own and self._is_reached(entry):
             self._end_own(entry.name)
@@ -161,7 +161,7 @@ class Resolver:
         peer: Peer = entry.mailbox.peer
         return peer.session.link is not None or peer.dialling
 
-    def registered(self, task: Entry, now: float) -> None:
+    def on_registered(self, task: Entry, now: float) -> None:
         """Answer the searches that arrived before a public task (BUS-ROUTE-18)."""
         machine = self._topology.me.machine
         for request in self.ledger.of(machine, task.name):
@@ -177,7 +177,7 @@ class Resolver:
 
     # Searches of other processes.
 
-    def asked(self, peer: Peer, frame: Search, now: float) -> None:
+    def on_search(self, peer: Peer, frame: Search, now: float) -> None:
         """Answer a search, or keep and forward it."""
         left = frame.milliseconds_left
         until = None if left is None else now + left / 1000
@@ -213,7 +213,9 @@ class Resolver:
         here = frame.machine == self._topology.me.machine
         return here and rights.may_command(frame.name)
 
-    def refused(self, peer: Peer, number: RequestId, *, denied: bool = False) -> None:
+    def on_refusal(
+        self, peer: Peer, number: RequestId, *, denied: bool = False
+    ) -> None:
         """Continue without a process that keeps no more searches (BUS-FLOW-1).
 
         denied: True if the waiting messages must not go there at all.
@@ -248,13 +250,13 @@ class Resolver:
     def _refuse(peer: Peer, number: RequestId) -> None:
         peer.session.tell(Error(reason=Reason.BUSY, request=number))
 
-    def cancelled(self, peer: Peer, number: RequestId) -> None:
+    def on_cancel(self, peer: Peer, number: RequestId) -> None:
         """Drop a search that its asker cancels."""
         request = self.ledger.get(number)
         if request is not None and request.origin is peer:
             self.ledger.end(request)
 
-    def answered(self, peer: Peer, frame: AddRelay, now: float) -> bool:
+    def on_answer(self, peer: Peer, frame: AddRelay, now: float) -> bool:
         """Handle an answer, or forward it; False if its search is unknown."""
         assert frame.search is not None
         request = self.ledger.get(frame.search)
@@ -272,14 +274,14 @@ class Resolver:
         assert name is not None
         del self.own[name], self._senders[name]
         self.ledger.end(request, answered_by=peer)
-        self._relays.found(peer, frame, request.frame.sender.relay, now)
+        self._relays.on_found(peer, frame, request.frame.sender.relay, now)
         if self._manager.table.find(name) is None:
             self._again[name] = now + _AGAIN_S
         return True
 
     # Neighbours.
 
-    def joined(self, peer: Peer) -> None:
+    def on_joined(self, peer: Peer) -> None:
         """Send a new neighbour the searches that it has not received."""
         for name, mine in list(self.own.items()):
             if peer.key in mine.lost:
@@ -288,12 +290,12 @@ class Resolver:
             if peer in self._ways(request):
                 self.ledger.spread(request, [peer])
 
-    def exported(self, peer: Peer, name: str) -> None:
+    def on_export(self, peer: Peer, name: str) -> None:
         """Forward the searches for a name to the slave that has exported it."""
         for request in self.ledger.of(self._topology.me.machine, name):
             self.ledger.spread(request, [peer])
 
-    def lost(self, peer: Peer) -> None:
+    def on_process_lost(self, peer: Peer) -> None:
         """Drop the searches that came from a lost process."""
         for mine in self.own.values():
             if peer.key in mine.went:
@@ -318,7 +320,7 @@ class Resolver:
             return
         if not self._relays.sender_known(asker, frame.sender, now, way=origin):
             return
-        known = self._relays.known(task)
+        known = self._relays.with_number(task)
         answer = AddRelay(
             task=characteristics(known, self._topology.me.incarnation),
             search=frame.id,

@@ -335,7 +335,7 @@ class Session:
 
     # Receiving.
 
-    def received(self, has: Acknowledgement) -> None:
+    def on_received(self, has: Acknowledgement) -> None:
         """Record how much of the peer's stream has arrived."""
         self._received = has
         if has.next - self._acked >= self._limits.stream_window // 2:
@@ -359,7 +359,7 @@ class Session:
         if self.heard - self._acked_heard >= _HEARD_MAX:
             self._ack_now = True
 
-    def took(self, relay: int, number: int, now: float, size: int = 0) -> None:
+    def on_extracted(self, relay: int, number: int, now: float, size: int = 0) -> None:
         """Record that a task has extracted all its messages up to a number.
 
         size: of the messages just extracted, in bytes.
@@ -385,7 +385,7 @@ class Session:
         """Make an acknowledgement due now, even a repeated one (AMO-24)."""
         self._ack_now = True
 
-    def acknowledged(self, ack: Ack) -> None:
+    def on_ack(self, ack: Ack) -> None:
         """Forget the messages and frames that the peer has received.
 
         Raises:

@@ -76,13 +76,13 @@ class TraceSink(Protocol):
     ) -> None:
         """Record one step of one message."""
 
-    def registered(self, registration: int, name: str) -> None:
+    def on_registered(self, registration: int, name: str) -> None:
         """Record that a task has its name; an empty name means the process itself."""
 
-    def deregistered(self, registration: int) -> None:
+    def on_deregistered(self, registration: int) -> None:
         """Record that a task has left."""
 
-    def moved(self, registration: int) -> None:
+    def on_moved(self, registration: int) -> None:
         """Record that a task has moved to another thread."""
 
     def link_up(self, pid: int, machine: str, process: str) -> None:
@@ -184,43 +184,43 @@ class Trace:
             assert self._numbers is not None
             self.mid = next(self._numbers)
 
-    def accepted(self, destination: int) -> None:
+    def record_accepted(self, destination: int) -> None:
         """Record that the message is about to be queued for a task, or for a link."""
         self.number()
         if self._accepted_as is None:
             return
         if self.destination not in {0, destination} and not self._gone:
-            self.discarded(BusReason.ADDRESSEE_GONE)
+            self.record_discarded(BusReason.ADDRESSEE_GONE)
         self.destination, self._gone = destination, False
         self._tell(self._accepted_as)
 
-    def sent(self) -> None:
+    def record_sent(self) -> None:
         """Record that the message is about to be put on a link."""
         self._tell(BusOperation.RELAY_OUT, hop=self.hop + 1)
 
-    def arrived(self) -> None:
+    def record_arrived(self) -> None:
         """Record that the message was read from a link and accepted by its stream."""
         self._tell(BusOperation.RELAY_IN)
 
-    def extracted(self) -> None:
+    def record_extracted(self) -> None:
         """Record that the receiver has taken the message out of its FIFO."""
         self._tell(BusOperation.EXTRACT)
 
-    def delivered(self) -> None:
+    def record_delivered(self) -> None:
         """Record that the message is about to be delivered to its receiver."""
         self._tell(BusOperation.DELIVER)
 
-    def discarded(self, reason: BusReason) -> None:
+    def record_discarded(self, reason: BusReason) -> None:
         """Record that the message is dropped, and that its sender gets no error."""
         if self.destination and not self._gone:
             self._gone = True
             self._tell(BusOperation.DISCARD, reason=reason)
 
-    def lost(self, reason: BusReason) -> None:
+    def record_lost(self, reason: BusReason) -> None:
         """Record that the message was on a lost link, so its delivery is in doubt."""
         self._tell(BusOperation.IN_DOUBT, reason=reason)
 
-    def failed(
+    def record_failed(
         self, error: BusError, reason: BusReason | None = None, *, told: bool
     ) -> None:
         """Record that the destination will not receive the message.
@@ -232,11 +232,11 @@ class Trace:
             return  # it was taken before the process was lost
         reason = reason or _REASONS[type(error)]
         if isinstance(error, InDoubtError):
-            self.lost(reason)
+            self.record_lost(reason)
         elif told:
             self._tell(BusOperation.UNDELIVERED, reason=reason)
         else:
-            self.discarded(reason)
+            self.record_discarded(reason)
 
     def _tell(
         self, operation: BusOperation, hop: int | None = None, reason: int = 0

@@ -126,7 +126,7 @@ class BusRecorder:
         except Exception:  # noqa: BLE001 - recording must never fail the bus
             self._switch_off()
 
-    def registered(self, registration: int, name: str) -> None:
+    def on_registered(self, registration: int, name: str) -> None:
         """Record that a task has its name, before anything was sent to it.
 
         Also called once for the process itself, with its number and no name, before it
@@ -143,11 +143,11 @@ class BusRecorder:
         except Exception:  # noqa: BLE001 - as above
             self._switch_off()
 
-    def deregistered(self, registration: int) -> None:
+    def on_deregistered(self, registration: int) -> None:
         """Record that a task has left, after a record of each unread message."""
         self(BusOperation.DEREGISTER, registration, 0, registration)
 
-    def moved(self, registration: int) -> None:
+    def on_moved(self, registration: int) -> None:
         """Record that a task has its new thread, and gets nothing at the old one."""
         self(BusOperation.MOVE, registration, 0, registration)
 

@@ -122,7 +122,7 @@ class CommThread:
         here = Address("audience", machine=me.machine, bus=me.bus)
         nobody = RegistrationId(me.machine, me.process, 0)
         self._outbox: Final = RelayOutbox(
-            here, nobody, config, self.taken, self.command
+            here, nobody, config, self.on_extracted, self.command
         )
         self._peer_log: Final = PeerLog()
         self._link_pool: Final = LinkPool(
@@ -246,11 +246,11 @@ class CommThread:
             self.remote.seek(name, now)
         for entry in manager.table:
             if entry.visibility is Visibility.PUBLIC:
-                actions += self.remote.registered(entry, now)
+                actions += self.remote.on_registered(entry, now)
             for interest in manager.subscriptions.of(entry):
-                self.remote.subscribed(interest)
+                self.remote.on_subscribed(interest)
             for watch in manager.watches.of(entry):
-                self.remote.watched(watch)
+                self.remote.on_watched(watch)
         return actions + self.remote.flush(now)
 
     def let_in(self, broker: LinkBroker) -> None:
@@ -314,7 +314,7 @@ class CommThread:
         finally:
             question._to.order = object()
 
-    def taken(self, message: Incoming) -> None:
+    def on_extracted(self, message: Incoming) -> None:
         """Note that a task took or dropped a message, local or remote."""
         if message._receipt is not None:
             self._acknowledgement_tracker.note(message)
@@ -342,7 +342,7 @@ class CommThread:
         if self._inbound_delivery.holds(entry) and account.roomy:
             self._exchange.decide(lambda: [Resume(entry)])
 
-    def left(self, entry: Entry) -> None:
+    def on_room(self, entry: Entry) -> None:
         """Note that a task has room, or has left its host."""
         if self._inbound_delivery.holds(entry):
             self._exchange.decide(lambda: [Resume(entry)])
@@ -572,15 +572,17 @@ class CommThread:
         monitor = self._monitor
         for number, read in came:
             if monitor is not None and read.frame is not None:
-                monitor.came(number, read.frame)
+                monitor.on_received(number, read.frame)
             if read.lost:
-                actions += remote.lost(number, now, mid_io=read.mid_io, why=read.why)
+                actions += remote.on_link_lost(
+                    number, now, mid_io=read.mid_io, why=read.why
+                )
             elif read.error is not None:
-                actions += remote.malformed(number, read.error, now)
+                actions += remote.on_malformed(number, read.error, now)
             else:
                 actions += remote.receive(number, read.frame, now)
         if taken := self._acknowledgement_tracker.take(now):
-            remote.extracted(taken, now)
+            remote.on_extracted(taken, now)
         self._outbox.pass_on(posted, remote)
         # ``_due_at`` is older than these events: a deadline they set waits for the next
         # round. Only in this thread, which scans the deadlines again then.
@@ -595,10 +597,16 @@ class CommThread:
         self, entry: Entry, messages: Sequence[Incoming], *, final: bool
     ) -> None:
         """Hand back the messages left in a relay, then those posted to it since."""
-        unread = [*self._outbox.unopened(entry), *messages, *self._outbox.strays(entry)]
+        unread = [
+            *self._outbox.take_unopened(entry),
+            *messages,
+            *self._outbox.take_strays(entry),
+        ]
         now = _sync.monotonic()
         manager = self._exchange.manager
-        self._exchange.decide(lambda: manager.left(entry, unread, now, final=final))
+        self._exchange.decide(
+            lambda: manager.on_emptied(entry, unread, now, final=final)
+        )
 
     def _carry_out(self, most: float = math.inf) -> None:
         """Do up to ``most`` actions on links, in the order of the decisions."""
@@ -608,7 +616,7 @@ class CommThread:
             match self.outbox.popleft():
                 case Send(link, frame):
                     if monitor is not None:
-                        monitor.goes(link, frame)
+                        monitor.on_sent(link, frame)
                     for piece in pieces(frame):
                         self._link_pool.send(link, piece)
                 case HangUp(link):

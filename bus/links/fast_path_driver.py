@@ -246,7 +246,7 @@ class FastPathDriver:
         if host is not None and not host.main:
             taken = self._acknowledgement_tracker.take_lone()
         if taken:
-            self._remote.extracted(taken, _sync.monotonic())
+            self._remote.on_extracted(taken, _sync.monotonic())
         return way.fast_path.answer(question, payload)
 
     def _new_way(self, peer: Peer) -> _Way | None:

@@ -130,7 +130,7 @@ class InboundDelivery:
             if host.inbox.offer(answer, host) is not Admission.GONE:
                 return
         if answer._trace is not None:
-            answer._trace.discarded(BusReason.UNWANTED)
+            answer._trace.record_discarded(BusReason.UNWANTED)
 
 
 class _Held:
@@ -237,10 +237,10 @@ def _offer(entry: Entry, message: Incoming) -> bool:
         if admission is Admission.GONE:
             continue  # the task has moved
         if admission is Admission.DROPPED:
-            message._source.mailbox.client.was_dropped(message)
+            message._source.mailbox.client.on_dropped(message)
         elif admission is Admission.FULL:
             if account.overflow == "disconnect":
-                client.overflowed(message)
+                client.on_overflow(message)
             elif command:
                 return False
             else:

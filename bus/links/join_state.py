@@ -73,7 +73,7 @@ class JoinState:
         if self._patient:
             self.verdict.settle()
 
-    def denied(self, why: str) -> None:
+    def on_denied(self, why: str) -> None:
         """Note why the master rejects this process, or this process the master."""
         self.verdict.settle(AccessDeniedError(f"join bus {self._me.bus!r}", why))
 

@@ -41,7 +41,7 @@ class LinkPoller(Protocol):
     def neglect(self, number: int) -> None:
         """Ignore a queue from now on."""
 
-    def stirred(self) -> list[int]:
+    def ready_numbers(self) -> list[int]:
         """Return the numbers of the queues that may have an event.
 
         Each is returned once; `again` marks it ready once more. A neglected queue may
@@ -114,7 +114,7 @@ class ParkedPoller:
     def neglect(self, number: int) -> None:
         self._queues.pop(number, None)
 
-    def stirred(self) -> list[int]:
+    def ready_numbers(self) -> list[int]:
         return [number for number, queue in self._queues.items() if _stirs(queue)]
 
     def again(self, number: int) -> None:
@@ -234,7 +234,7 @@ class SocketPoller:
     def neglect(self, number: int) -> None:
         self._stirred.discard(number)
 
-    def stirred(self) -> list[int]:
+    def ready_numbers(self) -> list[int]:
         # One at a time: a helper may mark a new link as lost just now.
         return sorted([self._stirred.pop() for _ in range(len(self._stirred))])
 

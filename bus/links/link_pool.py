@@ -317,7 +317,7 @@ class LinkPool:
     def take(self) -> list[tuple[int, bytes | None]]:
         """Take in the frames by link number; None stands for a lost link."""
         came: list[tuple[int, bytes | None]] = []
-        for number in self._poller.stirred():
+        for number in self._poller.ready_numbers():
             queue = self._queues.get(number)
             if queue is None:
                 continue  # disconnected since

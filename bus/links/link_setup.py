@@ -68,11 +68,11 @@ class LinkSetup:
         Raises:
             RuntimeError: see `LinkPool.let_in`.
         """
-        self._link_pool.let_in(broker, self._accepted)
+        self._link_pool.let_in(broker, self._on_accepted)
 
-    def _accepted(self, number: int) -> None:
+    def _on_accepted(self, number: int) -> None:
         now, whose = _sync.monotonic(), self._credentials(self._link_pool.queue(number))
-        self._exchange.decide(lambda: self._remote.accepted(number, now, whose))
+        self._exchange.decide(lambda: self._remote.on_link_accepted(number, now, whose))
 
     def dial(self, dial: Dial) -> None:
         """Dial a process; if it is the master and there is none, become master."""
@@ -96,16 +96,16 @@ class LinkSetup:
                 now = _sync.monotonic()
                 whose = self._credentials(self._link_pool.queue(number))
                 self._exchange.decide(
-                    lambda: self._remote.dialled(
+                    lambda: self._remote.on_link_dialled(
                         number, dial.kind, dial.key, now, whose
                     )
                 )
 
-        denied = self._join_state.denied if to_master else None
+        denied = self._join_state.on_denied if to_master else None
         self._link_pool.dial(dial.addresses, made, denied)
 
     def _dial_failed(self, dial: Dial) -> None:
         now = _sync.monotonic()
         self._exchange.decide(
-            lambda: self._remote.dial_failed(dial.kind, dial.key, now)
+            lambda: self._remote.on_dial_failed(dial.kind, dial.key, now)
         )

@@ -149,7 +149,7 @@ class MemoryNetwork:
 def _introduce(master: CommThread, machine: str) -> None:
     """Notify a master of the address of another machine's master."""
     where = (_master_of(machine),)
-    master.decide(lambda: master.remote.machine_known(machine, where))
+    master.decide(lambda: master.remote.on_machine_found(machine, where))
 
 
 def _master_of(machine: str) -> str:

@@ -64,9 +64,9 @@ class MonitorLeases:
         if self.closed:
             return {"frames": (), "left_out": 0}
         if self._monitor is None:
-            remote = self._exchange.manager.remote
-            assert remote is not None
-            self._monitor = FrameMonitor(remote, _sync.wall_ns)
+            comm = self._exchange.comm
+            assert comm is not None
+            self._monitor = FrameMonitor(comm.remote, _sync.wall_ns)
         heard = self._monitor.hear(message._source.id, types, _sync.monotonic())
         if heard is None:
             message.respond(error=f"its frames already have {LISTENERS_MAX} listeners")

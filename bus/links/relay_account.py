@@ -133,7 +133,7 @@ class RelayAccount:
                 return Admission.DROPPED
             if self._coming is None:
                 return Admission.FULL
-            while self._coming and self._crowded(size):
+            while self._coming and self._is_crowded(size):
                 dropped.append(self._drop_oldest_locked(self._coming))
         self._posted += 1
         self._posted_bytes += size
@@ -160,7 +160,7 @@ class RelayAccount:
             self._coming.remove(message)  # the first
             return True
 
-    def _crowded(self, size: int) -> bool:
+    def _is_crowded(self, size: int) -> bool:
         """Return True if the messages on the way to the relay reach its bound."""
         coming = self._posted - self._moved
         return coming >= self._messages_max or (
@@ -235,7 +235,7 @@ class RelayAccount:
         self._moved += count
         self._moved_bytes += size
 
-    def moved(self, messages: Sequence[Incoming]) -> None:
+    def on_moved(self, messages: Sequence[Incoming]) -> None:
         """Note that messages moved from the inbox into the relay."""
         self._moved += len(messages)
         self._moved_bytes += sum([message._size for message in messages])
@@ -249,24 +249,24 @@ class RelayAccount:
 
     # The client, for any thread: the outcome of messages from the remote task.
 
-    def failed(
+    def on_undeliverable(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
         """Report a failed delivery to the asking task; count a failed command."""
         if message._trace is not None:
-            message._trace.failed(error, reason, told=message.wants_reply)
+            message._trace.record_failed(error, reason, told=message.wants_reply)
         if message.wants_reply:
             self._refuse(message, error)
         elif message.kind is Kind.COMMAND:
             with self._lock:
                 self.undelivered += 1
 
-    def overflowed(self, message: Incoming) -> None:
+    def on_overflow(self, message: Incoming) -> None:
         """Do nothing: a task under `disconnect` is disconnected in its own process."""
 
-    def was_dropped(self, message: Incoming) -> None:
+    def on_dropped(self, message: Incoming) -> None:
         """Note that a message of the remote task was dropped for a newer one."""
         self._taken(message)
         account: Account = message._account
         error = account.error(f"task {message._to.name!r}")
-        self.failed(message, error, dropped_by(account.overflow))
+        self.on_undeliverable(message, error, dropped_by(account.overflow))

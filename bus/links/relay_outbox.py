@@ -251,7 +251,7 @@ class RelayOutbox:
         self, entry: Entry, messages: list[Incoming], remote: RemoteManager
     ) -> None:
         relay_account: RelayAccount = entry.mailbox.client
-        relay_account.moved(messages)
+        relay_account.on_moved(messages)
         if entry.host is self:
             remote.post(entry, messages)
         else:
@@ -277,11 +277,11 @@ class RelayOutbox:
         """Keep the messages to be sent first by a removed relay; for any thread."""
         self._unopened[entry] = messages
 
-    def unopened(self, entry: Entry) -> Sequence[Incoming]:
+    def take_unopened(self, entry: Entry) -> Sequence[Incoming]:
         """Take out the messages to be sent first by a removed relay."""
         return self._unopened.pop(entry, ())
 
-    def strays(self, entry: Entry) -> list[Incoming]:
+    def take_strays(self, entry: Entry) -> list[Incoming]:
         """Take out the messages posted to a removed relay."""
         return self._strays.pop(entry, [])
 
@@ -292,4 +292,4 @@ class RelayOutbox:
             relay_account.review(relay)
             if not relay.queue:
                 self._busy.discard(relay)
-        self.inbox.freed()
+        self.inbox.wake_senders()

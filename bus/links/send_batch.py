@@ -12,7 +12,7 @@ command overtakes that message (BUS-MSG-15).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.core.routing_table import Entry
-    from bus.links.relay_account import RelayAccount
+    from bus.errors import BusFullError
     from bus.message import Incoming
     from bus.threads.inbox import Inbox
 
-__all__ = ["PAYLOAD_MAX", "SHORT_MAX", "SealedBatch", "SendBatch"]
+__all__ = ["PAYLOAD_MAX", "SHORT_MAX", "Room", "SealedBatch", "SendBatch"]
 
 # Maximum lengths of payloads, in bytes. Until the payloads are counted exactly, each
 # reserves the smallest of ``_LENGTHS`` that is no shorter.
@@ -58,6 +58,35 @@ class SealedBatch(Struct, eq=False):
     def commands(self) -> list[Incoming]:
         """Return these commands as messages, to be sent elsewhere."""
         return commands_of(self.source, self._to.name, self.payloads, self.deadline)
+
+
+class Room(Protocol):
+    """The room of a relay, as the batches to it use it.
+
+    `bus.links.relay_account.RelayAccount` implements it.
+    """
+
+    def full(self, size: int) -> bool:
+        """Return True if there is no room for ``size`` bytes; takes no lock."""
+
+    def error(self, what: str) -> BusFullError:
+        """Return the error to raise for lack of room; ``what`` names the receiver."""
+
+    def reserve_locked(
+        self, send_batch: SendBatch, need: int, most: int, size: int
+    ) -> int:
+        """Reserve room for ``need`` to ``most`` messages of ``size`` bytes each.
+
+        Returns the number of messages, 0 if ``need`` of them do not fit.
+        """
+
+    def reclaim_locked(self, send_batch: SendBatch) -> None:
+        """Reclaim the unused room of a batch."""
+
+    def release_locked(
+        self, send_batch: SendBatch, unused: int, unused_bytes: int
+    ) -> None:
+        """Release the unused room of a batch as it is taken."""
 
 
 class SendBatch:
@@ -114,7 +143,7 @@ class SendBatch:
         self,
         to: Entry,
         source: Entry,
-        relay_account: RelayAccount,
+        relay_account: Room,
         host: object,
         inbox: Inbox,
         timeout_s: float | None,

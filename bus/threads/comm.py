@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bus.core.actions import Action
     from bus.core.command_run import CommandRun
     from bus.core.frame_monitor import FrameMonitor
+    from bus.core.remote_manager import RemoteManager
     from bus.core.routing_table import Entry
     from bus.message import Incoming
     from bus.payload import Payload
@@ -28,6 +29,10 @@ class Comm(Protocol):
     """
 
     monitor: FrameMonitor | None
+
+    @property
+    def remote(self) -> RemoteManager:
+        """The remote manager: all decisions about other processes."""
 
     @property
     def audience(self) -> Entry:
@@ -52,7 +57,7 @@ class Comm(Protocol):
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to a message from another process."""
 
-    def taken(self, message: Incoming) -> None:
+    def on_extracted(self, message: Incoming) -> None:
         """Note that a task extracted or dropped a message from another process."""
 
     def reading(self, run: CommandRun) -> None:
@@ -61,7 +66,7 @@ class Comm(Protocol):
     def decide(self, event: Callable[[], list[Action]]) -> None:
         """Pass an event to the manager, behind all earlier posts of this thread."""
 
-    def left(self, entry: Entry) -> None:
+    def on_room(self, entry: Entry) -> None:
         """Note that a task has left its host."""
 
     def report(self, text: str) -> None:

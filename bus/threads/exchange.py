@@ -72,7 +72,7 @@ class Slip(enum.Enum):
 class Slipping(Protocol):
     """The fast path of one link: see `bus.core.fast_path`."""
 
-    def came(
+    def receive(
         self, data: bytes, now: float, todo: deque[Action], *, answers_only: bool
     ) -> bool:
         """Handle a frame and append its action to ``todo``; return False to refuse."""
@@ -138,7 +138,7 @@ class Exchange:
 
         If another thread is executing actions, it executes these, too.
         """
-        self._booked(lambda: self._todo.extend(event()))
+        self._decide(lambda: self._todo.extend(event()))
         self.act()
         self._request_flush()
 
@@ -171,9 +171,9 @@ class Exchange:
         with self._lock:
             todo = self._todo
             first = not (todo or self._acting)
-            if not link.came(frame, _sync.monotonic(), todo, answers_only=host.main):
+            if not link.receive(frame, _sync.monotonic(), todo, answers_only=host.main):
                 return Slip.REFUSED
-            if first and self._accepted_by(host, todo[0]):
+            if first and self._try_accept(host, todo[0]):
                 # If an interrupt precedes this line, the answer is delivered twice,
                 # which is harmless. Only the main thread can be interrupted, and it
                 # accepts nothing but answers here.
@@ -181,7 +181,7 @@ class Exchange:
                 return Slip.DONE
             return Slip.WAITS
 
-    def _accepted_by(self, host: ThreadManager, action: Action) -> bool:
+    def _try_accept(self, host: ThreadManager, action: Action) -> bool:
         if type(action) is Reply:
             return host.accept(answer_of(action))
         assert type(action) is Post
@@ -195,10 +195,10 @@ class Exchange:
 
     def tell(self, event: Callable[[], Any]) -> None:
         """Pass the manager an event that only affects other processes."""
-        self._booked(event)
+        self._decide(event)
         self._request_flush()
 
-    def _booked(self, event: Callable[[], T]) -> T:
+    def _decide(self, event: Callable[[], T]) -> T:
         """Call ``event`` under the lock, and count it as a decision."""
         with self._lock:
             self.manager.revision += 1
@@ -237,16 +237,16 @@ class Exchange:
                 client.account.overflow,
             )
             if self.manager.awaits_verdict(entry):
-                client.asked()  # under the lock, so before the master can answer
+                client.await_verdict()  # under the lock: before the master answers
             if self.trace_sink is not None:
-                self.trace_sink.registered(entry.id.number, name)
+                self.trace_sink.on_registered(entry.id.number, name)
             self._todo.extend(actions)
             return entry
 
         try:
             if not host.expect(mailbox):
                 raise UnknownTaskError("", f"thread {host.name!r} is stopped")
-            entry = self._booked(register)
+            entry = self._decide(register)
         except BaseException:
             host.expect_not(mailbox)
             raise
@@ -267,7 +267,7 @@ class Exchange:
             if entry.host is not None and entry.host is not to:
                 entry.host.hand_over(entry, to)
                 if self.trace_sink is not None and entry.host is to:
-                    self.trace_sink.moved(entry.id.number)
+                    self.trace_sink.on_moved(entry.id.number)
 
         self.at_home(entry, go)
 
@@ -317,7 +317,7 @@ class Exchange:
         while True:
             entry = self.find(name)
             if entry is None:
-                entry = self._booked(partial(self._park, name, message))
+                entry = self._decide(partial(self._park, name, message))
                 if entry is None:
                     message._source.order = object()
                     self._request_flush()  # the comm thread starts the search
@@ -397,11 +397,11 @@ class Exchange:
                 if admission is Admission.FULL:
                     admission = self._overflow(message, host)
                 if admission is Admission.DROPPED:
-                    message._source.mailbox.client.was_dropped(message)
+                    message._source.mailbox.client.on_dropped(message)
             if admission is not Admission.GONE:
                 return True
 
-    def answered(self, answer: Answer) -> bool:
+    def deliver_answer(self, answer: Answer) -> bool:
         """Deliver an answer to the asker, behind all earlier deliveries.
 
         Return False if the asker has deregistered. If the caller waits in a thread that
@@ -437,7 +437,7 @@ class Exchange:
             admission = host.inbox.offer_until(message, host, until)
         if admission is Admission.FULL:
             if overflow == "disconnect":
-                message._to.mailbox.client.overflowed(message)
+                message._to.mailbox.client.on_overflow(message)
             raise _full(message)
         return admission
 
@@ -495,13 +495,13 @@ class Exchange:
             case Tell(entry, watch, presence):
                 self.post(News(_to=entry, watch=watch, presence=presence))
             case Fail(message, error):
-                message._source.mailbox.client.failed(message, error)
+                message._source.mailbox.client.on_undeliverable(message, error)
             case Confirm(entry):
-                entry.mailbox.client.confirmed()
+                entry.mailbox.client.on_confirmed()
             case Settled(tell):
                 tell()
             case Evict(entry, error):
-                told = entry.mailbox.client.evicted(entry, error)
+                told = entry.mailbox.client.on_evicted(entry, error)
                 self.deregister(entry, final=False)
                 if not told:
                     assert self.comm is not None  # the master is another process
@@ -518,7 +518,7 @@ class Exchange:
             for message in messages:
                 message._to = entry  # parked by name alone; the addressee is known now
                 if message._trace is not None:
-                    message._trace.accepted(entry.id.number)
+                    message._trace.record_accepted(entry.id.number)
             self.comm.open(entry, messages)
             return
         host: ThreadManager = entry.host  # the task cannot move until it is open
@@ -540,11 +540,11 @@ class Exchange:
         try:
             self._taken = None
             self._admit_first(entry, messages, fits)
-            if not mailbox.client.postponed(opens_there):
+            if not mailbox.client.postpone(opens_there):
                 opens_there()
         except BaseException:
             # Open it after an interrupt, too: its thread cannot end before that.
-            if not mailbox.client.postponed(opens_there):
+            if not mailbox.client.postpone(opens_there):
                 opens_there()
             raise
 
@@ -563,32 +563,32 @@ class Exchange:
                 admission = account.admit_locked(message, dropped)
             if admission is Admission.ACCEPTED:
                 if message._trace is not None:
-                    message._trace.accepted(entry.id.number)
+                    message._trace.record_accepted(entry.id.number)
                 fits.append(message)
             else:
-                message._source.mailbox.client.failed(message, _full(message))
+                message._source.mailbox.client.on_undeliverable(message, _full(message))
         for message in dropped:
-            message._source.mailbox.client.was_dropped(message)
+            message._source.mailbox.client.on_dropped(message)
 
     def _empty(self, entry: Entry, *, final: bool) -> None:
         """Empty the mailbox of a deregistered task, in the thread that hosts it."""
         host: ThreadManager = entry.host
         unread = []
         client: Client = entry.mailbox.client
-        for item in [*client.unclaimed(), *host.let_go(entry)]:
+        for item in [*client.take_unclaimed(), *host.let_go(entry)]:
             if type(item) is Incoming and item._account.extract(item, host.inbox.lock):
                 item._account.returned += 1
                 item.gap = 0  # that was for this receiver
                 unread.append(item)
             elif type(item) is Answer:
-                client.unheard(item)
-        host.inbox.freed()
+                client.on_unheard(item)
+        host.inbox.wake_senders()
         now = _sync.monotonic()
 
         def left() -> list[Action]:
-            actions = self.manager.left(entry, unread, now, final=final)
+            actions = self.manager.on_emptied(entry, unread, now, final=final)
             if self.trace_sink is not None:
-                self.trace_sink.deregistered(entry.id.number)
+                self.trace_sink.on_deregistered(entry.id.number)
             return actions
 
         if self.comm is None:
@@ -597,9 +597,9 @@ class Exchange:
             # Queued behind the task's own messages, answers and acknowledgements, so
             # that other processes receive these first.
             self.comm.decide(left)
-            self.comm.left(entry)
+            self.comm.on_room(entry)
         self.look_after_parked(host)
-        client.ended()
+        client.on_deregistered()
 
 
 def _full(message: Incoming) -> BusFullError:

@@ -94,7 +94,7 @@ class Inbox:
                 admission = message._account.admit_locked(message, dropped)
             if admission is Admission.ACCEPTED:
                 if message._trace is not None:  # before the owner can see it
-                    message._trace.accepted(message._to.id.number)
+                    message._trace.record_accepted(message._to.id.number)
                 self.items.append(message)
                 if self.arrived.asleep:  # as in `_wake_all_locked`, for each message
                     self.wakeups += 1
@@ -102,7 +102,7 @@ class Inbox:
                 if dropped:
                     self._forget_dropped_locked(len(dropped))
         for each in dropped:
-            each._source.mailbox.client.was_dropped(each)
+            each._source.mailbox.client.on_dropped(each)
         return admission
 
     def offer_run(
@@ -153,7 +153,7 @@ class Inbox:
             if admission is Admission.FULL:
                 return PENDING
             if message._trace is not None:
-                message._trace.accepted(message._to.id.number)
+                message._trace.record_accepted(message._to.id.number)
             self.append_locked(message)
             self.room.wake_one()  # room may remain for another sender
             return admission
@@ -183,7 +183,7 @@ class Inbox:
         with self.lock:
             return self.take_locked()
 
-    def freed(self) -> None:
+    def wake_senders(self) -> None:
         """Wake the senders that wait for room, after a message was extracted."""
         if self.room.asleep:
             with self.lock:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from bus.message import Incoming
     from bus.threads.account import Account
     from bus.threads.delivery import Answer
-    from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["DROPPED_MIN", "Client", "Mailbox", "without_dropped"]
+__all__ = ["DROPPED_MIN", "Client", "Host", "Mailbox", "without_dropped"]
 
 
 # The minimum number of dropped messages for which removing them is worth the scan.
@@ -31,6 +30,13 @@ DROPPED_MIN: Final = 64
 def without_dropped(items: Iterable[Any]) -> deque[Any]:
     """Return the items of a FIFO without the dropped messages."""
     return deque(item for item in items if not getattr(item, "_dropped", False))
+
+
+class Host(Protocol):
+    """The thread that hosts a task, as the task sees it."""
+
+    def call_at(self, deadline: float, due: Callable[[], object]) -> None:
+        """Call a function in the thread, once a deadline has passed."""
 
 
 class Client(Protocol):
@@ -63,24 +69,24 @@ class Client(Protocol):
     def has_read(self, run: CommandRun) -> None:
         """Note that the task has read a part of the run."""
 
-    def raised(self, callback: object) -> None:
+    def on_exception(self, callback: object) -> None:
         """Record the exception of a callback; called in the exception handler."""
 
-    def arrived(self, entry: Entry, host: ThreadManager) -> None:
+    def on_arrival(self, entry: Entry, host: Host) -> None:
         """Note the entry of the task and its new host."""
 
-    def ended(self) -> None:
+    def on_deregistered(self) -> None:
         """Note that the task has deregistered."""
 
-    def unclaimed(self) -> list[Incoming]:
+    def take_unclaimed(self) -> list[Incoming]:
         """Remove and return the commands that no callback has received yet."""
 
-    def unheard(self, answer: Answer) -> None:
+    def on_unheard(self, answer: Answer) -> None:
         """Count an answer that was unread when the task deregistered."""
 
     # Called in any thread.
 
-    def failed(
+    def on_undeliverable(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
         """Report that a message of this task is undeliverable.
@@ -91,25 +97,25 @@ class Client(Protocol):
     def hears(self, answer: Answer) -> bool:
         """Hand an answer to a caller in another thread; False if none waits for it."""
 
-    def was_dropped(self, message: Incoming) -> None:
+    def on_dropped(self, message: Incoming) -> None:
         """Report that the receiver's policy dropped a message of this task."""
 
-    def overflowed(self, message: Incoming) -> None:
+    def on_overflow(self, message: Incoming) -> None:
         """Cut off this task, which has no room and the policy ``disconnect``."""
 
     def release(self) -> None:
         """Run the postponed openings."""
 
-    def postponed(self, opening: Callable[[], object]) -> bool:
+    def postpone(self, opening: Callable[[], object]) -> bool:
         """Keep an opening for `release`; return False if the caller must open now."""
 
-    def asked(self) -> None:
+    def await_verdict(self) -> None:
         """Note that the master must decide on the name of the task."""
 
-    def confirmed(self) -> None:
+    def on_confirmed(self) -> None:
         """Note that the master grants the name."""
 
-    def evicted(self, entry: Entry, error: BusError) -> bool:
+    def on_evicted(self, entry: Entry, error: BusError) -> bool:
         """Note that the task is deregistered, since it may not have its name (OPEN-3).
 
         Return True if a registering thread still waits for the decision.

@@ -301,7 +301,7 @@ class ThreadManager:
         mailbox: Mailbox = entry.mailbox
         with self.inbox.lock:
             self._expected.discard(mailbox)
-        mailbox.client.arrived(entry, self)
+        mailbox.client.on_arrival(entry, self)
         mailbox.open(first)
         self._review(mailbox)
         # Called directly, not as requests: this is between two callbacks, and the
@@ -375,7 +375,7 @@ class ThreadManager:
                 message, dropped, self.inbox.lock
             )
             for each in dropped:
-                each._source.mailbox.client.was_dropped(each)
+                each._source.mailbox.client.on_dropped(each)
             if admission is not Admission.ACCEPTED:
                 return admission
             if dropped:
@@ -543,7 +543,7 @@ class ThreadManager:
                 try:
                     callback(message)
                 except Exception:  # noqa: BLE001 # contained (BUS-MSG-13)
-                    client.raised(callback)
+                    client.on_exception(callback)
                 now = monotonic()
                 if now >= until or len(ready) > 1 or inbox.items or requests:
                     self.since = now

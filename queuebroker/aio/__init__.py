@@ -12,8 +12,9 @@ several tasks, loops and threads.
 
 waker                  lets a thread wake a coroutine: one descriptor for each loop
 waiting                the loops of `queuebroker.parking` and `queuebroker.meeting`
-message_queue, queue_broker    the faces, and `wrap`
+message_queue, queue_broker    the faces
 socket_broker          the face of a broker that other processes can reach
+wrapping               the face of an object that exists already
 first                  the first message of several queues
 
 Not imported by ``import queuebroker``, so that only programs with asyncio load it.
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from queuebroker.aio.first import receive_any
 from queuebroker.aio.message_queue import MessageQueue
-from queuebroker.aio.queue_broker import QueueBroker, wrap
+from queuebroker.aio.queue_broker import QueueBroker
+from queuebroker.aio.wrapping import wrap
 
 __all__ = ["MessageQueue", "QueueBroker", "receive_any", "wrap"]

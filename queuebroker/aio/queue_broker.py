@@ -1,4 +1,4 @@
-"""`QueueBroker` for coroutines: a name that accepts and opens connections; `wrap`.
+"""`QueueBroker` for coroutines: a name that accepts and opens connections.
 
 The face of a `queuebroker.QueueBroker`. The underlying broker matches the calls, also
 those of a thread with those of a coroutine.
@@ -6,7 +6,6 @@ those of a thread with those of a coroutine.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
 from queuebroker import message_queue
@@ -14,7 +13,7 @@ from queuebroker import queue_broker as plain
 from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.waiting import meet
 from queuebroker.aio.waker import running_waker
-from queuebroker.arguments import check_port, deadline_after, known_as
+from queuebroker.arguments import check_port, deadline_after
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.rendezvous import Kind
 
@@ -24,13 +23,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from queuebroker.aio import socket_broker
     from queuebroker.broker import Broker
     from queuebroker.broker_manager import BrokerManager
     from queuebroker.rendezvous import RdV
-    from queuebroker.sockets.broker import SocketQueueBroker
 
-__all__ = ["QueueBroker", "wrap"]
+__all__ = ["QueueBroker"]
 
 
 class QueueBroker:
@@ -215,38 +212,6 @@ class QueueBroker:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-@overload
-def wrap(existing: message_queue.MessageQueue) -> MessageQueue: ...
-@overload
-def wrap(existing: plain.QueueBroker) -> QueueBroker: ...
-@overload
-def wrap(existing: SocketQueueBroker) -> socket_broker.SocketQueueBroker: ...
-def wrap(existing: object) -> MessageQueue | QueueBroker:
-    """Return the face of an existing end or broker; both may be used at once.
-
-    Raises:
-        TypeError: it is neither, or is not an end of a connection of this process.
-    """
-    if isinstance(existing, message_queue.MessageQueue):
-        return MessageQueue(existing)
-    # A program with such a broker has loaded its module; others need not load it.
-    sockets = sys.modules.get("queuebroker.sockets.broker")
-    if sockets is not None and isinstance(existing, sockets.SocketQueueBroker):
-        from queuebroker.aio import socket_broker  # noqa: PLC0415 # as above
-
-        return socket_broker.face_of(existing)
-    if not isinstance(existing, plain.QueueBroker):
-        got = known_as(type(existing))
-        msg = (
-            f"cannot wrap {got}: want a MessageQueue, a QueueBroker"
-            " or a SocketQueueBroker"
-        )
-        raise TypeError(msg)
-    face = QueueBroker.__new__(QueueBroker)
-    face._plain = existing
-    return face
 
 
 class _Accepted:

@@ -184,7 +184,7 @@ class SocketConnection(QueueConnection):
 
     # Actions of the peer.
 
-    def hear_locked(self, event: Event) -> None:
+    def on_event_locked(self, event: Event) -> None:
         """Apply an event of the peer to the state."""
         far = self.peer_of(self.side)
         match event:
@@ -323,7 +323,7 @@ class SocketConnection(QueueConnection):
             or protocol.owed >= protocol.capacity
             or self.closed[1 - self.side]
         ):
-            self.took_locked(0)
+            self.on_received_locked(0)
 
     def store_run_locked(self, messages: list[bytes]) -> None:
         """Send several messages, unobserved; the peer must have room for them."""
@@ -337,10 +337,10 @@ class SocketConnection(QueueConnection):
     ) -> bytes | None:
         message = super().take_locked(side, waited_ns, only)
         if message is not None:
-            self.took_locked(1)
+            self.on_received_locked(1)
         return message
 
-    def took_locked(self, count: int) -> None:
+    def on_received_locked(self, count: int) -> None:
         """Record ``count`` received messages; send the credit when it is due."""
         self.link.protocol.credit(count)
         if self.closed[1 - self.side]:
@@ -352,7 +352,7 @@ class SocketConnection(QueueConnection):
         """Take the read lease for this thread; False if refused or of no use."""
         return self.closed == _OPEN and self.link.lease_locked(owned=owned)
 
-    def awaited_locked(self) -> bool:
+    def is_awaited_locked(self) -> bool:
         """True if a thread waits for input that the driver would read."""
         return bool(
             # The lists, not their lengths: this runs after every receive.
@@ -375,7 +375,7 @@ class SocketConnection(QueueConnection):
         if protocol.ended and not self.hung_up[far]:
             # The interrupted call took the final event from the protocol and did not
             # deliver it.
-            self.hear_locked(Lost(PeerLostError("interrupted as the peer closed")))
+            self.on_event_locked(Lost(PeerLostError("interrupted as the peer closed")))
         super().recover_locked()
 
     def note(

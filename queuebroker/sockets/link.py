@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queuebroker._net import Socket
-    from queuebroker.sockets.connection import SocketConnection
     from queuebroker.sockets.driver import Driver
     from queuebroker.sockets.errors import ProtocolError
     from queuebroker.sockets.protocol import Event, Protocol
 
-__all__ = ["Host", "Link"]
+__all__ = ["Carried", "Host", "Link"]
 
 # How often the lease is checked within its length.
 TICKS: Final = 8
@@ -45,11 +44,24 @@ LAST_S: Final = 20.0
 class Host(Seam):
     """The owner of a link until there is a connection."""
 
-    def heard(self, link: Link, events: list[Event]) -> None:
+    def on_events(self, link: Link, events: list[Event]) -> None:
         """Handle the events that arrived; called by the driver, without the lock."""
 
     def abort(self, error: BaseException) -> None:
         """End all waits: an error of this process ended the link."""
+
+
+class Carried(Seam):
+    """The connection that a link carries; ``lock`` is the lock of both."""
+
+    def on_event_locked(self, event: Event) -> None:
+        """Handle an event that arrived."""
+
+    def settle(self) -> None:
+        """Run the deferred work, which must run without the lock."""
+
+    def abandon_after_fork(self, lock: _thread.RLock) -> None:
+        """Close both sides in the child of a fork, which gets a new lock."""
 
 
 class Link:
@@ -111,7 +123,7 @@ class Link:
         self.protocol: Protocol = protocol
         self.driver: Driver = driver
         self.host: Host | None = host
-        self.connection: SocketConnection | None = None
+        self.connection: Carried | None = None
         self.secured: bool = isinstance(socket, _net.TlsSocket)
         self._flags = 0 if self.secured else _net.AT_ONCE
         self.closed: bool = False
@@ -181,7 +193,7 @@ class Link:
     def _tell(self, events: list[Event]) -> None:
         """Deliver to the host the events no connection handled; without the lock."""
         if events and self.host is not None:
-            self.host.heard(self, events)
+            self.host.on_events(self, events)
         self.settle()
 
     def fail(self, error: BaseException) -> None:
@@ -313,7 +325,7 @@ class Link:
         if self.connection is None:
             return events
         for event in events:
-            self.connection.hear_locked(event)
+            self.connection.on_event_locked(event)
         return []
 
     def lose_locked(self, error: OSError) -> None:
@@ -326,7 +338,7 @@ class Link:
         left = self.deal_locked(self.protocol.events())
         if left and self.host is not None:
             host = self.host
-            self.driver.call(lambda: host.heard(self, left), self)
+            self.driver.call(lambda: host.on_events(self, left), self)
 
     # Writing.
 

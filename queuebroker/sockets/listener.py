@@ -310,7 +310,7 @@ class IncomingConnect:
         self._listener.waiting.pop(self, None)
         self.link.drop()
 
-    def heard(self, link: Link, events: list[Event]) -> None:
+    def on_events(self, link: Link, events: list[Event]) -> None:
         """Handle the events of the link; anything other than a `Hello` ends it."""
         for event in events:
             if isinstance(event, Hello):

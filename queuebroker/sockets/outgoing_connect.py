@@ -157,7 +157,7 @@ class OutgoingConnect:
                 socket = _net.dial_ipc(address.path)
             else:
                 socket = _net.dial_tcp(self._host, address.port)
-                opening = self._arrived
+                opening = self._on_connected
         except BlockingIOError:
             driver = self._driver()
             soon = _sync.monotonic() + RETRY_S
@@ -203,7 +203,7 @@ class OutgoingConnect:
 
     # In the driver's thread.
 
-    def _arrived(self, socket: Socket) -> int:
+    def _on_connected(self, socket: Socket) -> int:
         """Check the result of the connect, then continue the TLS handshake, if any."""
         link = self._link
         assert link is not None
@@ -218,21 +218,21 @@ class OutgoingConnect:
         assert isinstance(socket, _net.TlsSocket)
         return _net.shake_hands(socket)
 
-    def heard(self, link: Link, events: list[Event]) -> None:
+    def on_events(self, link: Link, events: list[Event]) -> None:
         """Handle the answer and the events that arrived with it."""
         answer = events[0]
         if isinstance(answer, Welcome):
             try:
-                self._welcomed(link, answer, events[1:])
+                self._on_welcome(link, answer, events[1:])
             except BaseException as error:
                 self.fail(error)  # the link may have dropped this host already
                 raise
         elif isinstance(answer, Refused):
-            self._refused(answer)
+            self._on_refused(answer)
         elif isinstance(answer, Lost):
-            self._lost(answer)
+            self._on_lost(answer)
 
-    def _welcomed(self, link: Link, welcome: Welcome, rest: list[Event]) -> None:
+    def _on_welcome(self, link: Link, welcome: Welcome, rest: list[Event]) -> None:
         rdv = self._rdv
         with link.lock:
             connection = SocketConnection(
@@ -264,14 +264,14 @@ class OutgoingConnect:
         if not met:
             end.disconnect()
 
-    def _refused(self, answer: Refused) -> None:
+    def _on_refused(self, answer: Refused) -> None:
         reason = _REASONS.get(answer.reason)
         if reason is None:
             text = answer.text
             self.error = refused(answer.reason, text, str(self._address))
         self._withdraw(reason or Reason.BROKER_CLOSED)
 
-    def _lost(self, answer: Lost) -> None:
+    def _on_lost(self, answer: Lost) -> None:
         error, cause = answer.error, answer.error.__cause__
         if not isinstance(error, PeerLostError):
             self._fail_at_stranger(error)

@@ -171,7 +171,7 @@ class SocketMessageQueue(LockedMessageQueue):
                     try:
                         connection._inbox.arrived.leave(link.read_owner.sleeper)
                         message = connection.read_one_locked()
-                        link.yield_locked(wanted=connection.awaited_locked())
+                        link.yield_locked(wanted=connection.is_awaited_locked())
                     except BaseException:
                         self._return_lease_locked()
                         raise
@@ -229,7 +229,9 @@ class SocketMessageQueue(LockedMessageQueue):
                 outcome = self._read_and_wait(attempt, deadline, sends=sends)
                 with connection.lock:
                     try:
-                        connection.link.yield_locked(wanted=connection.awaited_locked())
+                        connection.link.yield_locked(
+                            wanted=connection.is_awaited_locked()
+                        )
                     except BaseException:
                         self._return_lease_locked()
                         raise
@@ -308,7 +310,7 @@ class SocketMessageQueue(LockedMessageQueue):
             )
             connection.inbox.wake_locked()
             connection.refresh_locked(self._side)
-            connection.took_locked(len(taken))
+            connection.on_received_locked(len(taken))
             return [bytes(one) for one in taken if isinstance(one, bytes)] or None
 
         return take

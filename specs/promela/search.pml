@@ -20,25 +20,25 @@
  * functions that the steps mirror, in bus/core/:
  *
  *   launch               resolver.Resolver.seek
- *   close                resolver.Resolver.review, resolver.Resolver.left
- *   from_slave           resolver.Resolver.asked, resolver.Resolver.answered,
- *                        resolver.Resolver.cancelled, resolver.Resolver.exported;
- *                        name_registry.NameRegistry.gone, name_registry.NameRegistry.exported;
+ *   close                resolver.Resolver.review, resolver.Resolver.on_departure
+ *   from_slave           resolver.Resolver.on_search, resolver.Resolver.on_answer,
+ *                        resolver.Resolver.on_cancel, resolver.Resolver.on_export;
+ *                        name_registry.NameRegistry.on_eliminate, name_registry.NameRegistry.on_export;
  *                        user_routing_table.UserRoutingTable.claim
  *   forward, forget      requests.Requests.spread, requests.Requests.end
- *   Master, when lost    name_registry.NameRegistry.lost, requests.Requests.lose
- *   from_master          resolver.Resolver.asked, resolver.Resolver.answered,
- *                        relays.Relays.eliminated,
- *                        name_registry.NameRegistry.refused
+ *   Master, when lost    name_registry.NameRegistry.on_process_lost, requests.Requests.lose
+ *   from_master          resolver.Resolver.on_search, resolver.Resolver.on_answer,
+ *                        relays.Relays.on_eliminate,
+ *                        name_registry.NameRegistry.on_refusal
  *   answer, make         resolver.Resolver._answer, relays.Relays.add_relay
  *   answer_here          the same, and peer.Peer.has_departed
- *   dial, from_peer      relays.Relays.found, peer.Peer.announce,
+ *   dial, from_peer      relays.Relays.on_found, peer.Peer.announce,
  *                        outbound_messages.OutboundMessages.unrelay
- *   take_name            name_registry.NameRegistry.registered, resolver.Resolver.registered
- *   leave                process_manager.ProcessManager.leave, name_registry.NameRegistry.left
- *   depart               remote_manager.RemoteManager.left, peer.Peer.farewell; and, at
+ *   take_name            name_registry.NameRegistry.on_registered, resolver.Resolver.on_registered
+ *   leave                process_manager.ProcessManager.leave, name_registry.NameRegistry.on_departure
+ *   depart               remote_manager.RemoteManager.on_emptied, peer.Peer.farewell; and, at
  *                        once, RemoteManager.tick for an idle link
- *   bury                 process_manager.ProcessManager.left, as far as it searches
+ *   bury                 process_manager.ProcessManager.on_emptied, as far as it searches
  *   give_up, LATE        outbound_messages.OutboundMessages.lose
  *
  * Left out: all machines but one, and so hops; new links over which a session

@@ -84,7 +84,7 @@ def test_a_call_ends_in_time_though_who_answers_is_interrupted(
         task = bus.register("asker", thread=bus.thread())
         monkeypatch.setattr(Receiver, "_resolve", strike)
         if told:
-            monkeypatch.setattr(AwaitedAnswer, "heard", hear)
+            monkeypatch.setattr(AwaitedAnswer, "on_response", hear)
             assert task.call("doubler", 21, timeout=0.05) == 42
         else:
             with pytest.raises(CommandTimeoutError):

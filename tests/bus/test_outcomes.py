@@ -284,6 +284,6 @@ def test_a_task_that_may_read_just_as_it_is_to_wait_for_that_is_opened(
     monkeypatch.setattr(Receiver, "reads", lambda _: next(looks))
     opened: list[bool] = []
 
-    assert receiver.postponed(lambda: opened.append(True))
+    assert receiver.postpone(lambda: opened.append(True))
 
     assert opened == [True]

@@ -205,7 +205,7 @@ def test_what_was_read_of_a_run_is_said_and_no_more(*, gap: bool) -> None:
     )
 
     now = scene.stage.world.now
-    scene.here.remote.extracted([(receipt, first, 2, 2)], now)
+    scene.here.remote.on_extracted([(receipt, first, 2, 2)], now)
 
     acks = [
         action.frame

@@ -112,7 +112,7 @@ def test_a_name_is_free_as_soon_as_its_task_leaves() -> None:
 
     assert second.id != first.id
     assert actions == []  # not opened before the first is emptied
-    assert one.left(first, [], NOW, final=False) == [Open(second, ())]
+    assert one.on_emptied(first, [], NOW, final=False) == [Open(second, ())]
     assert one.table.find("c") is second
     assert one.leave(first) == []
     assert one.table.find("c") is second
@@ -127,7 +127,7 @@ def test_nothing_is_kept_of_tasks_that_left() -> None:
         one.subscribe(Asked(entry, Specification.parse("**")))
         one.watch(Asked(entry, Specification.parse("a/*")))
         one.leave(entry)
-        one.left(entry, [], NOW, final=False)
+        one.on_emptied(entry, [], NOW, final=False)
 
     assert len(one.table) == 0
     assert one.table.named("c") is None
@@ -173,9 +173,11 @@ def test_what_was_not_read_stands_before_what_was_sent_since() -> None:
     third, actions = register(one, "c")
     assert actions == []
 
-    assert one.left(second, [command("c", 3)], NOW, final=False) == []
+    assert one.on_emptied(second, [command("c", 3)], NOW, final=False) == []
     opened: list[Any] = []
-    opened += one.left(first, [command("c", 1), command("c", 2)], NOW, final=False)
+    opened += one.on_emptied(
+        first, [command("c", 1), command("c", 2)], NOW, final=False
+    )
 
     assert [(each.entry, payloads(each.messages)) for each in opened] == [
         (third, [1, 2, 3])
@@ -196,8 +198,8 @@ def test_who_leaves_before_it_was_opened_gets_what_waits_in_front_of_what_it_has
 
     opened = [each for each in one.leave(second) if isinstance(each, Open)]
     one.park("c", command("c", 4), NOW)
-    one.left(first, [], NOW, final=False)
-    one.left(second, [command("c", 3)], NOW, final=False)
+    one.on_emptied(first, [], NOW, final=False)
+    one.on_emptied(second, [command("c", 3)], NOW, final=False)
 
     assert [payloads(each.messages) for each in opened] == [[]]
     assert [each.message.payload for each in one.parked.of("c")] == [2, 3, 4]
@@ -210,7 +212,7 @@ def test_what_was_not_read_waits_where_nobody_has_the_name() -> None:
     first, _ = register(one, "c")
     one.leave(first)
     one.park("c", command("c", 2), NOW)
-    one.left(first, [command("c", 1)], NOW + 1, final=False)
+    one.on_emptied(first, [command("c", 1)], NOW + 1, final=False)
 
     assert given_up(one, NOW + RESOLVE_S) == [2]
     assert given_up(one, NOW + RESOLVE_S + 1) == [1]
@@ -226,7 +228,7 @@ def test_what_was_not_read_by_who_leaves_for_good_fails(private: bool) -> None:
     lost = command("c", 1)
     notification = Incoming(kind=Kind.NOTIFICATION, payload=2, _source=None, _id=0)
 
-    (failed,) = one.left(entry, [lost, notification], NOW, final=not private)
+    (failed,) = one.on_emptied(entry, [lost, notification], NOW, final=not private)
 
     assert isinstance(failed, Fail)
     assert failed.message is lost
@@ -291,7 +293,7 @@ def test_who_subscribes_hears_those_who_come_later_and_come_again() -> None:
         heard = [(each.entry, each.subscriptions) for each in news.audience]
         assert heard == [(b, (pattern, again)), (a, (plain,))]
         one.leave(news)
-        one.left(news, [], NOW, final=False)
+        one.on_emptied(news, [], NOW, final=False)
 
 
 @clause("BUS-MSG-5", "BUS-DEREG-10")
@@ -355,7 +357,7 @@ def test_what_two_who_left_give_back_is_in_the_order_in_which_they_left(
     for number in order:
         entry = (first, second)[number - 1]
         unread = [command("t", 2 * number - 1), command("t", 2 * number)]
-        lists.left(entry, unread, NOW, final=False)
+        lists.on_emptied(entry, unread, NOW, final=False)
 
     _, actions = register(lists, "t")
     assert isinstance(actions[0], Open)
@@ -379,7 +381,7 @@ def test_messages_parked_between_two_departures_stay_between_their_messages(
     for number in order:
         entry, unread = ((first, (1, 2)), (second, (4, 5)))[number - 1]
         messages = [command("t", each) for each in unread]
-        lists.left(entry, messages, NOW, final=False)
+        lists.on_emptied(entry, messages, NOW, final=False)
 
     _, actions = register(lists, "t")
     assert isinstance(actions[0], Open)

@@ -188,7 +188,7 @@ class RelayMachine(RuleBasedStateMachine):
     def it_arrives(self, data: st.DataObject) -> None:
         last = data.draw(st.integers(self.floor - 1, self.next - 1))
         self.floor = last + 1
-        self.peer.session.acknowledged(Ack(epoch=5, incarnation=2, last=last, heard=0))
+        self.peer.session.on_ack(Ack(epoch=5, incarnation=2, last=last, heard=0))
 
     @rule(data=st.data())
     def some_are_taken(self, data: st.DataObject) -> None:
@@ -198,7 +198,7 @@ class RelayMachine(RuleBasedStateMachine):
         self.under_way = self.under_way[len(taken) :]
 
         before = self.relay.counters.commands_taken
-        self.relay.extracted(number)
+        self.relay.on_extracted(number)
         assert self.relay.counters.commands_taken - before == len(taken)
 
     @rule()
@@ -341,7 +341,7 @@ def test_what_was_taken_of_an_outbound_run_is_kept_no_longer() -> None:
     machine.several_are_posted(1, [4, 5, 6, 7])
     machine.what_may_goes()
 
-    machine.relay.extracted(2)
+    machine.relay.on_extracted(2)
     assert machine.relay.counters.taken == 2
 
     ((first, rest),) = machine.relay.unacked

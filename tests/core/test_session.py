@@ -175,14 +175,14 @@ def test_what_is_said_while_a_link_may_be_closed_is_held_back() -> None:
 def test_what_was_taken_is_acknowledged_soon_or_at_half_the_window() -> None:
     one = session()
     linked(one)
-    one.took(4, 1, NOW)
+    one.on_extracted(4, 1, NOW)
     assert one.flush(NOW) == []
     assert one.ack_at == NOW + LIMITS.ack_delay_s
     (ack,) = one.flush(NOW + LIMITS.ack_delay_s)
     assert isinstance(ack, Ack)
     assert (ack.epoch, ack.incarnation, ack.extracted) == (7, 1, ((4, 1),))
 
-    one.took(4, 3, NOW + 1)
+    one.on_extracted(4, 3, NOW + 1)
     assert [type(each) for each in one.flush(NOW + 1)] == [Ack]
 
 
@@ -192,13 +192,13 @@ def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None
     one = session()
     linked(one)
     half = LIMITS.window_bytes // 2
-    one.took(4, 1, NOW, half - 1)
+    one.on_extracted(4, 1, NOW, half - 1)
     assert one.flush(NOW) == []
-    one.took(5, 1, NOW, half - 1)  # counts for another task's window
+    one.on_extracted(5, 1, NOW, half - 1)  # counts for another task's window
     assert one.flush(NOW) == []
-    one.took(4, 1, NOW, 1)
+    one.on_extracted(4, 1, NOW, 1)
     assert [type(each) for each in one.flush(NOW)] == [Ack]
-    one.took(4, 1, NOW, half - 1)
+    one.on_extracted(4, 1, NOW, half - 1)
     assert one.flush(NOW) == []
 
 
@@ -214,8 +214,8 @@ def batch_of(one: Session) -> Batch:
 def test_a_message_acknowledges_what_came_and_what_its_task_took() -> None:
     one = session()
     linked(one)
-    one.received(Acknowledgement(4))
-    one.took(1, 2, NOW)
+    one.on_received(Acknowledgement(4))
+    one.on_extracted(1, 2, NOW)
 
     batch = batch_of(one)
 
@@ -232,7 +232,7 @@ def test_a_message_acknowledges_what_came_and_what_its_task_took() -> None:
 def test_what_no_message_has_acknowledged_is_looked_at_soon() -> None:
     one = session()
     linked(one)
-    one.took(1, 1, NOW)
+    one.on_extracted(1, 1, NOW)
 
     assert one.awaits_ack
     assert one.next_ack(NOW) == NOW + LIMITS.ack_delay_s
@@ -243,17 +243,17 @@ def test_what_no_message_has_acknowledged_is_looked_at_soon() -> None:
 @pytest.mark.parametrize(
     "also",
     [
-        lambda one: one.took(2, 1, NOW),
+        lambda one: one.on_extracted(2, 1, NOW),
         lambda one: one.count(),
-        lambda one: one.received(Acknowledgement(4, ((2, 3),))),
+        lambda one: one.on_received(Acknowledgement(4, ((2, 3),))),
     ],
     ids=["another task took something", "a control frame came", "some are missing"],
 )
 def test_what_no_message_acknowledges_an_acknowledgement_does(also: Any) -> None:
     one = session()
     linked(one)
-    one.received(Acknowledgement(4))
-    one.took(1, 1, NOW)
+    one.on_received(Acknowledgement(4))
+    one.on_extracted(1, 1, NOW)
     also(one)
 
     batch_of(one)
@@ -270,7 +270,7 @@ def test_what_no_message_acknowledges_an_acknowledgement_does(also: Any) -> None
 def test_nothing_is_acknowledged_by_a_message_while_something_is_missing() -> None:
     one = session()
     linked(one)
-    one.received(Acknowledgement(4, ((2, 3),)))
+    one.on_received(Acknowledgement(4, ((2, 3),)))
 
     assert batch_of(one).acknowledged == 0
 
@@ -281,7 +281,7 @@ def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
     one = session()
     linked(one)
     for relay in range(1, 101):
-        one.took(relay, 1, NOW)
+        one.on_extracted(relay, 1, NOW)
         one.tell(gone(relay))
         one.forget(relay)
     assert one.extracted == one._taken == one._said == {}
@@ -292,7 +292,7 @@ def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
     assert said(frames) == [100]
     assert all(each.extracted == () for each in frames if isinstance(each, Ack))
     assert [one.is_told(relay) for relay in (99, 100)] == [False, True]
-    one.acknowledged(Ack(epoch=5, incarnation=2, last=0, heard=100))
+    one.on_ack(Ack(epoch=5, incarnation=2, last=0, heard=100))
     assert not one.is_told(100)
 
 
@@ -302,7 +302,7 @@ def test_what_was_never_said_cannot_have_been_heard() -> None:
     one.tell(gone(1))
 
     with pytest.raises(WireError, match="ACK counts 2 control frames of 1 sent"):
-        one.acknowledged(Ack(epoch=5, incarnation=2, last=0, heard=2))
+        one.on_ack(Ack(epoch=5, incarnation=2, last=0, heard=2))
 
 
 def test_time_that_is_left_is_said_as_it_is_when_sent() -> None:

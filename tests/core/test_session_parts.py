@@ -149,7 +149,7 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
         for number in range(1, next_):
             if number not in came:
                 missing.append(number, number + 1)
-        one.acknowledged(
+        one.on_ack(
             Ack.of(
                 Acknowledgement(next_, tuple(missing)),
                 epoch=5,

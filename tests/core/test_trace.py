@@ -54,13 +54,13 @@ class Notes:
         self.told.append((operation, mid, destination, hop, reason))
         self.common.add((origin, size, kind))
 
-    def registered(self, registration: int, name: str) -> None:
+    def on_registered(self, registration: int, name: str) -> None:
         raise AssertionError
 
-    def deregistered(self, registration: int) -> None:
+    def on_deregistered(self, registration: int) -> None:
         raise AssertionError
 
-    def moved(self, registration: int) -> None:
+    def on_moved(self, registration: int) -> None:
         raise AssertionError
 
     def link_up(self, pid: int, machine: str, process: str) -> None:
@@ -86,17 +86,17 @@ Steps = tuple["Callable[[Trace], object]", ...]
 
 
 def accepted(destination: int) -> Callable[[Trace], object]:
-    return lambda trace: trace.accepted(destination)
+    return lambda trace: trace.record_accepted(destination)
 
 
 def discarded(reason: Why) -> Callable[[Trace], object]:
-    return lambda trace: trace.discarded(reason)
+    return lambda trace: trace.record_discarded(reason)
 
 
 def failed(
     error: BusError, *, told: bool, reason: Why | None = None
 ) -> Callable[[Trace], object]:
-    return lambda trace: trace.failed(error, reason, told=told)
+    return lambda trace: trace.record_failed(error, reason, told=told)
 
 
 COMMANDED: Told = (Op.COMMAND, MID, HERE, 0, 0)
@@ -105,15 +105,15 @@ ELSEWHERE: Told = (Op.COMMAND, MID, THERE, 0, 0)
 
 STEPS: dict[str, tuple[Steps, list[Told]]] = {
     "delivered": (
-        (accepted(HERE), Trace.extracted, Trace.delivered),
+        (accepted(HERE), Trace.record_extracted, Trace.record_delivered),
         [COMMANDED, (Op.EXTRACT, MID, HERE, 0, 0), (Op.DELIVER, MID, HERE, 0, 0)],
     ),
     "sent": (
-        (accepted(HERE), Trace.sent),
+        (accepted(HERE), Trace.record_sent),
         [COMMANDED, (Op.RELAY_OUT, MID, HERE, 1, 0)],
     ),
     "lost on its way": (
-        (accepted(HERE), lambda trace: trace.lost(Why.PROCESS_LOST)),
+        (accepted(HERE), lambda trace: trace.record_lost(Why.PROCESS_LOST)),
         [COMMANDED, (Op.IN_DOUBT, MID, HERE, 0, Why.PROCESS_LOST)],
     ),
     "accepted again at one place": (
@@ -186,9 +186,9 @@ def test_a_failure_is_told_by_its_error(
 ) -> None:
     error, if_told, if_not, why = FAILURES[name]
     trace = tracer.command(SIZE)
-    trace.accepted(HERE)
+    trace.record_accepted(HERE)
 
-    trace.failed(error, told=told)
+    trace.record_failed(error, told=told)
 
     operation = if_told if told else if_not
     assert notes.told == [COMMANDED, (operation, MID, HERE, 0, why)]
@@ -199,9 +199,9 @@ def test_a_failure_is_told_with_a_reason_that_says_more(
     told: bool, notes: Notes, tracer: Tracer
 ) -> None:
     trace = tracer.command(SIZE)
-    trace.accepted(HERE)
+    trace.record_accepted(HERE)
 
-    trace.failed(BusFullError("t", 1), Why.OLDEST, told=told)
+    trace.record_failed(BusFullError("t", 1), Why.OLDEST, told=told)
 
     assert notes.told[1:] == [
         (Op.UNDELIVERED if told else Op.DISCARD, MID, HERE, 0, Why.OLDEST)
@@ -215,9 +215,9 @@ def test_of_a_peer_that_is_lost_nothing_is_told(
 ) -> None:
     """The peer had taken the message; the loss of the answer is no step of it."""
     trace = tracer.command(SIZE)
-    trace.accepted(HERE)
+    trace.record_accepted(HERE)
 
-    trace.failed(PeerLostError("t"), told=told)
+    trace.record_failed(PeerLostError("t"), told=told)
 
     assert notes.told == [COMMANDED]
 
@@ -227,10 +227,10 @@ def test_a_failure_that_nobody_learns_of_is_told_once(
     notes: Notes, tracer: Tracer
 ) -> None:
     trace = tracer.command(SIZE)
-    trace.accepted(HERE)
+    trace.record_accepted(HERE)
 
-    trace.failed(BusFullError("t", 1), told=False)
-    trace.failed(ExpiredError("t"), told=False)
+    trace.record_failed(BusFullError("t", 1), told=False)
+    trace.record_failed(ExpiredError("t"), told=False)
 
     assert len(notes.told) == 2
 
@@ -244,9 +244,9 @@ def test_a_message_has_its_number_once_it_is_accepted(
 ) -> None:
     first, second, refused, third = (tracer.command(SIZE) for _ in range(4))
 
-    second.accepted(HERE)
-    first.accepted(HERE)
-    third.accepted(HERE)
+    second.record_accepted(HERE)
+    first.record_accepted(HERE)
+    third.record_accepted(HERE)
 
     assert refused.mid == 0
     assert [mid for _, mid, *_ in notes.told] == [MID, MID + 1, MID + 2]
@@ -257,9 +257,9 @@ def test_one_that_waits_for_a_name_keeps_its_turn(notes: Notes, tracer: Tracer) 
     waits, other = tracer.command(SIZE), tracer.command(SIZE)
 
     waits.number()
-    other.accepted(THERE)
+    other.record_accepted(THERE)
     waits.number()
-    waits.accepted(HERE)
+    waits.record_accepted(HERE)
 
     assert notes.told == [(Op.COMMAND, MID + 1, THERE, 0, 0), COMMANDED]
 
@@ -271,7 +271,7 @@ def test_a_notification_is_told_for_each_who_hears_it(
     notes: Notes, tracer: Tracer
 ) -> None:
     for destination in (HERE, THERE):
-        tracer.notification(SIZE).accepted(destination)
+        tracer.notification(SIZE).record_accepted(destination)
 
     assert notes.told == [
         (Op.NOTIFY, MID, HERE, 0, 0),
@@ -285,12 +285,12 @@ def test_a_notification_on_its_way_abroad_is_told_for_each_process_alone(
     notes: Notes, tracer: Tracer
 ) -> None:
     abroad = tracer.notification_abroad(SIZE)
-    abroad.accepted(1)  # the destination is the audience, which is no task
+    abroad.record_accepted(1)  # the destination is the audience, which is no task
 
     copies = [abroad.for_hearer(), abroad.for_hearer()]
     for copy, process in zip(copies, (HERE, THERE), strict=True):
-        copy.accepted(process)
-        copy.sent()
+        copy.record_accepted(process)
+        copy.record_sent()
 
     assert notes.told == [
         (Op.NOTIFY, MID, HERE, 0, 0),
@@ -306,9 +306,9 @@ def test_what_came_by_a_link_is_told_with_its_hop(notes: Notes) -> None:
     """Its origin has recorded its acceptance."""
     trace = Trace(notes, Kind.COMMAND, ORIGIN, SIZE, mid=MID, destination=HERE, hop=2)
 
-    trace.arrived()
-    trace.accepted(HERE)
-    trace.sent()
+    trace.record_arrived()
+    trace.record_accepted(HERE)
+    trace.record_sent()
 
     assert notes.told == [
         (Op.RELAY_IN, MID, HERE, 2, 0),
@@ -322,7 +322,7 @@ def test_each_who_hears_what_came_has_the_hop_it_came_by(notes: Notes) -> None:
         notes, Kind.NOTIFICATION, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1
     )
 
-    came.for_hearer().accepted(THERE)
+    came.for_hearer().record_accepted(THERE)
 
     assert notes.told == [(Op.NOTIFY, MID, THERE, 1, 0)]
 
@@ -340,8 +340,8 @@ def test_an_answer_has_the_number_of_its_question_and_is_of_who_gives_it(
     asked = Trace(notes, question, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1)
 
     trace = asked.answer(HERE, 9)
-    trace.accepted(ORIGIN)
-    trace.sent()
+    trace.record_accepted(ORIGIN)
+    trace.record_sent()
 
     assert notes.told == [
         (Op.RESPOND, MID, ORIGIN, 0, 0),

@@ -57,9 +57,9 @@ def test_a_step_of_a_message_has_its_origin_number_and_destination(
 
 def test_who_is_registered_is_told_with_its_name(tmp_path: Path) -> None:
     def tell(recorder: BusRecorder) -> None:
-        recorder.registered(5, "sensor")
-        recorder.moved(5)
-        recorder.deregistered(5)
+        recorder.on_registered(5, "sensor")
+        recorder.on_moved(5)
+        recorder.on_deregistered(5)
 
     stored, records = told(tmp_path, tell)
 
@@ -87,7 +87,7 @@ def test_links_are_told_with_process_machine_and_reason(tmp_path: Path) -> None:
 
 CALLS: dict[str, Callable[[BusRecorder], None]] = {
     "a step": lambda recorder: recorder(BusOperation.COMMAND, 1, 1, 1),
-    "a name": lambda recorder: recorder.registered(1, "name"),
+    "a name": lambda recorder: recorder.on_registered(1, "name"),
     "a link": lambda recorder: recorder.link_up(1, "machine", "process"),
 }
 

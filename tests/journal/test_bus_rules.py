@@ -240,8 +240,8 @@ def test_what_a_recorder_was_told_is_held_to_the_rules(tmp_path: Path) -> None:
     """From the call of the recorder to the verdict."""
     with Journal(tmp_path) as journal:
         recorder = BusRecorder(journal)
-        recorder.registered(A, "a")
-        recorder.registered(B, "b")
+        recorder.on_registered(A, "a")
+        recorder.on_registered(B, "b")
         for mid in (1, 2):
             recorder(BusOperation.COMMAND, A, mid, B, 0, 64)
             recorder(BusOperation.EXTRACT, A, mid, B, 0, 64)

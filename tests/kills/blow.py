@@ -25,8 +25,8 @@ __all__ = ["STATES", "Blow", "drawn", "renewed"]
 
 _STOPS: Final = 0.3  # fraction of all blows
 ROLES: Final = ("master", "slave", "client")
-_LEAVING: Final = ("left before", "left after", "between")
-_COMING: Final = ("registered before", "registered after")
+_LEAVING: Final = ("on_departure before", "on_departure after", "between")
+_COMING: Final = ("on_registered before", "on_registered after")
 # Minimum number of socket calls that a process makes before it has joined.
 _CALLS: Final = 12
 
@@ -92,7 +92,7 @@ def drawn(number: int, chance: random.Random, crew: Crew) -> Blow:
 def _in_handshake(blow: Blow, crew: Crew) -> None:
     """The victim joins, or is the master that another process joins."""
     if blow.role == "master":
-        blow.place = blow.chance.choice(("greeted before", "greeted after"))
+        blow.place = blow.chance.choice(("on_hello before", "on_hello after"))
         others = [each for each in crew.members() if each is not blow.victim]
         blow.newcomer = renewed(blow.chance.choice(others), crew)
         blow.victim.do("arm", blow.place, 0, blow.by)
@@ -116,9 +116,9 @@ def renewed(member: Member, crew: Crew) -> Member:
 
 def _in_search(blow: Blow, _: Crew) -> None:
     """The victim has sent or received a search that has no answer yet."""
-    places = ["open", "_spread before", "_spread after", "answered before"]
+    places = ["open", "_spread before", "_spread after", "on_answer before"]
     if blow.role == "master":
-        places += ["asked before", "asked after"]
+        places += ["on_search before", "on_search after"]
     blow.place = blow.chance.choice(places)
     blow.victim.do("arm", blow.place, 0, blow.by)
     blow.victim.tell("search", f"nobody/{blow.number}")

@@ -34,12 +34,12 @@ IDLE: Final = "idle"
 
 # Functions of the library, with the state that a call of each means.
 _PLACES: Final[dict[str, tuple[type, str]]] = {
-    "greeted": (LinkTable, HANDSHAKE),  # a process dials this one
+    "on_hello": (LinkTable, HANDSHAKE),  # a process dials this one
     "_spread": (Resolver, SEARCH),  # the search is sent to others
-    "answered": (Resolver, SEARCH),
-    "asked": (Resolver, SEARCH),  # another process searches
-    "left": (OutboundMessages, MOVING),
-    "registered": (NameRegistry, MOVING),
+    "on_answer": (Resolver, SEARCH),
+    "on_search": (Resolver, SEARCH),  # another process searches
+    "on_departure": (OutboundMessages, MOVING),
+    "on_registered": (NameRegistry, MOVING),
 }
 # A frame of this length is a message by itself, and so is any part of it.
 _LONG_BYTES: Final = 1 << 16

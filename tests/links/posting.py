@@ -198,5 +198,5 @@ class _Sender:
         self.client = self
         self._lost = lost
 
-    def was_dropped(self, message: Incoming) -> None:
+    def on_dropped(self, message: Incoming) -> None:
         self._lost.append(message.payload)

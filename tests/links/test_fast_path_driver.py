@@ -69,7 +69,7 @@ class Talk:
         return message.payload
 
     def _count(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        ask, answer, came = FastPath.command, FastPath.answer, FastPath.came
+        ask, answer, came = FastPath.command, FastPath.answer, FastPath.receive
 
         def asks(short: FastPath, *about: Any) -> Any:
             frame = ask(short, *about)
@@ -89,7 +89,7 @@ class Talk:
 
         monkeypatch.setattr(FastPath, "command", asks)
         monkeypatch.setattr(FastPath, "answer", answers)
-        monkeypatch.setattr(FastPath, "came", comes)
+        monkeypatch.setattr(FastPath, "receive", comes)
 
     def ask(self, payload: Any = b"x") -> Any:
         return self.asker.call("answerer", payload, timeout=LIMIT_S)
@@ -297,10 +297,10 @@ def test_who_looks_at_frames_sees_all_of_them(talk: Talk) -> None:
     class Noted:
         """Records the frames that the monitor sees."""
 
-        def came(self, _: int, frame: Any) -> None:
+        def on_received(self, _: int, frame: Any) -> None:
             frames.append(frame)
 
-        goes = came
+        on_sent = on_received
 
     comm.monitor = Noted()  # type: ignore[assignment] # as far as needed
     try:

@@ -33,7 +33,7 @@ class Short:
 
     answer = command
 
-    def came(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
+    def receive(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
         self.answers_only = answers_only
         if data.startswith(b"+"):
             todo.append(data)
@@ -144,7 +144,7 @@ class Alone:
 
     def _try_deliver_now(self, link: Short, frame: bytes, host: Any) -> Slip:
         assert host is self.host
-        came = link.came(frame, 0.0, self.todo, answers_only=host.main)
+        came = link.receive(frame, 0.0, self.todo, answers_only=host.main)
         return self.slip if came else Slip.REFUSED
 
     def _send_now(self, event: Callable[..., Any], *about: Any) -> Any:

@@ -305,9 +305,9 @@ def test_what_finds_no_room_is_left_out_and_counted(
     noting, link = monitor
     noting.hear(ONE, [], 0.0)
     for _ in range(FRAMES_MAX + 3):
-        noting.came(link, PING)
+        noting.on_received(link, PING)
     noting.hear(TWO, [], 0.0)
-    noting.goes(link, PING)
+    noting.on_sent(link, PING)
 
     first, second = noting.hear(ONE, [], 0.0), noting.hear(TWO, [], 0.0)
 
@@ -349,10 +349,10 @@ def test_who_is_at_the_other_end_is_known_when_the_link_has_gone(
 ) -> None:
     noting, link = monitor
     noting.hear(ONE, [], 0.0)
-    noting.came(link, PING)
+    noting.on_received(link, PING)
     noting._remote.links.by_number.clear()
-    noting.goes(link, PING)
-    noting.goes(link + 1, PING)
+    noting.on_sent(link, PING)
+    noting.on_sent(link + 1, PING)
 
     told = noting.hear(ONE, [], 0.0)
     assert told is not None
@@ -368,10 +368,10 @@ def test_a_task_that_has_left_has_the_name_that_was_said(
     sender = search.sender
     noting._links[99] = (sender.id.machine, sender.id.process)
     command = replace(batch(1).runs[0], source=sender.relay)
-    noting.came(99, Batch(1, 1, 1, 1, [command]))
+    noting.on_received(99, Batch(1, 1, 1, 1, [command]))
     noting.hear(ONE, [], 0.0)
-    noting.came(99, search)
-    noting.came(99, Batch(1, 1, 1, 1, [command]))
+    noting.on_received(99, search)
+    noting.on_received(99, Batch(1, 1, 1, 1, [command]))
 
     told = noting.hear(ONE, [], 0.0)
     assert told is not None

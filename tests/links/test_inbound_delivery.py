@@ -48,7 +48,7 @@ class Reader(Clerk):
         super().handle(item)
         self.inbound_delivery.look(item._to)
 
-    def overflowed(self, message: Incoming) -> None:
+    def on_overflow(self, message: Incoming) -> None:
         self.cut.append(message.payload)
 
 
@@ -63,7 +63,7 @@ class Far:
         self.client = self
         self.lost: list[Any] = []
 
-    def was_dropped(self, message: Incoming) -> None:
+    def on_dropped(self, message: Incoming) -> None:
         self.lost.append(message.payload)
 
 
@@ -138,7 +138,7 @@ class Held:
     def request_flush(self) -> None:
         """Do nothing: there is no thread to wake."""
 
-    def left(self, entry: Entry) -> None:
+    def on_room(self, entry: Entry) -> None:
         self.look(entry)
 
     def decide(self, event: Callable[[], Any]) -> None:

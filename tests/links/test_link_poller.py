@@ -120,8 +120,8 @@ class Sockets:
         class Noted(SocketPoller):
             """Records which links are checked."""
 
-            def stirred(self) -> list[int]:
-                stirred = super().stirred()
+            def ready_numbers(self) -> list[int]:
+                stirred = super().ready_numbers()
                 looked.extend(stirred)
                 return stirred
 

@@ -617,7 +617,7 @@ def test_a_link_whose_loss_is_known_before_its_last_frame_is_looked_at_again() -
     """No other event wakes the owner for that link."""
     poller, queue, numbers = Mock(), Mock(remote_disconnected=True), list[int]()
     queue.receive_many.side_effect = [ReceiveTimeoutError(0.0), [b"last"]]
-    poller.stirred.return_value = [1]
+    poller.ready_numbers.return_value = [1]
 
     def ask(request: Callable[[], object]) -> None:
         request()

@@ -64,7 +64,7 @@ class Post:
         with self.lock:
             taken, self.inbox = self.inbox, []
         taken = [each for each in taken if self.relay_account.arrives(each, self.lock)]
-        self.relay_account.moved(taken)
+        self.relay_account.on_moved(taken)
         self.relay.queue.extend(taken)
         self.review()
 
@@ -278,10 +278,10 @@ def test_what_the_far_task_has_sent_and_nobody_gets_is_told_or_counted() -> None
     post = Post()
     relay_account = post.relay_account
     error = AddresseeGoneError("x")
-    relay_account.failed(sent(1), error)
-    relay_account.failed(sent(2, wants_reply=True), error)
-    relay_account.failed(sent(3, kind=Kind.NOTIFICATION), error)
-    relay_account.overflowed(sent(4))
+    relay_account.on_undeliverable(sent(1), error)
+    relay_account.on_undeliverable(sent(2, wants_reply=True), error)
+    relay_account.on_undeliverable(sent(3, kind=Kind.NOTIFICATION), error)
+    relay_account.on_overflow(sent(4))
     assert relay_account.undelivered == 1
     assert post.refused == [(2, error)]
     assert post.told == []
@@ -289,8 +289,8 @@ def test_what_the_far_task_has_sent_and_nobody_gets_is_told_or_counted() -> None
 
 def test_what_the_far_task_has_sent_and_was_dropped_is_taken() -> None:
     post = Post()
-    post.relay_account.was_dropped(sent(1))
-    post.relay_account.was_dropped(sent(2, wants_reply=True))
+    post.relay_account.on_dropped(sent(1))
+    post.relay_account.on_dropped(sent(2, wants_reply=True))
     assert post.told == [1, 2]
     assert post.relay_account.undelivered == 1
     [(payload, error)] = post.refused
@@ -331,7 +331,7 @@ def under_every_schedule(program: Callable[[Run], object]) -> None:
             RelayAccount.admit_locked,
             RelayAccount.full,
             RelayAccount.review,
-            RelayAccount.moved,
+            RelayAccount.on_moved,
         ],
     )
 

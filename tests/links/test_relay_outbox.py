@@ -135,7 +135,7 @@ def test_who_asked_there_is_told_that_nobody_gets_it_here() -> None:
     process = Process()
     question = process.message(1)
     question.wants_reply = True
-    process.relay.client.failed(question, BusFullError("task 'x'", 3))
+    process.relay.client.on_undeliverable(question, BusFullError("task 'x'", 3))
     process.round()
     [(payload, answer, error)] = process.remote.answered
     assert (payload, answer) == (1, None)
@@ -151,9 +151,9 @@ def test_what_was_posted_to_a_relay_that_was_given_up_is_kept_in_order() -> None
     assert process.post(3) is Admission.GONE
     process.round()
     assert process.waiting == []
-    strays = process.host.strays(process.entry)
+    strays = process.host.take_strays(process.entry)
     assert [each.payload for each in strays] == [1, 2]
-    assert process.host.strays(process.entry) == []
+    assert process.host.take_strays(process.entry) == []
     assert process.relay.client.unread == 0
 
 
@@ -161,8 +161,8 @@ def test_what_was_to_be_sent_first_by_a_relay_that_was_given_up_is_kept() -> Non
     process = Process()
     message = process.message(1)
     process.host.put_back(process.entry, [message])
-    assert process.host.unopened(process.entry) == [message]
-    assert process.host.unopened(process.entry) == ()
+    assert process.host.take_unopened(process.entry) == [message]
+    assert process.host.take_unopened(process.entry) == ()
 
 
 @pytest.mark.parametrize("given_up", [False, True])
@@ -183,7 +183,7 @@ def test_what_is_posted_while_a_relay_is_given_up(given_up: bool) -> None:
 
         def vacate() -> None:
             left = [each.payload for each in process.relay.queue]
-            strays = [each.payload for each in process.host.strays(process.entry)]
+            strays = [each.payload for each in process.host.take_strays(process.entry)]
             back.extend([*left, *strays])
             process.relay.queue.clear()
 

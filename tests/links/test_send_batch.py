@@ -246,7 +246,7 @@ def test_who_has_no_relay_any_more_gets_no_more_of_it() -> None:
     assert not add(send_batch, b"2")
     process.entry.host = None
     process.round()
-    assert [each.payload for each in process.host.strays(process.entry)] == [b"1"]
+    assert [each.payload for each in process.host.take_strays(process.entry)] == [b"1"]
     all_is_given_back(process)
 
 
@@ -333,7 +333,7 @@ def test_what_is_added_while_the_relay_is_given_up() -> None:
         send_batch, back = process.send_batch(), list[Any]()
 
         def vacate() -> None:
-            strays = process.host.strays(process.entry)
+            strays = process.host.take_strays(process.entry)
             back.extend([*process.waiting, *(each.payload for each in strays)])
             process.relay.queue.clear()
 

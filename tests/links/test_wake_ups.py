@@ -95,7 +95,7 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
         ways: dict[str, Callable[[], object]] = {
             "request_flush": comm.request_flush,
             "link": lambda: comm.do(HangUp(1)),
-            "taken": lambda: comm.taken(_Taken()),  # type: ignore[arg-type]
+            "taken": lambda: comm.on_extracted(_Taken()),  # type: ignore[arg-type]
             "reading": lambda: comm.reading(_run_of(1)),
             "asked": lambda: comm._outbox.ask(list),
         }
@@ -108,7 +108,7 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
         CommThread.request_flush,
         CommThread._wake,
         CommThread.do,
-        CommThread.taken,
+        CommThread.on_extracted,
     ]
     inside += [CommThread.reading, CommThread._due, LinkPool.wait]
     explore(program, bound=2, limit=500, random=100, seed=1, bytecode=inside)
@@ -124,15 +124,15 @@ def test_what_is_taken_while_it_wakes_soon_anyway_is_not_forgotten() -> None:
         def extracted(messages: Iterable[Taken], now: float) -> None:
             seen.extend(messages)
 
-        comm.remote.extracted = extracted  # type: ignore[method-assign]
+        comm.remote.on_extracted = extracted  # type: ignore[method-assign]
         comm._review_at = _sync.monotonic() + 0.005
-        run.spawn(lambda: comm.taken(_Taken()), name="takes")  # type: ignore[arg-type]
+        run.spawn(lambda: comm.on_extracted(_Taken()), name="takes")  # type: ignore[arg-type]
         while not seen:
             comm._link_pool.wait(comm._due, comm._deadline())
             comm._round()
 
     explore(program, bound=2, limit=1_000, random=100, seed=1)
-    inside = [CommThread.taken, CommThread._round, CommThread._deadline]
+    inside = [CommThread.on_extracted, CommThread._round, CommThread._deadline]
     explore(program, bound=2, limit=1_000, random=100, seed=1, bytecode=inside)
 
 
@@ -157,7 +157,7 @@ def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
                     next(reading)
                 comm.reading(commands)
 
-        comm.remote.extracted = extracted  # type: ignore[method-assign]
+        comm.remote.on_extracted = extracted  # type: ignore[method-assign]
         if armed:
             comm._review_at = _sync.monotonic() + 0.005
         run.spawn(reads, name="reads")
@@ -182,7 +182,7 @@ def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
 def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
     """For example, if the task leaves in the middle of a run."""
     comm, commands, seen = Asleep().comm, _run_of(3), list[object]()
-    comm.remote.extracted = lambda messages, now: seen.extend(messages)  # type: ignore[method-assign]
+    comm.remote.on_extracted = lambda messages, now: seen.extend(messages)  # type: ignore[method-assign]
     comm.reading(commands)
     next(commands.read(None))
     assert len(commands.rest()) == 2

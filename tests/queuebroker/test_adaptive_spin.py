@@ -20,10 +20,10 @@ def _adaptive_spins(
     for _ in range(waits):
         if adaptive_spin.due:
             kept += 1
-            adaptive_spin.kept(came=came)
+            adaptive_spin.record_spin(came=came)
             if came:
                 continue
-        adaptive_spin.slept(seconds)
+        adaptive_spin.record_sleep(seconds)
     return kept
 
 
@@ -36,7 +36,7 @@ def test_the_first_time_it_sleeps() -> None:
 def test_after_a_short_wait_it_stays_awake() -> None:
     adaptive_spin = AdaptiveSpin()
 
-    adaptive_spin.slept(AWAKE_S)
+    adaptive_spin.record_sleep(AWAKE_S)
 
     assert adaptive_spin.due
 
@@ -44,7 +44,7 @@ def test_after_a_short_wait_it_stays_awake() -> None:
 @clause("QB-SOCK-8")
 def test_as_long_as_that_helps_it_stays_awake() -> None:
     adaptive_spin = AdaptiveSpin()
-    adaptive_spin.slept(0.0)
+    adaptive_spin.record_sleep(0.0)
 
     assert _adaptive_spins(adaptive_spin, 100, came=True, seconds=_LONG_S) == 100
 
@@ -57,8 +57,8 @@ def test_what_is_far_between_is_slept_for() -> None:
 @clause("QB-SOCK-8")
 def test_when_it_becomes_far_between_one_adaptive_spin_is_in_vain() -> None:
     adaptive_spin = AdaptiveSpin()
-    adaptive_spin.slept(0.0)
-    adaptive_spin.kept(came=True)
+    adaptive_spin.record_sleep(0.0)
+    adaptive_spin.record_spin(came=True)
 
     assert _adaptive_spins(adaptive_spin, 100, came=False, seconds=_LONG_S) == 1
 
@@ -77,10 +77,10 @@ def test_where_no_adaptive_spin_helps_few_are_kept() -> None:
 @clause("QB-SOCK-8")
 def test_one_in_vain_does_not_end_them_for_long() -> None:
     adaptive_spin = AdaptiveSpin()
-    adaptive_spin.slept(0.0)
+    adaptive_spin.record_sleep(0.0)
     for _ in range(3):
-        adaptive_spin.kept(came=True)
-        adaptive_spin.kept(came=False)
-        adaptive_spin.slept(0.0)
+        adaptive_spin.record_spin(came=True)
+        adaptive_spin.record_spin(came=False)
+        adaptive_spin.record_sleep(0.0)
 
         assert adaptive_spin.due

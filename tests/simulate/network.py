@@ -54,7 +54,7 @@ class Network:
                 return
             if target is None or target is dialler:
                 dialler.event(
-                    lambda: dialler.remote.dial_failed(kind, key, self._world.now)
+                    lambda: dialler.remote.on_dial_failed(kind, key, self._world.now)
                 )
                 return
             here, there = next(self._numbers), next(self._numbers)
@@ -64,9 +64,9 @@ class Network:
             its = world.credentials(target, dialler)
             own = world.credentials(dialler, target)
             dialler.event(
-                lambda: dialler.remote.dialled(here, kind, key, world.now, its)
+                lambda: dialler.remote.on_link_dialled(here, kind, key, world.now, its)
             )
-            target.event(lambda: target.remote.accepted(there, world.now, own))
+            target.event(lambda: target.remote.on_link_accepted(there, world.now, own))
 
         self._world.at(self._delay(), arrive)
 
@@ -130,7 +130,7 @@ class Network:
                 process, number = there
                 wire.ends[end] = None
                 process.event(
-                    lambda: process.remote.lost(
+                    lambda: process.remote.on_link_lost(
                         number, self._world.now, mid_io=wire.mid_io
                     )
                 )

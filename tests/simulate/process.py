@@ -167,7 +167,7 @@ class SimProcess:
             link = self.remote.links.by_number.get(number)
             short = None if link is None else self._fast_path(link.peer)
             todo = deque[Action]()
-            if short is not None and short.came(data, self.world.now, todo):
+            if short is not None and short.receive(data, self.world.now, todo):
                 self.do(list(todo))
                 self.settle()
                 return
@@ -250,9 +250,9 @@ class SimProcess:
                 self.say(lambda: f"answer to {number}: {error}")
                 here = self._task(entry) is not None
                 if trace is not None and here:
-                    trace.delivered()
+                    trace.record_delivered()
                 elif trace is not None:
-                    trace.discarded(BusReason.UNWANTED)
+                    trace.record_discarded(BusReason.UNWANTED)
                 if here and error is not None:
                     world.counters.told(number, error)
                 elif here:
@@ -262,14 +262,14 @@ class SimProcess:
                 if message._trace is not None:
                     asker = self._task(message._source)
                     told = asker is not None or not message.wants_reply
-                    message._trace.failed(error, told=told)
+                    message._trace.record_failed(error, told=told)
                 self.say(lambda: f"told of {message.payload}: {error}")
                 world.counters.told(message.payload, error)
             case Open(entry, messages):
                 return self._open(entry, list(messages))
             case Vacate(entry, messages, final):
                 self._sought(map(_read, messages))
-                return self.manager.left(entry, messages, world.now, final=final)
+                return self.manager.on_emptied(entry, messages, world.now, final=final)
             case Dial(key, kind, addresses):
                 world.network.dial(self, kind, key, addresses[0])
             case HangUp(link):
@@ -334,7 +334,7 @@ class SimProcess:
         for message in messages:
             message._to = entry
             if message._trace is not None:
-                message._trace.accepted(entry.id.number)
+                message._trace.record_accepted(entry.id.number)
         if task is None:
             self.remote.open(entry, messages)
             return []
@@ -357,7 +357,7 @@ class SimProcess:
         except NameTakenError:
             return None
         if self.trace_sink is not None:
-            self.trace_sink.registered(task.id.number, name)
+            self.trace_sink.on_registered(task.id.number, name)
             task.tracer = Tracer(self.trace_sink, task.id.number, itertools.count(1))
         self.say(lambda: f"registers {name} as {task.id.number}")
         self.tasks[name] = task
@@ -378,9 +378,11 @@ class SimProcess:
         del self.tasks[task.name]
         unread = list(task.items)
         self._sought(each for each in unread if each.kind is Kind.COMMAND)
-        actions = self.manager.left(task.entry, unread, self.world.now, final=final)
+        actions = self.manager.on_emptied(
+            task.entry, unread, self.world.now, final=final
+        )
         if self.trace_sink is not None:
-            self.trace_sink.deregistered(task.id.number)
+            self.trace_sink.on_deregistered(task.id.number)
         return actions
 
     def command(
@@ -433,7 +435,7 @@ class SimProcess:
             if self._posted and self._posted[0]._to is not entry:
                 self._pass_on()
             if message._trace is not None:
-                message._trace.accepted(entry.id.number)
+                message._trace.record_accepted(entry.id.number)
             self._posted.append(message)
         else:
             task: Any = entry.mailbox
@@ -480,31 +482,31 @@ class SimProcess:
         world, number = self.world, message.payload
         trace: Trace | None = message._trace
         if trace is not None:
-            trace.extracted()
+            trace.record_extracted()
         if message._receipt is not None:
             taken = (message._receipt, message._number, 1, message._size)
-            self.remote.extracted([taken], world.now)
+            self.remote.on_extracted([taken], world.now)
         if message.kind is Kind.NOTIFICATION:
             if any(each in task.subscriptions for each in message.subscriptions):
                 self.say(lambda: f"{task.name} hears {number}")
                 if trace is not None:
-                    trace.delivered()
+                    trace.record_delivered()
                 task.gaps.append(message.gap)
                 way = self._ways.pop((number, task.id), None)
                 source = message._source.id
                 world.counters.notified(number, source, task.id, message.gap, way)
             elif trace is not None:
-                trace.discarded(BusReason.UNWANTED)
+                trace.record_discarded(BusReason.UNWANTED)
             return
         if message._deadline is not None and message._deadline <= world.now:
             if trace is not None:
                 told = not (message.wants_reply or message._source.remote)
-                trace.failed(ExpiredError(task.name), told=told)
+                trace.record_failed(ExpiredError(task.name), told=told)
             world.counters.expired(number)
             return
         self.say(lambda: f"{task.name} takes {number}")
         if trace is not None:
-            trace.delivered()
+            trace.record_delivered()
         world.counters.taken(number, task.id, task.name)
         if message.wants_reply:
             if world.random.random() < 0.7:
@@ -524,8 +526,8 @@ class SimProcess:
         elif self._task(source) is not None:
             if message._trace is not None:
                 trace: Trace = message._trace.answer(message._to.id.number, 0)
-                trace.accepted(source.id.number)
-                trace.delivered()
+                trace.record_accepted(source.id.number)
+                trace.record_delivered()
             self.world.counters.answered(message.payload)
 
     def notify(self, task: SimTask) -> int:

@@ -43,7 +43,7 @@ class Recorded:
         journal = _Journal(self._world, process, len(self._journals))
         self._journals.append(journal)
         recorder = BusRecorder(cast("Journal", journal))
-        recorder.registered(process.life, "")
+        recorder.on_registered(process.life, "")
         return recorder
 
     def records(self) -> Iterator[Record]:

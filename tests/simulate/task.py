@@ -66,7 +66,7 @@ class SimTask:
     def put(self, message: Incoming) -> None:
         """Put a message into the mailbox."""
         if message._trace is not None:
-            message._trace.accepted(self.id.number)
+            message._trace.record_accepted(self.id.number)
         self.items.append(message)
         self.review()
 

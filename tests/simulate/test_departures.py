@@ -490,7 +490,7 @@ def test_a_dial_that_failed_gives_up_the_life_that_was_dialled() -> None:
     remote = stage.process("s2").remote
     peer = remote.relays.peer_for(again.key, again.life, stage.world.now)
     assert peer is not None
-    late = partial(remote.dial_failed, LinkKind.DATA, again.key, stage.world.now)
+    late = partial(remote.on_dial_failed, LinkKind.DATA, again.key, stage.world.now)
     stage.process("s2").event(late)
     assert remote.topology.peers[again.key] is peer
 

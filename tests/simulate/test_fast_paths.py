@@ -381,7 +381,7 @@ class Arrival(Dialogue):
 
     def come(self, frame: bytes, *, answers_only: bool = False) -> Post | Reply | None:
         todo, now = deque[Action](), self.stage.world.now
-        came = self.short.came(frame, now, todo, answers_only=answers_only)
+        came = self.short.receive(frame, now, todo, answers_only=answers_only)
         assert came is bool(todo)
         if not todo:
             return None
@@ -460,7 +460,7 @@ def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
         NO_DEADLINE,
         b"\x07",
     )
-    assert talk.short.came(late, talk.stage.world.now, deque())
+    assert talk.short.receive(late, talk.stage.world.now, deque())
     question = talk.question()
     assert talk.short.command(question, talk.stage.world.now) is not None
 
@@ -509,13 +509,13 @@ class RoundTrips(Dialogue):
     def take(self, frame: bytes) -> Incoming:
         """Let the answerer receive a question and extract it."""
         todo, now = deque[Action](), self.stage.world.now
-        assert self.back.came(frame, now, todo)
+        assert self.back.receive(frame, now, todo)
         (action,) = todo
         assert isinstance(action, Post)
         (message,) = action.messages
         assert isinstance(message, Incoming)
         taken = (message._receipt, message._number, 1, message._size)
-        self.far.remote.extracted([taken], now)
+        self.far.remote.on_extracted([taken], now)
         return message
 
     def answer_now(self, question: Incoming) -> bytes:
@@ -530,7 +530,7 @@ class RoundTrips(Dialogue):
 
     def comes_back(self, frame: bytes) -> bool:
         """Whether the asker receives a frame by the fast path."""
-        return self.short.came(frame, self.stage.world.now, deque())
+        return self.short.receive(frame, self.stage.world.now, deque())
 
 
 @clause("BUS-RELAY-9", "AMO-23", "BUS-FLOW-7")
@@ -572,7 +572,7 @@ def test_that_a_question_came_says_not_that_it_was_taken() -> None:
     answered = talk.take(first)
     _, second = talk.ask_now()
     todo = deque[Action]()
-    assert talk.back.came(second, talk.stage.world.now, todo)
+    assert talk.back.receive(second, talk.stage.world.now, todo)
 
     # Two questions are under way, so the normal path reads the answer.
     answer = talk.answer_now(answered)
@@ -690,7 +690,7 @@ def test_what_waits_for_numbers_goes_on_when_an_answer_frees_some() -> None:
     talk = RoundTrips()
     message = talk.take(talk.ask_now()[1])
     answer = talk.answer_now(message)
-    talk.near.remote.outbound_messages._extracted(
+    talk.near.remote.outbound_messages._on_extracted(
         talk.short.peer, talk.relay.number, 999
     )
     other = talk.stage.task("other", "s2")
@@ -795,7 +795,7 @@ def test_an_interrupt_loses_no_answer_and_no_acknowledgement() -> None:
         _, frame = talk.ask_now()
         answer = talk.answer_now(talk.take(frame))
         todo, now = deque[Action](), talk.stage.world.now
-        interrupted(lambda: talk.short.came(answer, now, todo))
+        interrupted(lambda: talk.short.receive(answer, now, todo))
         again = talk.by_a_round(answer)
 
         given.append(len(todo) + len(again))

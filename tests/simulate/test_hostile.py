@@ -86,7 +86,7 @@ def test_whatever_a_peer_says_the_process_goes_on(seed: int, greeted: bool) -> N
         assert number is not None
     else:
         number = 10**6
-        me.do(_quiet(me.remote.accepted(number, stage.world.now)))
+        me.do(_quiet(me.remote.on_link_accepted(number, stage.world.now)))
     hello = FRAMES["HELLO"]
     assert isinstance(hello, wire.Hello)
     rogue = replace(

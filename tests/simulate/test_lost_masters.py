@@ -341,9 +341,9 @@ def test_the_loss_of_an_earlier_life_ends_nothing_of_a_later_one() -> None:
     life = manager.far._tasks[number].incarnation
     address = manager.far._tasks[number].address
     again = type(number)(number.machine, number.process, number.number + 1)
-    manager.far.appeared(again, address, life + 1)
+    manager.far.on_appeared(again, address, life + 1)
 
-    task.process.do(list(manager.far.lost(("m1", "s3"), life)))
+    task.process.do(list(manager.far.on_process_lost(("m1", "s3"), life)))
     assert list(manager.far._tasks) == [again]
     assert seen(task, watch) == {"t/3"}
 
@@ -362,10 +362,10 @@ def test_a_name_that_is_taken_before_its_departure_is_known_is_here(where: str) 
         taken = stage.task("t/1", "s2")
     else:
         taken = stage.task("t/1", "s3")
-        again = manager.far.appeared(taken.id, left.entry.address, 1)
+        again = manager.far.on_appeared(taken.id, left.entry.address, 1)
         assert again == []
     assert seen(task, watch) == {"t/1"}
-    task.process.do(list(manager.far.disappeared(number)))
+    task.process.do(list(manager.far.on_disappeared(number)))
     assert seen(task, watch) == {"t/1"}
 
 

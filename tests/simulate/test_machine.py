@@ -71,7 +71,7 @@ def test_a_link_on_which_something_wrong_comes_is_closed() -> None:
     stage.soon()
     master = stage.process("s1")
     number = max(master.remote.links.by_number) + 1000
-    actions = master.remote.accepted(number, stage.world.now)
+    actions = master.remote.on_link_accepted(number, stage.world.now)
     frame = Export(id=f.id, name="x", registered_ns=1)
     actions += master.remote.receive(number, frame, stage.world.now)
 
@@ -83,7 +83,7 @@ def test_a_link_on_which_something_wrong_comes_is_closed() -> None:
     master_link = stage.process("s2").remote.links.by_number[link]
     assert master_link.state is LinkState.OPEN
     stage.process("s2").do(
-        stage.process("s2").remote.malformed(link, error, stage.world.now)
+        stage.process("s2").remote.on_malformed(link, error, stage.world.now)
     )
     (letter,) = stage.send(d, "f")
     stage.soon()

@@ -89,11 +89,11 @@ def falling(self: Trace) -> None:
 
 # The rule that detects the fault, the step recorded wrongly, and the replacement.
 FAULTS: list[tuple[str, str, Callable[..., None]]] = [
-    ("B1", "delivered", twice(Trace.delivered)),
+    ("B1", "delivered", twice(Trace.record_delivered)),
     ("B2", "arrived", nothing),
-    ("B2", "arrived", twice(Trace.arrived)),
+    ("B2", "arrived", twice(Trace.record_arrived)),
     ("B2", "sent", nothing),
-    ("B2", "sent", twice(Trace.sent)),
+    ("B2", "sent", twice(Trace.record_sent)),
     ("B3", "delivered", nothing),
     ("B3", "discarded", nothing),
     ("B3", "failed", nothing),
@@ -130,7 +130,7 @@ def test_a_recorded_run_that_fails_is_recorded_again(
 ) -> None:
     options = ["--runs", "2", "--seed", "5", "--jobs", "1", "--recorded"]
     assert main(options) == 0
-    monkeypatch.setattr(Trace, "delivered", nothing)
+    monkeypatch.setattr(Trace, "record_delivered", nothing)
 
     assert main(options) == 1
 

@@ -19,8 +19,8 @@ from tests.simulate.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ASKED = Resolver.asked
-_ANSWERED = Resolver.answered
+_ASKED = Resolver.on_search
+_ANSWERED = Resolver.on_answer
 _SPREAD = Requests.spread
 
 

@@ -142,7 +142,7 @@ class World:
 
     @staticmethod
     def _known(process: SimProcess, machine: str, address: str) -> None:
-        process.event(lambda: process.remote.machine_known(machine, (address,)))
+        process.event(lambda: process.remote.on_machine_found(machine, (address,)))
 
     def promote(self, process: SimProcess) -> None:
         """Promote a slave to master, as if it had acquired the lock (OPEN-1)."""

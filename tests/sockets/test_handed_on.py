@@ -102,7 +102,7 @@ def test_descriptors_that_come_after_a_disconnect_are_closed() -> None:
         fd = os.open("/dev/null", os.O_RDONLY)
         with connection.lock:
             connection.link._incoming._fds.append(fd)
-            connection.hear_locked(Messages(1, [b"late"], 1))
+            connection.on_event_locked(Messages(1, [b"late"], 1))
             with pytest.raises(OSError, match="Bad file descriptor"):
                 os.fstat(fd)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bus.core.command_run import CommandRun
     from bus.errors import BusError
     from bus.events import BusReason
+    from bus.threads.mailbox import Host
 
 __all__ = ["Clerk", "Station"]
 
@@ -47,7 +48,7 @@ class Clerk:
     def handle(self, item: Any) -> None:
         host: ThreadManager = item._to.host
         if item._account.extract(item, host.inbox.lock):
-            host.inbox.freed()
+            host.inbox.wake_senders()
             self.read.append(item.payload)
             self.threads.append(host.name)
             self.gaps.append(item.gap)
@@ -72,48 +73,48 @@ class Clerk:
     def has_read(self, run: CommandRun) -> None:
         raise AssertionError(run)
 
-    def raised(self, callback: object) -> None:
+    def on_exception(self, callback: object) -> None:
         raise AssertionError(callback)
 
-    def arrived(self, entry: Entry, host: ThreadManager) -> None:
+    def on_arrival(self, entry: Entry, host: Host) -> None:
         """Do nothing: a clerk behaves the same in every thread."""
 
-    def ended(self) -> None:
+    def on_deregistered(self) -> None:
         self.left = True
 
-    def unclaimed(self) -> list[Incoming]:
+    def take_unclaimed(self) -> list[Incoming]:
         return []
 
     def hears(self, answer: Any) -> bool:
         return False
 
-    def unheard(self, answer: Any) -> None:
+    def on_unheard(self, answer: Any) -> None:
         raise AssertionError(answer)
 
-    def failed(
+    def on_undeliverable(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
         self.failures.append((message.payload, error))
 
-    def was_dropped(self, message: Incoming) -> None:
+    def on_dropped(self, message: Incoming) -> None:
         self.dropped.append(message.payload)
 
-    def overflowed(self, message: Incoming) -> None:
+    def on_overflow(self, message: Incoming) -> None:
         raise AssertionError(message)
 
     def release(self) -> None:
         """Do nothing: a clerk postpones nothing."""
 
-    def postponed(self, opening: Callable[[], object]) -> bool:
+    def postpone(self, opening: Callable[[], object]) -> bool:
         return False
 
-    def asked(self) -> None:
+    def await_verdict(self) -> None:
         raise AssertionError
 
-    def confirmed(self) -> None:
+    def on_confirmed(self) -> None:
         raise AssertionError
 
-    def evicted(self, entry: Entry, error: BusError) -> bool:
+    def on_evicted(self, entry: Entry, error: BusError) -> bool:
         raise AssertionError(error)
 
 

@@ -433,7 +433,7 @@ class _Link:
     def __init__(self, event: Callable[[Any], bool]) -> None:
         self._event = event
 
-    def came(self, _: bytes, _now: float, todo: Any, *, answers_only: bool) -> bool:
+    def receive(self, _: bytes, _now: float, todo: Any, *, answers_only: bool) -> bool:
         return self._event(todo)
 
 
@@ -492,9 +492,9 @@ def test_an_answer_waits_for_what_was_put_in_a_mailbox_before_it() -> None:
         Answer(_to=slipping.entry, number=number, responder=None) for number in range(2)
     ]
 
-    assert slipping.station.exchange.answered(answers[0])
+    assert slipping.station.exchange.deliver_answer(answers[0])
     slipping.slip(slipping.command())
-    assert slipping.station.exchange.answered(answers[1])
+    assert slipping.station.exchange.deliver_answer(answers[1])
 
     assert heard == answers[:1]
     assert [type(each) for each in slipping.read] == [Incoming, Answer]

@@ -82,7 +82,7 @@ class Reader(Clerk):
     def has_read(self, run: CommandRun) -> None:
         self.parts.append(run.number + run.at - self.begun[-1])
 
-    def raised(self, callback: object) -> None:
+    def on_exception(self, callback: object) -> None:
         assert callback == self.on_command
         self.failed_callbacks += 1
 

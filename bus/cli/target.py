@@ -1,0 +1,24 @@
+"""`Target`: the bus that a verb joins, and the options of all verbs that join one."""
+
+from __future__ import annotations
+
+import attrs
+
+__all__ = ["Target"]
+
+
+@attrs.frozen
+class Target:
+    """The bus that a verb joins, and the options common to all these verbs.
+
+    bus, machine: their names; machine None means the host's name.
+    as_json: True if the output is JSON.
+    timeout_s: in seconds; None for no limit.
+    owner: the id of the user who owns the bus; None for the user of the verb.
+    """
+
+    bus: str
+    machine: str | None
+    as_json: bool
+    timeout_s: float | None
+    owner: int | None = None
