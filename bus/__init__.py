@@ -1,11 +1,10 @@
 """The software bus, and the tools that check the traffic of `queuebroker`.
 
-The bus: `open_bus`, and everything reached from it. `address`, `specification`,
-`message`, `payload`, `role`, `rights`, `access`, `config` and `errors` are its
-vocabulary. `core` makes its decisions, `threads` schedules tasks, `links` connects
-processes, and `api` is the interface for programs. `service` stands between producers
-and readers, `inspector` reports the state of a process, and `testing` runs a whole bus
-inside one test.
+The bus: `open_bus`, and everything reached from it. `address`, `registration`,
+`specification`, `message`, `payload`, `role`, `rights`, `access`, `config` and `errors`
+are its vocabulary. `core` makes its decisions, `threads` schedules tasks, `links`
+connects processes, and `api` is the interface for programs. `service` stands between
+producers and readers, and `testing` runs a whole bus inside one test.
 
 The record of traffic: `journal` records it and checks the record against its rules.
 `pipeline` does so with Spark and draws a report, `demo` is a program to record, `cli`
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from bus.api.subscription import Subscription, Watch
     from bus.api.task import CommandHandle, Task, Where
     from bus.config import BusConfig
-    from bus.core.routing_table import Visibility
     from bus.errors import (
         AccessDeniedError,
         AddresseeGoneError,
@@ -77,6 +75,7 @@ if TYPE_CHECKING:
         Undelivered,
     )
     from bus.payload import Payload
+    from bus.registration import Visibility
     from bus.role import Role
     from bus.service import Service
     from bus.specification import Specification
@@ -174,7 +173,7 @@ _HOMES: Final = {
     "api.subscription": ("Subscription", "Watch"),
     "api.task": ("CommandHandle", "Task", "Where"),
     "config": ("BusConfig",),
-    "core.routing_table": ("Visibility",),
+    "registration": ("Visibility",),
     "specification": ("Specification",),
     "message": (
         "NOREPLY",

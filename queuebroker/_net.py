@@ -24,7 +24,7 @@ import attrs
 
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
-from queuebroker.adaptive_spin import AWAKE_S, AdaptiveSpin
+from queuebroker.waiting.adaptive_spin import AWAKE_S, AdaptiveSpin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -33,8 +33,8 @@ def out_of_order(tree: Tree, package: str, order: Sequence[str]) -> list[str]:
     """List imports of higher modules within ``package``, and unlisted modules.
 
     ``order`` names the modules and sub-packages directly in the package, lowest first.
-    Imports within one entry are free. The package itself is its door: it may import all
-    of them, and none of them may import it.
+    Imports for type checkers count; those within one entry are free. The package itself
+    is its door: it may import all of them, and none of them may import it.
     """
     ranks = {name: rank for rank, name in enumerate(order)}
     found = []
@@ -147,7 +147,7 @@ def _upward_imports(
 ) -> Iterator[str]:
     """Yield the imports of a listed module that break the order."""
     entry = _entry(module.name, package)
-    for one in module.imports():
+    for one in module.imports(typing=True):
         target = tree.target_of(one)
         if target == package:
             yield (

@@ -1,7 +1,7 @@
 """Reads which module imports which, and imports none of them: a `Tree` of modules.
 
-Imports under ``if TYPE_CHECKING`` count only where circles are looked for: there a
-reader goes round in them as well. Imports inside functions count: an order that holds
+Imports under ``if TYPE_CHECKING`` count for the order and for circles: a reader follows
+them as well. Imports inside functions count: an order that holds
 only because one of its edges is drawn late is no order.
 """
 

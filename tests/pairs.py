@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from queuebroker import Broker, BrokerManager, Channel, MessageQueue
-from queuebroker.fast_queue import FastMessageQueue
-from queuebroker.pairing import pair
-from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
+from queuebroker.lockfree.fast_queue import FastMessageQueue
+from queuebroker.meeting.pairing import pair
+from queuebroker.meeting.rendezvous import Kind, RdV, RdVState, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

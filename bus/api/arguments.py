@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from bus.address import Address
-from bus.core.routing_table import Visibility
+from bus.registration import Visibility
 from bus.threads.account import Overflow
 from queuebroker.arguments import (
     check_callable,

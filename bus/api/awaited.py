@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from queuebroker.parking import taken_lock
+from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     import _thread
 
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.message import Response
     from bus.threads.thread_manager import ThreadManager
 

@@ -32,36 +32,36 @@ from bus.api.arguments import (
 )
 from bus.api.bus_thread import BusThread
 from bus.api.implicit_tasks import ImplicitTasks
+from bus.api.inspector import Inspector
 from bus.api.receiver import Receiver
 from bus.api.reentry import guarded
 from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
 from bus.api.task import Task, Where
 from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
-from bus.core.process_manager import ProcessManager
-from bus.core.routing_table import Visibility
+from bus.core.local.process_manager import ProcessManager
 from bus.errors import (
     NotJoinedError,
     UnknownTaskError,
     WrongProcessError,
 )
-from bus.inspector import Inspector
 from bus.journal.bus_recorder import BusRecorder
 from bus.journal.writer import Journal
+from bus.registration import Visibility
 from bus.specification import Specification
 from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
-from queuebroker.parking import taken_lock
+from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from bus.api.subscription import Subscription
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.links.comm_thread import CommThread
     from bus.links.network import Network
     from bus.message import Incoming, Undelivered

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import deadline_after
 from bus.api.notification_iterator import NotificationIterator
-from bus.core.routing_table import Visibility
 from bus.errors import CommandTimeoutError
+from bus.registration import Visibility
 from queuebroker import _sync
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.api.arguments import wrong_type
 from bus.api.questions import Questions
 from bus.api.reentry import calls_user, guarded
-from bus.core.trace import dropped_by
+from bus.core.local.trace import dropped_by
 from bus.error_text import error_text_of, fitting
 from bus.errors import (
     AlreadyAnsweredError,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from bus.api.questions import Question
     from bus.api.subscription import Subscription, Watch
     from bus.config import BusConfig
-    from bus.core.command_run import CommandRun
-    from bus.core.routing_table import Entry
-    from bus.core.trace import Trace
+    from bus.core.local.command_run import CommandRun
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import Trace
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
     from bus.threads.mailbox import Host

@@ -39,7 +39,7 @@ _AT_WORK: Final = (
 )
 _LIBRARY: Final = (
     *_AT_WORK,
-    "bus.inspector",
+    "bus.api.inspector",
     "bus.message",
     "bus.payload",
     "queuebroker.",

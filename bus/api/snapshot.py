@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from bus.address import Address
     from bus.api.receiver import Receiver
-    from bus.core.relay import Relay
-    from bus.core.relay_counters import RelayCounters
-    from bus.core.remote_manager import RemoteManager
-    from bus.core.routing_table import Entry, Visibility
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.relay import Relay
+    from bus.core.peer.relay_counters import RelayCounters
+    from bus.core.remote.remote_manager import RemoteManager
+    from bus.registration import Visibility
     from bus.specification import Specification
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange

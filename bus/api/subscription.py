@@ -9,7 +9,7 @@ from bus.api.reentry import guarded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.message import Incoming, Presence
     from bus.specification import Specification
     from bus.threads.account import Account

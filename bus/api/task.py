@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bus.api.bus_thread import BusThread
     from bus.api.receiver import Receiver
     from bus.api.task_owner import TaskOwner
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.links.send_batch import SendBatch
     from bus.message import Presence
     from bus.specification import Specification

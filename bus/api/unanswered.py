@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.message import Incoming
     from bus.threads.thread_manager import ThreadManager
 

@@ -32,8 +32,8 @@ from bus.cli.place import access_to
 from bus.cli.target import Target
 from bus.cli.text import show_table
 from bus.config import BusConfig
-from bus.core.routing_table import Visibility
 from bus.errors import BusError, CommandTimeoutError
+from bus.registration import Visibility
 from bus.role import Role
 from queuebroker import _net, _sync
 

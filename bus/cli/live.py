@@ -1,7 +1,7 @@
 """The common part of the verbs for a live bus: options, joining, queries, errors.
 
 A verb joins as a slave, so that it never becomes master. It queries the master for the
-processes of the machine, and then each process about itself (`bus.inspector`). Each
+processes of the machine, and then each process about itself (`bus.api.inspector`). Each
 error is one line and an exit code: 124 for a timeout, 4 if the run directory cannot
 hold a bus, else 1.
 """
@@ -20,23 +20,23 @@ import attrs
 import click
 
 from bus.address import Address, check_bus_name, check_machine_name, fresh_name
+from bus.api.inspector import inspector_of
 from bus.api.membership import open_bus
 from bus.cli.place import access_to, is_served, remedy, user_id
 from bus.cli.target import Target
 from bus.config import BusConfig
-from bus.core.routing_table import Visibility
 from bus.errors import (
     AccessDeniedError,
     BusError,
     CommandTimeoutError,
     UnresolvedError,
 )
-from bus.inspector import inspector_of
 from bus.journal.wording import printable
 from bus.links.run_directory import run_base
+from bus.registration import Visibility
 from bus.role import Role
 from queuebroker import _sync
-from queuebroker.parking import taken_lock
+from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,7 @@
 """``bus monitor``: the frames on the links of a live bus, while they are sent.
 
 Each process records its own frames as long as it is queried for them repeatedly (see
-`bus.inspector`). Each frame is recorded by its sender and by its reader. A process
+`bus.api.inspector`). Each frame is recorded by its sender and by its reader. A process
 counts the frames that it has no room to record. Any process that may join the bus may
 monitor it, just as it may inspect it; the contents of messages are not shown.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bus.api.inspector import inspector_of
 from bus.cli.live import (
     TIMED_OUT,
     fail,
@@ -25,10 +26,9 @@ from bus.cli.live import (
     to_json,
 )
 from bus.cli.text import wall_text
-from bus.core.routing_table import Visibility
 from bus.core.wire import FrameType
-from bus.inspector import inspector_of
 from bus.journal.wording import printable
+from bus.registration import Visibility
 from queuebroker import _sync
 
 if TYPE_CHECKING:

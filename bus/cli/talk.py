@@ -21,8 +21,8 @@ from bus.cli.live import (
     to_json,
     unserved,
 )
-from bus.core.routing_table import Visibility
 from bus.errors import CommandTimeoutError, UnresolvedError
+from bus.registration import Visibility
 from bus.specification import Specification
 from queuebroker import _sync
 

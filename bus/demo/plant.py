@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from queuebroker.circular_buffer import CircularBufferQueue
+from queuebroker.channel.circular_buffer import CircularBufferQueue
+from queuebroker.channel.queue_connection import Message
 from queuebroker.observer import Reason
-from queuebroker.queue_connection import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queuebroker import MessageQueue
-    from queuebroker.connection import Side
-    from queuebroker.queue_connection import QueueConnection
+    from queuebroker.channel.connection import Side
+    from queuebroker.channel.queue_connection import QueueConnection
 
 __all__ = ["DEEDS", "FAULTS", "plant"]
 

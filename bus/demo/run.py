@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from bus.api.membership import open_bus
 from bus.config import BusConfig
-from bus.core.routing_table import Visibility
 from bus.demo.agenda import Agenda
 from bus.demo.collector import COLLECTOR, Collector
 from bus.demo.crew import BUS
@@ -27,6 +26,7 @@ from bus.demo.threads import Threads
 from bus.errors import BusyError, DemoError
 from bus.journal.writer import Journal
 from bus.links.run_directory import run_base
+from bus.registration import Visibility
 from bus.role import Role
 from queuebroker import _sync
 

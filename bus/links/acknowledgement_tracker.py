@@ -12,8 +12,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from bus.core.command_run import CommandRun
-    from bus.core.receipts import Taken
+    from bus.core.local.command_run import CommandRun
+    from bus.core.streams.receipts import Taken
     from bus.message import Incoming
 
 __all__ = ["AcknowledgementTracker"]

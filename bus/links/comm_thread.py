@@ -21,9 +21,17 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from bus.address import Address
-from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
-from bus.core.remote_manager import RemoteManager
-from bus.core.routing_table import RegistrationId, Visibility
+from bus.core.local.actions import (
+    Action,
+    Dial,
+    HangUp,
+    Post,
+    Reply,
+    Resume,
+    Send,
+    Vacate,
+)
+from bus.core.remote.remote_manager import RemoteManager
 from bus.core.wire import pieces
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from bus.links.fast_path_driver import FastPathDriver
@@ -34,6 +42,7 @@ from bus.links.link_pool import LinkPool
 from bus.links.link_setup import LinkSetup
 from bus.links.peer_log import PeerLog
 from bus.links.relay_outbox import Posted, RelayOutbox, Said
+from bus.registration import RegistrationId, Visibility
 from bus.rights import UNRESTRICTED
 from bus.threads.delivery import answer_of
 from queuebroker import _sync
@@ -42,10 +51,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from bus.config import BusConfig
-    from bus.core.command_run import CommandRun
-    from bus.core.frame_monitor import FrameMonitor
-    from bus.core.limits import Limits
-    from bus.core.routing_table import Entry
+    from bus.core.local.command_run import CommandRun
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.limits import Limits
+    from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.wire import Identity
     from bus.links.frame_readers import Read
     from bus.links.link_poller import LinkPoller
@@ -56,7 +65,7 @@ if TYPE_CHECKING:
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import Request, ThreadManager
-    from queuebroker.message_queue import MessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["CommThread"]
 

@@ -19,8 +19,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from bus.core.command_run import CommandRun
-from bus.core.fast_path import FastPath
+from bus.core.local.command_run import CommandRun
+from bus.core.remote.fast_path import FastPath
 from bus.core.wire import FrameType
 from bus.threads.exchange import Slip
 from queuebroker import _sync
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Sequence
 
-    from bus.core.actions import Dial, HangUp, Send
-    from bus.core.peer import Peer
-    from bus.core.remote_manager import RemoteManager
-    from bus.core.routing_table import Entry
+    from bus.core.local.actions import Dial, HangUp, Send
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.remote_manager import RemoteManager
     from bus.links.acknowledgement_tracker import AcknowledgementTracker
     from bus.links.link_poller import ReadLease
     from bus.links.link_pool import LinkPool

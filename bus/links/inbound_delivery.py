@@ -16,7 +16,7 @@ from collections import Counter, deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
-from bus.core.command_run import CommandRun
+from bus.core.local.command_run import CommandRun
 from bus.events import BusReason
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
@@ -24,7 +24,7 @@ from bus.threads.account import Admission
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.threads.account import Account
     from bus.threads.delivery import Answer
 

@@ -18,7 +18,7 @@ from bus.errors import (
 from bus.threads.verdict import Verdict
 
 if TYPE_CHECKING:
-    from bus.core.link_table import LinkTable
+    from bus.core.remote.link_table import LinkTable
     from bus.core.wire import Identity, Refused
     from bus.errors import BusError
 

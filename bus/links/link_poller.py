@@ -11,19 +11,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from queuebroker import _sync
+from queuebroker.channel.status import Status
 from queuebroker.errors import DisconnectedError, ReceiveTimeoutError
-from queuebroker.shared_parker import SharedParker
+from queuebroker.first import Selection, attend
 from queuebroker.sockets.queue import SocketMessageQueue
 from queuebroker.sockets.read_lease import ReadLease as SocketReadLease
-from queuebroker.status import Status
-from queuebroker.waiting import Selection, attend
+from queuebroker.waiting.shared_parker import SharedParker
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Iterable
 
     from bus.threads.inbox import Inbox
-    from queuebroker.message_queue import MessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.sockets import Driver
 
 __all__ = ["LinkPoller", "ParkedPoller", "ReadLease", "SocketPoller"]

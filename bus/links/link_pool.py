@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from bus.links.link_poller import LinkPoller, ReadLease
     from bus.threads.inbox import Inbox
-    from queuebroker.message_queue import MessageQueue
-    from queuebroker.queue_broker import QueueBroker
+    from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.meeting.queue_broker import QueueBroker
     from queuebroker.sockets import SocketQueueBroker
 
 __all__ = ["PORT", "LinkBroker", "LinkPool"]

@@ -14,13 +14,13 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.actions import Dial
-    from bus.core.remote_manager import RemoteManager
+    from bus.core.local.actions import Dial
+    from bus.core.remote.remote_manager import RemoteManager
     from bus.links.join_state import JoinState
     from bus.links.link_pool import LinkBroker, LinkPool
     from bus.rights import Credentials
     from bus.threads.exchange import Exchange
-    from queuebroker.message_queue import MessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["LinkSetup"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from bus.core.limits import Limits
+from bus.core.peer.limits import Limits
 from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
 from bus.links.link_poller import ParkedPoller
 from queuebroker import _sync
-from queuebroker.broker_manager import BrokerManager
-from queuebroker.queue_broker import QueueBroker
+from queuebroker.meeting.broker_manager import BrokerManager
+from queuebroker.meeting.queue_broker import QueueBroker
 
 if TYPE_CHECKING:
     import _thread

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from bus.core.frame_monitor import LEASE_S, LISTENERS_MAX, FrameMonitor
+from bus.core.remote.frame_monitor import LEASE_S, LISTENERS_MAX, FrameMonitor
 from bus.core.wire import FrameType
 from bus.message import NOREPLY
 from queuebroker import _sync

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from bus.core.trace import dropped_by
+from bus.core.local.trace import dropped_by
 from bus.errors import BusFullError
 from bus.message import Kind
 from bus.threads.account import Admission
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Sequence
 
-    from bus.core.relay import Relay
+    from bus.core.peer.relay import Relay
     from bus.errors import BusError
     from bus.events import BusReason
     from bus.links.send_batch import SendBatch

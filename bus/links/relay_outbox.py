@@ -11,9 +11,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from bus.core.routing_table import Entry, RegistrationId, Visibility
+from bus.core.local.routing_table import Entry
 from bus.links.relay_account import RelayAccount
 from bus.links.send_batch import SealedBatch, SendBatch
+from bus.registration import RegistrationId, Visibility
 from bus.threads.account import Account
 from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import Request
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from bus.address import Address
     from bus.config import BusConfig
-    from bus.core.relay import Relay
-    from bus.core.remote_manager import RemoteManager
+    from bus.core.peer.relay import Relay
+    from bus.core.remote.remote_manager import RemoteManager
     from bus.core.wire import Characteristics
     from bus.errors import BusError
     from bus.message import Incoming

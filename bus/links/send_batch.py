@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from bus.core.outbound_run import commands_of
+from bus.core.peer.outbound_run import commands_of
 from bus.core.wire import Bodies
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after
-from queuebroker.parking import PENDING, Pending, wait_for
+from queuebroker.waiting.parking import PENDING, Pending, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.errors import BusFullError
     from bus.message import Incoming
     from bus.threads.inbox import Inbox

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bus.core.limits import Limits
+from bus.core.peer.limits import Limits
 from bus.core.wire import Identity
 from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
@@ -24,8 +24,8 @@ from bus.links.run_directory import ELSEWHERE, RunDirectory
 from bus.rights import Credentials
 from bus.role import Role
 from queuebroker import _sync
-from queuebroker.broker_manager import BrokerManager
 from queuebroker.errors import BrokerNameInUseError
+from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.sockets import (
     Driver,
     SocketMessageQueue,
@@ -36,7 +36,7 @@ from queuebroker.sockets import (
 if TYPE_CHECKING:
     from bus.config import BusConfig
     from bus.threads.exchange import Exchange
-    from queuebroker.message_queue import MessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.sockets import Peer
 
 __all__ = ["SocketNetwork"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from queuebroker.errors import DisconnectedError, SendTimeoutError
 
 if TYPE_CHECKING:
-    from queuebroker.message_queue import MessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["Unsent"]
 

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from bus.core.routing_table import Overflow
 from bus.errors import BusFullError
+from bus.registration import Overflow
 
 if TYPE_CHECKING:
     import _thread
 
-    from bus.core.command_run import CommandRun
+    from bus.core.local.command_run import CommandRun
     from bus.core.wire import Lengths
     from bus.message import Incoming
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bus.core.actions import Action
-    from bus.core.command_run import CommandRun
-    from bus.core.frame_monitor import FrameMonitor
-    from bus.core.remote_manager import RemoteManager
-    from bus.core.routing_table import Entry
+    from bus.core.local.actions import Action
+    from bus.core.local.command_run import CommandRun
+    from bus.core.local.routing_table import Entry
+    from bus.core.remote.frame_monitor import FrameMonitor
+    from bus.core.remote.remote_manager import RemoteManager
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.account import Account

@@ -14,7 +14,7 @@ from bus.message import Incoming
 
 if TYPE_CHECKING:
     from bus.address import Address
-    from bus.core.actions import Reply
+    from bus.core.local.actions import Reply
     from bus.errors import BusError
     from bus.message import Presence, Undelivered
 

@@ -18,7 +18,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from bus.core.actions import (
+from bus.core.local.actions import (
     Action,
     Confirm,
     Evict,
@@ -29,7 +29,7 @@ from bus.core.actions import (
     Settled,
     Tell,
 )
-from bus.core.trace import Tracer
+from bus.core.local.trace import Tracer
 from bus.errors import UnknownTaskError
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Sequence
 
-    from bus.core.process_manager import ProcessManager
-    from bus.core.routing_table import Entry, Visibility
-    from bus.core.trace import TraceSink
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import TraceSink
     from bus.errors import BusFullError
     from bus.payload import Payload
+    from bus.registration import Visibility
     from bus.threads.comm import Comm
     from bus.threads.thread_manager import ThreadManager
 
@@ -70,7 +71,7 @@ class Slip(enum.Enum):
 
 
 class Slipping(Protocol):
-    """The fast path of one link: see `bus.core.fast_path`."""
+    """The fast path of one link: see `bus.core.remote.fast_path`."""
 
     def receive(
         self, data: bytes, now: float, todo: deque[Action], *, answers_only: bool

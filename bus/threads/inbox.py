@@ -17,13 +17,13 @@ from bus.core.wire import Lengths
 from bus.threads.account import Admission
 from bus.threads.mailbox import DROPPED_MIN, without_dropped
 from queuebroker import _sync
-from queuebroker.parking import PENDING, Pending, WaitList, wait_for
+from queuebroker.waiting.parking import PENDING, Pending, WaitList, wait_for
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Sequence
 
-    from bus.core.command_run import CommandRun
+    from bus.core.local.command_run import CommandRun
     from bus.message import Incoming
     from bus.threads.account import Account
     from bus.threads.delivery import Delivery

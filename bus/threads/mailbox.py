@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.command_run import CommandRun
-    from bus.core.routing_table import Entry
+    from bus.core.local.command_run import CommandRun
+    from bus.core.local.routing_table import Entry
     from bus.errors import BusError
     from bus.events import BusReason
     from bus.message import Incoming

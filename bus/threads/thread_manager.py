@@ -16,7 +16,7 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from bus.core.command_run import CommandRun
+from bus.core.local.command_run import CommandRun
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
 from bus.threads.inbox import Inbox
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Iterable
 
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.threads.account import Account
     from bus.threads.delivery import Delivery
     from bus.threads.mailbox import Client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker.parking import taken_lock
+from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     import _thread

@@ -11,7 +11,7 @@ coroutine sleeps instead of a thread. So both faces of one end may be used at on
 several tasks, loops and threads.
 
 waker                  lets a thread wake a coroutine: one descriptor for each loop
-waiting                the loops of `queuebroker.parking` and `queuebroker.meeting`
+waiting                the loops of `queuebroker.waiting` and `queuebroker.meeting`
 message_queue, queue_broker    the faces
 socket_broker          the face of a broker that other processes can reach
 wrapping               the face of an object that exists already

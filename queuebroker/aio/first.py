@@ -1,6 +1,6 @@
 """`receive_any`: the first message of several queues, for coroutines (QB-WAIT-1).
 
-The counterpart of `queuebroker.waiting.receive_any`, which describes the races.
+The counterpart of `queuebroker.first.receive_any`, which describes the races.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.waiting import handed_on, undone_if_interrupted
 from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import deadline_after
-from queuebroker.waiting import Selection, check_queues
+from queuebroker.first import Selection, check_queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queuebroker import message_queue as plain
+    from queuebroker.channel import message_queue as plain
 
 __all__ = ["receive_any"]
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
-from queuebroker import message_queue as plain
 from queuebroker.aio.waiting import act
 from queuebroker.arguments import check_instance, deadline_after, snapshot
+from queuebroker.channel import message_queue as plain
+from queuebroker.channel.locked_queue import LockedMessageQueue
+from queuebroker.channel.status import DONE
 from queuebroker.errors import (
     DisconnectedQueueError,
     ReceiveTimeoutError,
     SendTimeoutError,
 )
-from queuebroker.locked_queue import LockedMessageQueue
-from queuebroker.status import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from queuebroker.end import Stats
-    from queuebroker.receive_attempt import Take
-    from queuebroker.status import Status
+    from queuebroker.channel.end import Stats
+    from queuebroker.channel.receive_attempt import Take
+    from queuebroker.channel.status import Status
 
 __all__ = ["MessageQueue"]
 

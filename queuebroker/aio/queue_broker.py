@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
-from queuebroker import message_queue
-from queuebroker import queue_broker as plain
 from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.waiting import meet
 from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import check_port, deadline_after
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
-from queuebroker.rendezvous import Kind
+from queuebroker.meeting import queue_broker as plain
+from queuebroker.meeting.rendezvous import Kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,9 +22,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from queuebroker.broker import Broker
-    from queuebroker.broker_manager import BrokerManager
-    from queuebroker.rendezvous import RdV
+    from queuebroker.channel import message_queue
+    from queuebroker.meeting.broker import Broker
+    from queuebroker.meeting.broker_manager import BrokerManager
+    from queuebroker.meeting.rendezvous import RdV
 
 __all__ = ["QueueBroker"]
 

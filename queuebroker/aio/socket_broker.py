@@ -25,7 +25,7 @@ from queuebroker.sockets.address import is_address
 from queuebroker.sockets.frames import NUMBER_MAX
 
 if TYPE_CHECKING:
-    from queuebroker import message_queue
+    from queuebroker.channel import message_queue
     from queuebroker.sockets import broker as sockets
     from queuebroker.sockets.outgoing_connect import OutgoingConnect
 

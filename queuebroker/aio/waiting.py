@@ -1,8 +1,8 @@
 """Wait loops for coroutines, the counterparts of the loops for threads.
 
-`act` corresponds to `End._act`, `meet` to `queuebroker.meeting.meet`. Those define the
-condition of the wait, the repair after an exception, and the calls of an observer. The
-locks taken here are held only for moments, never during a sleep.
+`act` corresponds to `End._act`, `meet` to `queuebroker.meeting.meet.meet`. Those define
+the condition of the wait, the repair after an exception, and the calls of an observer.
+The locks taken here are held only for moments, never during a sleep.
 
 A coroutine may end where no thread can: it is closed (`GeneratorExit`) when it is
 collected. That may happen within any operation of the same thread, even one that holds
@@ -17,20 +17,20 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from queuebroker.aio.waker import Waiter, running_waker
-from queuebroker.meeting import abandon, begin, expire, outcome
-from queuebroker.parking import PENDING, Wait
-from queuebroker.sleepers import Sleepers
+from queuebroker.lockfree.sleepers import Sleepers
+from queuebroker.meeting.meet import abandon, begin, expire, outcome
+from queuebroker.waiting.parking import PENDING, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from queuebroker.channel import Channel
-    from queuebroker.locked_queue import LockedMessageQueue
-    from queuebroker.message_queue import MessageQueue
-    from queuebroker.parking import Parker, Pending, WaitList
-    from queuebroker.rendezvous import RdV
-    from queuebroker.status import Verdict
+    from queuebroker.channel.channel import Channel
+    from queuebroker.channel.locked_queue import LockedMessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.channel.status import Verdict
+    from queuebroker.meeting.rendezvous import RdV
+    from queuebroker.waiting.parking import Parker, Pending, WaitList
 
 __all__ = ["act", "handed_on", "meet", "undone_if_interrupted"]
 
@@ -81,7 +81,7 @@ async def undone_if_interrupted(
 
 
 async def _wait(wait: Wait[T, Waiter], deadline: float | None) -> T | Pending:
-    """Sleep and attempt again; see `queuebroker.parking.wait_for`."""
+    """Sleep and attempt again; see `queuebroker.waiting.parking.wait_for`."""
     expired = False
     while True:
         outcome = wait.look(last=expired)

@@ -1,11 +1,11 @@
 """`Waker`: lets any thread wake a coroutine; one descriptor for each event loop.
 
 A thread that makes a condition true releases a parker in one call into C, which no
-interrupt can break off (`queuebroker.parking`). Otherwise a sleeper could be removed
-from its list and never be woken. asyncio's ``call_soon_threadsafe`` is Python code in
-the waker's thread, so an interrupt can break it off. It also raises once the loop is
-closed. So the release only records the sleeper and writes to an eventfd; the loop reads
-that and does the rest.
+interrupt can break off (`queuebroker.waiting.parking`). Otherwise a sleeper could be
+removed from its list and never be woken. asyncio's ``call_soon_threadsafe`` is Python
+code in the waker's thread, so an interrupt can break it off. It also raises once the
+loop is closed. So the release only records the sleeper and writes to an eventfd; the
+loop reads that and does the rest.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, overload
 
-from queuebroker import message_queue
-from queuebroker import queue_broker as plain
 from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.queue_broker import QueueBroker
 from queuebroker.arguments import known_as
+from queuebroker.channel import message_queue
+from queuebroker.meeting import queue_broker as plain
 
 if TYPE_CHECKING:
     from queuebroker.aio import socket_broker

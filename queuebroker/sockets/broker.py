@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Literal, NoReturn, overload
 from queuebroker import _net, _sync
 from queuebroker._green import refuse_green_threads
 from queuebroker.arguments import check_instance, check_port, deadline_after, positive
-from queuebroker.broker import Broker
 from queuebroker.errors import (
     BrokerClosedError,
     BrokerNameInUseError,
     UnknownBrokerError,
 )
-from queuebroker.meeting import meet
-from queuebroker.parking import taken_lock
-from queuebroker.queue_broker import CAPACITY_MESSAGES, QueueBroker
-from queuebroker.rendezvous import Kind, RdV, RdVState
+from queuebroker.meeting.broker import Broker
+from queuebroker.meeting.meet import meet
+from queuebroker.meeting.queue_broker import CAPACITY_MESSAGES, QueueBroker
+from queuebroker.meeting.rendezvous import Kind, RdV, RdVState
 from queuebroker.sockets.address import Address, Scheme, is_address
 from queuebroker.sockets.driver import Driver, default_driver
 from queuebroker.sockets.frames import NUMBER_MAX, TEXT_BYTES_MAX, Hello
@@ -28,6 +27,7 @@ from queuebroker.sockets.listener import Listener
 from queuebroker.sockets.options import SocketOptions
 from queuebroker.sockets.outgoing_connect import OutgoingConnect
 from queuebroker.sockets.tls import Tls
+from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from queuebroker._net import Socket
-    from queuebroker.broker_manager import BrokerManager
-    from queuebroker.message_queue import MessageQueue
-    from queuebroker.parking import Parker
+    from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.meeting.broker_manager import BrokerManager
+    from queuebroker.waiting.parking import Parker
 
 __all__ = ["SocketQueueBroker"]
 

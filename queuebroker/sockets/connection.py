@@ -3,29 +3,29 @@
 It is a `QueueConnection` in which the link acts for the far side. The outgoing buffer
 only counts the messages that the peer has not received. The messages and actions of the
 peer are applied to the state as if the peer were local. So the tables of
-`queuebroker.status` decide as they do between threads.
+`queuebroker.channel.status` decide as they do between threads.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from queuebroker.circular_buffer import CircularBufferQueue
-from queuebroker.connection import Flow
+from queuebroker.channel.circular_buffer import CircularBufferQueue
+from queuebroker.channel.connection import Flow
+from queuebroker.channel.queue_connection import Message, QueueConnection
+from queuebroker.channel.status import Status
 from queuebroker.observer import Operation, Reason
-from queuebroker.parking import WaitList
-from queuebroker.queue_connection import Message, QueueConnection
 from queuebroker.sockets.descriptors import Described, close_all
 from queuebroker.sockets.errors import PeerLostError, ProtocolError, RemoteError
 from queuebroker.sockets.frames import Credit, Goodbye, Messages, Pong
 from queuebroker.sockets.protocol import Lost
-from queuebroker.status import Status
+from queuebroker.waiting.parking import WaitList
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Sequence
 
-    from queuebroker.connection import Side
+    from queuebroker.channel.connection import Side
     from queuebroker.observer import Watch
     from queuebroker.sockets.link import Link
     from queuebroker.sockets.peer import Peer

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from queuebroker import _net, _sync
-from queuebroker.meeting import begin, expire, withdraw_locked
+from queuebroker.meeting.meet import begin, expire, withdraw_locked
+from queuebroker.meeting.rendezvous import Kind, RdV, RdVState, Terms
 from queuebroker.observer import Reason
-from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
 from queuebroker.sockets.connection import SocketConnection
 from queuebroker.sockets.driver import default_driver
 from queuebroker.sockets.errors import NotAdmittedError
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queuebroker._net import Socket
-    from queuebroker.broker import Broker
-    from queuebroker.broker_manager import BrokerManager
+    from queuebroker.meeting.broker import Broker
+    from queuebroker.meeting.broker_manager import BrokerManager
     from queuebroker.observer import Watch
     from queuebroker.sockets.driver import Driver, Served
     from queuebroker.sockets.options import SocketOptions

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from queuebroker import _net, _sync
 from queuebroker.errors import UnknownBrokerError
-from queuebroker.meeting import withdraw_locked
+from queuebroker.meeting.meet import withdraw_locked
+from queuebroker.meeting.rendezvous import RdVEvent, RdVMap
 from queuebroker.observer import Reason
-from queuebroker.rendezvous import RdVEvent, RdVMap
 from queuebroker.sockets.address import Scheme
 from queuebroker.sockets.connection import SocketConnection
 from queuebroker.sockets.errors import PeerLostError, ProtocolError
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queuebroker._net import Socket
-    from queuebroker.broker import Broker
-    from queuebroker.broker_manager import BrokerManager
-    from queuebroker.rendezvous import RdV
+    from queuebroker.meeting.broker import Broker
+    from queuebroker.meeting.broker_manager import BrokerManager
+    from queuebroker.meeting.rendezvous import RdV
     from queuebroker.sockets.address import Address
     from queuebroker.sockets.driver import Driver
     from queuebroker.sockets.protocol import Event
@@ -106,7 +106,7 @@ class OutgoingConnect:
     # In the caller's thread.
 
     def begin(self, rdv: RdV) -> None:
-        """Register the call and dial; see `queuebroker.meeting.begin`."""
+        """Register the call and dial; see `queuebroker.meeting.meet.begin`."""
         self._manager.check_not_within("connect")
         with self._manager.lock:
             if rdv.caller.closed:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after, remaining_s, snapshot
-from queuebroker.end import Stats
+from queuebroker.channel.end import Stats
+from queuebroker.channel.locked_queue import LockedMessageQueue
+from queuebroker.channel.status import DONE, Verdict
 from queuebroker.errors import ReceiveTimeoutError
-from queuebroker.locked_queue import LockedMessageQueue
-from queuebroker.parking import PENDING, Pending, Wait, wait_for
 from queuebroker.sockets.descriptors import Described, duplicates
-from queuebroker.status import DONE, Verdict
+from queuebroker.waiting.parking import PENDING, Pending, Wait, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from typing_extensions import Buffer
 
-    from queuebroker.connection import Side
-    from queuebroker.receive_attempt import Take
+    from queuebroker.channel.connection import Side
+    from queuebroker.channel.receive_attempt import Take
     from queuebroker.sockets.connection import SocketConnection
     from queuebroker.sockets.peer import Peer
 

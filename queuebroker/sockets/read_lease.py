@@ -15,8 +15,8 @@ from queuebroker import _net
 if TYPE_CHECKING:
     import _thread
 
-    from queuebroker.parking import WaitList
     from queuebroker.sockets.queue import SocketMessageQueue
+    from queuebroker.waiting.parking import WaitList
 
 __all__ = ["Elsewhere", "ReadLease"]
 

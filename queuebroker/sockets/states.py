@@ -47,7 +47,7 @@ class Act(enum.Enum):
     HEAR_PONG = enum.auto()
 
 
-# By identity, as in `queuebroker.status`: the hash of Enum is Python code.
+# By identity, as in `queuebroker.channel.status`: the hash of Enum is Python code.
 State.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 Act.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 

@@ -29,9 +29,9 @@ __all__ = ["FRESH", "freshen", "substituted"]
 # Attributes that have their initial value in every run: module, attribute, and a
 # factory for that value. They are the default manager and the counters.
 FRESH: Final[list[tuple[str, str, Callable[[], object]]]] = [
-    ("queuebroker.broker_manager", "_defaults", dict),
-    ("queuebroker.connection", "_numbers", lambda: itertools.count(1)),
-    ("queuebroker.rendezvous", "_tickets", lambda: itertools.count(1)),
+    ("queuebroker.meeting.broker_manager", "_defaults", dict),
+    ("queuebroker.channel.connection", "_numbers", lambda: itertools.count(1)),
+    ("queuebroker.meeting.rendezvous", "_tickets", lambda: itertools.count(1)),
     ("threading", "_counter", lambda: itertools.count(1).__next__),
 ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import CommandTimeoutError, UnknownTaskError
-from bus.core.confirmations import Confirmations
+from bus.core.remote.confirmations import Confirmations
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.bus.support import DISTANCES, There, is_there, memory_bus, serve

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Role, Service, open_bus
-from bus.core.relay_counters import ENDS
-from bus.inspector import inspector_of
+from bus.api.inspector import inspector_of
+from bus.core.peer.relay_counters import ENDS
 from specs.clauses import clause
 from tests.bus.support import Holder, memory_bus, socket_bus, unwanted
 from tests.links.processes import settled

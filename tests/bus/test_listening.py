@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Bus, Task
-from bus.core.process_manager import ProcessManager
+from bus.core.local.process_manager import ProcessManager
 from bus.threads.account import Account
 from bus.threads.inbox import Inbox
 from specs.clauses import clause

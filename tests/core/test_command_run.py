@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.core.command_run import CommandRun
-from bus.core.receipts import Receipt
+from bus.core.local.command_run import CommandRun
+from bus.core.streams.receipts import Receipt
 from bus.message import Incoming, Kind
 from specs.clauses import clause
 

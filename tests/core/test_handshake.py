@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from bus.config import BusConfig
-from bus.core.handshake import handshake, refusal, welcome
-from bus.core.limits import Limits
-from bus.core.topology import Topology
+from bus.core.peer.limits import Limits
+from bus.core.remote.handshake import handshake, refusal, welcome
+from bus.core.remote.topology import Topology
 from bus.core.wire import Identity, LinkKind, Reason, Role
 from specs.clauses import clause
 

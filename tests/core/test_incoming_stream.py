@@ -13,7 +13,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus.core.incoming_stream import NUMBERS, IncomingStream
+from bus.core.streams.incoming_stream import NUMBERS, IncomingStream
 from bus.errors import WireError
 from specs.clauses import clause
 from specs.models.stream import Stream

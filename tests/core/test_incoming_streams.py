@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from bus.core.incoming_stream import Acknowledgement
-from bus.core.incoming_streams import IncomingStreams, Opened, Refusal
-from bus.core.outgoing_stream import OutgoingStream
+from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.streams.incoming_streams import IncomingStreams, Opened, Refusal
+from bus.core.streams.outgoing_stream import OutgoingStream
 from specs.clauses import clause
 
 ME = 5  # this incarnation

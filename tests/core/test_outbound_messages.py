@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.actions import Post, Send
-from bus.core.command_run import CommandRun
+from bus.core.local.actions import Post, Send
+from bus.core.local.command_run import CommandRun
 from bus.core.wire import (
     FAILED,
     NO_DEADLINE,
@@ -29,8 +29,8 @@ from specs.clauses import clause
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.actions import Action
-    from bus.core.peer import Peer
+    from bus.core.local.actions import Action
+    from bus.core.peer.peer import Peer
     from tests.simulate.process import SimTask
 
 GONE = 99  # a relay number of no task

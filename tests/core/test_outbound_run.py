@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bus.core.outbound_run import OutboundRun, packed
+from bus.core.peer.outbound_run import OutboundRun, packed
 from bus.core.wire import RAW
 from bus.message import Incoming, Kind
 from bus.payload import decode

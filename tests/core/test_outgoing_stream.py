@@ -11,8 +11,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus.core.incoming_stream import NUMBERS, Acknowledgement, IncomingStream
-from bus.core.outgoing_stream import OutgoingStream
+from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement, IncomingStream
+from bus.core.streams.outgoing_stream import OutgoingStream
 from bus.errors import WireError
 from specs.clauses import clause
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 
 from bus.address import Address
-from bus.core.actions import Fail, Open, Tell
-from bus.core.process_manager import ProcessManager
-from bus.core.routing_table import Entry, Visibility
+from bus.core.local.actions import Fail, Open, Tell
+from bus.core.local.process_manager import ProcessManager
 from bus.errors import (
     AddresseeGoneError,
     BusFullError,
@@ -18,8 +17,12 @@ from bus.errors import (
     UnresolvedError,
 )
 from bus.message import Incoming, Kind, Presence
+from bus.registration import Visibility
 from bus.specification import Specification
 from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from bus.core.local.routing_table import Entry
 
 RESOLVE_S = 5.0
 NOW = 100.0

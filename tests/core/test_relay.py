@@ -19,16 +19,16 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from bus.config import BusConfig
-from bus.core.incoming_stream import Acknowledgement
-from bus.core.limits import Limits
-from bus.core.outbound_run import OutboundRun
-from bus.core.peer import Peer
-from bus.core.relay import Relay
-from bus.core.relay_counters import RelayCounters
-from bus.core.routing_table import RegistrationId
-from bus.core.session import Session
+from bus.core.peer.limits import Limits
+from bus.core.peer.outbound_run import OutboundRun
+from bus.core.peer.peer import Peer
+from bus.core.peer.relay import Relay
+from bus.core.peer.relay_counters import RelayCounters
+from bus.core.peer.session import Session
+from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import RAW, Ack, Batch, Characteristics, OpenStream
 from bus.message import Incoming, Kind
+from bus.registration import RegistrationId
 from specs.clauses import clause
 
 WINDOW = 6

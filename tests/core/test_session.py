@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from bus.config import BusConfig
-from bus.core.incoming_stream import Acknowledgement
-from bus.core.limits import Limits
-from bus.core.outbound_run import OutboundRun
-from bus.core.session import Session
+from bus.core.peer.limits import Limits
+from bus.core.peer.outbound_run import OutboundRun
+from bus.core.peer.session import Session
+from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import Ack, Batch, Bye, Frame, OpenStream, Unrelay
 from bus.errors import WireError
 from bus.message import Kind

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.config import BusConfig
-from bus.core.incoming_stream import Acknowledgement
-from bus.core.limits import Limits
-from bus.core.missing_table import MissingTable
-from bus.core.outbound_run import OutboundRun
-from bus.core.session import Session
+from bus.core.peer.limits import Limits
+from bus.core.peer.outbound_run import OutboundRun
+from bus.core.peer.session import Session
+from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.streams.missing_table import MissingTable
 from bus.core.wire import (
     MESSAGES_MAX,
     NO_DEADLINE,

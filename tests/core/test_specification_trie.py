@@ -13,7 +13,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus.core.specification_trie import SpecificationTrie
+from bus.core.local.specification_trie import SpecificationTrie
 from bus.specification import Specification
 
 SEGMENTS = ["a", "b"]

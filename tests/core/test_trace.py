@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from bus.core.routing_table import Overflow
-from bus.core.trace import Trace, Tracer, dropped_by
+from bus.core.local.trace import Trace, Tracer, dropped_by
 from bus.errors import (
     AddresseeGoneError,
     BusError,
@@ -22,6 +21,7 @@ from bus.errors import (
 from bus.events import BusOperation as Op
 from bus.events import BusReason as Why
 from bus.message import Kind
+from bus.registration import Overflow
 from specs.clauses import clause
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.routing_table import RegistrationId
-from bus.core.user_routing_table import User, UserRoutingTable
+from bus.core.remote.user_routing_table import User, UserRoutingTable
+from bus.registration import RegistrationId
 from specs.clauses import clause
 
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.core import wire
-from bus.core.incoming_stream import Acknowledgement, IncomingStream
-from bus.core.outgoing_stream import OutgoingStream
-from bus.core.routing_table import RegistrationId, Visibility
+from bus.core.streams.incoming_stream import Acknowledgement, IncomingStream
+from bus.core.streams.outgoing_stream import OutgoingStream
 from bus.core.wire import ControlFrame, FrameType, decode, encode
 from bus.core.wire.stream_frames import EXTRACTED_MAX, MISSING_MAX
 from bus.errors import WireError
 from bus.message import Kind
+from bus.registration import RegistrationId, Visibility
 from specs.clauses import clause
 from tests.core.golden import VECTORS
 

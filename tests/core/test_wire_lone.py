@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bus.core.incoming_stream import NUMBERS
+from bus.core.streams.incoming_stream import NUMBERS
 from bus.core.wire import (
     FAILED,
     FOLLOWS_MIN,

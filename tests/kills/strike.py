@@ -12,10 +12,10 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.link_table import LinkTable
-from bus.core.name_registry import NameRegistry
-from bus.core.outbound_messages import OutboundMessages
-from bus.core.resolver import Resolver
+from bus.core.remote.link_table import LinkTable
+from bus.core.remote.name_registry import NameRegistry
+from bus.core.remote.outbound_messages import OutboundMessages
+from bus.core.remote.resolver import Resolver
 from tests.kills.notes import Note
 
 if TYPE_CHECKING:

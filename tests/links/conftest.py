@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusConfig, Role
-from bus.core import fast_path
+from bus.core.remote import fast_path
 from bus.core.wire import decode, encode_lone, pieces
 from bus.links import comm_thread
 from tests.bus.support import socket_bus

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 from bus.links.link_poller import ParkedPoller
 from bus.links.link_pool import PORT, LinkPool
 from bus.threads.inbox import Inbox
-from queuebroker.broker_manager import BrokerManager
-from queuebroker.queue_broker import QueueBroker
+from queuebroker.meeting.broker_manager import BrokerManager
+from queuebroker.meeting.queue_broker import QueueBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queuebroker.message_queue import MessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["Desk"]
 

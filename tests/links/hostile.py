@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from msgspec.structs import replace
 
 from bus.core import wire
-from bus.core.routing_table import RegistrationId, Visibility
 from bus.links.link_pool import PORT
 from bus.links.socket_network import _machine_id
 from bus.message import Kind
 from bus.payload import encode as encoded
+from bus.registration import RegistrationId, Visibility
 from queuebroker.errors import DisconnectedError
 from queuebroker.sockets import SocketQueueBroker
 from tests.bus.support import unbalanced
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bus import Bus
     from bus.core.wire import Frame
-    from queuebroker.message_queue import MessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["NAME", "TASK", "Hostile", "is_known", "raw", "served", "told"]
 

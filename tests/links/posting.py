@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from bus.address import Address
 from bus.config import BusConfig
-from bus.core.actions import Fail
-from bus.core.routing_table import Entry, RegistrationId, RoutingTable, Visibility
+from bus.core.local.actions import Fail
+from bus.core.local.routing_table import Entry, RoutingTable
 from bus.core.wire import Characteristics
 from bus.errors import BusFullError
 from bus.links.relay_outbox import RelayOutbox
 from bus.links.send_batch import SealedBatch
 from bus.message import Incoming, Kind
+from bus.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

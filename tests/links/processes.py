@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusConfig
-from bus.core.fast_path import FastPath
+from bus.core.remote.fast_path import FastPath
 from bus.core.wire import Batch
 from bus.links.memory import MemoryNetwork
 from bus.message import Kind

@@ -11,7 +11,7 @@ from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from specs.clauses import clause
 
 if TYPE_CHECKING:
-    from bus.core.command_run import CommandRun
+    from bus.core.local.command_run import CommandRun
     from bus.message import Incoming
 
 MESSAGES = 4

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Role
-from bus.core.actions import HangUp, Send
-from bus.core.command_run import CommandRun
-from bus.core.receipts import Receipt
+from bus.core.local.actions import HangUp, Send
+from bus.core.local.command_run import CommandRun
+from bus.core.streams.receipts import Receipt
 from bus.core.wire import Ack
 from bus.links.comm_thread import CommThread
 from bus.links.fast_path_driver import FastPathDriver, _Way

@@ -11,7 +11,7 @@ import pytest
 from bus import BusConfig
 from bus.links.link_pool import PORT
 from bus.testing import memory_bus
-from queuebroker.queue_broker import QueueBroker
+from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import Holder

@@ -11,7 +11,7 @@ import pytest
 import bus as bus_package
 import queuebroker
 from bus import BusConfig, CommandTimeoutError, Response, Role
-from bus.core.fast_path import FastPath
+from bus.core.remote.fast_path import FastPath
 from bus.core.wire import Batch
 from bus.testing import memory_bus
 from queuebroker import _sync

@@ -9,15 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from bus import Role
-from bus.core import frame_monitor as core_module
-from bus.core.frame_facts import ALL, facts, messages
-from bus.core.frame_monitor import FRAMES_MAX, LEASE_S, LISTENERS_MAX, FrameMonitor
-from bus.core.routing_table import RegistrationId
+from bus.api.inspector import inspector_of
+from bus.core.remote import frame_monitor as core_module
+from bus.core.remote.frame_facts import ALL, facts, messages
+from bus.core.remote.frame_monitor import (
+    FRAMES_MAX,
+    LEASE_S,
+    LISTENERS_MAX,
+    FrameMonitor,
+)
 from bus.core.wire import NO_DEADLINE, WANTS_REPLY, Batch, Ping, Run, Search
 from bus.errors import RemoteError
-from bus.inspector import inspector_of
 from bus.links import monitor_leases
 from bus.message import Kind
+from bus.registration import RegistrationId
 from specs.clauses import clause
 from tests.bus.support import socket_bus
 from tests.core.golden import FRAMES

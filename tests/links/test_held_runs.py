@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bus.core.command_run import CommandRun
+from bus.core.local.command_run import CommandRun
 from bus.core.wire import Lengths
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
@@ -15,7 +15,7 @@ from specs.clauses import clause
 from tests.links.test_inbound_delivery import Hall
 
 if TYPE_CHECKING:
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
 
 
 def _run(hall: Hall, *payloads: bytes) -> CommandRun:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.address import Address
-from bus.core.routing_table import Visibility
 from bus.errors import BusFullError
 from bus.links.inbound_delivery import InboundDelivery
 from bus.message import Incoming, Kind
+from bus.registration import Visibility
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
 from queuebroker.testing import explore
@@ -23,7 +23,7 @@ from tests.threads.station import Clerk, Station
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.threads.account import Overflow
     from queuebroker.testing import Run
 

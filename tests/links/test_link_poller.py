@@ -11,7 +11,7 @@ from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import PORT, LinkPool
 from bus.threads.inbox import Inbox
 from queuebroker import _sync
-from queuebroker.broker_manager import BrokerManager
+from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.sockets import Driver as SocketDriver
 from queuebroker.sockets import SocketQueueBroker
 from specs.clauses import clause
@@ -20,7 +20,7 @@ from tests.support import LIMIT_S, Threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from queuebroker.message_queue import MessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
     from tests.support import Running
 
 

@@ -17,7 +17,7 @@ from queuebroker import (
     RendezvousTimeoutError,
     _sync,
 )
-from queuebroker.queue_broker import QueueBroker
+from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.links.desk import Desk
@@ -25,7 +25,7 @@ from tests.links.desk import Desk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from queuebroker.message_queue import MessageQueue
+    from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.testing import Run
 
 

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from bus import BusConfig
-from bus.core.session import milliseconds_left
+from bus.core.peer.session import milliseconds_left
 from bus.core.wire import NO_DEADLINE
 from specs.clauses import clause
 from tests.bus.support import socket_bus

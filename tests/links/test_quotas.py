@@ -12,7 +12,7 @@ import pytest
 
 from bus import BusConfig
 from bus.core import wire
-from bus.core.actions import Evict
+from bus.core.local.actions import Evict
 from bus.core.wire import Reason
 from bus.errors import NameTakenError
 from bus.events import BusReason

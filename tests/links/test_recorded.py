@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus import Bus, Incoming, Overflow, Undelivered
-    from bus.core.peer import Peer
+    from bus.core.peer.peer import Peer
     from bus.core.wire import Frame
 
 

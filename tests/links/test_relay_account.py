@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bus.address import Address
-from bus.core.routing_table import Entry, RegistrationId, Visibility
+from bus.core.local.routing_table import Entry
 from bus.errors import AddresseeGoneError, BusFullError
 from bus.links.relay_account import RelayAccount
 from bus.links.send_batch import PAYLOAD_MAX
 from bus.message import Incoming, Kind
+from bus.registration import RegistrationId, Visibility
 from bus.threads.account import Account, Admission
 from queuebroker import _sync
 from queuebroker.testing import explore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.actions import Fail
+from bus.core.local.actions import Fail
 from bus.errors import BusFullError
 from bus.links.relay_outbox import Said
 from bus.threads.account import Admission

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.actions import HangUp
-from bus.core.command_run import CommandRun
-from bus.core.limits import Limits
+from bus.core.local.actions import HangUp
+from bus.core.local.command_run import CommandRun
+from bus.core.peer.limits import Limits
 from bus.core.wire import Identity, Role
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from bus.links.comm_thread import CommThread
@@ -26,7 +26,7 @@ from tests.threads.station import Station
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.receipts import Taken
+    from bus.core.streams.receipts import Taken
     from queuebroker.testing import Run
 
 

@@ -4,7 +4,7 @@ A file has a block for each mutant, and an empty line between two::
 
     Y3 BUS-MSG-15 BUS-CHAN-7
       a question goes by a link that is not in use any more
-    bus/core/fast_path.py
+    bus/core/remote/fast_path.py
     = if not (
     -     self.stands
     -     and session.room

@@ -26,8 +26,8 @@ from queuebroker.arguments import (
     positive,
     snapshot,
 )
-from queuebroker.fast_queue import FastMessageQueue
-from queuebroker.locked_queue import LockedMessageQueue
+from queuebroker.channel.locked_queue import LockedMessageQueue
+from queuebroker.lockfree.fast_queue import FastMessageQueue
 
 
 class Indexed:

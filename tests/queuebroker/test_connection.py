@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from queuebroker import CircularBufferQueue, Operation, Reason, Status, _sync
-from queuebroker.connection import Flow
-from queuebroker.queue_connection import Message, QueueConnection
-from queuebroker.status import RECEIVE, SEND, STATUS, Verdict
+from queuebroker.channel.connection import Flow
+from queuebroker.channel.queue_connection import Message, QueueConnection
+from queuebroker.channel.status import RECEIVE, SEND, STATUS, Verdict
 from specs.clauses import clause
 from specs.models import connection as oracle
 from specs.models import queue as rules

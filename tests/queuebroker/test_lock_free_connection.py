@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queuebroker import DisconnectedQueueError, lock_free_connection, pairing
-from queuebroker.lock_free_buffer import LockFreeBuffer
+from queuebroker import DisconnectedQueueError
+from queuebroker.lockfree import lock_free_connection
+from queuebroker.lockfree.lock_free_buffer import LockFreeBuffer
+from queuebroker.meeting import pairing
 from specs.clauses import clause
 from tests import pairs
 from tests.support import Threads

@@ -35,8 +35,8 @@ from queuebroker import (
     RendezvousTimeoutError,
     UnknownBrokerError,
 )
-from queuebroker.meeting import begin, expire, outcome
-from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
+from queuebroker.meeting.meet import begin, expire, outcome
+from queuebroker.meeting.rendezvous import Kind, RdV, RdVState, Terms
 from specs.clauses import clause
 from specs.models.answers import Answer, Ending
 from specs.models.rendezvous import Brokers, Medium

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from queuebroker import _sync
-from queuebroker.parking import PENDING, Pending, WaitList, wait_for
+from queuebroker.waiting.parking import PENDING, Pending, WaitList, wait_for
 from specs.clauses import clause
 from tests.strikes import Blow, everywhere
 from tests.support import taken

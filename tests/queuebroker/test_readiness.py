@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import DisconnectedQueueError, MessageQueue
-from queuebroker.readiness import Readiness
+from queuebroker.waiting.readiness import Readiness
 from specs.clauses import clause
 from tests.meetings import queues
 from tests.support import LIMIT_S, Threads

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import Broker, BrokerManager
-from queuebroker.rendezvous import Kind, RdV, RdVEvent, RdVMap, RdVState, Terms
+from queuebroker.meeting.rendezvous import Kind, RdV, RdVEvent, RdVMap, RdVState, Terms
 from specs.clauses import clause
 
 if TYPE_CHECKING:

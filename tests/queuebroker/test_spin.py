@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from queuebroker import _sync, pairing
+from queuebroker import _sync
+from queuebroker.meeting import pairing
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.pairs import queue_pair

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.parking import taken_lock
-from queuebroker.shared_parker import SharedParker
-from queuebroker.waiting import Selection
+from queuebroker.first import Selection
+from queuebroker.waiting.parking import taken_lock
+from queuebroker.waiting.shared_parker import SharedParker
 from tests.pairs import look_away, queue_pair
 
 if TYPE_CHECKING:
     from queuebroker import MessageQueue, Observer
-    from queuebroker.parking import Parker, WaitList
+    from queuebroker.waiting.parking import Parker, WaitList
 
 both_kinds = pytest.mark.parametrize(
     "observer", [None, look_away], ids=["fast", "locked"]

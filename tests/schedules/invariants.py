@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from queuebroker import _sync
-from queuebroker import broker as broker_module
+from queuebroker.channel.status import Status
+from queuebroker.meeting import broker as broker_module
+from queuebroker.meeting.rendezvous import RdV, RdVState
 from queuebroker.observer import Reason
-from queuebroker.parking import Parker, WaitList
-from queuebroker.rendezvous import RdV, RdVState
-from queuebroker.status import Status
+from queuebroker.waiting.parking import Parker, WaitList
 
 if TYPE_CHECKING:
     import _thread

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from queuebroker import (
+from queuebroker import first as waiting
+from queuebroker.lockfree import (
     fast_queue,
     lock_free_buffer,
     lock_free_connection,
-    shared_parker,
     sleepers,
-    waiting,
 )
 from queuebroker.testing import Failure, explore
+from queuebroker.waiting import shared_parker
 from tests.schedules.level import QUICK
 
 if TYPE_CHECKING:

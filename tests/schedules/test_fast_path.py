@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from queuebroker import pairing
+from queuebroker.meeting import pairing
 from specs.clauses import clause
 from tests import pairs
 from tests.schedules import (

@@ -17,11 +17,11 @@ from queuebroker import (
     MessageQueue,
     QueueBrokerError,
     ReceiveTimeoutError,
-    parking,
 )
-from queuebroker.meeting import withdraw_locked
+from queuebroker.meeting.meet import withdraw_locked
 from queuebroker.observer import Reason
 from queuebroker.testing import Failure, explore
+from queuebroker.waiting import parking
 from specs.clauses import clause
 from specs.promela.model import MODELS
 from tests.core import search_invariants, stream_invariants
@@ -224,7 +224,7 @@ def test_a_withdrawal_without_a_reason_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "queuebroker.broker.withdraw_locked",
+        "queuebroker.meeting.broker.withdraw_locked",
         lambda rdv, reason: withdraw_locked(rdv, Reason.NONE),
     )
 

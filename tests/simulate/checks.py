@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.core.relay import RelayState
-from bus.core.routing_table import Visibility
+from bus.core.peer.relay import RelayState
+from bus.registration import Visibility
 from tests.simulate.counters import BrokenPromiseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bus.core.peer import Peer
-    from bus.core.relay_counters import RelayCounters
+    from bus.core.peer.peer import Peer
+    from bus.core.peer.relay_counters import RelayCounters
     from bus.core.wire import AddRelay
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World

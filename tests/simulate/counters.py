@@ -11,8 +11,8 @@ from bus.address import Address
 from bus.errors import InDoubtError, PeerLostError
 
 if TYPE_CHECKING:
-    from bus.core.routing_table import RegistrationId
     from bus.errors import BusError
+    from bus.registration import RegistrationId
 
 __all__ = ["BrokenPromiseError", "Counters", "Letter"]
 

@@ -11,8 +11,8 @@ import itertools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bus.core.peer import Key
     from bus.core.wire import LinkKind
+    from bus.registration import Key
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from bus.config import BusConfig
-from bus.core.actions import (
+from bus.core.local.actions import (
     Action,
     Confirm,
     Dial,
@@ -30,17 +30,17 @@ from bus.core.actions import (
     Tell,
     Vacate,
 )
-from bus.core.command_run import CommandRun
-from bus.core.fast_path import FastPath
-from bus.core.limits import Limits
-from bus.core.process_manager import ProcessManager
-from bus.core.remote_manager import RemoteManager
-from bus.core.routing_table import Entry, Visibility
-from bus.core.trace import Tracer
+from bus.core.local.command_run import CommandRun
+from bus.core.local.process_manager import ProcessManager
+from bus.core.local.trace import Tracer
+from bus.core.peer.limits import Limits
+from bus.core.remote.fast_path import FastPath
+from bus.core.remote.remote_manager import RemoteManager
 from bus.core.wire import AddRelay, Identity, Role, decode, encode
 from bus.errors import BusFullError, ExpiredError, NameTakenError
 from bus.events import BusReason
 from bus.message import Incoming, Kind
+from bus.registration import Visibility
 from bus.specification import Specification
 from tests.simulate.counters import BrokenPromiseError, Letter
 from tests.simulate.task import Asked, SimTask
@@ -49,10 +49,11 @@ from tests.simulate.words import words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.peer import Peer
-    from bus.core.routing_table import RegistrationId
-    from bus.core.trace import Trace
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import Trace
+    from bus.core.peer.peer import Peer
     from bus.message import Presence
+    from bus.registration import RegistrationId
     from tests.simulate.world import World
 
 __all__ = ["SimProcess", "SimTask"]

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import attrs
 
-from bus.core.routing_table import Visibility
 from bus.errors import BusFullError
+from bus.registration import Visibility
 from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.plan import PROFILES, Plan
 from tests.simulate.process import LIMITS

@@ -17,7 +17,7 @@ from tests.simulate.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from bus.core.relay import Relay
+    from bus.core.peer.relay import Relay
     from bus.core.wire import Frame
     from bus.errors import BusError
     from bus.rights import Rights

@@ -9,10 +9,11 @@ import attrs
 
 if TYPE_CHECKING:
     from bus.address import Address
-    from bus.core.actions import Action
-    from bus.core.routing_table import Entry, RegistrationId
-    from bus.core.trace import Tracer
+    from bus.core.local.actions import Action
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import Tracer
     from bus.message import Incoming
+    from bus.registration import RegistrationId
     from bus.specification import Specification
     from tests.simulate.process import SimProcess
 

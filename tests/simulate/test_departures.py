@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from bus.core.incoming_streams import Refusal
+from bus.core.streams.incoming_streams import Refusal
 from bus.core.wire import Eliminate, LinkKind, Unrelay
 from bus.errors import (
     AddresseeGoneError,

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 import bus
-from bus.core.actions import Action, Post, Reply
-from bus.core.fast_path import FastPath
-from bus.core.incoming_stream import Acknowledgement
-from bus.core.relay import Relay, RelayState
+from bus.core.local.actions import Action, Post, Reply
+from bus.core.peer.relay import Relay, RelayState
+from bus.core.remote.fast_path import FastPath
+from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import (
     FAILED,
     NO_DEADLINE,
@@ -34,7 +34,7 @@ from tests.strikes import everywhere
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.peer import Peer
+    from bus.core.peer.peer import Peer
     from tests.simulate.counters import Letter
     from tests.simulate.process import SimProcess
     from tests.strikes import Blow

@@ -13,7 +13,7 @@ from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.relay import Relay
+    from bus.core.peer.relay import Relay
     from tests.simulate.task import SimTask
 
 QUEUE = LIMITS.relay_queue

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from bus.core import wire
-from bus.core.routing_table import RegistrationId
 from bus.message import Kind
+from bus.registration import RegistrationId
 from specs.clauses import clause
 from tests.core.golden import FRAMES
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.actions import Action
+    from bus.core.local.actions import Action
     from bus.core.wire import Frame
     from tests.simulate.process import SimProcess
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from bus.core import resolver
-from bus.core.actions import Reply
-from bus.core.outbound_run import OutboundRun
-from bus.core.peer import characteristics
-from bus.core.routing_table import RegistrationId
+from bus.core.local.actions import Reply
+from bus.core.peer.outbound_run import OutboundRun
+from bus.core.peer.peer import characteristics
+from bus.core.remote import resolver
 from bus.core.wire import (
     AddRelay,
     Characteristics,
@@ -24,14 +23,15 @@ from bus.core.wire import (
     Unrelay,
 )
 from bus.message import Kind
+from bus.registration import RegistrationId
 from specs.clauses import clause
 from tests.simulate.process import SimProcess
 from tests.simulate.test_rights import GUEST, RIGHTS
 from tests.simulate.test_rights import stage_of as stage_for
 
 if TYPE_CHECKING:
-    from bus.core.actions import Action
-    from bus.core.routing_table import Entry
+    from bus.core.local.actions import Action
+    from bus.core.local.routing_table import Entry
     from tests.simulate.stage import Stage
 
 

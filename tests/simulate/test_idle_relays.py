@@ -11,7 +11,7 @@ from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.actions import Action
+    from bus.core.local.actions import Action
 
 
 @clause("BUS-DEREG-10", "BUS-DEREG-13")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.relays import Relays
+from bus.core.remote.relays import Relays
 from bus.core.wire import Eliminate, Subscribe
 from specs.clauses import clause
 from tests.simulate.process import LIMITS

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bus.core import wire
-from bus.core.link import NEXT, Link, LinkState
+from bus.core.remote.link import NEXT, Link, LinkState
 from bus.core.wire import (
     Eliminate,
     Export,

@@ -9,7 +9,7 @@ from specs.clauses import clause
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
 
 
 def awaited(stage: Stage, process: str) -> list[Entry]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tests.simulate.run
-from bus.core.link_table import LinkTable
-from bus.core.trace import Trace
+from bus.core.local.trace import Trace
+from bus.core.remote.link_table import LinkTable
 from bus.events import BusOperation, BusReason
 from bus.message import Incoming, Kind
 from specs.clauses import clause

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.relay import RelayState
+from bus.core.peer.relay import RelayState
 from bus.core.wire import Ack, AddRelay, Batch, Characteristics, Subscribe, Unsubscribe
 from bus.errors import BusFullError, UnresolvedError
 from specs.clauses import clause
@@ -15,7 +15,7 @@ from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage, told
 
 if TYPE_CHECKING:
-    from bus.core.relay import Relay
+    from bus.core.peer.relay import Relay
     from bus.message import Incoming
     from tests.simulate.process import SimTask
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.core.actions import Evict
+from bus.core.local.actions import Evict
 from bus.core.wire import AddRelay, Error, LinkKind, Reason, Refused
 from bus.errors import AccessDeniedError, RemoteError
 from bus.rights import Rights

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bus.core.incoming_streams import IncomingStreams
+from bus.core.streams.incoming_streams import IncomingStreams
 from bus.core.wire import Run
 from specs.clauses import clause
 from tests.simulate.__main__ import main

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.core.peer import Peer
-from bus.core.relay import Relay
-from bus.core.relays import Relays
-from bus.core.requests import Requests
-from bus.core.resolver import Resolver
+from bus.core.peer.peer import Peer
+from bus.core.peer.relay import Relay
+from bus.core.remote.relays import Relays
+from bus.core.remote.requests import Requests
+from bus.core.remote.resolver import Resolver
 from tests.simulate.checks import Checks
 from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.process import LIMITS

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.routing_table import Visibility
 from bus.core.wire import (
     AddRelay,
     Eliminate,
@@ -18,6 +17,7 @@ from bus.core.wire import (
     Subscribe,
     Unrelay,
 )
+from bus.registration import Visibility
 from tests.core.search_invariants import (
     AT_REST,
     SAFETY,
@@ -39,11 +39,12 @@ from tests.simulate.under_way import Expired, Numbers, Registration, UnderWay
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.actions import Action
-    from bus.core.peer import Peer
-    from bus.core.relay import Relay as BusRelay
-    from bus.core.routing_table import Entry, RegistrationId
+    from bus.core.local.actions import Action
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.peer import Peer
+    from bus.core.peer.relay import Relay as BusRelay
     from bus.core.wire import Characteristics, Frame
+    from bus.registration import RegistrationId
     from tests.core.search_invariants import Invariant
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World

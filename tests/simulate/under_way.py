@@ -12,8 +12,9 @@ from bus.core.wire import AddRelay, Cancel, Eliminate, RequestId, Unrelay
 from tests.core.search_invariants import News
 
 if TYPE_CHECKING:
-    from bus.core.peer import Key, Peer
+    from bus.core.peer.peer import Peer
     from bus.core.wire import ControlFrame
+    from bus.registration import Key
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 

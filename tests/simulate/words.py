@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from bus.core.routing_table import RegistrationId
 from bus.core.wire import (
     RAW,
     Batch,
@@ -16,6 +15,7 @@ from bus.core.wire import (
     Run,
 )
 from bus.payload import decode
+from bus.registration import RegistrationId
 
 __all__ = ["words"]
 

@@ -19,10 +19,10 @@ from tests.simulate.trace_sink import TraceSink
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from bus.core.limits import Limits
-    from bus.core.peer import Key
+    from bus.core.peer.limits import Limits
     from bus.core.wire import Frame
     from bus.message import Incoming
+    from bus.registration import Key
 
 __all__ = ["World"]
 

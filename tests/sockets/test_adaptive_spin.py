@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from queuebroker import ReceiveTimeoutError, _net, _sync
-from queuebroker.adaptive_spin import AWAKE_S
+from queuebroker.waiting.adaptive_spin import AWAKE_S
 from specs.clauses import clause
 from tests.sockets.support import ends
 

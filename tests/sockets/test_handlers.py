@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import QueueBrokerError, RendezvousTimeoutError, _sync, meeting
+from queuebroker import QueueBrokerError, RendezvousTimeoutError, _sync
+from queuebroker.meeting import meet as meeting
 from queuebroker.sockets import listener, read_owner
 from specs.clauses import clause
 from tests.handlers import Interruption, everywhere_handled
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from queuebroker import Reason
-    from queuebroker.rendezvous import RdV
+    from queuebroker.meeting.rendezvous import RdV
     from queuebroker.sockets import SocketMessageQueue
 
     Call = Callable[[SocketMessageQueue], object]

@@ -17,9 +17,9 @@ import queuebroker
 import tests
 from queuebroker import BrokerManager, DisconnectedQueueError, aio
 from queuebroker.aio import waiting
-from queuebroker.meeting import abandon
-from queuebroker.parking import Wait
-from queuebroker.waiting import Selection
+from queuebroker.first import Selection
+from queuebroker.meeting.meet import abandon
+from queuebroker.waiting.parking import Wait
 from specs.clauses import clause
 from tests.meetings import nobody_waits
 from tests.pairs import look_away, queue_pair

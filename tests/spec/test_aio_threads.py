@@ -12,14 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queuebroker import (
-    BrokerManager,
-    DisconnectedQueueError,
-    QueueBroker,
-    aio,
-    pairing,
-)
+from queuebroker import BrokerManager, DisconnectedQueueError, QueueBroker, aio
 from queuebroker.aio.waker import running_waker
+from queuebroker.meeting import pairing
 from specs.clauses import clause
 from tests.meetings import accepts_wait, connects_wait, nobody_waits
 from tests.pairs import look_away, queue_pair

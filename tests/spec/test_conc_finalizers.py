@@ -22,13 +22,13 @@ from queuebroker import (
     QueueBrokerError,
     Reason,
     _sync,
-    pairing,
 )
-from queuebroker.connection import Connection
-from queuebroker.parking import WaitList
-from queuebroker.queue_connection import QueueConnection
-from queuebroker.sleepers import Sleepers
+from queuebroker.channel.connection import Connection
+from queuebroker.channel.queue_connection import QueueConnection
+from queuebroker.lockfree.sleepers import Sleepers
+from queuebroker.meeting import pairing
 from queuebroker.testing import explore
+from queuebroker.waiting.parking import WaitList
 from specs.clauses import clause
 from tests.pairs import look_away, loose_queue_pair, queue_pair
 from tests.support import Threads, until

@@ -21,7 +21,7 @@ from tests.support import Threads, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queuebroker.end import End
+    from queuebroker.channel.end import End
     from tests.histories import Step
     from tests.support import Running
 

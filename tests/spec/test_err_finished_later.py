@@ -31,7 +31,7 @@ from tests.support import Threads, until
 
 if TYPE_CHECKING:
     from queuebroker import MessageQueue
-    from queuebroker.sleepers import Sleepers
+    from queuebroker.lockfree.sleepers import Sleepers
     from tests.support import Running
 
 BRIEF_S = 0.01
@@ -73,7 +73,7 @@ def test_a_wake_up_that_found_a_buffer_shut_is_handed_on_if_an_interrupt_strikes
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first of two sleepers wakes, finds the buffer closed, and is interrupted."""
-    monkeypatch.setattr("queuebroker.pairing.LOCKED", False)
+    monkeypatch.setattr("queuebroker.meeting.pairing.LOCKED", False)
 
     def case(interrupted: Blow) -> None:
         left, right = loose_queue_pair(4)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import MessageQueue, QueueBroker, QueueBrokerError, _sync
-from queuebroker.rendezvous import RdVState
+from queuebroker.meeting.rendezvous import RdVState
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.meetings import accepts_wait, nobody_waits

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.process_manager import ProcessManager
-from bus.core.routing_table import Entry, Visibility
+from bus.core.local.process_manager import ProcessManager
 from bus.message import Incoming, Kind
+from bus.registration import Visibility
 from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
 from bus.threads.thread_manager import ThreadManager
@@ -14,7 +14,8 @@ from bus.threads.thread_manager import ThreadManager
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.command_run import CommandRun
+    from bus.core.local.command_run import CommandRun
+    from bus.core.local.routing_table import Entry
     from bus.errors import BusError
     from bus.events import BusReason
     from bus.threads.mailbox import Host

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bus
-from bus.core.actions import Fail, Post, Reply
+from bus.core.local.actions import Fail, Post, Reply
 from bus.errors import BusFullError, UnresolvedError
 from bus.message import Incoming
 from bus.threads.account import Account
@@ -18,9 +18,9 @@ from bus.threads.delivery import Answer
 from bus.threads.exchange import Slip
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
-from queuebroker.parking import taken_lock
-from queuebroker.shared_parker import SharedParker
 from queuebroker.testing import explore
+from queuebroker.waiting.parking import taken_lock
+from queuebroker.waiting.shared_parker import SharedParker
 from specs.clauses import clause
 from tests.strikes import Blow, everywhere
 from tests.threads.station import Clerk, Station
@@ -28,7 +28,7 @@ from tests.threads.station import Clerk, Station
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.actions import Action
+    from bus.core.local.actions import Action
     from queuebroker.testing import Run, Spawned
 
 NUMBERS = [1, 2, 3]

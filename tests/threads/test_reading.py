@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.core.command_run import CommandRun
-from bus.core.receipts import Receipt
+from bus.core.local.command_run import CommandRun
+from bus.core.streams.receipts import Receipt
 from bus.threads.account import Admission
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
@@ -21,7 +21,7 @@ from tests.threads.station import Clerk, Station
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.routing_table import Entry
+    from bus.core.local.routing_table import Entry
     from bus.message import Incoming
 
 REFERENCE: Final = "reference"

@@ -84,7 +84,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "complaints": ("bus/links",),
     "joining": ("bus/links",),
     "scripts": ("bus/api",),
-    "place": ("bus/threads", "bus/core/routing_table.py"),
+    "place": ("bus/threads", "bus/core/local/routing_table.py"),
     "box": _CORE,
     "bell": ("queuebroker",),
     "lead": ("queuebroker/sockets", "bus/links"),

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from bus.core.incoming_stream import NUMBERS
+from bus.core.streams.incoming_stream import NUMBERS
 from bus.core.wire.frames import FrameType
 from bus.core.wire.lengths import Bodies, Lengths
 from bus.errors import WireError

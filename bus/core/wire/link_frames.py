@@ -6,7 +6,6 @@ The docstring of each frame names the clauses that need its fields.
 from __future__ import annotations
 
 from bus.address import check_machine_name, check_module_name
-from bus.core.routing_table import RegistrationId  # noqa: TC001  # read by `msgspec`
 from bus.core.wire.frames import ControlFrame, FrameType
 from bus.core.wire.parts import (
     U16,
@@ -23,6 +22,7 @@ from bus.core.wire.parts import (
     Versions,
     check_registration,
 )
+from bus.registration import RegistrationId  # noqa: TC001  # read by `msgspec`
 
 __all__ = [
     "Bye",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from bus.core.incoming_stream import NUMBERS
+from bus.core.streams.incoming_stream import NUMBERS
 from bus.core.wire.batch import FAILED, FOLLOWS_MIN, RAW, WANTS_REPLY, Batch, Run
 from bus.core.wire.frames import FrameType
 from bus.message import Kind

@@ -13,7 +13,7 @@ from typing import Annotated, Final, TypeAlias
 from msgspec import Meta, Struct
 
 from bus.address import check_bus_name, check_machine_name, check_module_name
-from bus.core.routing_table import Overflow, RegistrationId, Visibility
+from bus.registration import Overflow, RegistrationId, Visibility
 
 __all__ = [
     "U16",

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from bus.core.incoming_stream import Acknowledgement
+from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire.frames import ControlFrame, FrameType
 from bus.core.wire.parts import U32, U64, Number  # noqa: TC001  # read by `msgspec`
 

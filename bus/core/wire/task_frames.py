@@ -10,7 +10,6 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from bus.address import check_machine_name, check_module_name
-from bus.core.routing_table import RegistrationId  # noqa: TC001  # read by `msgspec`
 from bus.core.wire.frames import ControlFrame, FrameType
 from bus.core.wire.parts import (
     U32,
@@ -24,6 +23,7 @@ from bus.core.wire.parts import (
     Text,
     check_registration,
 )
+from bus.registration import RegistrationId  # noqa: TC001  # read by `msgspec`
 from bus.specification import Specification
 
 __all__ = [

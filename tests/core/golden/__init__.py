@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from bus.core import wire
-from bus.core.routing_table import RegistrationId, Visibility
 from bus.message import Kind
 from bus.payload import encode
+from bus.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

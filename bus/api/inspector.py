@@ -1,0 +1,267 @@
+"""`Inspector`: the task by which a process reports its identity and its state.
+
+Each process of a bus has one, named ``_bus/`` plus the process name. It runs in a
+thread of its own, so it answers while all tasks of the user are busy. It answers any
+command with one map of plain values. The state of the manager is read under the
+exchange's lock; each counter of an account has a single writer and is read without one.
+
+A command ``{"frames": ...}`` requests the frames that cross the links of the process;
+see `MonitorLeases`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bus.address import SYSTEM, check_module_name
+from bus.core.peer.relay_counters import ENDS, RelayCounters
+from bus.core.wire import LinkKind
+from bus.links.monitor_leases import MonitorLeases
+from bus.registration import Visibility
+from bus.threads.thread_manager import ThreadManager
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.api.snapshot import BusSnapshot, TaskInfo
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.peer import Peer
+    from bus.core.peer.relay import Relay
+    from bus.core.remote.remote_manager import RemoteManager
+    from bus.message import Incoming
+    from bus.threads.exchange import Exchange
+    from bus.threads.mailbox import Client
+
+__all__ = ["Inspector", "inspector_of"]
+
+
+def inspector_of(process: str) -> str:
+    """Return the name of the inspector of a process."""
+    return f"{SYSTEM}/{process}"
+
+
+class Inspector:
+    """Reports the state of one process; started once, closed once or more.
+
+    Args:
+        bus: the name of the bus.
+        exchange: the exchange of this process.
+        look: returns the user's objects on the bus in this process, and the thread
+          managers that host them, thread by thread.
+
+    monitor_leases: answers requests for frames.
+    """
+
+    __slots__ = (
+        "_bus",
+        "_entry",
+        "_exchange",
+        "_look",
+        "_manager",
+        "_since",
+        "_thread",
+        "monitor_leases",
+    )
+
+    def __init__(
+        self,
+        bus: str,
+        exchange: Exchange,
+        look: Callable[[], tuple[BusSnapshot, Sequence[ThreadManager]]],
+    ) -> None:
+        self._bus: Final = bus
+        self._exchange: Final = exchange
+        self._look: Final = look
+        self._since: Final = _sync.monotonic()
+        self._manager: Final = ThreadManager("inspector")
+        self._entry: Entry | None = None
+        self._thread: _sync.Thread | None = None
+        self.monitor_leases: Final = MonitorLeases(exchange, self._manager)
+
+    # Life cycle.
+
+    def begin(self, client: Client) -> None:
+        """Answer commands from now on, until `close`.
+
+        client: makes `answer` run for each command. If the process name leaves no room
+        for the prefix of the inspector's name, the process has no inspector.
+        """
+        name = inspector_of(self._exchange.manager.process)
+        try:
+            check_module_name(name)
+        except ValueError:
+            return
+        self._entry = self._exchange.register(
+            name, Visibility.PUBLIC, self._bus, self._manager, client
+        )
+        self._thread = _sync.Thread(
+            target=self._serve, name=f"{self._bus} inspector", daemon=True
+        )
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no thread left
+            self._thread = None
+            # Deregister the task here: otherwise a close waits for it for ever.
+            self._manager.stop(_sync.monotonic())
+            self._serve()
+            raise
+
+    def close(self) -> None:
+        """Leave the bus; return after the thread has ended."""
+        if self._thread is not None:
+            self._manager.stop(_sync.monotonic())
+            self._thread.join()
+
+    def _serve(self) -> None:
+        manager, entry = self._manager, self._entry
+        assert entry is not None
+        manager.adopt()
+        manager.run()
+        self._exchange.deregister(entry, final=True)
+        # The entry may still be on its way here, and has to be opened first.
+        while entry.host is not None or not manager.end():
+            manager.poll(None)
+
+    # Reports.
+
+    def answer(self, message: Incoming) -> Any:
+        """Return the requested frames, or the current state of the process."""
+        asked = message.payload
+        if isinstance(asked, Mapping) and "frames" in asked:
+            return self.monitor_leases.answer(message, asked["frames"])
+        return self._about()
+
+    def _about(self) -> dict[str, Any]:
+        exchange = self._exchange
+        seen, managers = self._look()
+        told: dict[str, Any] = {
+            "bus": seen.bus,
+            "machine": seen.machine,
+            "process": seen.process,
+            "pid": os.getpid(),
+            "role": "master",
+            "since_s": _sync.monotonic() - self._since,
+            "threads": _threads(seen, managers),
+            "parked": dict(seen.parked),
+            "gave_up": exchange.look(lambda: exchange.manager.parked.given_up),
+            "links": [],
+            "relays": [],
+        }
+        if seen.notifying is not None:
+            told["notifying"] = attrs.asdict(seen.notifying)
+        comm = exchange.comm
+        if comm is not None:
+            told |= exchange.look(lambda: _of_others(comm.remote))
+        return told
+
+
+def _threads(
+    seen: BusSnapshot, managers: Sequence[ThreadManager]
+) -> list[dict[str, Any]]:
+    """Describe each thread, and the tasks in it.
+
+    blocked: the number of senders that wait for room in the thread.
+    """
+    tasks = {each.address.module: each for each in seen.tasks}
+    return [
+        {
+            "name": thread.name,
+            "busy_s": thread.busy_s,
+            "callbacks": thread.callbacks,
+            "wakeups": thread.wakeups,
+            "blocked": len(manager.inbox.room),
+            "tasks": [_task(tasks[name]) for name in thread.tasks if name in tasks],
+        }
+        for thread, manager in zip(seen.threads, managers, strict=True)
+    ]
+
+
+def _task(task: TaskInfo) -> dict[str, Any]:
+    return {
+        "name": task.address.module,
+        "visibility": task.visibility.value,
+        "commands": attrs.asdict(task.commands),
+        "subscriptions": [
+            {
+                "to": str(each.specification),
+                "notifications": attrs.asdict(each.notifications),
+                "gap": each.gap,
+                "missed": each.missed,
+            }
+            for each in task.subscriptions
+        ],
+        "questions": task.questions,
+        "failures": task.failures,
+        "late": task.late,
+        "unasked": task.unasked,
+        "undelivered": task.undelivered,
+        "unheard": task.unheard,
+    }
+
+
+def _of_others(remote: RemoteManager) -> dict[str, Any]:
+    """Describe the other processes; on a master, also all processes and name owners.
+
+    Call under the exchange's lock.
+    """
+    topology = remote.topology
+    told: dict[str, Any] = {
+        "role": topology.role.value,
+        "links": [
+            _link(remote, peer)
+            for peer in topology.peers.values()
+            if peer.session.link is not None
+        ],
+        "relays": [
+            _relay(relay)
+            for peer in topology.peers.values()
+            for relay in peer.relays.values()
+        ],
+        "relay_counters": _counters(topology.counters),
+    }
+    if topology.is_master:
+        machine, me = topology.key
+        slaves = [each.key[1] for each in topology.slaves()]
+        told["processes"] = [me, *slaves]
+        told["users"] = {
+            name: owner[1]
+            for name, owner in remote.name_registry.users.owners().items()
+            if owner[0] == machine
+        }
+    return told
+
+
+def _link(remote: RemoteManager, peer: Peer) -> dict[str, Any]:
+    link = remote.links.by_number.get(peer.session.link or 0)
+    kind = LinkKind.DATA if link is None or link.kind is None else link.kind
+    return {
+        "machine": peer.key[0],
+        "process": peer.key[1],
+        "kind": kind.value,
+        "ready": peer.session.ready,
+        "counters": _counters(peer.counters),
+        "unresponsive": peer.unresponsive,
+    }
+
+
+def _relay(relay: Relay) -> dict[str, Any]:
+    address = relay.entry.address
+    return {
+        "name": address.module,
+        "machine": address.machine,
+        "process": relay.peer.key[1],
+        "state": relay.state.value,
+        "queue": relay.queued,
+        "unacked": relay.under_way,
+        "asked": len(relay.asked),
+        "counters": _counters(relay.counters),
+    }
+
+
+def _counters(counters: RelayCounters) -> dict[str, int]:
+    return {each: getattr(counters, each) for each in ("posted", *ENDS)}

@@ -1,0 +1,13 @@
+"""The tasks of one process, and the decisions about them.
+
+routing_table          names of tasks, and where messages for each are posted
+specification_trie     the specifications that match a name
+interests              subscriptions and watches
+parked_list            messages whose addressee has no route yet
+trace                  one message, as a journal records it
+command_run            commands that arrived together from one task
+actions                the decisions, to be carried out by a driver
+far_tasks              the public tasks of other processes, as watches see them
+remote                 the other processes, as the process manager sees them
+process_manager        the decisions
+"""

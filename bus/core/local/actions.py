@@ -1,0 +1,183 @@
+"""Actions: a process manager decides on them, its driver performs (design, section 3).
+
+The driver performs them in order, after it has released the manager's lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.address import Address
+    from bus.core.local.command_run import CommandRun
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import Trace
+    from bus.core.wire import Frame, LinkKind
+    from bus.errors import BusError
+    from bus.message import Incoming, Presence
+    from bus.registration import Key
+
+__all__ = [
+    "Action",
+    "Confirm",
+    "Dial",
+    "Evict",
+    "Fail",
+    "HangUp",
+    "Open",
+    "Post",
+    "Reply",
+    "Resume",
+    "Send",
+    "Settled",
+    "Tell",
+    "Vacate",
+]
+
+
+@attrs.frozen
+class Open:
+    """Let a new registration receive, first the messages that waited for its name.
+
+    Until then messages posted to it wait in its mailbox, so that none overtakes.
+    """
+
+    entry: Entry
+    messages: tuple[Incoming, ...]
+
+
+@attrs.frozen
+class Tell:
+    """Report to a task that a task it watches has appeared, or has left."""
+
+    entry: Entry
+    watch: object
+    presence: Presence
+
+
+@attrs.frozen
+class Fail:
+    """Report to the sender of a message that it failed, or that its fate is unknown."""
+
+    message: Incoming
+    error: BusError
+
+
+# Actions that occur only if there are other processes.
+
+
+class Post(Struct, frozen=True):
+    """Post messages that came over a link to a task of this process, in order."""
+
+    entry: Entry
+    messages: list[Incoming | CommandRun]
+
+
+@attrs.frozen
+class Resume:
+    """Deliver held-back messages to a task of this process that has room again.
+
+    No manager requests this; the holder of the messages does, to get its turn.
+    """
+
+    entry: Entry
+
+
+class Reply(Struct, frozen=True):
+    """Deliver an answer that came over a link to a task of this process.
+
+    number: the question of the task that it answers.
+    final: as in `bus.message.Response`.
+    trace: the trace of the answer; None if nothing is recorded.
+    """
+
+    entry: Entry
+    number: int
+    responder: Address
+    payload: Any
+    error: BusError | None
+    final: bool
+    trace: Trace | None = None
+
+
+@attrs.frozen
+class Vacate:
+    """Take out the messages of a relay that is no longer found.
+
+    The driver returns them by `ProcessManager.on_emptied`, in order with all other
+    messages posted to the relay.
+    """
+
+    entry: Entry
+    messages: tuple[Incoming, ...]
+    final: bool = False
+
+
+@attrs.frozen
+class Evict:
+    """Deregister a task whose name belongs to another task, with an error (OPEN-3)."""
+
+    entry: Entry
+    error: BusError
+
+
+@attrs.frozen
+class Confirm:
+    """Report to a task that the master accepts its name (OPEN-3)."""
+
+    entry: Entry
+
+
+@attrs.frozen
+class Settled:
+    """Call the function that a thread left for the confirmation of its request."""
+
+    tell: Callable[[], object]
+
+
+class Send(Struct, frozen=True):
+    """Put a frame on a link, behind all frames put there before."""
+
+    link: int
+    frame: Frame
+
+
+@attrs.frozen
+class Dial:
+    """Dial a process; report `RemoteManager.on_link_dialled` or `on_dial_failed`.
+
+    key: the process to dial; if its name is empty, the master of that machine.
+    """
+
+    key: Key
+    kind: LinkKind
+    addresses: tuple[str, ...]
+
+
+@attrs.frozen
+class HangUp:
+    """Close a link, behind all frames sent on it; its loss is not reported."""
+
+    link: int
+
+
+Action = (
+    Open
+    | Tell
+    | Fail
+    | Post
+    | Resume
+    | Reply
+    | Vacate
+    | Evict
+    | Confirm
+    | Settled
+    | Send
+    | Dial
+    | HangUp
+)

@@ -1,0 +1,144 @@
+"""`CommandRun`: commands that arrived together from one task of another process.
+
+They differ only in their payloads. So they are kept as one object until they are read
+one by one, and shared work is done once for all. An iterator that no other object holds
+knows how many were read. Advancing it is a single fast step that no interrupt can
+split.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from bus.core.wire import Bodies, Lengths
+from bus.message import Incoming, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bus.core.local.routing_table import Entry
+    from bus.core.streams.receipts import Receipt
+
+__all__ = ["CommandRun"]
+
+_COMMAND: Final = Kind.COMMAND
+_NONE: Final = Lengths(0, 0)
+
+
+class CommandRun(Struct, eq=False):
+    """Commands of one task for another, none of which wants an answer.
+
+    payloads: the bytes of each command; lengths: their lengths.
+    number: of the first command; the others have the numbers after it.
+    deadline: when they are no longer worth delivering, on the monotonic clock in
+      seconds.
+    settled: how many read commands the account of the addressee has counted; written by
+      the thread that hosts the task.
+    told: how many of the settled commands were reported to the remote process; written
+      by the comm thread.
+    """
+
+    _to: Entry
+    source: Entry
+    payloads: Sequence[bytes]
+    receipt: Receipt
+    number: int
+    deadline: float | None
+    settled: int = 0
+    told: int = 0
+    _account: Any = None
+    lengths: Lengths = _NONE
+    _unread: Iterator[bytes] = iter(())
+
+    def __post_init__(self) -> None:
+        # Compute the lengths now, while the payloads are in this processor's cache: a
+        # pass by another thread later takes several times as long.
+        if self.lengths is _NONE:
+            payloads = self.payloads
+            known = payloads if isinstance(payloads, Bodies) else Bodies(payloads)
+            self.lengths = known.lengths
+        self._unread = iter(self.payloads)
+
+    def __len__(self) -> int:
+        return length_hint(self._unread)
+
+    @property
+    def at(self) -> int:
+        """The number of commands read; a snapshot, from any thread."""
+        return len(self.payloads) - length_hint(self._unread)
+
+    @property
+    def unsettled(self) -> int:
+        """The number of read commands not yet counted by the account; likewise."""
+        return self.at - self.settled
+
+    @property
+    def unsettled_bytes(self) -> int:
+        """The total length of these commands, in bytes; likewise."""
+        return self.lengths.part(self.settled, self.at).total
+
+    def read(self, reference: Any) -> Iterator[Incoming]:
+        """Return an iterator of commands for a callback; each step reads one.
+
+        No Python code runs between reading a command and returning it. So no interrupt
+        finds a command that was read but not given to the callback.
+        """
+        return map(
+            Incoming,
+            repeat(_COMMAND),
+            self._unread,
+            repeat(reference),
+            repeat(self.source),
+            repeat(self._to),
+        )
+
+    def take(self, count: int) -> CommandRun:
+        """Remove and return the first commands as a run; none may have been read."""
+        payloads, lengths = self.payloads, self.lengths
+        if count < len(payloads):
+            self.payloads = payloads[count:]
+            self.lengths = lengths.part(count, lengths.count)
+            payloads, lengths = payloads[:count], lengths.part(0, count)
+        else:
+            self.payloads, self.lengths = (), _NONE
+        self._unread = iter(self.payloads)
+        first = CommandRun(
+            self._to,
+            self.source,
+            payloads,
+            self.receipt,
+            self.number,
+            self.deadline,
+            lengths=lengths,
+        )
+        self.number += count
+        return first
+
+    def rest(self) -> list[Incoming]:
+        """Remove and return the unread commands, in order; the run ends before them."""
+        start = self.at
+        rest, read = self.payloads[start:], self.payloads[:start]
+        lengths, nothing = self.lengths.part(0, start), iter(())
+        # One statement without a call, which no interrupt can split. `_unread` is
+        # assigned last: a thread that calls `at` meanwhile sees too few commands as
+        # read.
+        self.payloads, self.lengths, self._unread = read, lengths, nothing
+        return [
+            Incoming(
+                _COMMAND,
+                payload,
+                None,
+                self.source,
+                self._to,
+                self._account,
+                len(payload),
+                self.deadline,
+                self.receipt,
+                number,
+            )
+            for number, payload in enumerate(rest, self.number + start)
+        ]

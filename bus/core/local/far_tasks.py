@@ -1,0 +1,210 @@
+"""`FarTasks`: the public tasks of other processes, as the watches of this one see them.
+
+A watch sees addresses, not registrations. Two registrations of one name may be known at
+once, since their announcements travel on different routes (BUS-DEREG-7). A watch
+reports an address as present with the first of them, and as absent after the last has
+left.
+
+If the process that forwards departures is lost, each task is in doubt until its own
+process confirms it (BUS-DEREG-2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bus.core.local.actions import Tell
+from bus.message import Presence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.address import Address
+    from bus.core.local.interests import Interest, Interests
+    from bus.core.local.routing_table import RoutingTable
+    from bus.registration import RegistrationId
+
+__all__ = ["FarTasks"]
+
+
+@attrs.define(eq=False)
+class _FarTask:
+    """One registration.
+
+    incarnation: the life of the process that made it.
+    """
+
+    address: Address
+    incarnation: int
+    doubtful: bool = False
+
+
+class FarTasks:
+    """The public tasks of other processes, and the watches that see them.
+
+    Args:
+        machine: the machine of this process.
+        table: the routing table of this process, with its own tasks and its relays.
+        watches: the watches of this process.
+
+    Invariants:
+    I1. the keys of ``_by_address`` are the addresses of the tasks in ``_tasks``.
+    I2. each key of ``_untold`` is an address in ``_by_address``.
+    """
+
+    __slots__ = ("_by_address", "_machine", "_table", "_tasks", "_untold", "_watches")
+
+    def __init__(
+        self, machine: str, table: RoutingTable, watches: Interests[Any]
+    ) -> None:
+        self._machine: Final = machine
+        self._table: Final = table
+        self._watches: Final = watches
+        self._tasks: Final[dict[RegistrationId, _FarTask]] = {}
+        self._by_address: Final[dict[Address, set[RegistrationId]]] = {}
+        # Watches that began while all tasks of an address were in doubt.
+        self._untold: Final[dict[Address, list[Interest]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    # Tasks of this process.
+
+    def on_registered(self, address: Address) -> list[Tell]:
+        """Report a task of this process to the watches."""
+        if address in self._by_address:
+            return self._tell_untold(address)
+        return self._presence(address, here=True)
+
+    def on_departure(self, address: Address) -> list[Tell]:
+        """Report to the watches that a task of this process has left."""
+        if address in self._by_address:
+            return []
+        return self._presence(address, here=False)
+
+    # Tasks of other processes.
+
+    def on_appeared(
+        self, number: RegistrationId, address: Address, incarnation: int
+    ) -> list[Tell]:
+        """Record that a process confirms a task; report it to watches that lack it."""
+        known = self._tasks.get(number)
+        if known is not None:
+            known.doubtful = False
+            return self._tell_untold(known.address)
+        told = address in self._by_address or self._is_own(address)
+        self._tasks[number] = _FarTask(address, incarnation)
+        self._by_address.setdefault(address, set()).add(number)
+        if told:
+            return self._tell_untold(address)
+        return self._presence(address, here=True)
+
+    def on_disappeared(self, number: RegistrationId) -> list[Tell]:
+        """Remove a task that has left; report it if no other task has its address."""
+        task = self._tasks.pop(number, None)
+        if task is None:
+            return []
+        address = task.address
+        numbers = self._by_address[address]
+        numbers.remove(number)
+        if numbers:
+            return []
+        del self._by_address[address]
+        untold = self._untold.pop(address, ())
+        if self._is_own(address):
+            return []
+        return [
+            action
+            for action in self._presence(address, here=False)
+            if action.watch not in untold
+        ]
+
+    def on_process_lost(self, key: tuple[str, str], incarnation: int) -> list[Tell]:
+        """Remove the tasks of a life of a process; a later one may be known already."""
+        return self._remove(
+            lambda number, task: (
+                (number.machine, number.process) == key
+                and task.incarnation == incarnation
+            )
+        )
+
+    # After the loss of a master.
+
+    def doubt(self, machine: str | None) -> None:
+        """Mark the tasks of one machine, or of all, as in doubt until confirmed."""
+        for number, task in self._tasks.items():
+            if machine in {None, number.machine}:
+                task.doubtful = True
+
+    @property
+    def doubtful(self) -> bool:
+        """True if any task is in doubt."""
+        return any(task.doubtful for task in self._tasks.values())
+
+    def sweep(self, is_covered: Callable[[str], bool]) -> list[Tell]:
+        """Remove the tasks in doubt on the machines that could have confirmed them."""
+        return self._remove(
+            lambda number, task: task.doubtful and is_covered(number.machine)
+        )
+
+    def _remove(
+        self, is_gone: Callable[[RegistrationId, _FarTask], bool]
+    ) -> list[Tell]:
+        gone = [number for number, task in self._tasks.items() if is_gone(number, task)]
+        return [action for number in gone for action in self.on_disappeared(number)]
+
+    # Watches.
+
+    def visible_to(self, watch: Interest) -> list[Address]:
+        """Return the addresses that a new watch reports now.
+
+        A task in doubt is reported once it is confirmed. If this process has a relay of
+        it, it is reported now: its process announces its departure on its own link.
+        """
+        seen = []
+        machine, specification = self._watches.machine_of(watch), watch.specification
+        for address, numbers in self._by_address.items():
+            if address.machine != machine or not specification.matches(address.module):
+                continue
+            if self._is_own(address):
+                continue
+            if any(map(self._is_certain, numbers)):
+                seen.append(address)
+            else:
+                self._untold.setdefault(address, []).append(watch)
+        return seen
+
+    def on_unwatched(self, watch: Interest) -> None:
+        """Drop the state of a watch that has ended."""
+        for address, watches in list(self._untold.items()):
+            if watch in watches:
+                watches.remove(watch)
+                if not watches:
+                    del self._untold[address]
+
+    def _is_certain(self, number: RegistrationId) -> bool:
+        if not self._tasks[number].doubtful:
+            return True
+        entry = self._table.by_id(number)
+        return entry is not None and not entry.mailbox.provisional
+
+    def _is_own(self, address: Address) -> bool:
+        """Return True if an address belongs to a public task of this process."""
+        if address.machine != self._machine:
+            return False
+        entry = self._table.find(address.module)
+        return entry is not None and not entry.remote
+
+    def _tell_untold(self, address: Address) -> list[Tell]:
+        watches = self._untold.pop(address, ())
+        presence = Presence(address, here=True)
+        return [Tell(watch.entry, watch, presence) for watch in watches]
+
+    def _presence(self, address: Address, *, here: bool) -> list[Tell]:
+        presence = Presence(address, here=here)
+        return [
+            Tell(watch.entry, watch, presence)
+            for watch in self._watches.matching(address.module, address.machine)
+        ]

@@ -1,0 +1,352 @@
+"""`ProcessManager`: the decisions of one process about one bus.
+
+It performs no I/O. Events are calls, and each returns the `actions` to perform. It uses
+no thread, clock, socket or file: hosts are opaque objects, and time is an argument. The
+driver holds one lock around each call, and performs the actions after it has released
+the lock. The one exception is ``table.find``, which needs no lock.
+
+Order of events: a name that is released is no longer found, and can be claimed again,
+at once. But the new holder receives nothing until all messages left unread by earlier
+holders are queued in front of everything sent since (BUS-DEREG-4, BUS-MOVE-5).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.address import Address
+from bus.core.local.actions import Action, Fail, Open, Settled, Tell
+from bus.core.local.far_tasks import FarTasks
+from bus.core.local.interests import Interests
+from bus.core.local.parked_list import Parked, ParkedList
+from bus.core.local.routing_table import Entry, RoutingTable
+from bus.errors import (
+    AddresseeGoneError,
+    NameTakenError,
+    UnresolvedError,
+)
+from bus.events import BusReason
+from bus.message import Incoming, Kind, Presence
+from bus.registration import RegistrationId, Visibility
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.core.local.interests import Interest
+    from bus.core.local.remote import Remote
+    from bus.registration import Overflow
+
+__all__ = ["ProcessManager"]
+
+
+class ProcessManager:
+    """One process on one bus: its routing table, parked list and subscriptions.
+
+    Args:
+        machine, process: names of the machine and of the process.
+        parked_per_name, parked_in_all: bounds of the parked list (BUS-FLOW-1).
+        resolve_timeout_s: how long a message waits for its addressee (OPEN-8).
+        incarnation: number of this life of the process, greater than all before it,
+          such as a time in nanoseconds. Registrations are numbered from there, so that
+          no two lives share a number.
+
+    Attributes:
+        remote: the other processes; None while this one is alone.
+        far: the known public tasks of other processes.
+        revision: number of decisions so far, counted by the driver. After the next
+          decision, a look-up of an earlier revision may be wrong.
+
+    Invariants:
+    I1. an entry in the table is not leaving; an entry in ``_unopened`` is in the table.
+    I2. while a name is open and in the table, nothing is parked for it.
+    """
+
+    __slots__ = (
+        "_leaving",
+        "_numbers",
+        "_turns",
+        "_unopened",
+        "far",
+        "machine",
+        "parked",
+        "process",
+        "remote",
+        "resolve_timeout_s",
+        "revision",
+        "subscriptions",
+        "table",
+        "watches",
+    )
+
+    def __init__(
+        self,
+        machine: str,
+        process: str,
+        *,
+        parked_per_name: int,
+        parked_in_all: int,
+        resolve_timeout_s: float,
+        incarnation: int = 0,
+    ) -> None:
+        self.machine: Final = machine
+        self.process: Final = process
+        self.resolve_timeout_s: Final = resolve_timeout_s
+        self.table: Final = RoutingTable()
+        self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
+        self.subscriptions: Final[Interests[Any]] = Interests(machine)
+        self.watches: Final[Interests[Any]] = Interests(machine)
+        self.remote: Remote | None = None
+        self.revision: int = 0
+        self.far: Final = FarTasks(machine, self.table, self.watches)
+        self._numbers = itertools.count(incarnation + 1)
+        # By name: registrations that are no longer found but not yet emptied, each with
+        # its place in the order of departure. A task of another process that is
+        # announced again may appear twice.
+        self._leaving: dict[str, list[tuple[Entry, int]]] = {}
+        self._turns = itertools.count()
+        # By name: entries that wait until earlier holders of the name are emptied.
+        self._unopened: dict[str, list[Entry]] = {}
+
+    # Registrations.
+
+    def register(
+        self,
+        name: str,
+        visibility: Visibility,
+        bus: str,
+        host: object,
+        mailbox: object,
+        now: float = 0.0,
+        overflow: Overflow = "error",
+    ) -> tuple[Entry, list[Action]]:
+        """Register a task, so that its name is found from now on.
+
+        host, mailbox: the task's host, and its mailbox there. The mailbox must hold
+          back posted messages until it is opened.
+        overflow: policy for commands that exceed the mailbox's capacity.
+
+        Raises:
+            NameTakenError: another task holds the name, as far as is known here
+              (BUS-NAME-7).
+        """
+        if self.table.named(name) is not None:
+            raise NameTakenError(name)
+        public = visibility is Visibility.PUBLIC
+        actions: list[Action] = []
+        if self.remote is not None and public:
+            actions += self.remote.claim(name)
+        entry = Entry(
+            id=RegistrationId(self.machine, self.process, next(self._numbers)),
+            name=name,
+            visibility=visibility,
+            address=Address(name, machine=self.machine, bus=bus),
+            host=host,
+            mailbox=mailbox,
+            overflow=overflow,
+        )
+        if public:
+            entry.audience = self.subscriptions.audience(name)
+        actions += self._add(entry)
+        if self.remote is not None and public:
+            actions += self.remote.on_registered(entry, now)
+        return entry, actions
+
+    def awaits_verdict(self, entry: Entry) -> bool:
+        """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
+        return self.remote is not None and self.remote.awaits_verdict(entry)
+
+    def add_relay(self, entry: Entry) -> list[Action]:
+        """Add the relay of another process's public task to the table."""
+        return self._add(entry)
+
+    def _add(self, entry: Entry) -> list[Action]:
+        self.table.add(entry)
+        actions: list[Action] = []
+        if self.remote is not None and entry.visibility is Visibility.PUBLIC:
+            self.remote.on_named(entry)
+        if self._leaving.get(entry.name):
+            self._unopened.setdefault(entry.name, []).append(entry)
+        else:
+            actions.append(self._open(entry))
+        if entry.visibility is Visibility.PUBLIC and not entry.remote:
+            actions += self.far.on_registered(entry.address)
+        return actions
+
+    def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
+        """Remove a registration from the table, with its subscriptions and watches.
+
+        It does nothing if the registration has left before. The host must then empty
+        the mailbox and report that by `on_emptied`.
+        """
+        if entry not in self.table:
+            return []
+        self.table.remove(entry)
+        actions: list[Action] = []
+        if entry in self._unopened.get(entry.name, ()):
+            # Each registration is opened once: it cannot be emptied before that.
+            self._mark_opened(entry)
+            actions.append(Open(entry, ()))
+            # Those were parked before all that it has received was posted to it.
+            self.parked.date(entry.name, next(self._turns))
+        self._leaving.setdefault(entry.name, []).append((entry, next(self._turns)))
+        for interest in self.subscriptions.of(entry):
+            self.unsubscribe(interest)
+        for interest in self.watches.of(entry):
+            self.unwatch(interest)
+        if entry.visibility is Visibility.PUBLIC and not entry.remote:
+            actions += self.far.on_departure(entry.address)
+        if self.remote is not None and not entry.remote:
+            actions += self.remote.on_departure(entry, final=final)
+        return actions
+
+    def on_emptied(
+        self, entry: Entry, unread: Sequence[Incoming], now: float, *, final: bool
+    ) -> list[Action]:
+        """Take back the unread messages of a task that left, in order.
+
+        Commands wait for the next holder of the name, in front of all commands sent
+        since. If ``final``, they fail instead (BUS-DEREG-8). Messages of other kinds
+        are dropped.
+        """
+        for message in unread:
+            if message._trace is not None:
+                message._trace.record_discarded(BusReason.ADDRESSEE_GONE)
+        # A command that came over a link is resent by its sender's process, which
+        # learns the last one taken (BUS-DEREG-4). So no two processes send one message
+        # again.
+        commands = [
+            message
+            for message in unread
+            if message.kind is Kind.COMMAND and message._receipt is None
+        ]
+        others = self._leaving[entry.name]
+        _, turn = departure = next(each for each in others if each[0] is entry)
+        others.remove(departure)
+        actions: list[Action] = []
+        if final or entry.visibility is Visibility.PRIVATE:
+            actions += [
+                Fail(message, AddresseeGoneError(entry.name)) for message in commands
+            ]
+        else:
+            for message in commands:
+                message._to = message._account = None
+            deadline = now + self.resolve_timeout_s
+            again = [Parked(message, deadline, now, turn) for message in commands]
+            self.parked.prepend(entry.name, again)
+        if not others:
+            del self._leaving[entry.name]
+            for next_one in list(self._unopened.get(entry.name, ())):
+                self._mark_opened(next_one)
+                actions.append(self._open(next_one))
+        if self.remote is not None:
+            actions += self.remote.on_emptied(entry, now, final=final)
+        return actions
+
+    # Messages without a route.
+
+    def park(self, name: str, message: Incoming, now: float) -> Entry | None:
+        """Park a message for a name; return the holder instead if there is one by now.
+
+        Raises:
+            BusFullError: the parked list has no room (BUS-FLOW-1).
+        """
+        entry = self.table.find(name)
+        if entry is not None:
+            return entry
+        if self.parked.full(name):
+            raise self.parked.error(name)
+        deadline = now + self.resolve_timeout_s
+        if message._deadline is not None:
+            deadline = min(deadline, message._deadline)
+        self.parked.append(name, Parked(message, deadline, now))
+        if self.remote is not None:
+            self.remote.seek(name, now)
+        return None
+
+    def expire(self, now: float) -> list[Action]:
+        """Fail the messages that waited too long for their addressee (BUS-ROUTE-19)."""
+        actions: list[Action] = [
+            Fail(
+                parked.message,
+                _unresolved(str(parked.message._name), parked.deadline - parked.since),
+            )
+            for parked in self.parked.expire(now)
+        ]
+        if actions and self.remote is not None:
+            self.remote.review(now)
+        return actions
+
+    # Subscriptions and watches.
+
+    def subscribe(self, subscription: Interest) -> None:
+        """Subscribe a task to notifications of present and future tasks (AMO-27)."""
+        self.subscriptions.add(subscription)
+        self._review_audiences(subscription)
+        if self.remote is not None:
+            self.remote.on_subscribed(subscription)
+
+    def confirm(
+        self, subscription: Interest, settled: Callable[[], object]
+    ) -> list[Action]:
+        """Call a function once all processes have received a subscription.
+
+        If there are no other processes, or if the subscription has ended, it is called
+        at once.
+        """
+        if self.remote is None or subscription not in self.subscriptions.of(
+            subscription.entry
+        ):
+            return [Settled(settled)]
+        return self.remote.confirm(subscription, settled)
+
+    def unsubscribe(self, subscription: Interest) -> bool:
+        """End a subscription; False if it had ended."""
+        known = self.subscriptions.discard(subscription)
+        if known:
+            self._review_audiences(subscription)
+            if self.remote is not None:
+                self.remote.on_unsubscribed(subscription)
+        return known
+
+    def watch(self, watch: Interest) -> list[Action]:
+        """Report to a task the watched tasks that are present, and later changes."""
+        self.watches.add(watch)
+        named = self.watches.named_by(watch, self.table)
+        here = [entry.address for entry in named if not entry.remote]
+        here += self.far.visible_to(watch)
+        if self.remote is not None:
+            self.remote.on_watched(watch)
+        return [Tell(watch.entry, watch, Presence(each, here=True)) for each in here]
+
+    def unwatch(self, watch: Interest) -> bool:
+        """End a watch; False if it had ended."""
+        known = self.watches.discard(watch)
+        if known:
+            self.far.on_unwatched(watch)
+            if self.remote is not None:
+                self.remote.on_unwatched(watch)
+        return known
+
+    def _mark_opened(self, entry: Entry) -> None:
+        waiting = self._unopened[entry.name]
+        waiting.remove(entry)
+        if not waiting:
+            del self._unopened[entry.name]
+
+    def _open(self, entry: Entry) -> Open:
+        public = entry.visibility is Visibility.PUBLIC
+        return Open(entry, tuple(self.parked.take(entry.name)) if public else ())
+
+    def _review_audiences(self, subscription: Interest) -> None:
+        for entry in self.subscriptions.named_by(subscription, self.table):
+            address = entry.address
+            entry.audience = self.subscriptions.audience(
+                address.module, address.machine
+            )
+
+
+def _unresolved(name: str, waited_s: float) -> UnresolvedError:
+    # The name of an addressee contains a machine only if that is another machine.
+    elsewhere = name.startswith("ism://")
+    return UnresolvedError(name, waited_s, elsewhere=elsewhere)

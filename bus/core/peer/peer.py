@@ -1,0 +1,417 @@
+"""`Peer`: another process, and the state the two processes keep of each other's tasks.
+
+A peer lasts until either side drops it. If the process connects again after that, it is
+a new peer, under a new epoch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.core.peer.relay import Relay
+from bus.core.peer.relay_counters import RelayCounters
+from bus.core.streams.receipts import Receipts
+from bus.core.wire import AddRelay, Characteristics, Gap, Role, Unrelay
+from bus.events import BusReason
+from bus.message import Kind
+from bus.registration import Visibility
+from bus.rights import UNRESTRICTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.limits import Limits
+    from bus.core.peer.outbound_run import OutboundRun
+    from bus.core.peer.session import Session
+    from bus.registration import Key
+    from bus.rights import Credentials, Rights
+
+__all__ = ["Peer"]
+
+_DEPARTED_MAX: Final = 4096
+
+
+class Peer:
+    """One other process that this process communicates with.
+
+    key: its machine and its name. role: the role it states.
+    credentials: its identity and rights; None until a link has stated them. user: the
+      owner of the process, as the master reported before any link did.
+    joined: True if the two are neighbours, one a master or both: a signalling link was
+      open between them.
+    bound: True if any link was ever bound to it.
+    since: when it last had a link, or was created, in seconds.
+    idle_since: since when nothing here needs the link; None if something does.
+    dialling: True while a link to it is being set up.
+    closing: True if it was asked to agree to closing the link.
+    pid: its process id on its own system; None until a link has stated it.
+    parted: how its last link ended, if one has.
+    heard_at: when anything was last received from it; asked_at: when it was last
+      pinged; both in seconds. unresponsive: True if it was silent for too long.
+    message_bytes_max: the longest message it accepts (OPEN-6), in bytes; until a link
+      has stated it, the limit of this process.
+    addresses: the addresses it listens on, as far as known.
+    relays: the relays of its tasks here, by the numbers it assigned.
+    audience: the relay of all its tasks that subscribe to tasks of this process.
+    announced: relay numbers of local tasks introduced to it and not dismissed.
+    counters: counters of messages for its tasks; notifications: of notifications only.
+    flooded: True if too many answers are queued for it.
+    waiting: how many messages of each local task wait for a link, by relay number.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_answered_bytes",
+        "_departed",
+        "_departing",
+        "_gaps",
+        "_notified",
+        "_receipts",
+        "_strays",
+        "addresses",
+        "announced",
+        "asked_at",
+        "audience",
+        "bound",
+        "closing",
+        "counters",
+        "credentials",
+        "dialling",
+        "flooded",
+        "heard_at",
+        "idle_since",
+        "joined",
+        "key",
+        "message_bytes_max",
+        "notifications",
+        "parted",
+        "pid",
+        "relays",
+        "role",
+        "session",
+        "since",
+        "unresponsive",
+        "user",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        key: Key,
+        session: Session,
+        now: float,
+        *,
+        limits: Limits,
+        counters: RelayCounters,
+    ) -> None:
+        self.key: Final = key
+        self.counters: Final = RelayCounters(counters)
+        self.notifications: Final = RelayCounters(self.counters)
+        self.session: Final = session
+        self.role: Role = Role.SLAVE
+        self.joined: bool = False
+        self.bound: bool = False
+        self.since: float = now
+        self.idle_since: float | None = None
+        self.closing: bool = False
+        self.dialling: bool = False
+        self.pid: int | None = None
+        self.parted: BusReason = BusReason.GIVEN_UP
+        self.heard_at: float = now
+        self.asked_at: float = now
+        self.unresponsive: bool = False
+        self.credentials: Credentials | None = None
+        self.user: int | None = None
+        self.message_bytes_max: int = limits.message_bytes_max
+        self.addresses: tuple[str, ...] = ()
+        self.flooded: bool = False
+        # Number and bytes of the answers posted since the waiting ones were last
+        # counted, plus those that waited then.
+        self._answered = self._answered_bytes = 0
+        self.relays: Final[dict[int, Relay]] = {}
+        self.audience: Relay = Relay(self, None, now, limits=limits)
+        self.announced: Final[set[int]] = set()
+        self.waiting: Final[Counter[int]] = Counter()
+        self._notified: Final[Counter[int]] = Counter()  # the notifications among these
+        # Notifications dropped before a task's oldest waiting one, by relay number.
+        self._gaps: Final[Counter[int]] = Counter()
+        # UNRELAY frames to send once no message of the deregistered task waits.
+        self._departing: Final[dict[int, Unrelay]] = {}
+        # Relay numbers of tasks that deregistered before they were introduced to it.
+        self._strays: Final[dict[Entry, int]] = {}
+        # Relay numbers of its deregistered tasks: a late frame must not re-create one.
+        self._departed: Final[dict[int, None]] = {}
+        self._receipts: Final[dict[int, Receipts]] = {}
+
+    @property
+    def machine(self) -> str:
+        """The machine that it runs on."""
+        return self.key[0]
+
+    @property
+    def name(self) -> str:
+        """Its name in stream tables and in text for people."""
+        return "/".join(self.key)
+
+    def all_relays(self) -> list[Relay]:
+        """Return its relays, including the one of its audience."""
+        return [*self.relays.values(), self.audience]
+
+    # Rights.
+
+    @property
+    def rights(self) -> Rights:
+        """Its rights (BUS-SEC-1); unrestricted until a link states its credentials."""
+        return (self.credentials or UNRESTRICTED).rights
+
+    def is_other(self, credentials: Credentials) -> bool:
+        """Return True if these credentials belong to another process that poses as it.
+
+        Otherwise a guest could use the rights of others and receive their messages. A
+        process with all rights may appear as another user, under another system's
+        users.
+        """
+        known, whole = self.credentials, credentials.rights.whole
+        if known is None:
+            return not whole and self.user not in {None, credentials.uid}
+        return known.uid != credentials.uid and not (whole and known.rights.whole)
+
+    def is_told_to_be_other(self, user: int | None) -> bool:
+        """Return True if the peer is a guest, and the master reports another user."""
+        known = self.credentials
+        if known is None or known.rights.whole:
+            return False
+        return user not in {None, known.uid}
+
+    def admit(self, credentials: Credentials) -> None:
+        """Record the identity from its first link; drop forbidden notifications."""
+        self.credentials = credentials
+        may_hear = credentials.rights.may_hear
+        self.audience.forbid(
+            lambda outbound_run: not may_hear(outbound_run.source.name)
+        )
+
+    # Local tasks.
+
+    def about(self, task: Entry, relay: int | None = None) -> Characteristics:
+        """Return a task's characteristics, closed if the peer may not command it."""
+        about = characteristics(task, self.session.own, relay)
+        if not self.rights.may_command(task.name):
+            about = replace(about, closed=True)
+        return about
+
+    def announce(self, task: Entry, relay: int) -> None:
+        """Introduce a task to the peer, unless the peer knows it."""
+        if relay not in self.announced:
+            self.announced.add(relay)
+            about = self.about(task, relay)
+            if relay in self._departing:
+                # Another task may hold its name by now.
+                about = replace(about, visibility=Visibility.PRIVATE)
+            self.session.tell(AddRelay(task=about))
+
+    def stray(self, task: Entry, new: Callable[[], int]) -> int:
+        """Return the relay number of a deregistered task whose messages still go there.
+
+        This is the old number while any of its messages waits; else one new number, for
+        all of its messages.
+        """
+        if task.relay in self._departing:
+            return task.relay
+        number = self._strays.get(task)
+        if number is None:
+            number = self._strays[task] = new()
+        return number
+
+    def count_queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
+        """Count messages like `outbound_run` that now wait for the link."""
+        self.waiting[outbound_run.relay] += count
+        if outbound_run.kind is Kind.NOTIFICATION:
+            self._notified[outbound_run.relay] += count
+
+    def uncount_queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
+        """Uncount messages that no longer wait; send a deferred UNRELAY after the last.
+
+        UNRELAY cannot be sent earlier: the messages would then have no known sender.
+        """
+        relay = outbound_run.relay
+        if outbound_run.kind is Kind.NOTIFICATION:
+            self._notified[relay] -= count
+            if not self._notified[relay]:
+                del self._notified[relay]
+        self.waiting[relay] -= count
+        if not self.waiting[relay]:
+            del self.waiting[relay]
+            farewell = self._departing.pop(relay, None)
+            if farewell is not None:
+                self._leave(farewell)
+
+    def count_dropped(self, oldest: OutboundRun) -> None:
+        """Count a dropped notification, its task's oldest (BUS-FLOW-3)."""
+        self._gaps[oldest.relay] += 1 + oldest.gap
+
+    def tell_gap(self, notification: OutboundRun) -> None:
+        """Send a GAP before a task's next notification if any was dropped before it."""
+        relay = notification.relay
+        if count := self._gaps.pop(relay, 0) + notification.gap:
+            self.session.tell(Gap(relay=relay, count=count))
+
+    def count_answer(self, size: int, limits: Limits) -> None:
+        """Count an answer of `size` bytes; set `flooded` if too many wait.
+
+        Windows limit requests, but not a peer that sends requests and reads no answers.
+        """
+        self._answered += 1
+        self._answered_bytes += size
+        frames, length = limits.backlog_frames, limits.backlog_bytes
+        if self._answered > frames or self._answered_bytes > length:
+            # Most have been sent by now. So the recount is rare and costs nothing.
+            waiting = [each.waiting_answers() for each in self.relays.values()]
+            self._answered = sum([count for count, _ in waiting])
+            self._answered_bytes = sum([size for _, size in waiting])
+            if self._answered > frames or self._answered_bytes > length:
+                self.flooded = True
+
+    def takes_answer(self, size: int, limits: Limits) -> bool:
+        """Count one more answer of `size` bytes, unless too many might wait."""
+        if (
+            self._answered >= limits.backlog_frames
+            or self._answered_bytes + size > limits.backlog_bytes
+        ):
+            return False
+        self._answered += 1
+        self._answered_bytes += size
+        return True
+
+    @property
+    def notifying(self) -> bool:
+        """True if a notification waits for the link; other messages may wait for it."""
+        return bool(self._notified)
+
+    def holds_back(self, relay: Relay, outbound_run: OutboundRun) -> bool:
+        """Return True if an earlier message of the same sender waits in another queue.
+
+        Notifications wait in one queue, other messages in the queues of their relays.
+        Each queue keeps its order. Between the relays of two tasks the order does not
+        matter: neither task receives the other's messages.
+        """
+        notified = self._notified.get(outbound_run.relay, 0)
+        others: Iterable[Relay]
+        if relay is not self.audience:
+            if not notified:
+                return False
+            others = (self.audience,)
+        else:
+            if notified == self.waiting[outbound_run.relay]:
+                return False
+            others = self.relays.values()
+        return any(
+            each.relay == outbound_run.relay and each.turn < outbound_run.turn
+            for other in others
+            for each in other.queue
+        )
+
+    def farewell(self, relay: int, *, final: bool) -> None:
+        """Report a local task's deregistration and last extraction (BUS-DEREG-4)."""
+        if relay in self._departing:
+            return
+        receipts = self._receipts.pop(relay, None)
+        extracted = 0 if receipts is None else receipts.extracted
+        frame = Unrelay(relay=relay, extracted=extracted, final=final)
+        if relay in self.waiting:
+            # Send UNRELAY early, so that the peer can release the messages the task has
+            # not extracted. Otherwise two tasks that deregister while they send to each
+            # other would wait for each other.
+            self._departing[relay] = frame
+            self.session.tell(replace(frame, more=True))
+        else:
+            self._leave(frame)
+
+    def _leave(self, frame: Unrelay) -> None:
+        self.announced.discard(frame.relay)
+        self._gaps.pop(frame.relay, None)
+        for task, number in list(self._strays.items()):
+            if number == frame.relay:
+                del self._strays[task]
+        self.session.tell(frame)
+        self.session.forget(frame.relay)
+
+    def is_leaving(self, relay: int) -> bool:
+        """Return True if messages of a deregistered task still wait for the link."""
+        return relay in self._departing
+
+    def is_told(self, relay: int) -> bool:
+        """Return True if this task's deregistration is pending or unacknowledged."""
+        return relay in self._departing or self.session.is_told(relay)
+
+    def receipts(self, task: Entry) -> Receipts:
+        """Return the receipts of the messages from this peer for a local task."""
+        receipts = self._receipts.get(task.relay)
+        if receipts is None:
+            receipts = self._receipts[task.relay] = Receipts()
+        return receipts
+
+    def on_extracted(
+        self, relay: int, number: int, now: float, *, count: int = 1, size: int = 0
+    ) -> None:
+        """Record that a local task extracted messages, the first of which has `number`.
+
+        size: the total length of the messages, in bytes.
+        """
+        receipts = self._receipts.get(relay)
+        if receipts is not None and receipts.take(number, count):
+            self.session.on_extracted(relay, receipts.extracted, now, size)
+
+    # Remote tasks.
+
+    def depart(self, number: int) -> Relay | None:
+        """Forget one of its tasks; return the task's relay."""
+        self._departed[number] = None
+        if len(self._departed) > _DEPARTED_MAX:
+            del self._departed[next(iter(self._departed))]
+        return self.relays.pop(number, None)
+
+    def has_departed(self, number: int) -> bool:
+        """Return True if it has reported that this task of its own deregistered."""
+        return number in self._departed
+
+    def forget(self) -> None:
+        """Forget all shared state, since the peer has forgotten it too."""
+        self.relays.clear()
+        self.audience.abandon()
+        self.audience = Relay(
+            self, None, self.audience.since, limits=self.audience.limits
+        )
+        self.announced.clear()
+        self.waiting.clear()
+        self._notified.clear()
+        self._gaps.clear()
+        self._departing.clear()
+        self._strays.clear()
+        self._departed.clear()
+        self._receipts.clear()
+        self.joined = self.closing = self.flooded = False
+        self._answered = self._answered_bytes = 0
+
+    @property
+    def busy(self) -> bool:
+        """True if any message of this process waits for it or for one of its tasks."""
+        return any(relay.busy for relay in self.all_relays())
+
+
+def characteristics(
+    task: Entry, incarnation: int, relay: int | None = None
+) -> Characteristics:
+    """Return the characteristics from which another process makes a task's relay."""
+    return Characteristics(
+        relay=task.relay if relay is None else relay,
+        id=task.id,
+        name=task.name,
+        visibility=task.visibility,
+        incarnation=incarnation,
+        overflow=task.overflow,
+    )

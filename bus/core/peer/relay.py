@@ -1,0 +1,568 @@
+"""`Relay`: represents, in one process, a task of another process (BUS-RELAY-1).
+
+Messages posted to a relay wait in its queue until they may be sent on the link. The
+relay keeps each message until the task has extracted it from its FIFO. So the state of
+every message is always known: queued, under way, or extracted (BUS-RELAY-9).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.core.peer.relay_counters import RelayCounters
+from bus.events import BusReason
+from bus.message import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import Trace
+    from bus.core.peer.limits import Limits
+    from bus.core.peer.outbound_run import OutboundRun
+    from bus.core.peer.peer import Peer
+    from bus.core.peer.relay_counters import End
+    from bus.core.wire import Characteristics
+    from bus.message import Incoming
+
+__all__ = ["AUDIENCE", "Dismissal", "Relay", "RelayState"]
+
+AUDIENCE: Final = 0  # the relay number for all subscribers in one process
+
+
+class RelayState(enum.Enum):
+    """The treatment of a relay by lookups by name."""
+
+    UNNAMED = "unnamed"  # takes only answers (BUS-RELAY-5)
+    NAMED = "named"  # found by its name
+    SUPERSEDED = "superseded"  # replaced; the new holder must not overtake it
+
+
+class Dismissal(enum.Enum):
+    """Progress of the request to release a relay (BUS-DEREG-13)."""
+
+    NONE = "none"
+    ASKED = "asked"  # DISMISS was sent; no reply yet
+    REVOKED = "revoked"  # asked, but the peer has relied on the relay since
+
+
+class Relay:
+    """Messages of this process for one task of another process, in order.
+
+    peer: the process that hosts the task. characteristics: of the task; None for the
+      `AUDIENCE` of a process.
+    entry: the routing table entry that leads to the relay.
+    provisional: True if only third parties have reported the task: its own process has
+      not yet introduced it on the link between the two.
+    since: creation time, in seconds.
+    opened: True once the messages sent to the name before all those posted here are at
+      the front of the queue.
+    client: the account of the task for local senders; set by the driver.
+    queue: message runs not yet sent on a link; queued: the number of messages in them;
+      queued_bytes: the total length of their bodies.
+    unacked: runs sent and not yet extracted, each with the number of its first message;
+      under_way: the number of messages in them; unacked_bytes: the total length of
+      their bodies.
+    asked: extracted commands that have no answer yet, by the asking task and the number
+      of the request. Requests of deregistered tasks are removed.
+    withdrawn: commands removed from the queue, for the present holder of the name.
+    users: registered tasks of this process that have sent to the task or received from
+      it. A notification counts only if it wants an answer.
+    dismissal: the state of the request to release this relay.
+    gap: notifications of the task that its process dropped and that no notification
+      received here has reported yet (BUS-FLOW-3).
+    counters: counters of what became of the messages posted here.
+
+    Invariants:
+    I1. numbers in ``unacked`` rise. It holds no more messages and bytes than the window
+        allows, except that the last message may exceed the bytes.
+    I2. commands are queued or withdrawn only while the state is not `UNNAMED`.
+    I3. ``counters.posted == counters.ended + present`` (BUS-FLOW-7).
+    I4. each key of ``_unanswered`` belongs to a message in ``unacked``. So no answer,
+        however late or malformed, makes it grow (BUS-ENT-17).
+    """
+
+    __slots__ = (
+        "_unanswered",
+        "asked",
+        "characteristics",
+        "client",
+        "counters",
+        "dismissal",
+        "entry",
+        "gap",
+        "limits",
+        "number",
+        "opened",
+        "peer",
+        "provisional",
+        "queue",
+        "queued",
+        "queued_bytes",
+        "since",
+        "state",
+        "unacked",
+        "unacked_bytes",
+        "under_way",
+        "users",
+        "withdrawn",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        characteristics: Characteristics | None,
+        now: float,
+        *,
+        limits: Limits,
+    ) -> None:
+        self.peer: Final = peer
+        self.counters: Final = (
+            peer.notifications
+            if characteristics is None
+            else RelayCounters(peer.counters)
+        )
+        self.characteristics: Final = characteristics
+        self.number: Final = (
+            AUDIENCE if characteristics is None else characteristics.relay
+        )
+        self.limits: Final = limits
+        self.entry: Any = None
+        self.client: Any = None
+        self.state: RelayState = RelayState.UNNAMED
+        self.provisional: bool = False
+        self.since: Final = now
+        self.opened: bool = True
+        self.queue: deque[OutboundRun] = deque()
+        self.queued: int = 0
+        self.queued_bytes: int = 0
+        self.unacked: deque[tuple[int, OutboundRun]] = deque()
+        self.under_way: int = 0
+        self.unacked_bytes: int = 0
+        self.asked: dict[tuple[Entry, int], Incoming] = {}
+        self.withdrawn: list[Incoming] = []
+        self.users: set[Entry] = set()
+        self.dismissal: Dismissal = Dismissal.NONE
+        self.gap: int = 0
+        # Requests under way that have no answer yet, with the keys of `asked`.
+        self._unanswered: set[tuple[Entry, int]] = set()
+
+    @property
+    def busy(self) -> bool:
+        """True if any message is queued, under way, withdrawn, or awaits an answer."""
+        return bool(self.queue or self.unacked or self.asked or self.withdrawn)
+
+    def append(self, outbound_runs: Sequence[OutboundRun]) -> None:
+        """Append runs of one task and of one kind to the queue."""
+        self.queue += outbound_runs
+        count = sum([len(outbound_run.bodies) for outbound_run in outbound_runs])
+        self.counters.post(count)
+        self.queued += count
+        self.queued_bytes += sum([outbound_run.size for outbound_run in outbound_runs])
+        self.peer.count_queued(outbound_runs[0], count)
+
+    def open(self, first: list[OutboundRun]) -> None:
+        """Put earlier messages in front of the queue, and open the relay."""
+        self.queue.extendleft(reversed(first))
+        for outbound_run in first:
+            self.counters.post(len(outbound_run.bodies))
+            self.queued += len(outbound_run.bodies)
+            self.queued_bytes += outbound_run.size
+            self.peer.count_queued(outbound_run, len(outbound_run.bodies))
+        self.opened = True
+
+    def pump(self) -> None:
+        """Send as much of the queue as the window and the stream allow (BUS-RELAY-11).
+
+        A message waits until everything that its sender posted earlier in another queue
+        for the same process is sent (BUS-MSG-15). Other senders do not wait for it.
+        """
+        if not self.opened:
+            return
+        if self.number != AUDIENCE and not self.peer.notifying:
+            while self.queue and (run := self._take_run()):
+                self._send(run)
+            return
+        held, at = set[int](), 0
+        while at < len(self.queue) and (room := self._room) > 0:
+            outbound_run = self.queue[at]
+            if outbound_run.relay in held or self.peer.holds_back(self, outbound_run):
+                held.add(outbound_run.relay)
+                at += 1
+                continue
+            if (
+                outbound_run.size > self.peer.message_bytes_max
+                and self.number == AUDIENCE
+            ):
+                # Drop it only when its turn comes: the drop must be reported by the
+                # sender's next notification, not by an earlier one (OPEN-6).
+                del self.queue[at]
+                self._drop(outbound_run, BusReason.TOO_LONG)
+                continue
+            bytes_left = self.limits.window_bytes - self.unacked_bytes
+            self._send([self._take_fitting(at, room, bytes_left)])
+
+    def _take_run(self) -> list[OutboundRun]:
+        """Remove and return the leading runs of one sender that may be sent now."""
+        queue, limits = self.queue, self.limits
+        number = queue[0].relay
+        if (
+            self.queued <= self._room
+            and self.unacked_bytes + self.queued_bytes <= limits.window_bytes
+            and all(each.relay == number for each in queue)
+        ):
+            # The usual case: everything fits, and there is only one sender.
+            run = list(queue)
+            queue.clear()
+            return run
+        room, bytes_left = self._room, limits.window_bytes - self.unacked_bytes
+        run = []
+        while room > 0 and queue and queue[0].relay == number:
+            if bytes_left <= 0 and (run or self.unacked):
+                break
+            outbound_run = self._take_fitting(0, room, bytes_left)
+            run.append(outbound_run)
+            room -= len(outbound_run.bodies)
+            bytes_left -= outbound_run.size
+        return run
+
+    @property
+    def _room(self) -> int:
+        """The number of messages to send now; an empty window takes any length."""
+        room = self.peer.session.room
+        if not self.unacked:
+            return min(room, self.limits.window)
+        if self.unacked_bytes >= self.limits.window_bytes:
+            return 0
+        return min(room, self.limits.window - self.under_way)
+
+    def _take_fitting(self, at: int, room: int, bytes_left: int) -> OutboundRun:
+        """Remove and return a run, or as many of its messages as may be sent now."""
+        outbound_run = self.queue[at]
+        if len(outbound_run.bodies) > room or outbound_run.size > bytes_left:
+            fits = room
+            if outbound_run.size > bytes_left:
+                fits = 0
+                for body in outbound_run.bodies[:room]:
+                    if bytes_left <= 0 and fits:
+                        break
+                    bytes_left -= len(body)
+                    fits += 1
+            if fits < len(outbound_run.bodies):
+                self.queue[at] = outbound_run.part(fits)
+                return outbound_run.part(0, fits)
+        del self.queue[at]
+        return outbound_run
+
+    def _send(self, run: list[OutboundRun]) -> None:
+        """Send runs of one sender that were removed from the queue."""
+        peer, first = self.peer, run[0]
+        peer.announce(first.source, first.relay)
+        if first.kind is Kind.NOTIFICATION:
+            peer.tell_gap(first)
+        stays = not peer.is_leaving(first.relay)
+        if stays:
+            self.users.add(first.source)
+        for outbound_run in run:
+            if outbound_run.trace is not None:
+                outbound_run.trace.record_sent()
+            message = outbound_run.message
+            if message is not None and message.wants_reply and stays:
+                self._unanswered.add((outbound_run.source, outbound_run.id))
+        self.unacked += zip(peer.session.send(self.number, run), run, strict=True)
+        count = sum([len(outbound_run.bodies) for outbound_run in run])
+        size = sum([outbound_run.size for outbound_run in run])
+        self.under_way += count
+        self.unacked_bytes += size
+        self.queued -= count
+        self.queued_bytes -= size
+        peer.uncount_queued(first, count)
+
+    def send_at_once(self, outbound_run: OutboundRun) -> None:
+        """Record that one message, which was never queued, is under way.
+
+        The queue must be empty, and the window must have room for the message.
+        """
+        outgoing = self.peer.session.outgoing
+        number, size = outgoing.next, outbound_run.size
+        kept = ((number, number + 1, (number, self.number, outbound_run)),)
+        unacked = ((number, outbound_run),)
+        asks: set[tuple[Entry, int]] = set()
+        if outbound_run.message is not None and outbound_run.message.wants_reply:
+            asks.add((outbound_run.source, outbound_run.id))
+        own, whole = self.counters, self.peer.counters
+        everything = whole.whole
+        assert everything is not None
+        # No calls below: an interrupt finds either all of these changes or none.
+        outgoing.kept += kept
+        outgoing.next = number + 1
+        self.unacked += unacked
+        self.under_way += 1
+        self.unacked_bytes += size
+        self._unanswered |= asks
+        own.posted += 1
+        whole.posted += 1
+        everything.posted += 1
+
+    def make_room(self, notification: OutboundRun) -> None:
+        """Drop the oldest messages until one more fits or none is left (BUS-FLOW-3).
+
+        notification: the one about to be posted, of any length.
+        """
+        limits = self.limits
+        while self.queue and (
+            self.queued >= limits.relay_queue
+            or self.queued_bytes + notification.size > limits.relay_bytes
+        ):
+            self.drop_oldest()
+
+    def drop_oldest(self) -> None:
+        """Drop the oldest queued notification; its sender's next one reports it."""
+        self._drop(self.queue.popleft(), BusReason.OLDEST)
+
+    def _drop(self, notification: OutboundRun, reason: BusReason) -> None:
+        """Record the drop of a dequeued notification, the oldest of its sender."""
+        self.peer.count_dropped(notification)
+        self.counters.end("dropped", 1)
+        self._uncount(notification)
+        if notification.trace is not None:
+            notification.trace.record_discarded(reason)
+
+    def take_too_long(self) -> list[tuple[Incoming, int]]:
+        """Remove the commands too long for the peer; return each with its length."""
+        found: list[tuple[Incoming, int]] = []
+        queue = list(self.queue)
+        self.queue.clear()
+        for outbound_run in queue:
+            if not outbound_run.is_command:
+                self.queue.append(outbound_run)
+                continue
+            fit, long = outbound_run.sifted(self.peer.message_bytes_max)
+            if fit is not None:
+                self.queue.append(fit)
+            if long is not None:
+                self._uncount(long)
+                lengths = map(len, long.bodies)
+                found += zip(long.commands(), lengths, strict=True)
+        self.counters.end("failed", len(found))
+        return found
+
+    def drop_oldest_command(self) -> list[Incoming]:
+        """Remove and return the oldest queued command, if there is one."""
+        for at, outbound_run in enumerate(self.queue):
+            if outbound_run.is_command:
+                oldest = outbound_run.part(0, 1)
+                if oldest is outbound_run:
+                    del self.queue[at]
+                else:
+                    self.queue[at] = outbound_run.part(1)
+                self._uncount(oldest)
+                commands = oldest.commands()
+                self.counters.end("failed", len(commands))
+                return commands
+        return []
+
+    def forbid(self, is_forbidden: Callable[[OutboundRun], bool]) -> None:
+        """Drop the queued messages that the peer must not receive (BUS-SEC-1)."""
+        for outbound_run in [each for each in self.queue if is_forbidden(each)]:
+            self.queue.remove(outbound_run)
+            self._uncount(outbound_run)
+            self.counters.end("dropped", len(outbound_run.bodies))
+            if outbound_run.trace is not None:
+                outbound_run.trace.record_discarded(BusReason.DENIED)
+
+    def waiting_answers(self) -> tuple[int, int]:
+        """Return how many answers are queued, and their total length in bytes."""
+        waiting = [each for each in self.queue if not each.is_command]
+        return len(waiting), sum([each.size for each in waiting])
+
+    def withdraw(self) -> None:
+        """Withdraw the commands that are not yet under way, in order."""
+        self.withdrawn += _commands(self._take(commands_only=True))
+
+    def promise(self) -> None:
+        """Record that the peer relies on this relay from now on."""
+        if self.dismissal is Dismissal.ASKED:
+            self.dismissal = Dismissal.REVOKED
+
+    def on_departure(self, task: Entry) -> None:
+        """Record that a task of this process has deregistered and awaits no answer."""
+        self.users.discard(task)
+        for key in [each for each in self.asked if each[0] is task]:
+            del self.asked[key]
+        self._unanswered -= {each for each in self._unanswered if each[0] is task}
+
+    @property
+    def present(self) -> int:
+        """The number of messages queued, withdrawn, or under way."""
+        return self.queued + self.under_way + len(self.withdrawn)
+
+    def on_extracted(self, number: int) -> None:
+        """Record that the task has extracted all messages up to a number."""
+        taken = commands = 0
+        while self.unacked and self.unacked[0][0] <= number:
+            first, outbound_run = self.unacked.popleft()
+            if first + len(outbound_run.bodies) > number + 1:
+                rest = outbound_run.part(number + 1 - first)
+                self.unacked.appendleft((number + 1, rest))
+                outbound_run = outbound_run.part(0, number + 1 - first)
+            self.under_way -= len(outbound_run.bodies)
+            self.unacked_bytes -= outbound_run.size
+            taken += len(outbound_run.bodies)
+            if not outbound_run.is_command:
+                continue
+            commands += len(outbound_run.bodies)
+            message = outbound_run.message
+            if message is not None and message.wants_reply:
+                key = (outbound_run.source, outbound_run.id)
+                if key in self._unanswered:
+                    self._unanswered.discard(key)
+                    self.asked[key] = message
+        self.counters.take(taken, commands)
+
+    def on_all_extracted(self) -> None:
+        """Record that the task has extracted all messages that are under way."""
+        asked: dict[tuple[Entry, int], Incoming] = {}
+        commands = 0
+        for _, outbound_run in self.unacked:
+            if outbound_run.is_command:
+                commands += len(outbound_run.bodies)
+            key = (outbound_run.source, outbound_run.id)
+            if key in self._unanswered and outbound_run.message is not None:
+                asked[key] = outbound_run.message
+        keys, taken = set(asked), self.under_way
+        rest: deque[tuple[int, OutboundRun]] = deque()
+        own, whole = self.counters, self.peer.counters
+        everything = whole.whole
+        assert everything is not None
+        # No calls below: an interrupt finds either all of these changes or none.
+        self.unacked = rest
+        self.under_way = self.unacked_bytes = 0
+        self._unanswered -= keys
+        self.asked |= asked
+        own.taken += taken
+        whole.taken += taken
+        everything.taken += taken
+        own.commands_taken += commands
+        whole.commands_taken += commands
+        everything.commands_taken += commands
+
+    def was_asked(self, asker: Entry, number: int) -> bool:
+        """Return True if a request to the task is still unanswered."""
+        key = (asker, number)
+        return key in self.asked or key in self._unanswered
+
+    def on_answer(self, asker: Entry, number: int) -> None:
+        """Record that the task has answered a request.
+
+        The answer usually comes before the acknowledgement that the task extracted
+        the request. It may also come after the asking task has stopped waiting.
+        """
+        key = (asker, number)
+        if self.asked.pop(key, None) is None:
+            self._unanswered.discard(key)
+
+    def take_withdrawn(self) -> list[Incoming]:
+        """Remove and return the withdrawn commands, to be sent elsewhere."""
+        withdrawn, self.withdrawn = self.withdrawn, []
+        self.counters.end("returned", len(withdrawn))
+        return withdrawn
+
+    def take_unsent(self, how: End = "returned") -> list[Incoming]:
+        """Remove and return the commands not under way, in order; drop the rest.
+
+        how: the counter to which the commands are added.
+        """
+        withdrawn, self.withdrawn = self.withdrawn, []
+        outbound_runs = self._take(commands_only=False)
+        commands = withdrawn + _commands(outbound_runs)
+        self.counters.end(how, len(commands))
+        self.counters.end("dropped", _count_dropped(outbound_runs))
+        for trace in _dropped(outbound_runs):
+            trace.record_discarded(BusReason.UNWANTED)
+        return commands
+
+    def take_unacked(self, *, lost: bool = False) -> list[Incoming]:
+        """Remove and return the commands under way, in order, to be sent elsewhere.
+
+        All other messages are dropped. lost: True if it is unknown which of the
+        messages were extracted; then all are counted as in doubt.
+        """
+        outbound_runs = [outbound_run for _, outbound_run in self.unacked]
+        if lost:
+            self.counters.end("in_doubt", self.under_way)
+        else:
+            dropped = _count_dropped(outbound_runs)
+            self.counters.end("dropped", dropped)
+            self.counters.end("returned", self.under_way - dropped)
+        self.unacked.clear()
+        self.under_way = self.unacked_bytes = 0
+        self._unanswered.clear()
+        for trace in _dropped(outbound_runs):
+            if lost:
+                trace.record_lost(BusReason.PROCESS_LOST)
+            else:
+                trace.record_discarded(BusReason.UNWANTED)
+        return _commands(outbound_runs)
+
+    def abandon(self) -> None:
+        """Count and trace the remaining messages as undelivered; end the relay."""
+        self.counters.end("dropped", self.queued)
+        self.counters.end("in_doubt", self.under_way)
+        for trace in _dropped(self.queue):
+            trace.record_discarded(BusReason.PROCESS_LOST)
+        for trace in _dropped(outbound_run for _, outbound_run in self.unacked):
+            trace.record_lost(BusReason.PROCESS_LOST)
+
+    def expire(self, now: float) -> list[Incoming]:
+        """Remove and return the expired commands; forget the expired requests."""
+        for key, message in list(self.asked.items()):
+            if message._deadline is not None and message._deadline <= now:
+                del self.asked[key]
+        late = [
+            each
+            for each in self.queue
+            if each.deadline is not None and each.deadline <= now
+        ]
+        for each in late:
+            self.queue.remove(each)
+            self._uncount(each)
+        commands = _commands(late)
+        self.counters.end("failed", len(commands))
+        return commands
+
+    def next_deadline(self) -> float | None:
+        """Return the earliest deadline of a message or request; None for never."""
+        waiting = [each.deadline for each in self.queue]
+        asked = [each._deadline for each in self.asked.values()]
+        return min((at for at in waiting + asked if at is not None), default=None)
+
+    def _take(self, *, commands_only: bool) -> list[OutboundRun]:
+        taken = [each for each in self.queue if not commands_only or each.is_command]
+        for each in taken:
+            self.queue.remove(each)
+            self._uncount(each)
+        return taken
+
+    def _uncount(self, outbound_run: OutboundRun) -> None:
+        self.queued -= len(outbound_run.bodies)
+        self.queued_bytes -= outbound_run.size
+        self.peer.uncount_queued(outbound_run, len(outbound_run.bodies))
+
+
+def _count_dropped(outbound_runs: Iterable[OutboundRun]) -> int:
+    """Return how many messages are not commands."""
+    return sum([len(each.bodies) for each in outbound_runs if not each.is_command])
+
+
+def _dropped(outbound_runs: Iterable[OutboundRun]) -> Iterator[Trace]:
+    """Yield the traces of the messages that are not commands."""
+    for each in outbound_runs:
+        if each.trace is not None and not each.is_command:
+            yield each.trace
+
+
+def _commands(outbound_runs: Iterable[OutboundRun]) -> list[Incoming]:
+    return [command for each in outbound_runs for command in each.commands()]

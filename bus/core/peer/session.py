@@ -1,0 +1,504 @@
+"""`Session`: the traffic to and from one other process, over all links to it.
+
+A link may be lost while both processes live; the session continues over the next link.
+Messages are numbered (`OutgoingStream`). Control frames are counted, and kept until the
+peer has acknowledged them. The first frame on a new link states how many messages and
+control frames have arrived; the peer resends the others in their original order. So
+nothing is lost and nothing arrives twice while both sides keep the session.
+
+The session uses only one link at a time. It takes no decision on the content of frames.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.streams.outgoing_stream import OutgoingStream
+from bus.core.wire import (
+    BATCH_BYTES_MAX,
+    FOLLOWS_MIN,
+    MESSAGES_MAX,
+    NO_DEADLINE,
+    Ack,
+    Batch,
+    OpenStream,
+    Run,
+    Unrelay,
+)
+from bus.core.wire.stream_frames import EXTRACTED_MAX
+from bus.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bus.core.peer.limits import Limits
+    from bus.core.peer.outbound_run import OutboundRun
+    from bus.core.wire import ControlFrame, Frame
+
+__all__ = ["Session", "milliseconds_left"]
+
+# The number of a run's first message, the relay number it is for, and the run.
+_Numbered: TypeAlias = "tuple[int, int, OutboundRun]"
+
+_HEARD_MAX: Final = 64  # control frames received and not acknowledged
+# How many times longer the last message of an exchange may stay unacknowledged.
+_EXCHANGE: Final = 6
+
+
+class Session:
+    """One epoch of this process towards one incarnation of another process.
+
+    epoch: of the numbers assigned here. their_epoch: of the numbers that the peer
+      assigns; None until the peer has named it.
+    own, incarnation: the incarnations of this process and of the peer.
+    link: the link in use; None while there is none.
+    ready: True once both sides have stated on the link how much has arrived.
+    heard: the number of control frames received.
+    watched: True if messages acknowledge one another. The comm thread then checks at
+      long intervals, not after each message, whether an acknowledgement is due.
+
+    Invariant: ``_controls`` holds the last ``len(_controls)`` of the ``_told`` frames.
+    """
+
+    __slots__ = (
+        "_ack_at",
+        "_ack_now",
+        "_acked",
+        "_acked_heard",
+        "_controls",
+        "_exchanges",
+        "_farewells",
+        "_held",
+        "_limits",
+        "_nonce",
+        "_outbox",
+        "_received",
+        "_said",
+        "_taken",
+        "_taken_bytes",
+        "_told",
+        "epoch",
+        "extracted",
+        "heard",
+        "incarnation",
+        "link",
+        "outgoing",
+        "own",
+        "ready",
+        "their_epoch",
+        "watched",
+    )
+
+    def __init__(
+        self, epoch: int, *, own: int, incarnation: int, nonce: int, limits: Limits
+    ) -> None:
+        self.epoch: Final = epoch
+        self.incarnation: Final = incarnation
+        self.own: Final = own
+        self._nonce: Final = nonce
+        self._limits: Final = limits
+        self.outgoing: OutgoingStream[_Numbered] = OutgoingStream(
+            epoch, window=limits.stream_window
+        )
+        self.their_epoch: int | None = None
+        self.link: int | None = None
+        self.ready: bool = False
+        # Each with the number of the next message at the time.
+        self._controls: deque[tuple[int, ControlFrame]] = deque()
+        self._told: int = 0
+        # How many UNRELAY frames among these name each relay number.
+        self._farewells: Final[Counter[int]] = Counter()
+        self._held: int | None = None  # `_told` at the time of `hold`
+        self._outbox: list[ControlFrame | _Numbered] = []
+        self.heard: int = 0
+        self._acked_heard: int = 0
+        self._received = Acknowledgement(1)
+        self._acked: int = 1
+        # The last number extracted by each task of this process, by relay number: in
+        # all, and of those not acknowledged yet.
+        self.extracted: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
+        self._taken_bytes: dict[int, int] = {}  # extracted bytes not acknowledged yet
+        self._said: dict[int, int] = {}
+        self._ack_at: float | None = None
+        self._ack_now: bool = False
+        # True if message frames have acknowledged everything since the last `next_ack`.
+        self._exchanges: bool = False
+        self.watched: bool = False
+
+    # Links.
+
+    def attach(self, link: int) -> OpenStream:
+        """Use a link from now on; return the first frame to send on it."""
+        self.link, self.ready, self._held = link, False, None
+        self._outbox.clear()
+        return OpenStream(
+            epoch=self.epoch,
+            nonce=self._nonce,
+            incarnation=self.incarnation,
+            first=self.outgoing.floor,
+            window=self._limits.stream_window,
+            known=self.their_epoch or 0,
+            last=self._received.next - 1,
+            heard=self.heard,
+        )
+
+    def detach(self) -> None:
+        """Stop using the link."""
+        self.link, self.ready, self._held = None, False, None
+        self._outbox.clear()
+
+    def open(self, frame: OpenStream, has: Acknowledgement) -> None:
+        """Resume where the peer stopped; has: how much of its stream arrived here."""
+        self.their_epoch = frame.epoch
+        self._received = has
+        if frame.known == self.epoch:
+            self.outgoing.acknowledge(Acknowledgement(frame.last + 1))
+            self._forget_heard(frame.heard)
+        self.ready = True
+        self._taken = dict(self.extracted)
+        self._ack_now = bool(self._taken)
+        # Resend everything in its original order: the frame that introduces a task
+        # precedes its messages, and the frame that removes it follows them.
+        controls = deque(self._controls)
+        for sent, messages in groupby(self.outgoing.outstanding(), itemgetter(1)):
+            for part in _parts(sent, [number for number, _ in messages]):
+                while controls and controls[0][0] <= part[0]:
+                    self._outbox.append(controls.popleft()[1])
+                self._outbox.append(part)
+        self._outbox += [frame for _, frame in controls]
+
+    def reset(self) -> None:
+        """Start over because the peer has; all it was sent before is void."""
+        self.outgoing.abandon()
+        self._controls.clear()
+        self._farewells.clear()
+        self._told = self.heard = self._acked_heard = 0
+        self.their_epoch = None
+        self._received = Acknowledgement(1)
+        self._acked = 1
+        self.extracted.clear()
+        self._taken.clear()
+        self._taken_bytes.clear()
+        self._said.clear()
+        self._ack_at, self._ack_now = None, False
+        self._outbox.clear()
+
+    # Sending.
+
+    @property
+    def room(self) -> int:
+        """The number of messages that may be sent now."""
+        return self.outgoing.room if self.ready and self._held is None else 0
+
+    def say(self, frame: ControlFrame) -> None:
+        """Send a frame about this link; it is not repeated on another link."""
+        if self.ready:
+            self._outbox.append(frame)
+
+    def unheard(self) -> list[ControlFrame]:
+        """Return the control frames not known to have arrived, sent or unsent."""
+        return [frame for _, frame in self._controls]
+
+    @property
+    def backlog(self) -> int:
+        """The number of control frames not known to have arrived, sent or unsent."""
+        return len(self._controls)
+
+    def is_told(self, relay: int) -> bool:
+        """Return True while a relay's deregistration is not known to have arrived."""
+        return relay in self._farewells
+
+    def hold(self) -> None:
+        """Send nothing more on this link for now, since it may be closed."""
+        self._held = self._told
+
+    def resume(self) -> None:
+        """Send the control frames held back since `hold`."""
+        held, self._held = self._held, None
+        if held is not None and self.ready and self._told > held:
+            since = list(self._controls)[held - self._told :]
+            self._outbox += [frame for _, frame in since]
+
+    def tell(self, frame: ControlFrame) -> None:
+        """Send a control frame now, or as soon as there is a link."""
+        self._controls.append((self.outgoing.next, frame))
+        self._told += 1
+        if isinstance(frame, Unrelay):
+            self._farewells[frame.relay] += 1
+        if self.ready and self._held is None:
+            self._outbox.append(frame)
+
+    def send(self, to: int, outbound_runs: Sequence[OutboundRun]) -> list[int]:
+        """Send message runs to a relay number; there must be room for all of them.
+
+        Returns the number of the first message of each run.
+        """
+        outgoing, outbox = self.outgoing, self._outbox
+        numbers = []
+        for outbound_run in outbound_runs:
+            numbered = (outgoing.next, to, outbound_run)
+            numbers.append(outgoing.send(numbered, count=len(outbound_run.bodies)))
+            outbox.append(numbered)
+        return numbers
+
+    def flush(self, now: float) -> list[Frame]:
+        """Remove and return the frames to put on the link now, in order."""
+        if not self.ready or not (self._outbox or self._ack_due(now)):
+            return []
+        frames: list[Frame] = []
+        runs: list[Run] = []
+        first = stop = size = 0
+        for each in self._outbox:
+            if not isinstance(each, tuple):
+                self._close_batch(frames, first, runs)
+                runs, size = [], 0
+                frames.append(each)
+                continue
+            number, to, whole = each
+            for outbound_run in _cut(whole):
+                count = len(outbound_run.bodies)
+                long = (
+                    count == 1 and outbound_run.size >= FOLLOWS_MIN
+                )  # in its own frame
+                if runs and (
+                    long
+                    or number != stop
+                    or stop - first + count > MESSAGES_MAX
+                    or size + outbound_run.size > BATCH_BYTES_MAX
+                ):
+                    self._close_batch(frames, first, runs)
+                    runs, size = [], 0
+                if not runs:
+                    first = number
+                runs.append(_run(to, outbound_run, now))
+                size += outbound_run.size + BATCH_BYTES_MAX * long
+                number = stop = number + count
+        self._close_batch(frames, first, runs)
+        self._outbox.clear()
+        if self._ack_due(now):
+            frames += self._acks()
+        return frames
+
+    @property
+    def speaks(self) -> bool:
+        """True if unsent frames must go on the link before any new one."""
+        return bool(self._outbox)
+
+    def _close_batch(self, frames: list[Frame], first: int, runs: list[Run]) -> None:
+        if not runs:
+            return
+        task = runs[0].source
+        acknowledged, extracted, whole = self.acknowledgement_by(task)
+        frames.append(
+            Batch(
+                self.epoch,
+                self.incarnation,
+                self.outgoing.floor,
+                first,
+                runs,
+                acknowledged,
+                extracted,
+            )
+        )
+        if whole:
+            self.has_acknowledged(task, acknowledged, extracted)
+
+    def acknowledgement_by(self, task: int) -> tuple[int, int, bool]:
+        """Return what a message frame acknowledges if its first message is from `task`.
+
+        The result is `Batch.acknowledged`, `Batch.extracted`, and True if nothing
+        remains to be acknowledged by an ACK frame.
+        """
+        has = self._received
+        if has.missing:
+            return 0, 0, False
+        whole = self.heard == self._acked_heard and self._taken.keys() <= {task}
+        return has.next - 1, self.extracted.get(task, 0), whole
+
+    def has_acknowledged(self, task: int, acknowledged: int, extracted: int) -> None:
+        """Record that a message frame has acknowledged everything."""
+        # No calls below: an interrupt finds either all of these changes or none. If
+        # none, an ACK frame follows and repeats the acknowledgement.
+        self._acked = acknowledged + 1
+        self._taken = {}
+        self._taken_bytes = {}
+        if extracted:
+            self._said[task] = extracted
+        self._ack_at = None
+        self._ack_now = False
+        self._exchanges = True
+
+    # Receiving.
+
+    def on_received(self, has: Acknowledgement) -> None:
+        """Record how much of the peer's stream has arrived."""
+        self._received = has
+        if has.next - self._acked >= self._limits.stream_window // 2:
+            self._ack_now = True
+
+    def expects(self, batch: Batch) -> bool:
+        """Return True if a batch has the next number and no message is missing."""
+        has = self._received
+        return (
+            self.ready
+            and batch.epoch == self.their_epoch
+            and batch.incarnation == self.own
+            and batch.first == has.next
+            and batch.floor <= batch.first
+            and not has.missing
+        )
+
+    def count(self) -> None:
+        """Count a control frame that arrived."""
+        self.heard += 1
+        if self.heard - self._acked_heard >= _HEARD_MAX:
+            self._ack_now = True
+
+    def on_extracted(self, relay: int, number: int, now: float, size: int = 0) -> None:
+        """Record that a task has extracted all its messages up to a number.
+
+        size: of the messages just extracted, in bytes.
+
+        Half a window of messages or bytes is acknowledged at once: otherwise the sender
+        would wait for room in its window.
+        """
+        before = self._said.get(relay, 0)
+        self.extracted[relay] = self._taken[relay] = number
+        length = self._taken_bytes[relay] = self._taken_bytes.get(relay, 0) + size
+        if self._ack_at is None:
+            self._ack_at = now + self._limits.ack_delay_s
+        limits = self._limits
+        if number - before >= limits.window // 2 or length >= limits.window_bytes // 2:
+            self._ack_now = True
+
+    def forget(self, relay: int) -> None:
+        """Forget the extractions of a deregistered task: UNRELAY reports them."""
+        for each in (self.extracted, self._taken, self._taken_bytes, self._said):
+            each.pop(relay, None)
+
+    def repeat_ack(self) -> None:
+        """Make an acknowledgement due now, even a repeated one (AMO-24)."""
+        self._ack_now = True
+
+    def on_ack(self, ack: Ack) -> None:
+        """Forget the messages and frames that the peer has received.
+
+        Raises:
+            WireError: the peer acknowledges something that was never sent.
+        """
+        self.outgoing.acknowledge(ack.acknowledgement)
+        self._forget_heard(ack.heard)
+
+    @property
+    def ack_at(self) -> float | None:
+        """When an acknowledgement is due; None for never."""
+        return self._ack_at if self.ready else None
+
+    @property
+    def awaits_ack(self) -> bool:
+        """True if `next_ack` is within ``ack_delay_s``."""
+        return not self._exchanges and self.ack_at is not None
+
+    def next_ack(self, now: float) -> float | None:
+        """Return when to check for a due acknowledgement; None for never.
+
+        In an exchange, each message acknowledges the one before it, so the checks are
+        rare. Checking at each due time cost one wake-up for every few messages.
+        """
+        self.watched = self._exchanges and self.ready
+        if not self.watched:
+            return self.ack_at
+        self._exchanges = False
+        return now + _EXCHANGE * self._limits.ack_delay_s
+
+    def _ack_due(self, now: float) -> bool:
+        late = self._ack_at is not None and self._ack_at <= now
+        return self.their_epoch is not None and (self._ack_now or late)
+
+    def _acks(self) -> list[Frame]:
+        assert self.their_epoch is not None
+        taken = list(self._taken.items())
+        self._said.update(self._taken)
+        self._taken.clear()
+        self._taken_bytes.clear()
+        self._ack_at, self._ack_now = None, False
+        self._acked, self._acked_heard = self._received.next, self.heard
+        parts = [
+            tuple(taken[at : at + EXTRACTED_MAX])
+            for at in range(0, max(1, len(taken)), EXTRACTED_MAX)
+        ]
+        return [
+            Ack.of(
+                self._received,
+                epoch=self.their_epoch,
+                incarnation=self.own,
+                extracted=part,
+                heard=self.heard,
+            )
+            for part in parts
+        ]
+
+    def _forget_heard(self, heard: int) -> None:
+        if heard > self._told:
+            raise WireError(f"ACK counts {heard} control frames of {self._told} sent")
+        while len(self._controls) > self._told - heard:
+            _, frame = self._controls.popleft()
+            if isinstance(frame, Unrelay):
+                self._farewells[frame.relay] -= 1
+                if not self._farewells[frame.relay]:
+                    del self._farewells[frame.relay]
+
+
+def milliseconds_left(deadline: float | None, now: float) -> int:
+    """Return the remaining lifetime of a message, in the unit of frames (OPEN-7)."""
+    if deadline is None:
+        return NO_DEADLINE
+    left_ms = (deadline - now) * 1000
+    # A frame cannot state more than seven weeks. The message then never expires at the
+    # receiver; the process that set the deadline enforces it.
+    return NO_DEADLINE if left_ms >= NO_DEADLINE else max(0, int(left_ms))
+
+
+def _run(to: int, outbound_run: OutboundRun, now: float) -> Run:
+    return Run(
+        to,
+        outbound_run.relay,
+        outbound_run.kind,
+        outbound_run.flags,
+        outbound_run.id,
+        milliseconds_left(outbound_run.deadline, now),
+        0,
+        outbound_run.bodies,
+        0 if outbound_run.trace is None else outbound_run.trace.mid,
+    )
+
+
+def _cut(outbound_run: OutboundRun) -> Iterator[OutboundRun]:
+    """Split a run too large for one frame into pieces of at least one message."""
+    count = len(outbound_run.bodies)
+    if count == 1 or (outbound_run.size <= BATCH_BYTES_MAX and count <= MESSAGES_MAX):
+        yield outbound_run
+        return
+    start = size = 0
+    for at, body in enumerate(outbound_run.bodies):
+        full = size + len(body) > BATCH_BYTES_MAX or at - start == MESSAGES_MAX
+        if full and at > start:
+            yield outbound_run.part(start, at)
+            start, size = at, 0
+        size += len(body)
+    yield outbound_run.part(start)
+
+
+def _parts(sent: _Numbered, numbers: Sequence[int]) -> Iterator[_Numbered]:
+    """Return the pieces of a run whose messages still have these numbers."""
+    first, to, outbound_run = sent
+    start = numbers[0]
+    for number, after in zip(numbers, [*numbers[1:], 0], strict=True):
+        if after != number + 1:
+            yield start, to, outbound_run.part(start - first, number + 1 - first)
+            start = after

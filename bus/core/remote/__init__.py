@@ -1,0 +1,17 @@
+"""All other processes of a bus, and the decisions about them.
+
+topology, requests                      the known processes, and routes of requests
+handshake, link, link_table             links, from their first frame to their last
+keep_alive, idle_links, idle_relays     silent links, and what nobody uses any more
+user_routing_table, pending_names,
+name_registry                           the holders of public names
+relays                                  the relays of tasks of all peers
+inbound, inbound_messages,
+outbound_messages                       messages, from and to frames
+resolver, confirmations,
+remote_subscriptions                    searches and subscriptions
+control_frames                          frame types, and their handlers
+remote_manager                          the decisions
+fast_path                               one message, sent or received by a task's thread
+frame_facts, frame_monitor              frames, as values for people
+"""

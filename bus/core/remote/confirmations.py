@@ -1,0 +1,168 @@
+"""`Confirmations`: whether a subscription has reached all its destinations.
+
+The subscriber's process puts a number into SUBSCRIBE. A process that receives it
+answers with a PONG of that number, once every process that it has forwarded the
+subscription to has answered. A link keeps the order of its frames. So by then the
+subscriber's process knows all matching tasks, and their processes send it their
+notifications.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.core.local.actions import Settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import RequestId
+
+__all__ = ["Confirmations"]
+
+# The time for others to join a new master, for which they look once a second or more.
+_JOIN_S: Final = 1.0
+
+
+@attrs.define(eq=False)
+class _Confirmation:
+    """One subscription that awaits confirmation.
+
+    settled: the functions to call on confirmation.
+    own: True if the subscriber is in this process.
+    numbers: the processes that have not confirmed it, by the number of their PONG.
+    waits: True if it is not forwarded yet, since the master is lost.
+    """
+
+    own: bool
+    settled: list[Callable[[], object]] = attrs.Factory(list)
+    numbers: dict[int, Peer] = attrs.Factory(dict)
+    waits: bool = False
+
+
+class Confirmations:
+    """The subscriptions of this process and of others that await confirmation.
+
+    A process that replaces a lost master confirms nothing until the others have had
+    time to join it.
+    """
+
+    __slots__ = ("_lost_master", "_open", "_topology", "_until")
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology: Final = topology
+        self._open: Final[dict[RequestId, _Confirmation]] = {}
+        self._lost_master = False
+        self._until: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(
+        self, request: RequestId, settled: Callable[[], object], *, own: bool
+    ) -> None:
+        """Call a function once a request is confirmed; forward the request after this.
+
+        If another process asks, only the last call counts, since it has repeated the
+        request.
+        """
+        confirmation = self._open.get(request)
+        if confirmation is None or not own:
+            confirmation = self._open[request] = _Confirmation(own)
+        confirmation.settled.append(settled)
+
+    def number(self, request: RequestId, way: Peer) -> int:
+        """Return a number for the PONG that a peer owes for a request; 0 for none."""
+        confirmation = self._open.get(request)
+        if confirmation is None:
+            return 0
+        number = self._topology.new_ping()
+        confirmation.numbers[number] = way
+        confirmation.waits = False
+        return number
+
+    def passed_on(self, request: RequestId) -> None:
+        """Note that a request was forwarded to all its present destinations."""
+        confirmation = self._open.get(request)
+        if confirmation is None:
+            return
+        topology = self._topology
+        if confirmation.own and not confirmation.numbers:
+            confirmation.waits = not topology.is_master
+        self._review(request, confirmation)
+
+    def forget(self, request: RequestId) -> None:
+        """Drop the state of a request that has ended."""
+        self._open.pop(request, None)
+
+    # Other processes.
+
+    def on_pong(self, peer: Peer, number: int) -> None:
+        """Note that a process has sent the PONG of a number."""
+        for request, confirmation in list(self._open.items()):
+            if confirmation.numbers.get(number) is peer:
+                del confirmation.numbers[number]
+                self._review(request, confirmation)
+
+    def unanswered(self, peer: Peer) -> list[tuple[RequestId, int]]:
+        """Return the requests that a process has yet to confirm, with their numbers."""
+        return [
+            (request, number)
+            for request, confirmation in self._open.items()
+            for number, way in confirmation.numbers.items()
+            if way is peer
+        ]
+
+    def on_joined(self) -> None:
+        """Note that there is a link with a neighbour."""
+        if not self._topology.is_master:
+            self._lost_master = False
+
+    def on_process_lost(
+        self, peer: Peer, is_known: Callable[[RequestId], object]
+    ) -> None:
+        """Stop waiting for a lost process; a slave's requests wait for a new master."""
+        if peer.joined and not self._topology.is_master:
+            self._lost_master = True
+        for request in [each for each in self._open if not is_known(each)]:
+            self.forget(request)
+        for request, number in self.unanswered(peer):
+            confirmation = self._open[request]
+            del confirmation.numbers[number]
+            if confirmation.own and not self._topology.is_master:
+                confirmation.waits = True
+            self._review(request, confirmation)
+
+    def _review(self, request: RequestId, confirmation: _Confirmation) -> None:
+        succeeds = self._lost_master and self._topology.is_master
+        if succeeds or self._until is not None:
+            return
+        if confirmation.numbers or confirmation.waits:
+            return
+        del self._open[request]
+        self._topology.todo += [Settled(each) for each in confirmation.settled]
+
+    # Time.
+
+    def review(self, now: float) -> None:
+        """If this process is now master, give the others time to join it."""
+        if self._lost_master and self._topology.is_master:
+            self._lost_master, self._until = False, now + _JOIN_S
+            for confirmation in self._open.values():
+                confirmation.waits = False
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has work to do, in seconds; None for never."""
+        return self._until
+
+    def tick(self, now: float) -> None:
+        """Stop waiting for processes that have not joined this one."""
+        self.review(now)
+        if self._until is not None and self._until <= now:
+            self._until = None
+            for request, confirmation in list(self._open.items()):
+                self._review(request, confirmation)

@@ -1,0 +1,401 @@
+"""`FastPath`: the fast path: a task thread sends or receives one message itself.
+
+The message is a single command or answer. The task thread accounts for it at once
+(streams, relays, receipts), under the exchange's lock. Only the simplest case takes
+this path: no other message waits for the link, and this one is short, not recorded, and
+alone. The comm thread sends or reads every other message in one of its rounds.
+
+Interrupts: to account for a sent message, the thread first prepares all new values. It
+then publishes them in lines without a call or a loop, between which CPython raises no
+interrupt (`Relay.send_at_once`). So an interrupt finds either all of the changes or
+none; after that only the frame may be missing on the link, and the caller drops that
+link. A received answer is accounted for in steps that may be repeated, as when the next
+link brings it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from bus.core.local.actions import Post, Reply
+from bus.core.peer.outbound_run import OutboundRun, packed
+from bus.core.peer.relay import RelayState
+from bus.core.peer.session import milliseconds_left
+from bus.core.remote.inbound import unpacked
+from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.streams.receipts import Receipt
+from bus.core.wire import (
+    FAILED,
+    NO_DEADLINE,
+    WANTS_REPLY,
+    decode_lone,
+    encode_lone,
+)
+from bus.errors import WireError
+from bus.message import Incoming, Kind
+
+if TYPE_CHECKING:
+    from collections import deque
+
+    from bus.core.local.actions import Action
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.peer import Peer
+    from bus.core.peer.relay import Relay
+    from bus.core.remote.remote_manager import RemoteManager
+    from bus.core.streams.incoming_stream import IncomingStream
+    from bus.core.streams.receipts import Receipts
+    from bus.core.wire import Batch, Run
+    from bus.payload import Payload
+
+__all__ = ["FastPath"]
+
+_BODY_MAX: Final = 64 * 2**10  # a longer body holds the interpreter for too long
+
+
+class _Leave(Struct, frozen=True, eq=False):
+    """Permission for a task to send to another at once; void after the next decision.
+
+    revision: `ProcessManager.revision` at the look-up. longest: the maximum length of a
+      body, in bytes.
+    """
+
+    revision: int
+    relay: Relay
+    source: Entry
+    kind: Kind
+    longest: int
+
+
+class _Ends(Struct, frozen=True, eq=False):
+    """Sender and receiver of a message, by relay numbers; valid as long as a `_Leave`.
+
+    stream: the inbound stream of the sender's process. receipts: for the receiver.
+    """
+
+    revision: int
+    source: int
+    to: int
+    relay: Relay
+    target: Entry
+    stream: IncomingStream[tuple[int, Run]]
+    receipt: Receipt
+    receipts: Receipts
+
+
+class FastPath:
+    """The fast path to one other process over one link; discarded with that link.
+
+    As with `RemoteManager`, only one thread at a time may call a method.
+
+    Attributes:
+        peer, link: the process at the other end, and the link to it.
+    """
+
+    __slots__ = ("_ends", "_leave", "_remote", "link", "peer")
+
+    def __init__(self, remote: RemoteManager, peer: Peer, link: int) -> None:
+        self._remote: Final = remote
+        self.peer: Final = peer
+        self.link: Final = link
+        self._leave: _Leave | None = None
+        self._ends: _Ends | None = None
+
+    @property
+    def stands(self) -> bool:
+        """True if the link is still the one in use."""
+        return self.peer.session.link == self.link
+
+    # Sending.
+
+    def command(self, command: Incoming, now: float) -> bytes | None:
+        """Return the frame of a command, which the caller must send at once.
+
+        None if the command must be posted in the usual way; then nothing has changed.
+        """
+        if command._trace is not None:
+            return None
+        flags, body = packed(command.payload)
+        relay: Relay = command._to.mailbox
+        source = command._source
+        leave = self._leave_for(relay, source, Kind.COMMAND, len(body))
+        if leave is None:
+            return None
+        outbound_run = OutboundRun(
+            Kind.COMMAND,
+            source,
+            source.relay,
+            command._id,
+            flags | WANTS_REPLY if command.wants_reply else flags,
+            next(self._remote.outbound_messages.turns),
+            command._deadline,
+            (body,),
+            len(body),
+            command,
+        )
+        return self._send(
+            leave, outbound_run, milliseconds_left(command._deadline, now)
+        )
+
+    def answer(self, question: Incoming, payload: Payload) -> bytes | None:
+        """Return the frame of an answer to a command from the peer, as `command`."""
+        if question.kind is not Kind.COMMAND or question._trace is not None:
+            return None
+        flags, body = packed(payload)
+        relay: Relay = question._source.mailbox
+        source = question._to
+        leave = self._leave_for(relay, source, Kind.COMMAND_RESPONSE, len(body))
+        if leave is None or not self.peer.takes_answer(len(body), relay.limits):
+            return None
+        outbound_run = OutboundRun(
+            Kind.COMMAND_RESPONSE,
+            source,
+            source.relay,
+            question._id,
+            flags,
+            next(self._remote.outbound_messages.turns),
+            None,
+            (body,),
+            len(body),
+        )
+        return self._send(leave, outbound_run, NO_DEADLINE)
+
+    def _leave_for(
+        self, relay: Relay, source: Entry, kind: Kind, size: int
+    ) -> _Leave | None:
+        """Return the permission to send a message at once; None if it must wait."""
+        leave = self._leave
+        if (
+            leave is None
+            or leave.revision != self._remote.manager.revision
+            or leave.relay is not relay
+            or leave.source is not source
+            or leave.kind is not kind
+        ):
+            leave = self._leave = self._new_leave(relay, source, kind)
+        if leave is None or size > leave.longest:
+            return None
+        limits = relay.limits
+        if (
+            relay.under_way >= limits.window
+            or relay.unacked_bytes + size > limits.window_bytes
+            or self.peer.session.outgoing.room <= 0
+        ):
+            return None
+        return leave
+
+    def _new_leave(self, relay: Relay, source: Entry, kind: Kind) -> _Leave | None:
+        """Return permission if posting the message would do no more than send it."""
+        peer = self.peer
+        session = peer.session
+        if not (
+            self.stands
+            and session.room
+            and not session.speaks
+            and peer.relays.get(relay.number) is relay
+            and relay.opened
+            and not relay.queue
+            and not peer.notifying
+            and source in self._remote.manager.table
+            and source.relay in peer.announced
+            and not peer.is_leaving(source.relay)
+        ):
+            return None
+        if kind is Kind.COMMAND and (
+            relay.state is not RelayState.NAMED  # it is elsewhere by now
+            or source.address.bus != relay.entry.address.bus  # no answer could come
+            or source not in relay.users
+        ):
+            return None
+        return _Leave(
+            self._remote.manager.revision,
+            relay,
+            source,
+            kind,
+            min(_BODY_MAX, peer.message_bytes_max),
+        )
+
+    def _send(self, leave: _Leave, outbound_run: OutboundRun, left: int) -> bytes:
+        """Account for a message as sent; return its frame."""
+        relay, session = leave.relay, self.peer.session
+        number, task = session.outgoing.next, outbound_run.relay
+        acknowledged, extracted, whole = session.acknowledgement_by(task)
+        frame = encode_lone(
+            session.epoch,
+            session.incarnation,
+            session.outgoing.floor,
+            number,
+            relay.number,
+            task,
+            outbound_run.kind,
+            outbound_run.flags,
+            outbound_run.id,
+            left,
+            outbound_run.bodies[0],
+            acknowledged,
+            extracted,
+        )
+        relay.send_at_once(outbound_run)
+        if whole:
+            session.has_acknowledged(task, acknowledged, extracted)
+        return frame
+
+    # Receiving.
+
+    def receive(
+        self,
+        data: bytes,
+        now: float,
+        todo: deque[Action],
+        *,
+        answers_only: bool = False,
+    ) -> bool:
+        """Accept a frame from the link; append the action for its message to `todo`.
+
+        False if the frame must be read in the usual way; then nothing has changed.
+
+        answers_only: accept no commands. After an interrupt a message may be delivered
+          a second time, which is harmless only for an answer.
+        """
+        found = self._read(data, answers_only=answers_only)
+        if found is None:
+            return False
+        batch, ends, payload = found
+        self._on_ack(batch, ends.relay)
+        # If an interrupt comes before the last line, the link is dropped and the next
+        # link brings the frame again.
+        action: Action
+        if batch.runs[0].kind is Kind.COMMAND_RESPONSE:
+            action = self._answer_in(batch, ends, payload)
+            todo.append(action)
+            self._answer_taken(batch, ends, now)
+        else:
+            todo.append(self._command_in(batch, ends, payload, now))
+        self.peer.heard_at = now
+        self.peer.session.on_received(Acknowledgement(batch.first + 1))
+        ends.stream.next = batch.first + 1
+        return True
+
+    def _read(
+        self, data: bytes, *, answers_only: bool
+    ) -> tuple[Batch, _Ends, Payload] | None:
+        """Return the contents of a frame; None if it must be read in the usual way."""
+        batch, peer = decode_lone(data), self.peer
+        if (
+            batch is None
+            or peer.session.link != self.link
+            or not peer.session.expects(batch)
+            or peer.unresponsive
+        ):
+            return None
+        [run] = batch.runs
+        answers = run.kind is Kind.COMMAND_RESPONSE
+        if not answers and (answers_only or run.kind is not Kind.COMMAND):
+            return None
+        ends = self._ends
+        if (
+            ends is None
+            or ends.revision != self._remote.manager.revision
+            or ends.source != run.source
+            or ends.to != run.to
+        ):
+            ends = self._ends = self._new_ends(run)
+        if (
+            ends is None
+            or run.mid
+            or run.flags & FAILED
+            or not self._acknowledges_simply(batch, ends.relay)
+            # Earlier messages for the task are not extracted yet.
+            or (answers and ends.receipts.unread)
+        ):
+            return None
+        try:
+            return batch, ends, unpacked(run, run.bodies[0])
+        except WireError:
+            return None
+
+    def _new_ends(self, run: Run) -> _Ends | None:
+        """Look up the sender and the receiver of a run."""
+        peer, remote = self.peer, self._remote
+        relay = peer.relays.get(run.source)
+        target = remote.relays.task(run.to)
+        epoch = peer.session.their_epoch
+        if relay is None or target is None or epoch is None or not peer.rights.whole:
+            return None
+        if relay.provisional or relay.state is RelayState.SUPERSEDED:
+            return None
+        stream = remote.inbound_messages.stream(peer, epoch)
+        if stream is None:
+            return None
+        return _Ends(
+            remote.manager.revision,
+            run.source,
+            run.to,
+            relay,
+            target,
+            stream,
+            Receipt(peer, epoch, run.to),
+            peer.receipts(target),
+        )
+
+    def _acknowledges_simply(self, batch: Batch, relay: Relay) -> bool:
+        """Return True if a frame acknowledges nothing, or everything under way.
+
+        If it frees room, no message may be waiting for that room.
+        """
+        outgoing, unacked = self.peer.session.outgoing, relay.unacked
+        stop = batch.acknowledged + 1
+        if stop > outgoing.floor and (stop != outgoing.next or self.peer.waiting):
+            return False
+        if not unacked or unacked[0][0] > batch.extracted:
+            return True
+        last, outbound_run = unacked[-1]
+        return (
+            last + len(outbound_run.bodies) == batch.extracted + 1
+            and not self.peer.waiting
+        )
+
+    def _on_ack(self, batch: Batch, relay: Relay) -> None:
+        """Account for a simple acknowledgement in a frame."""
+        outgoing, unacked = self.peer.session.outgoing, relay.unacked
+        if batch.acknowledged >= outgoing.floor:
+            outgoing.acknowledge_all()
+        if unacked and unacked[0][0] <= batch.extracted:
+            relay.on_all_extracted()
+
+    @staticmethod
+    def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post:
+        """Account for a received command; return the action that delivers it."""
+        [run] = batch.runs
+        left = run.milliseconds_left
+        command = Incoming(
+            Kind.COMMAND,
+            payload,
+            None,
+            ends.relay.entry,
+            ends.target,
+            None,
+            len(run.bodies[0]),
+            None if left == NO_DEADLINE else now + left / 1000,
+            ends.receipt,
+            batch.first,
+            run.id,
+            wants_reply=bool(run.flags & WANTS_REPLY),
+        )
+        ends.relay.users.add(ends.target)
+        ends.receipts.expect(batch.first)
+        return Post(ends.target, [command])
+
+    @staticmethod
+    def _answer_in(batch: Batch, ends: _Ends, payload: Payload) -> Reply:
+        """Return the action that delivers an answer."""
+        source = ends.relay.entry.address
+        return Reply(ends.target, batch.runs[0].id, source, payload, None, final=True)
+
+    def _answer_taken(self, batch: Batch, ends: _Ends, now: float) -> None:
+        """Account for an answer as extracted; repeating this changes nothing."""
+        [run] = batch.runs
+        ends.relay.on_answer(ends.target, run.id)
+        ends.receipts.extracted = batch.first
+        self.peer.session.on_extracted(run.to, batch.first, now, len(run.bodies[0]))

@@ -1,0 +1,144 @@
+"""`IdleRelays`: relays of live tasks that no task here uses (BUS-DEREG-13).
+
+A relay is used by each task here that sends to its task, receives from it, or
+subscribes to it. When the last of these leaves or unsubscribes, or if there never was
+one, this process asks the task's process for the release. From then on the task's
+process assumes that the task is not known here. It sends its confirmation behind all
+messages of the task, and introduces the task anew before the task sends more. If the
+relay is used again in between, it stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.peer.relay import Dismissal
+from bus.core.wire import Dismiss, Dismissed
+from bus.registration import Visibility
+from bus.specification import Specification
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.peer import Peer
+    from bus.core.peer.relay import Relay
+    from bus.core.remote.relays import Relays
+    from bus.core.remote.topology import Topology
+
+__all__ = ["IdleRelays"]
+
+
+class IdleRelays:
+    """The relays without a user here, and since when.
+
+    Invariants:
+    I1. at most one question about a relay is under way. Otherwise the answer to the
+        first could be taken for the answer to the second, though a search has
+        introduced the task in between.
+    I2. a relay known by hearsay is not in ``_since``; once it is confirmed,
+        `Relays.take_changed` adds it.
+    I3. ``_since`` is in the order of its times. So due relays are in front, and an
+        event costs only the relays that it adds, however many wait.
+    I4. a relay that its peer no longer holds leaves ``_since`` by the end of that
+        event.
+    """
+
+    __slots__ = ("_new", "_relays", "_since", "_topology")
+
+    def __init__(self, topology: Topology, relays: Relays) -> None:
+        self._topology: Final = topology
+        self._relays: Final = relays
+        self._new: list[Relay] = []
+        self._since: Final[dict[Relay, float]] = {}
+
+    # Events that may end the use of a relay.
+
+    def on_departure(self, task: Entry) -> None:
+        """Note that a task of this process has left; relays still list it as a user."""
+        for peer in self._topology.peers.values():
+            self._consider(each for each in peer.relays.values() if task in each.users)
+
+    def unheard(self, machine: str, pattern: str) -> None:
+        """Note that no task here subscribes to a pattern any more."""
+        specification = Specification(pattern)
+        for peer in self._topology.peers.values():
+            if peer.machine == machine:
+                self._consider(
+                    each
+                    for each in peer.relays.values()
+                    if specification.matches(each.entry.address.module)
+                )
+
+    def _consider(self, relays: Iterable[Relay]) -> None:
+        """Collect relays that may be unused; `tick` skips those that are used."""
+        self._new += [relay for relay in relays if not self._is_kept(relay)]
+
+    # Time.
+
+    def review(self, now: float) -> None:
+        """Note since when relays may be unused."""
+        self._consider(self._relays.take_changed())
+        new, self._new = self._new, []
+        for relay in new:
+            if relay.peer.relays.get(relay.number) is relay:
+                self._wait(relay, now)
+            else:
+                self._since.pop(relay, None)
+
+    def _wait(self, relay: Relay, now: float) -> None:
+        self._since.pop(relay, None)  # so that it is last
+        self._since[relay] = now
+
+    def next_deadline(self) -> float | None:
+        """Return when to check the first relay, in seconds; None for never."""
+        first = next(iter(self._since.values()), None)
+        return None if first is None else first + self._topology.limits.linger_s
+
+    def tick(self, now: float) -> None:
+        """Ask for the release of relays that were unused for long enough."""
+        self.review(now)
+        linger_s = self._topology.limits.linger_s
+        for relay, since in list(self._since.items()):
+            if since + linger_s > now:
+                break
+            del self._since[relay]
+            if self._relays.is_used(relay):
+                continue
+            if relay.dismissal is not Dismissal.NONE or not self._may_go(relay):
+                self._wait(relay, now)
+                continue
+            relay.dismissal = Dismissal.ASKED
+            relay.peer.session.tell(Dismiss(relay=relay.number))
+
+    # Frames of other processes.
+
+    @staticmethod
+    def on_dismiss(peer: Peer, number: int) -> None:
+        """Let a process release the relay of a task here, until the task sends more."""
+        peer.announced.discard(number)
+        peer.session.tell(Dismissed(relay=number))
+
+    def on_dismissed(self, peer: Peer, number: int) -> None:
+        """Release a relay, unless it is used again."""
+        relay = peer.relays.get(number)
+        if relay is None or relay.dismissal is Dismissal.NONE:
+            return
+        revoked = relay.dismissal is Dismissal.REVOKED
+        relay.dismissal = Dismissal.NONE
+        if revoked or self._relays.is_used(relay) or not self._may_go(relay):
+            self._consider([relay])  # it may have to ask again
+            return
+        del peer.relays[number]
+        self._relays.release(relay, [], final=False)
+
+    @staticmethod
+    def _may_go(relay: Relay) -> bool:
+        """Return True if a relay holds no messages, and its process can be asked."""
+        return relay.opened and relay.peer.session.ready and not relay.busy
+
+    def _is_kept(self, relay: Relay) -> bool:
+        """Return True if an unused relay stays: by hearsay, or to save a search."""
+        eager = self._topology.limits.eager_relays
+        public = relay.entry.visibility is Visibility.PUBLIC
+        return relay.provisional or (eager and public)

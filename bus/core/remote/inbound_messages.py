@@ -1,0 +1,289 @@
+"""`InboundMessages`: messages of other processes, from their frame to their task.
+
+The numbers of its stream ensure that each message is accepted once. It is then given
+to its addressee. A message from or to a deregistered task is a stray. Extractions by
+tasks are recorded here too, so that the sender's process is informed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.local.actions import Post, Reply
+from bus.core.peer.relay import AUDIENCE, Relay
+from bus.core.remote.inbound import (
+    DeniedCommands,
+    InboundCommands,
+    arrived,
+    numbered,
+    numbered_singly,
+    unpacked,
+)
+from bus.core.streams.incoming_streams import IncomingStreams, Refusal
+from bus.core.streams.receipts import Receipt
+from bus.core.wire import FAILED, WANTS_REPLY, Gap, Run, Unrelay
+from bus.errors import RemoteError, WireError
+from bus.message import Incoming, Kind
+from bus.payload import own_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import Trace
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.outbound_messages import OutboundMessages
+    from bus.core.remote.relays import Relays
+    from bus.core.remote.topology import Topology
+    from bus.core.streams.incoming_stream import IncomingStream
+    from bus.core.streams.receipts import Taken
+    from bus.core.wire import Batch, OpenStream
+
+__all__ = ["InboundMessages"]
+
+
+class InboundMessages:
+    """All messages from other processes to this one.
+
+    strays: the number of messages from or to a task that had deregistered.
+    """
+
+    __slots__ = (
+        "_outbound_messages",
+        "_relays",
+        "_streams",
+        "_topology",
+        "strays",
+    )
+
+    def __init__(
+        self, topology: Topology, relays: Relays, outbound_messages: OutboundMessages
+    ) -> None:
+        limits = topology.limits
+        self._topology: Final = topology
+        self._relays: Final = relays
+        self._outbound_messages: Final = outbound_messages
+        self._streams: Final[IncomingStreams[tuple[int, Run]]] = IncomingStreams(
+            topology.me.incarnation,
+            window=limits.stream_window,
+            ranges_max=limits.missing_ranges,
+            life_s=limits.message_life_s,
+            ended_max=limits.ended_streams,
+        )
+        self.strays: int = 0
+
+    def on_link_open(self, peer: Peer, frame: OpenStream) -> None:
+        """Resume a process's stream on a new link; the peer is still the same.
+
+        Raises:
+            WireError: the frame is of an old epoch.
+        """
+        sender = peer.name
+        opened = self._streams.open(sender, frame.epoch, frame.first)
+        if opened.refusal is not None:
+            raise WireError(f"OPEN_STREAM of an old epoch: {frame.epoch}")
+        peer.session.open(frame, opened.has)
+        peer.bound = True
+
+    def stream(self, peer: Peer, epoch: int) -> IncomingStream[tuple[int, Run]] | None:
+        """Return the stream of a peer's epoch; None unless it is open."""
+        return self._streams.find_open(peer.name, epoch)
+
+    def on_batch(self, peer: Peer, batch: Batch, now: float) -> None:
+        """Accept messages; give each new one to its addressee.
+
+        Raises:
+            WireError: they are of another epoch, or break the order of their stream.
+        """
+        session, sender = peer.session, peer.name
+        if batch.epoch != session.their_epoch:
+            raise WireError(f"MSG of epoch {batch.epoch}, not {session.their_epoch}")
+        count = batch.count
+        heading = (sender, batch.epoch, batch.incarnation, batch.first)
+        runs: Iterable[tuple[int, Run]]
+        if self._streams.accept_next(*heading, count, batch.floor):
+            runs = numbered(batch)
+        else:
+            singly = list(numbered_singly(batch))
+            accepted = self._streams.accept(*heading, singly, batch.floor)
+            if isinstance(accepted, Refusal):
+                raise WireError(f"MSG is refused: {accepted.value}")
+            if len(accepted) < count:
+                session.repeat_ack()
+            runs = accepted
+        session.on_received(self._streams.acknowledgement(sender))
+        # Most batches are successive commands of one task for another, so the tasks are
+        # looked up only where one of them changes.
+        kind, to, by, commands = Kind.COMMAND, AUDIENCE, AUDIENCE, None
+        for number, run in runs:
+            if run.kind is not kind:
+                commands = None
+                for at in range(len(run.bodies)):
+                    self._deliver(peer, number + at, run, run.bodies[at], now)
+                continue
+            if commands is None or run.to != to or run.source != by:
+                to, by = run.to, run.source
+                commands = self._commands(peer, run)
+            if commands is not None:
+                commands.add(number, run, now)
+
+    def _commands(
+        self, peer: Peer, run: Run
+    ) -> InboundCommands | DeniedCommands | None:
+        """Begin to deliver commands like these; None if they have no addressee."""
+        ends = self._ends(peer, run, len(run.bodies))
+        if ends is None:
+            return None
+        relay, target = ends
+        if not peer.rights.may_command(target.name):
+            self._topology.complain(
+                f"{peer.name} may not command {target.name!r}: access is denied"
+            )
+            answer, trace_sink = (
+                self._outbound_messages.answer,
+                self._topology.trace_sink,
+            )
+            return DeniedCommands(peer, relay.entry, target, answer, trace_sink)
+        todo = self._topology.todo
+        last = todo[-1] if todo else None
+        if not isinstance(last, Post) or last.entry is not target:
+            last = Post(target, [])
+        receipt = Receipt(peer, peer.session.their_epoch, run.to)
+        expect = peer.receipts(target).expect
+        return InboundCommands(
+            relay.entry, last, receipt, expect, todo, self._topology.trace_sink
+        )
+
+    def _ends(self, peer: Peer, run: Run, count: int) -> tuple[Relay, Entry] | None:
+        """Return the sender's relay and the addressee of messages; None without both.
+
+        count: how many messages to count as strays then.
+        """
+        if run.to == AUDIENCE:
+            raise WireError(f"MSG has a {run.kind.name} for relay {run.to}")
+        relay = peer.relays.get(run.source)
+        target = self._relays.task(run.to)
+        if target is None or relay is None:
+            self.strays += count
+            if target is None and not peer.is_told(run.to):
+                # It deregistered before this session, in which it extracted nothing.
+                peer.session.tell(Unrelay(relay=run.to, extracted=0))
+            return None
+        relay.users.add(target)
+        return relay, target
+
+    def _deliver(
+        self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
+    ) -> None:
+        """Deliver a message that is not a command."""
+        if run.kind is Kind.NOTIFICATION:
+            if run.to != AUDIENCE:
+                raise WireError(f"MSG has a NOTIFICATION for relay {run.to}")
+            self._notify(peer, number, run, body, now)
+            return
+        ends = self._ends(peer, run, 1)
+        if ends is None:
+            return
+        relay, target = ends
+        source: Entry = relay.entry
+        payload = unpacked(run, body)
+        peer.receipts(target).expect(number)
+        peer.on_extracted(run.to, number, now, size=len(body))
+        final = run.kind is Kind.COMMAND_RESPONSE
+        if not self._was_asked(peer, relay, target, run):
+            self.strays += 1
+            return
+        if final:
+            relay.on_answer(target, run.id)
+        failed = bool(run.flags & FAILED)
+        error = RemoteError(source.address.module, str(payload)) if failed else None
+        self._topology.todo.append(
+            Reply(
+                target,
+                run.id,
+                source.address,
+                None if failed else payload,
+                error,
+                final,
+                self._trace_arrival(run, source, target.id.number, len(body)),
+            )
+        )
+
+    @staticmethod
+    def _was_asked(peer: Peer, relay: Relay, target: Entry, run: Run) -> bool:
+        """Return True if the remote task may answer; always with all rights."""
+        if peer.rights.whole:
+            return True
+        if run.kind is Kind.COMMAND_RESPONSE:
+            return relay.was_asked(target, run.id)
+        return peer.rights.may_hear(target.name)
+
+    def _trace_arrival(
+        self, run: Run, source: Entry, destination: int, size: int
+    ) -> Trace | None:
+        trace_sink = self._topology.trace_sink
+        if trace_sink is None or not run.mid:
+            return None
+        return arrived(trace_sink, run, source, destination, size)
+
+    def _notify(
+        self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
+    ) -> None:
+        """Give a notification to all local subscribers of its sender (BUS-RELAY-7)."""
+        peer.session.on_extracted(AUDIENCE, number, now)
+        relay = peer.relays.get(run.source)
+        if relay is None:
+            self.strays += 1
+            return
+        payload = unpacked(run, body)
+        me = self._topology.me.incarnation
+        trace = self._trace_arrival(run, relay.entry, me, len(body))
+        if trace is not None:
+            trace.record_delivered()
+        gap, relay.gap = relay.gap, 0
+        answerable = bool(run.flags & WANTS_REPLY)
+        for host, each in enumerate(self._relays.audience(relay)):
+            if answerable:
+                relay.users.add(each.entry)  # needed for its answer, however late
+            incoming = Incoming(
+                kind=Kind.NOTIFICATION,
+                # Make all copies before any is posted: a callback may change its own.
+                payload=own_copy(payload) if host else payload,
+                subscriptions=each.subscriptions,
+                gap=gap,
+                wants_reply=answerable,
+                _source=relay.entry,
+                _id=run.id,
+                _to=each.entry,
+                _size=len(body),
+                _trace=None if trace is None else trace.for_hearer(),
+            )
+            self._topology.todo.append(Post(each.entry, [incoming]))
+
+    @staticmethod
+    def on_gap(peer: Peer, frame: Gap) -> None:
+        """Add to the gap that the task's next notification reports."""
+        relay = peer.relays.get(frame.relay)
+        if relay is not None:
+            relay.gap += frame.count
+
+    def on_extracted(self, messages: Iterable[Taken], now: float) -> None:
+        """Record that tasks extracted or dropped messages from links (BUS-RELAY-9)."""
+        for receipt, number, count, size in messages:
+            peer: Peer = receipt.peer
+            if receipt.epoch == peer.session.their_epoch:
+                peer.on_extracted(receipt.relay, number, now, count=count, size=size)
+
+    def on_process_lost(self, peer: Peer, now: float) -> None:
+        """End the stream of a process that is lost or was restarted."""
+        self._streams.end(peer.name, now)
+
+    # Time.
+
+    def next_deadline(self) -> float | None:
+        """Return when an ended stream is to be forgotten; None for never."""
+        return self._streams.next_deadline()
+
+    def expire(self, now: float) -> None:
+        """Forget the streams that ended long ago."""
+        self._streams.expire(now)

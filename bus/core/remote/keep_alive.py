@@ -1,0 +1,82 @@
+"""`KeepAlive`: PINGs on silent links (OPEN-2).
+
+A process that has received nothing for a while sends a PING, and the peer answers; both
+have then received a frame. If a process of this machine does not answer, it is reported
+and kept: the operating system would report its end, and a debugger is no crash. A
+process of another machine may vanish without notice, so its link is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.wire import Ping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.link_table import LinkTable
+    from bus.core.remote.topology import Topology
+
+__all__ = ["KeepAlive"]
+
+
+class KeepAlive:
+    """The silence on the links of one process, and the reaction to it."""
+
+    __slots__ = ("_links", "_topology")
+
+    def __init__(self, topology: Topology, links: LinkTable) -> None:
+        self._topology: Final = topology
+        self._links: Final = links
+
+    def on_frame(self, peer: Peer, now: float) -> None:
+        """Note that a frame, of any kind, arrived from a process."""
+        peer.heard_at = now
+        if peer.unresponsive:
+            peer.unresponsive = False
+            self._topology.complain(f"process {peer.name} responds again")
+
+    def tick(self, now: float) -> None:
+        """Send a PING on each silent link; handle peers that were silent too long."""
+        limits = self._topology.limits
+        for peer in list(self._linked()):
+            if now >= peer.heard_at + limits.lease_s and not peer.unresponsive:
+                self._too_long(peer, now)
+            elif now >= _asked_at(peer) + limits.keep_alive_s:
+                peer.asked_at = now
+                peer.session.say(Ping(number=self._topology.new_ping()))
+
+    def _too_long(self, peer: Peer, now: float) -> None:
+        silent_s = now - peer.heard_at
+        self._topology.complain(
+            f"process {peer.name} has not responded for {silent_s:.0f} s"
+        )
+        if peer.machine == self._topology.me.machine:
+            peer.unresponsive = True
+            return
+        link = self._links.by_number.get(peer.session.link or 0)
+        if link is not None:
+            self._links.drop(link, now)
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has work to do; None for never."""
+        limits = self._topology.limits
+        times = []
+        for peer in self._linked():
+            times.append(_asked_at(peer) + limits.keep_alive_s)
+            if not peer.unresponsive:
+                times.append(peer.heard_at + limits.lease_s)
+        return min(times, default=None)
+
+    def _linked(self) -> Iterator[Peer]:
+        """Iterate over the peers with an open link that is not about to close."""
+        for peer in self._topology.peers.values():
+            if peer.session.ready and not peer.closing:
+                yield peer
+
+
+def _asked_at(peer: Peer) -> float:
+    """Return when a peer last sent a frame, or was last sent a PING."""
+    return max(peer.heard_at, peer.asked_at)

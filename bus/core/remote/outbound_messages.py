@@ -1,0 +1,425 @@
+"""`OutboundMessages`: outbound messages to tasks of other processes, and their outcome.
+
+Each message is in exactly one place, even if links and processes fail: parked, queued
+in a relay, under way, or with its addressee. If its relay is released, a message never
+put on a link is sent elsewhere. A message put on a link and not extracted is sent
+elsewhere if its addressee deregistered in order and reported its last extraction
+(BUS-DEREG-4). It is in doubt if the addressee's process is lost (BUS-MOVE-8).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.core.local.actions import Fail
+from bus.core.peer.outbound_run import OutboundRun, commands_of, packed, packed_answer
+from bus.core.peer.relay import AUDIENCE, Relay
+from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.wire import FAILED, RAW, WANTS_REPLY, Ack, Unrelay
+from bus.error_text import error_text_of
+from bus.errors import (
+    BusFullError,
+    ExpiredError,
+    InDoubtError,
+    MessageTooLargeError,
+    PeerLostError,
+    UnreachableError,
+)
+from bus.message import Incoming, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import Trace
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.relays import Relays
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import Batch
+    from bus.errors import BusError
+    from bus.payload import Payload
+
+__all__ = ["OutboundMessages"]
+
+
+class OutboundMessages:
+    """All outbound messages to other processes: posted, answered, extracted, or failed.
+
+    turns: assigns each message its turn; see `OutboundRun`.
+    """
+
+    __slots__ = ("_manager", "_relays", "_topology", "turns")
+
+    def __init__(
+        self, topology: Topology, manager: ProcessManager, relays: Relays
+    ) -> None:
+        self._topology: Final = topology
+        self._manager: Final = manager
+        self._relays: Final = relays
+        self.turns = itertools.count(1)
+
+    # Sending.
+
+    def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        """Send commands to a relay; those it has no room for fail (BUS-FLOW-1)."""
+        relay: Relay = entry.mailbox
+        at = 0
+        while at < len(messages):
+            room = self._room(relay)
+            if not room:
+                self._fail(messages[at:], self._full(relay))
+                return
+            # Take messages of one sender, and no more than fit. The next pass asks for
+            # room again: posting these may have sent some.
+            source = messages[at]._source
+            end = min(len(messages), at + room)
+            stop = at + 1
+            while stop < end and messages[stop]._source is source:
+                stop += 1
+            some = self._answerable(entry, messages[at:stop])
+            if some:
+                self._post(relay, self._outbound_runs(relay, source, some))
+            at = stop
+
+    def post_alike(
+        self,
+        entry: Entry,
+        source: Entry,
+        payloads: Sequence[bytes],
+        size: int,
+        deadline: float | None,
+    ) -> None:
+        """Send commands of one task that differ only in their bytes; see `post`.
+
+        size: their total length in bytes. The caller has counted it already, and a
+          second pass over many messages would cost more than the rest of this method.
+        deadline: when they are no longer worth delivering, in seconds.
+        """
+        relay: Relay = entry.mailbox
+        while payloads:
+            room = self._room(relay)
+            if not room:
+                refused = commands_of(source, entry.name, payloads, deadline)
+                self._fail(refused, self._full(relay))
+                return
+            some, payloads = payloads, ()
+            if len(some) > room:
+                some, payloads = some[:room], some[room:]
+                size = sum(map(len, some))
+            outbound_run = OutboundRun(
+                Kind.COMMAND,
+                source,
+                self._number(relay, source),
+                0,
+                RAW,
+                next(self.turns),
+                deadline,
+                some,
+                size,
+                name=entry.name,
+            )
+            self._post(relay, [outbound_run])
+            size = sum(map(len, payloads))
+
+    def _room(self, relay: Relay) -> int:
+        """Return how many messages may be posted now; may drop the oldest command."""
+        room = self._topology.limits.relay_queue - relay.queued
+        if room > 0:
+            return room
+        if relay.entry.overflow != "drop-oldest":
+            return 0
+        self._fail(relay.drop_oldest_command(), self._full(relay))
+        return 1
+
+    def _full(self, relay: Relay) -> BusFullError:
+        limit = self._topology.limits.relay_queue
+        return BusFullError(f"the relay of {relay.entry.name!r}", limit)
+
+    def _post(self, relay: Relay, outbound_runs: Sequence[OutboundRun]) -> None:
+        relay.append(outbound_runs)
+        self._see_off(relay, outbound_runs)
+        self._pump(relay)
+
+    def _pump(self, relay: Relay) -> None:
+        """Send the messages that may be sent; fail those too long for the peer.
+
+        The check is here because the peer's limit is unknown until a link has stated
+        it, and nothing is sent before that.
+        """
+        most = relay.peer.message_bytes_max
+        less = most < self._topology.limits.message_bytes_max
+        if less and relay.queued_bytes > most:
+            for message, length in relay.take_too_long():
+                self._fail([message], MessageTooLargeError(length, most))
+        relay.pump()
+
+    def _answerable(self, entry: Entry, messages: Iterable[Incoming]) -> list[Incoming]:
+        """Fail requests that come from another bus, which no answer could reach.
+
+        A process answers to a relay number, and tasks of another bus have none here.
+        """
+        own = self._topology.me.bus
+        answerable = []
+        for message in messages:
+            bus = message._source.address.bus
+            if bus == own or not message.wants_reply:
+                answerable.append(message)
+            else:
+                self._fail([message], UnreachableError.across(entry.name, own, bus))
+        return answerable
+
+    def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
+        """Open a relay; first send it the messages that waited for its name."""
+        relay: Relay = entry.mailbox
+        outbound_runs = [
+            outbound_run
+            for message in self._answerable(entry, messages)
+            for outbound_run in self._outbound_runs(relay, message._source, [message])
+        ]
+        # Messages posted meanwhile keep their turns. The earlier messages of the same
+        # sender need turns as early: otherwise each would wait for the other, with a
+        # notification in between.
+        turns = {each.relay: each.turn for each in reversed(relay.queue)}
+        if turns:
+            outbound_runs = [
+                replace(each, turn=turns.get(each.relay, each.turn))
+                for each in outbound_runs
+            ]
+        relay.open(outbound_runs)
+        self._see_off(relay, outbound_runs)
+        self._pump(relay)
+
+    def answer(
+        self,
+        question: Incoming,
+        *,
+        payload: Payload = None,
+        error: str | None = None,
+    ) -> bool:
+        """Send the answer to a remote request; False if its relay was released."""
+        relay: Relay = question._source.mailbox
+        if relay.peer.relays.get(relay.number) is not relay:
+            return False
+        outbound_run = self._answer_outbound_run(question, payload, error)
+        relay.append((outbound_run,))
+        relay.pump()
+        relay.peer.count_answer(outbound_run.size, relay.limits)
+        return True
+
+    def _answer_outbound_run(
+        self, question: Incoming, payload: Payload, error: str | None
+    ) -> OutboundRun:
+        relay: Relay = question._source.mailbox
+        command = question.kind is Kind.COMMAND
+        source = self._relays.with_number(question._to)
+        own, most = (
+            self._topology.limits.message_bytes_max,
+            relay.peer.message_bytes_max,
+        )
+        flags, body = packed_answer(payload, error, own)
+        if flags != FAILED and len(body) > most:
+            too_long = MessageTooLargeError(len(body), most)
+            flags, body = packed_answer(None, error_text_of(too_long), own)
+        trace: Trace | None = None
+        if question._trace is not None:
+            trace = question._trace.answer(source.id.number, len(body))
+            trace.record_accepted(relay.entry.id.number)
+        return OutboundRun(
+            kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
+            source=source,
+            relay=source.relay,
+            id=question._id,
+            flags=flags,
+            turn=next(self.turns),
+            deadline=None,
+            bodies=(body,),
+            size=len(body),
+            trace=trace,
+        )
+
+    def notify(
+        self,
+        hearers: Iterable[Peer],
+        source: Entry,
+        payload: Payload,
+        question: int,
+        trace: Trace | None = None,
+        gap: int = 0,
+    ) -> None:
+        """Send a notification once to each process that subscribes to its sender.
+
+        question: the number of the sender's wait for answers; 0 for none.
+        gap: how many of the sender's notifications just before this one were dropped on
+          their way to this process.
+        """
+        flags, body = packed(payload)
+        outbound_run = OutboundRun(
+            kind=Kind.NOTIFICATION,
+            source=source,
+            relay=self._relays.with_number(source).relay,
+            id=question,
+            flags=flags | WANTS_REPLY if question else flags,
+            turn=next(self.turns),
+            deadline=None,
+            bodies=(body,),
+            size=len(body),
+            gap=gap,
+        )
+        for peer in hearers:
+            peer.audience.make_room(outbound_run)
+            each = outbound_run
+            if trace is not None:
+                each = replace(outbound_run, trace=trace.for_hearer())
+                assert each.trace is not None
+                each.trace.record_accepted(peer.session.incarnation)
+            peer.audience.append((each,))
+            peer.audience.pump()
+
+    def _number(self, relay: Relay, source: Entry) -> int:
+        """Return the relay number by which the peer knows the sender."""
+        if source in self._manager.table:
+            return self._relays.with_number(source).relay
+        # The sender has deregistered, and its number was released.
+        return relay.peer.stray(source, self._relays.new_number)
+
+    def _outbound_runs(
+        self, relay: Relay, source: Entry, messages: Iterable[Incoming]
+    ) -> list[OutboundRun]:
+        """Pack commands of one task, one run for each."""
+        number = self._number(relay, source)
+        command, turns = Kind.COMMAND, self.turns
+        outbound_runs = []
+        for message in messages:
+            flags, body = packed(message.payload)
+            outbound_runs.append(
+                OutboundRun(  # positional arguments are faster; in the class's order
+                    command,
+                    source,
+                    number,
+                    message._id,
+                    flags | WANTS_REPLY if message.wants_reply else flags,
+                    next(turns),
+                    message._deadline,
+                    (body,),
+                    len(body),
+                    message,
+                    trace=message._trace,
+                )
+            )
+        return outbound_runs
+
+    def _see_off(self, relay: Relay, outbound_runs: Iterable[OutboundRun]) -> None:
+        """Send UNRELAY for deregistered senders, once these messages are sent."""
+        for outbound_run in outbound_runs:
+            if outbound_run.source not in self._manager.table:
+                relay.peer.farewell(outbound_run.relay, final=False)
+
+    # Acknowledgements.
+
+    def on_ack(self, peer: Peer, ack: Ack) -> None:
+        """Forget received and extracted messages; send more into the freed room."""
+        if ack.epoch != peer.session.epoch:
+            return
+        peer.session.on_ack(ack)
+        for number, extracted in ack.extracted:
+            if number == AUDIENCE:
+                peer.audience.on_extracted(extracted)
+            else:
+                self._on_extracted(peer, number, extracted)
+        self.pump(peer)
+
+    def on_ack_in(self, peer: Peer, batch: Batch) -> None:
+        """Handle the acknowledgement in a message frame, as `acknowledged`."""
+        if not batch.acknowledged:
+            return
+        has = Acknowledgement(batch.acknowledged + 1)
+        peer.session.outgoing.acknowledge(has)
+        if batch.extracted and batch.runs:
+            self._on_extracted(peer, batch.runs[0].source, batch.extracted)
+        self.pump(peer)
+
+    def _on_extracted(self, peer: Peer, number: int, extracted: int) -> None:
+        relay = peer.relays.get(number)
+        if relay is not None:
+            relay.provisional = False  # it extracted a message
+            relay.on_extracted(extracted)
+            self._relays.release_drained(relay)
+
+    def pump(self, peer: Peer) -> None:
+        """Send all messages that may be sent to a peer."""
+        while True:
+            notifications = peer.audience.queued
+            for relay in peer.all_relays():
+                if relay.queue:
+                    self._pump(relay)
+            if peer.audience.queued == notifications:
+                return  # else messages that waited for them may be sent now
+
+    # Departures.
+
+    def unrelay(self, peer: Peer, frame: Unrelay) -> None:
+        """Release the relay of a task that deregistered in order (BUS-DEREG-4).
+
+        If messages of the task are still to come, they need the relay for a while.
+        """
+        depart = peer.relays.get if frame.more else peer.depart
+        relay = depart(frame.relay)
+        if relay is None:
+            return
+        self._topology.todo += self._manager.far.on_disappeared(relay.entry.id)
+        relay.on_extracted(frame.extracted)
+        again = [*relay.take_unacked(), *relay.take_unsent()]
+        self._relays.release(relay, again, final=frame.final)
+
+    def on_departure(self, task: Entry, *, final: bool) -> None:
+        """Inform all peers that a task deregistered, and of its last extraction."""
+        if task.relay:
+            self._relays.forget_task(task)
+            for peer in self._topology.peers.values():
+                peer.farewell(task.relay, final=final)
+                for relay in peer.all_relays():
+                    relay.on_departure(task)
+
+    def lose(self, peer: Peer) -> None:
+        """Fail or return the messages of a lost or restarted process (BUS-MOVE-8)."""
+        for relay in list(peer.relays.values()):
+            name = relay.entry.name
+            doubtful = relay.take_unacked(lost=True)
+            asked = list(relay.asked.values())
+            self._fail(doubtful, InDoubtError(name))
+            self._fail(asked, PeerLostError(name))
+            relay.asked.clear()
+            self._relays.release(relay, relay.take_unsent(), final=False)
+        peer.forget()
+
+    def unreachable(self, peer: Peer) -> None:
+        """Fail the unsent commands for a process that no link can reach."""
+        for relay in peer.relays.values():
+            unsent = relay.take_unsent("failed")
+            error = UnreachableError(relay.entry.name, "no process answers")
+            self._fail(unsent, error)
+
+    def close(self, peer: Peer) -> None:
+        """Release the relays of a peer together with its unused link (BUS-DEREG-5)."""
+        for relay in list(peer.relays.values()):
+            self._relays.release(relay, relay.take_unsent(), final=False)
+        peer.forget()
+
+    # Time.
+
+    def expire(self, now: float) -> None:
+        """Fail the commands that expired in a relay; forget unconfirmed relays."""
+        for peer in self._topology.peers.values():
+            for relay in list(peer.relays.values()):
+                self._fail(relay.expire(now), ExpiredError(relay.entry.name))
+                at = self._relays.forgotten_at(relay)
+                if at is not None and at <= now:
+                    del peer.relays[relay.number]
+                    self._relays.release(relay, [], final=False)
+
+    def _fail(self, messages: Iterable[Incoming], error: BusError) -> None:
+        self._topology.todo += [Fail(each, error) for each in messages]

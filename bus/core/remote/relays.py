@@ -1,0 +1,312 @@
+"""`Relays`: the relays of tasks of other processes, and their claims to names.
+
+A relay is created when its task is searched for, sends a request, or is introduced by
+its process. A look-up by name finds it until another task takes the name or its task
+deregisters. Its remaining messages then go to the next holder of the name, before all
+messages sent since.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from bus.core.local.actions import Dial, Vacate
+from bus.core.local.routing_table import Entry
+from bus.core.peer.relay import AUDIENCE, Relay, RelayState
+from bus.core.wire import LinkKind
+from bus.errors import WireError
+from bus.registration import Visibility
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.address import Address
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.local.routing_table import Audience
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import AddRelay, Characteristics
+    from bus.message import Incoming
+    from bus.registration import Key
+
+__all__ = ["Relays"]
+
+
+class Relays:
+    """The relays in this process, and the relay numbers of its own tasks.
+
+    host: the host of relays, for their senders; stand_in: creates the account of each
+      relay, which those senders use.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_host",
+        "_manager",
+        "_numbers",
+        "_relay_account",
+        "_tasks",
+        "_topology",
+    )
+
+    def __init__(
+        self,
+        topology: Topology,
+        manager: ProcessManager,
+        host: object,
+        relay_account: Callable[[Characteristics], object],
+    ) -> None:
+        self._topology: Final = topology
+        self._manager: Final = manager
+        self._host: Final = host
+        self._relay_account: Final = relay_account
+        self._numbers = itertools.count(AUDIENCE + 1)
+        # Local tasks that other processes may know, by relay number.
+        self._tasks: Final[dict[int, Entry]] = {}
+        # Relays just confirmed by their own processes, and relays just released.
+        self._changed: list[Relay] = []
+
+    # Local tasks.
+
+    def new_number(self) -> int:
+        """Return an unused relay number."""
+        return next(self._numbers)
+
+    def task(self, relay: int) -> Entry | None:
+        """Return the local task with a relay number; None if there is none."""
+        return self._tasks.get(relay)
+
+    def forget_task(self, task: Entry) -> None:
+        """Drop the relay number of a deregistered task."""
+        self._tasks.pop(task.relay, None)
+
+    def with_number(self, task: Entry) -> Entry:
+        """Assign a local task its relay number, unless it has one; return the task."""
+        if not task.relay:
+            task.relay = self.new_number()
+            self._tasks[task.relay] = task
+        return task
+
+    # Remote tasks.
+
+    def peer_for(
+        self, key: Key, incarnation: int, now: float, user: int | None = None
+    ) -> Peer | None:
+        """Return the peer for an incarnation of a process; None for an older one.
+
+        user: the owner of the process, as the master reports; a guest that has taken
+          the process's place is dropped.
+        """
+        peer = self._topology.peers.get(key)
+        if peer is not None and peer.is_told_to_be_other(user):
+            self._topology.lose(peer, now)
+            peer = None
+        if peer is not None:
+            if peer.session.incarnation == incarnation:
+                return peer
+            if peer.session.incarnation > incarnation:
+                return None
+            self._topology.lose(peer, now)
+        peer = self._topology.meet(key, incarnation, now)
+        peer.user = user
+        return peer
+
+    def sender_known(
+        self, key: Key, task: Characteristics, now: float, *, way: Peer
+    ) -> bool:
+        """Create the relay for the answer to a searching task (BUS-ROUTE-9).
+
+        Returns False if there is none: the task has deregistered, or its process
+        already has the maximum number of relays.
+        """
+        peer = self.peer_for(key, task.incarnation, now, task.user)
+        if peer is None:
+            return False
+        relay = self.add_relay(peer, task, now, hearsay=way is not peer)
+        if relay is None:
+            return False
+        relay.promise()  # who searches counts on it by the answer
+        return True
+
+    def add_relay(
+        self, peer: Peer, task: Characteristics, now: float, *, hearsay: bool = False
+    ) -> Relay | None:
+        """Create a task's relay, once (BUS-RELAY-3); None if it has deregistered.
+
+        hearsay: True if a third party reported the task, not its own process on a link
+          to this one. The result is then also None if that process already has the
+          maximum number of relays (BUS-FLOW-1).
+
+        Raises:
+            WireError: the process itself introduced the task, beyond that maximum.
+        """
+        relay = peer.relays.get(task.relay)
+        news = not hearsay and (relay is None or relay.provisional)
+        if relay is None:
+            if peer.has_departed(task.relay):
+                return None
+            limits = self._topology.limits
+            if len(peer.relays) >= (most := limits.relays_per_process):
+                if hearsay:
+                    return None
+                raise WireError(f"more than {most} tasks need relays")
+            relay = Relay(peer, task, now, limits=limits)
+            machine, own = task.id.machine, self._topology.me.machine
+            address = self._topology.address(machine, task.name)
+            relay.entry = Entry(
+                id=task.id,
+                name=task.name if machine == own else f"ism://{machine}/{task.name}",
+                visibility=task.visibility,
+                address=address,
+                host=self._host,
+                mailbox=relay,
+                remote=True,
+                overflow=task.overflow,
+            )
+            relay.client = self._relay_account(task)
+            relay.provisional = hearsay
+            peer.relays[task.relay] = relay
+        elif not hearsay:
+            relay.provisional = False
+        if news:
+            self._changed.append(relay)
+        private = Visibility.PRIVATE in {task.visibility, relay.entry.visibility}
+        if not (private or task.closed):
+            self._name(relay)
+        return relay
+
+    def _name(self, relay: Relay) -> None:
+        """Let look-ups by name find a relay, in place of an earlier one."""
+        entry = relay.entry
+        if self._manager.table.by_id(entry.id) not in {None, entry}:
+            return  # its process gives one registration two numbers: the first counts
+        present = self._manager.table.find(entry.name)
+        if present is entry or (present is not None and not present.remote):
+            return
+        if present is not None:
+            if _is_newer(present, entry):
+                return
+            self.supersede(present)
+        if relay.state is RelayState.UNNAMED:
+            relay.state = RelayState.NAMED
+        relay.opened = False
+        entry.host = self._host
+        self._topology.todo += self._manager.add_relay(entry)
+
+    def supersede(self, entry: Entry) -> None:
+        """Hide a relay from look-ups, since another relay has its name."""
+        relay: Relay = entry.mailbox
+        self._topology.todo += self._manager.leave(entry)
+        entry.host = None
+        if relay.state is RelayState.SUPERSEDED:
+            # Superseded a second time while messages from the first time are still
+            # under way. Each departure must be concluded.
+            self._vacate(entry, [], final=False)
+        relay.state = RelayState.SUPERSEDED
+        relay.opened = True
+        relay.withdraw()
+        self.release_drained(relay)
+
+    def release_drained(self, relay: Relay) -> None:
+        """Let later messages pass a superseded relay with no command under way."""
+        if relay.state is not RelayState.SUPERSEDED:
+            return
+        if any(outbound_run.is_command for _, outbound_run in relay.unacked):
+            return
+        found = self._manager.table.find(relay.entry.name)
+        back = found is relay.entry
+        relay.state = RelayState.NAMED if back else RelayState.UNNAMED
+        self._vacate(relay.entry, relay.take_withdrawn(), final=False)
+
+    def on_found(
+        self, way: Peer, frame: AddRelay, announced: int | None, now: float
+    ) -> None:
+        """Handle the answer to a search of this process (BUS-ROUTE-6, BUS-ROUTE-9)."""
+        task = frame.task
+        key = (task.id.machine, task.id.process)
+        if not frame.addresses and key != way.key:
+            raise WireError(f"ADD_RELAY of {key} has no address, but was forwarded")
+        peer = self.peer_for(key, task.incarnation, now, task.user)
+        if peer is None:
+            return
+        if frame.addresses:
+            peer.addresses = frame.addresses
+        elif announced is not None:
+            peer.announced.add(announced)  # the search introduced it, on this link
+        self.add_relay(peer, task, now, hearsay=way is not peer)
+        self.dial(peer)
+
+    def dial(self, peer: Peer) -> None:
+        """Dial the peer for a data link if it has none and its address is known."""
+        if peer.session.link is None and peer.addresses and not peer.dialling:
+            peer.dialling = True
+            self._topology.todo.append(Dial(peer.key, LinkKind.DATA, peer.addresses))
+
+    def audience(self, relay: Relay) -> tuple[Audience, ...]:
+        """Return the local subscribers of a remote task; none if it is private."""
+        if relay.entry.visibility is Visibility.PRIVATE:
+            return ()
+        address: Address = relay.entry.address
+        return self._manager.subscriptions.audience(address.module, address.machine)
+
+    def is_used(self, relay: Relay) -> bool:
+        """Return True if a local task uses the relay or subscribes to its task."""
+        return bool(relay.users or self.audience(relay))
+
+    def take_changed(self) -> list[Relay]:
+        """Return and clear the list of created, confirmed and released relays."""
+        changed, self._changed = self._changed, []
+        return changed
+
+    # Departures.
+
+    def on_eliminate(self, registration: object) -> None:
+        """Release the relay of a deregistered task if only third parties reported it.
+
+        Otherwise, and if any message to it is under way, its own process reports the
+        last extraction. Messages from the task may also still be on their way.
+        """
+        for peer in self._topology.peers.values():
+            for relay in list(peer.relays.values()):
+                if (
+                    relay.entry.id == registration
+                    and relay.provisional
+                    and not relay.unacked
+                ):
+                    del peer.relays[relay.number]
+                    self.release(relay, relay.take_unsent(), final=False)
+
+    def release(self, relay: Relay, again: list[Incoming], *, final: bool) -> None:
+        """Release a relay; its remaining commands go elsewhere."""
+        self._changed.append(relay)
+        entry: Entry = relay.entry
+        present = self._manager.table.find(entry.name)
+        state, relay.state = relay.state, RelayState.UNNAMED
+        entry.host = None
+        if state is RelayState.SUPERSEDED:  # conclude its earlier departure
+            self._vacate(entry, again, final=final)
+            again = []
+        if present is entry:
+            self._topology.todo += self._manager.leave(entry)
+            self._vacate(entry, again, final=final)
+
+    def _vacate(self, entry: Entry, messages: list[Incoming], *, final: bool) -> None:
+        self._topology.todo.append(Vacate(entry, tuple(messages), final))
+
+    def forgotten_at(self, relay: Relay) -> float | None:
+        """Return when an unconfirmed relay expires, in seconds; None for never.
+
+        It expires unless its own process confirms it by then: the task may have
+        deregistered in between, when no peer was left to report that.
+        """
+        if not relay.provisional or relay.busy or not relay.opened:
+            return None
+        return relay.since + self._topology.limits.connect_timeout_s
+
+
+def _is_newer(entry: Entry, than: Entry) -> bool:
+    """Return True if both are of one process and `entry` was registered later."""
+    mine, other = entry.id, than.id
+    same = (mine.machine, mine.process) == (other.machine, other.process)
+    return same and mine.number > other.number

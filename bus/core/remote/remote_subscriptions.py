@@ -1,0 +1,421 @@
+"""`RemoteSubscriptions`: subscriptions and watches that cross process boundaries.
+
+For each specification that a task here has subscribed to, one request takes the routes
+of a search. Each process on these routes keeps the request until it is cancelled
+(OPEN-16). A process with a matching task answers with that task. It sends each
+notification once to each process that asked (BUS-RELAY-7), and that process looks up
+its own subscribers.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.core.peer.peer import characteristics
+from bus.core.remote.confirmations import Confirmations
+from bus.core.remote.requests import Request, Requests
+from bus.core.remote.resolver import HOPS, check_passed_on
+from bus.core.wire import AddRelay, Pong, RequestId, Subscribe
+from bus.errors import WireError
+from bus.registration import Visibility
+from bus.specification import Specification
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bus.core.local.interests import Interest
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.idle_relays import IdleRelays
+    from bus.core.remote.relays import Relays
+    from bus.core.remote.topology import Topology
+    from bus.registration import Key
+
+__all__ = ["RemoteSubscriptions"]
+
+
+class RemoteSubscriptions:
+    """The subscriptions and watches that one process has received or sent.
+
+    A watch takes the same routes and is answered likewise, but no notifications are
+    sent to it.
+
+    ledger: all requests.
+    own: the requests of this process, by machine, by pattern, and by whether they are
+      for watches.
+    """
+
+    __slots__ = (
+        "_confirm_at",
+        "_confirmations",
+        "_idle_relays",
+        "_manager",
+        "_relays",
+        "_topology",
+        "ledger",
+        "own",
+    )
+
+    def __init__(
+        self,
+        topology: Topology,
+        manager: ProcessManager,
+        relays: Relays,
+        idle_relays: IdleRelays,
+    ) -> None:
+        self._idle_relays: Final = idle_relays
+        self._topology: Final = topology
+        self._manager: Final = manager
+        self._relays: Final = relays
+        self.ledger: Final[Requests[Subscribe]] = Requests(topology)
+        self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
+        self._confirm_at: float | None = None
+        self._confirmations: Final = Confirmations(topology)
+
+    # Tasks of this process.
+
+    def on_subscribed(self, interest: Interest, *, presence: bool = False) -> None:
+        """Send a request for the interest of a task here, unless one was sent."""
+        machine = self._manager.subscriptions.machine_of(interest)
+        pattern = interest.specification.pattern
+        if (machine, pattern, presence) in self.own:
+            return
+        task = self._relays.with_number(interest.entry)
+        frame = Subscribe(
+            id=self._topology.new_request(),
+            specification=str(Specification(pattern, machine=machine)),
+            subscriber=characteristics(task, self._topology.me.incarnation),
+            presence=presence,
+            hops=HOPS,
+        )
+        request = Request(frame, machine, pattern, None)
+        self.own[machine, pattern, presence] = request
+        self.ledger.keep(request)
+        self._spread(request)
+
+    def on_unsubscribed(self, interest: Interest, *, presence: bool = False) -> None:
+        """Cancel a request that no task here needs any more."""
+        manager = self._manager
+        interests = manager.watches if presence else manager.subscriptions
+        machine = interests.machine_of(interest)
+        pattern = interest.specification.pattern
+        if interests.matching_exactly(machine, pattern):
+            return
+        request = self.own.pop((machine, pattern, presence), None)
+        if request is not None:
+            self.ledger.end(request)
+            self._confirmations.forget(request.frame.id)
+            if not presence:
+                self._idle_relays.unheard(machine, pattern)
+
+    def confirm(self, interest: Interest, settled: Callable[[], object]) -> None:
+        """Call a function once all processes have a subscription (BUS-MSG-18).
+
+        The subscription is sent again to all its destinations, so that the answers to
+        it arrive before the confirmation.
+        """
+        machine = self._manager.subscriptions.machine_of(interest)
+        request = self.own[machine, interest.specification.pattern, False]
+        self._confirmations.begin(request.frame.id, settled, own=True)
+        request.went.clear()
+        self._spread(request)
+        self._confirmations.passed_on(request.frame.id)
+
+    def on_pong(self, peer: Peer, number: int) -> None:
+        """Note the confirmation of a subscription, if the number belongs to one."""
+        self._confirmations.on_pong(peer, number)
+
+    def on_registered(self, task: Entry, now: float) -> None:
+        """Answer the requests of other processes that match a new task."""
+        for request in self.ledger.all():
+            if request.origin is not None and self._means(request, task):
+                self._answer(request, task, now)
+
+    def hearers(self, task: Entry) -> list[Peer]:
+        """Return the processes with a subscriber to a task, each once."""
+        found: dict[Key, Peer] = {}
+        for request in self.ledger.all():
+            if request.frame.presence or request.origin is None:
+                continue
+            if not self._means(request, task):
+                continue
+            peer = self._topology.peers.get(request.asker)
+            if peer is not None and peer.rights.may_hear(task.name):
+                found[request.asker] = peer
+        return list(found.values())
+
+    def hears(self, peer: Peer) -> bool:
+        """Return True if another process subscribes to any task of this one."""
+        return any(True for _ in self._heard_by(peer))
+
+    def _heard_by(self, peer: Peer) -> Iterator[Entry]:
+        """Yield the tasks of this process to which another one subscribes."""
+        asked = [
+            request
+            for request in self.ledger.all()
+            if request.asker == peer.key and not request.frame.presence
+        ]
+        if asked:
+            for task in self._manager.table.public():
+                if (
+                    not task.remote
+                    and peer.rights.may_hear(task.name)
+                    and any(self._means(each, task) for each in asked)
+                ):
+                    yield task
+
+    # Requests of other processes.
+
+    def on_subscribe(self, peer: Peer, frame: Subscribe, now: float) -> None:
+        """Keep a request, forward it, and answer with all matching tasks.
+
+        A request is ignored if it exceeds the bound for all processes, or the bound for
+        an asker that is not the peer (BUS-FLOW-1).
+
+        Raises:
+            WireError: it exceeds the bound for the peer itself.
+        """
+        asker, limits = (frame.id.machine, frame.id.process), self._topology.limits
+        most, in_all = limits.subscriptions_per_process, limits.subscriptions_in_all
+        if not self.ledger.has_room(frame.id, most, in_all):
+            full = self.ledger.count(asker) >= most
+            if full and asker == peer.key:
+                raise WireError(f"more than {most} subscriptions are requested")
+            many = f"{most} per process" if full else f"{in_all} in all"
+            self._topology.complain(
+                f"a subscription of {'/'.join(asker)} to {frame.specification!r}"
+                f" is rejected: the limit is {many}"
+            )
+            return
+        specification = Specification.parse(frame.specification)
+        machine = specification.machine or peer.machine
+        own = self._topology.me.machine
+        if asker == peer.key and machine != own and not peer.rights.whole:
+            self._topology.complain(
+                f"{peer.name} may not subscribe to {frame.specification!r}: "
+                "access is denied"
+            )
+            return
+        # A repeated request is forwarded again: a process on its route may have dropped
+        # it.
+        if frame.confirm:
+            pong = Pong(number=frame.confirm)
+            settled = partial(peer.session.say, pong)
+            self._confirmations.begin(frame.id, settled, own=False)
+            frame = replace(frame, confirm=0)
+        request = Request(frame, machine, specification.pattern, peer)
+        self.ledger.keep(request)
+        self._spread(request)
+        for task in self._manager.table.public():
+            if not task.remote and self._means(request, task):
+                self._answer(request, task, now)
+        self._confirmations.passed_on(frame.id)
+
+    def on_unsubscribe(self, peer: Peer, number: RequestId) -> None:
+        """Drop a request that its asker cancels."""
+        request = self.ledger.get(number)
+        if request is not None and request.origin is peer:
+            self.ledger.end(request)
+            self._confirmations.forget(number)
+
+    def on_answer(self, peer: Peer, frame: AddRelay, now: float) -> bool:
+        """Handle an answer, or forward it; False if its request is unknown."""
+        assert frame.search is not None
+        request = self.ledger.get(frame.search)
+        if request is None:
+            return False
+        task, origin = frame.task, request.origin
+        meant = Specification(request.name).matches(task.name)
+        if not meant or task.id.machine != request.machine:
+            raise WireError(f"{task.name!r} is not an answer to {request.name!r}")
+        if origin is not None:
+            if request.asker == origin.key:
+                if not origin.rights.may_hear(task.name):
+                    return True
+                if not origin.rights.may_command(task.name):
+                    frame = replace(frame, task=replace(task, closed=True))
+            check_passed_on(frame, origin)
+            origin.session.tell(frame)
+            return True
+        address = self._topology.address(task.id.machine, task.name)
+        far = self._manager.far
+        self._topology.todo += far.on_appeared(task.id, address, task.incarnation)
+        if not request.frame.presence:
+            self._relays.on_found(peer, frame, None, now)
+        return True
+
+    # Neighbours.
+
+    def on_link_open(self, peer: Peer) -> None:
+        """Introduce to a process, on the link with it, the tasks that it subscribes to.
+
+        The peer drops relays that it knows by hearsay alone, since their tasks may have
+        left.
+        """
+        for task in self._heard_by(peer):
+            known = self._relays.with_number(task)
+            peer.announce(known, known.relay)
+        for number, confirm in self._confirmations.unanswered(peer):
+            # The confirmation may have been on the link that was lost.
+            request = self.ledger.get(number)
+            assert request is not None
+            peer.session.tell(replace(_passed_on(request), confirm=confirm))
+
+    def on_joined(self, peer: Peer) -> None:
+        """Send a new neighbour the requests that it has not received."""
+        self._confirmations.on_joined()
+        for request in self.ledger.all():
+            if peer in self._ways(request) and not request.adopted:
+                self.ledger.spread(request, [peer], self._said)
+
+    def on_process_lost(self, peer: Peer, now: float) -> None:
+        """Drop the requests of a lost process; adopt subscriptions that it forwarded.
+
+        Each adopted request is checked at once: the asker may have cancelled it, and
+        the lost process may not have forwarded the cancellation.
+        """
+        for request in self.ledger.lose(peer, self._heir):
+            self._confirm(request, now)
+        self._confirmations.on_process_lost(peer, self.ledger.get)
+
+    def _heir(self, request: Request[Subscribe]) -> Peer | None:
+        """Return the asker of a subscription if a task of this process matches it."""
+        asker = self._topology.peers.get(request.asker)
+        if asker is None or request.frame.presence:
+            return None  # only masters forward watches
+        if asker.session.incarnation != request.frame.subscriber.incarnation:
+            return None
+        return asker if self._heard(request, asker) else None
+
+    def _heard(self, request: Request[Subscribe], asker: Peer) -> Entry | None:
+        """Return a task that matches a request and that the asker may hear, or None."""
+        return next(
+            (
+                task
+                for task in self._manager.table.public()
+                if not task.remote
+                and self._means(request, task)
+                and asker.rights.may_hear(task.name)
+            ),
+            None,
+        )
+
+    def _confirm(self, request: Request[Subscribe], now: float) -> None:
+        """Check whether the asker of an adopted request still subscribes.
+
+        If the asker no longer has the request, it refuses this repeated answer.
+        """
+        assert request.origin is not None
+        task = self._heard(request, request.origin)
+        if task is None:
+            self._end(request)
+        else:
+            self._answer(request, task, now)
+
+    def on_refusal(self, peer: Peer, number: RequestId) -> None:
+        """Drop an adopted request that its asker no longer has."""
+        request = self.ledger.get(number)
+        if request is not None and request.adopted and request.origin is peer:
+            self._end(request)
+
+    def _end(self, request: Request[Subscribe]) -> None:
+        self.ledger.end(request)
+        self._confirmations.forget(request.frame.id)
+
+    # Time.
+
+    def review(self, now: float) -> None:
+        """Schedule the next check of the adopted requests."""
+        self._confirmations.review(now)
+        if not any(request.adopted for request in self.ledger.all()):
+            self._confirm_at = None
+        elif self._confirm_at is None:
+            self._confirm_at = now + self._topology.limits.connect_timeout_s
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has work to do, in seconds; None for never."""
+        times = self._confirm_at, self._confirmations.next_deadline()
+        return min((at for at in times if at is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """Check the adopted requests again, until a master forwards them anew.
+
+        One check is not enough: the asker may cancel the subscription before it learns
+        that its master is lost.
+        """
+        self._confirmations.tick(now)
+        if self._confirm_at is not None and self._confirm_at <= now:
+            self._confirm_at = None
+            for request in self.ledger.all():
+                if request.adopted:
+                    self._confirm(request, now)
+        self.review(now)
+
+    def repeat(self) -> None:
+        """Send own requests again: a lost notifier may be registered elsewhere."""
+        for request in self.own.values():
+            request.went.clear()
+            self._spread(request)
+
+    def _spread(self, request: Request[Subscribe]) -> None:
+        self.ledger.spread(request, self._ways(request), self._said)
+
+    def _said(self, frame: Subscribe, way: Peer) -> Subscribe:
+        number = self._confirmations.number(frame.id, way)
+        return replace(frame, confirm=number) if number else frame
+
+    def _ways(self, request: Request[Subscribe]) -> list[Peer]:
+        return self._topology.ways(request.machine, request.origin, None)
+
+    def _means(self, request: Request[Subscribe], task: Entry) -> bool:
+        if request.machine != self._topology.me.machine:
+            return False
+        return Specification(request.name).matches(task.name)
+
+    def _answer(self, request: Request[Subscribe], task: Entry, now: float) -> None:
+        frame, origin = request.frame, request.origin
+        assert origin is not None
+        asker = request.asker
+        if task.visibility is not Visibility.PUBLIC:
+            return
+        incarnation = frame.subscriber.incarnation
+        user = frame.subscriber.user
+        peer: Peer | None
+        if frame.presence:
+            # No messages go to a watch, so its process dials no link. Waiting for a
+            # link would end with the loss of that process and of its tasks.
+            peer = self._topology.peers.get(asker)
+            if peer is not None and peer.is_told_to_be_other(user):
+                peer = None
+        else:
+            peer = self._relays.peer_for(asker, incarnation, now, user)
+            if peer is None:
+                return
+        if peer is not None and not peer.rights.may_hear(task.name):
+            return
+        known = self._relays.with_number(task)
+        about = characteristics(known, self._topology.me.incarnation)
+        if peer is not None:
+            about = peer.about(known)
+            if not frame.presence:
+                if origin is peer:
+                    peer.announced.add(known.relay)  # announced by the answer
+                elif peer.session.ready:
+                    peer.announce(known, known.relay)
+        origin.session.tell(
+            AddRelay(
+                task=about,
+                search=frame.id,
+                addresses=self._topology.addresses_for(asker, origin),
+            )
+        )
+
+
+def _passed_on(request: Request[Subscribe]) -> Subscribe:
+    """Return a request as this process forwards it, with one hop fewer."""
+    frame = request.frame
+    return frame if request.origin is None else replace(frame, hops=frame.hops - 1)

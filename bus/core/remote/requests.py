@@ -1,0 +1,180 @@
+"""`Requests`: searches or subscriptions, each with its asker and its route.
+
+Searches and subscriptions take the same routes from process to process. Each process
+keeps them until they are cancelled, so that a later registration or a new neighbour is
+included (BUS-ROUTE-18, OPEN-16).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import attrs
+from msgspec.structs import replace
+
+from bus.core.wire import Cancel, Search, Subscribe, Unsubscribe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import RequestId
+    from bus.registration import Key
+
+__all__ = ["Request", "Requests"]
+
+Asked = TypeVar("Asked", Search, Subscribe)
+
+
+@attrs.define(eq=False)
+class Request(Generic[Asked]):
+    """One search or subscription.
+
+    frame: as received, or as this process sends it.
+    machine, name: where it is sought; the name may be a pattern.
+    origin: the peer that forwarded it; None if this process itself asks.
+    deadline: when it expires, in seconds; None if it is kept until it is cancelled.
+    went: the peers that it was forwarded to.
+    lost: of a search of this process, those of these peers that were lost since.
+    adopted: True if the process that forwarded it is lost, and the asker is not. The
+      request is kept on behalf of the asker, is not forwarded, and ends as in
+      `RemoteSubscriptions.tick`.
+    """
+
+    frame: Asked
+    machine: str
+    name: str
+    origin: Peer | None
+    deadline: float | None = None
+    went: dict[Key, Peer] = attrs.Factory(dict)
+    lost: set[Key] = attrs.Factory(set)
+    adopted: bool = False
+
+    @property
+    def asker(self) -> Key:
+        """The process that asks."""
+        return _asker(self.frame.id)
+
+
+class Requests(Generic[Asked]):
+    """The searches, or the subscriptions, that this process keeps, by number."""
+
+    __slots__ = ("_by_asker", "_by_id", "_topology")
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology: Final = topology
+        self._by_id: dict[RequestId, Request[Asked]] = {}
+        self._by_asker: Counter[Key] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, number: RequestId) -> Request[Asked] | None:
+        """Return a request by its number, or None."""
+        return self._by_id.get(number)
+
+    def all(self) -> list[Request[Asked]]:
+        """Return all requests, in order of arrival."""
+        return list(self._by_id.values())
+
+    def of(self, machine: str, name: str) -> list[Request[Asked]]:
+        """Return the requests for one name on one machine."""
+        return [
+            each
+            for each in self._by_id.values()
+            if each.name == name and each.machine == machine
+        ]
+
+    def has_room(self, number: RequestId, per_process: int, in_all: int) -> bool:
+        """Return True if one more request of a process may be kept (BUS-FLOW-1)."""
+        if number in self._by_id:
+            return True
+        others = len(self._by_id) - self._by_asker[self._topology.key]
+        return self._by_asker[_asker(number)] < per_process and others < in_all
+
+    def count(self, asker: Key) -> int:
+        """Return how many requests of one process are kept."""
+        return self._by_asker[asker]
+
+    def keep(self, request: Request[Asked]) -> None:
+        """Keep a request; it replaces the one that it repeats."""
+        number: RequestId = request.frame.id
+        if number not in self._by_id:
+            self._by_asker[_asker(number)] += 1
+        self._by_id[number] = request
+
+    def _forget(self, number: RequestId) -> None:
+        del self._by_id[number]
+        asker = _asker(number)
+        self._by_asker[asker] -= 1
+        if not self._by_asker[asker]:
+            del self._by_asker[asker]
+
+    def spread(
+        self,
+        request: Request[Asked],
+        ways: Iterable[Peer],
+        said: Callable[[Asked, Peer], Asked] = lambda frame, _: frame,
+    ) -> None:
+        """Forward a request to further peers, if it may cross more links (OPEN-9).
+
+        said: returns the frame for one of these peers.
+        """
+        frame = request.frame
+        if request.origin is not None:
+            if frame.hops <= 1:
+                return
+            frame = replace(frame, hops=frame.hops - 1)
+        for way in ways:
+            if way.key not in request.went and way is not request.origin:
+                request.went[way.key] = way
+                way.session.tell(said(frame, way))
+
+    def end(self, request: Request[Asked], *, answered_by: Peer | None = None) -> None:
+        """Drop a request, and cancel it at the peers that it was forwarded to."""
+        self._forget(request.frame.id)
+        frame: Search | Subscribe = request.frame
+        ends = Cancel if isinstance(frame, Search) else Unsubscribe
+        for way in request.went.values():
+            if way is not answered_by:
+                way.session.tell(ends(id=frame.id))
+        request.went.clear()
+
+    def lose(
+        self, peer: Peer, heir: Callable[[Request[Asked]], Peer | None] = lambda _: None
+    ) -> list[Request[Asked]]:
+        """Remove a lost process from all requests; end those that it forwarded.
+
+        Return the requests that are adopted instead (BUS-RELAY-8).
+
+        heir: returns the asker of a request to adopt, None for a request to end.
+        """
+        adopted = []
+        for request in self.all():
+            request.went.pop(peer.key, None)
+            if request.origin is not peer:
+                continue
+            asker = heir(request)
+            if asker is None or asker is peer:
+                self.end(request)
+                continue
+            request.origin, request.adopted = asker, True
+            adopted.append(request)
+        return adopted
+
+    def expire(self, now: float) -> list[Request[Asked]]:
+        """Drop and return the expired requests; every other process drops them, too."""
+        late = [
+            each
+            for each in self._by_id.values()
+            if each.deadline is not None and each.deadline <= now
+        ]
+        for each in late:
+            self._forget(each.frame.id)
+        return late
+
+
+def _asker(number: RequestId) -> Key:
+    return (number.machine, number.process)

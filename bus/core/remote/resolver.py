@@ -1,0 +1,368 @@
+"""`Resolver`: searches for names, of this process and of others.
+
+One search for a name is outstanding at a time (BUS-ROUTE-7). A process that cannot
+answer a search keeps it until it is answered elsewhere, cancelled, or expired: a later
+registration answers it (BUS-ROUTE-18). Only the process that hosts a public task
+answers, never a relay (BUS-ROUTE-10).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.address import Address
+from bus.core.local.actions import Fail
+from bus.core.peer.peer import characteristics
+from bus.core.remote.requests import Request, Requests
+from bus.core.wire import (
+    NO_DEADLINE,
+    AddRelay,
+    Error,
+    Reason,
+    RequestId,
+    Search,
+)
+from bus.errors import BusFullError, WireError
+from bus.registration import Visibility
+from bus.rights import not_granted
+
+if TYPE_CHECKING:
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.name_registry import NameRegistry
+    from bus.core.remote.relays import Relays
+    from bus.core.remote.topology import Topology
+    from bus.errors import BusError
+
+__all__ = ["HOPS", "Resolver"]
+
+HOPS: Final = 3  # slave, master, master, slave (BUS-ROUTE-17)
+_AGAIN_S: Final = 0.25  # delay before a search whose answer was useless is repeated
+
+
+class Resolver:
+    """The searches that one process has received or sent.
+
+    ledger: all searches.
+    own: those of this process, by the name under which messages are parked.
+    """
+
+    __slots__ = (
+        "_again",
+        "_manager",
+        "_name_registry",
+        "_relays",
+        "_senders",
+        "_topology",
+        "ledger",
+        "own",
+    )
+
+    def __init__(
+        self,
+        topology: Topology,
+        manager: ProcessManager,
+        name_registry: NameRegistry,
+        relays: Relays,
+    ) -> None:
+        self._topology: Final = topology
+        self._manager: Final = manager
+        self._name_registry: Final = name_registry
+        self._relays: Final = relays
+        self.ledger: Final[Requests[Search]] = Requests(topology)
+        self.own: Final[dict[str, Request[Search]]] = {}
+        # The sender behind each own search, which ends when that task leaves
+        # (BUS-DEREG-11).
+        self._senders: Final[dict[str, Entry]] = {}
+        # Names whose answer was useless, and when to search for each again (OPEN-9).
+        self._again: Final[dict[str, float]] = {}
+
+    # Searches of this process.
+
+    def seek(self, name: str, now: float) -> None:
+        """Search for a name that parked messages wait for, unless a search is open."""
+        if name in self.own or self._manager.table.find(name) is not None:
+            return
+        if self._again.get(name, now) > now:
+            return
+        self._again.pop(name, None)
+        waiting = self._manager.parked.of(name)
+        senders = (each.message._source for each in waiting)
+        table = self._manager.table
+        sender = next((each for each in senders if each in table), None)
+        if sender is None:
+            return
+        address = Address.parse(name)
+        machine = address.machine or self._topology.me.machine
+        until = max(each.deadline for each in waiting)
+        task = self._relays.with_number(sender)
+        frame = Search(
+            id=self._topology.new_request(),
+            machine=machine,
+            name=address.module,
+            sender=characteristics(task, self._topology.me.incarnation),
+            hops=HOPS,
+            milliseconds_left=_milliseconds(until - now),
+        )
+        request = Request(frame, machine, address.module, None, until)
+        self.own[name] = request
+        self._senders[name] = sender
+        self.ledger.keep(request)
+        self._spread(request)
+
+    def review(self, now: float) -> None:
+        """End the searches that no message waits for any more (BUS-ROUTE-19)."""
+        for name in list(self.own):
+            entry = self._manager.table.find(name)
+            if entry is not None and not self._is_reached(entry):
+                continue
+            if not self._manager.parked.of(name):
+                self._end_own(name)
+        for name, at in list(self._again.items()):
+            if at <= now:
+                del self._again[name]
+                self.seek(name, now)
+        late = {id(each) for each in self.ledger.expire(now)}
+        for name, request in list(self.own.items()):
+            if id(request) in late:
+                del self.own[name], self._senders[name]
+                self.seek(name, now)  # other messages may wait by now
+
+    def next_deadline(self) -> float | None:
+        """Return when `review` has work to do, in seconds; None for never."""
+        deadlines = [each.deadline for each in self.ledger.all()]
+        deadlines += self._again.values()
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def on_departure(self, task: Entry, now: float) -> None:
+        """End the searches of a departed sender; restart those that others need."""
+        for name, sender in list(self._senders.items()):
+            if sender is task:
+                self._end_own(name)
+                self.seek(name, now)
+
+    def on_named(self, entry: Entry) -> None:
+        """End the search for a name that is found now and can be reached."""
+        if entry.name in self.own and self._is_reached(entry):
+            self._end_own(entry.name)
+
+    @staticmethod
+    def _is_reached(entry: Entry) -> bool:
+        """Return True if messages may go to an entry before its search is answered.
+
+        If two processes search for one another, each already has the other's task from
+        these searches. But each would wait for the other to dial.
+        """
+        if not entry.remote:
+            return True
+        peer: Peer = entry.mailbox.peer
+        return peer.session.link is not None or peer.dialling
+
+    def on_registered(self, task: Entry, now: float) -> None:
+        """Answer the searches that arrived before a public task (BUS-ROUTE-18)."""
+        machine = self._topology.me.machine
+        for request in self.ledger.of(machine, task.name):
+            if request.origin is not None:
+                self._answer(request, task, now)
+
+    def own_name(self, frame: AddRelay) -> str | None:
+        """Return the name whose own search an answer belongs to, or None."""
+        for name, request in self.own.items():
+            if request.frame.id == frame.search:
+                return name
+        return None
+
+    # Searches of other processes.
+
+    def on_search(self, peer: Peer, frame: Search, now: float) -> None:
+        """Answer a search, or keep and forward it."""
+        left = frame.milliseconds_left
+        until = None if left is None else now + left / 1000
+        if not self._may_ask(peer, frame):
+            peer.session.tell(Error(reason=Reason.ACCESS, request=frame.id))
+            return
+        request = Request(frame, frame.machine, frame.name, peer, until)
+        known = self.ledger.get(frame.id)
+        if known is not None:
+            request.went = known.went
+        if frame.machine == self._topology.me.machine:
+            task = self._manager.table.find(frame.name)
+            if task is not None and not task.remote:
+                self.ledger.keep(request)
+                self._answer(request, task, now)
+                return
+        limits = self._topology.limits
+        most, in_all = limits.searches_per_process, limits.searches_in_all
+        if not self.ledger.has_room(frame.id, most, in_all):
+            self._refuse(peer, frame.id)
+            return
+        self.ledger.keep(request)
+        self._spread(request)
+
+    def _may_ask(self, peer: Peer, frame: Search) -> bool:
+        """Return True if a peer may send commands to the name it seeks (BUS-SEC-1).
+
+        A search that it forwards for another process always passes.
+        """
+        rights = peer.rights
+        if rights.whole or (frame.id.machine, frame.id.process) != peer.key:
+            return True
+        here = frame.machine == self._topology.me.machine
+        return here and rights.may_command(frame.name)
+
+    def on_refusal(
+        self, peer: Peer, number: RequestId, *, denied: bool = False
+    ) -> None:
+        """Continue without a process that keeps no more searches (BUS-FLOW-1).
+
+        denied: True if the waiting messages must not go there at all.
+
+        A slave that registers the name later exports it, and then receives the search
+        again. A process that asked a master has no other route, so its waiting messages
+        fail.
+        """
+        request = self.ledger.get(number)
+        if request is None or request.went.pop(peer.key, None) is None:
+            return
+        if peer in self._topology.slaves():
+            return
+        if request.origin is not None:
+            self._refuse(request.origin, number)
+            self.ledger.end(request)
+            return
+        name = next(each for each, own in self.own.items() if own is request)
+        self._end_own(name)
+        error: BusError = not_granted("command", name)
+        if not denied:
+            error = BusFullError(
+                "the list of searches of another process",
+                self._topology.limits.searches_per_process,
+                "searches",
+            )
+        self._topology.todo += [
+            Fail(each, error) for each in self._manager.parked.take(name)
+        ]
+
+    @staticmethod
+    def _refuse(peer: Peer, number: RequestId) -> None:
+        peer.session.tell(Error(reason=Reason.BUSY, request=number))
+
+    def on_cancel(self, peer: Peer, number: RequestId) -> None:
+        """Drop a search that its asker cancels."""
+        request = self.ledger.get(number)
+        if request is not None and request.origin is peer:
+            self.ledger.end(request)
+
+    def on_answer(self, peer: Peer, frame: AddRelay, now: float) -> bool:
+        """Handle an answer, or forward it; False if its search is unknown."""
+        assert frame.search is not None
+        request = self.ledger.get(frame.search)
+        if request is None:
+            return False
+        origin = request.origin
+        if (frame.task.id.machine, frame.task.name) != (request.machine, request.name):
+            raise WireError(f"{frame.task.name!r} is not an answer to {request.name!r}")
+        if origin is not None:
+            check_passed_on(frame, origin)
+            origin.session.tell(frame)
+            self.ledger.end(request, answered_by=peer)
+            return True
+        name = self.own_name(frame)
+        assert name is not None
+        del self.own[name], self._senders[name]
+        self.ledger.end(request, answered_by=peer)
+        self._relays.on_found(peer, frame, request.frame.sender.relay, now)
+        if self._manager.table.find(name) is None:
+            self._again[name] = now + _AGAIN_S
+        return True
+
+    # Neighbours.
+
+    def on_joined(self, peer: Peer) -> None:
+        """Send a new neighbour the searches that it has not received."""
+        for name, mine in list(self.own.items()):
+            if peer.key in mine.lost:
+                self._renumber(name)
+        for request in self.ledger.all():
+            if peer in self._ways(request):
+                self.ledger.spread(request, [peer])
+
+    def on_export(self, peer: Peer, name: str) -> None:
+        """Forward the searches for a name to the slave that has exported it."""
+        for request in self.ledger.of(self._topology.me.machine, name):
+            self.ledger.spread(request, [peer])
+
+    def on_process_lost(self, peer: Peer) -> None:
+        """Drop the searches that came from a lost process."""
+        for mine in self.own.values():
+            if peer.key in mine.went:
+                mine.lost.add(peer.key)
+        self.ledger.lose(peer)
+
+    def _spread(self, request: Request[Search]) -> None:
+        self.ledger.spread(request, self._ways(request))
+
+    def _ways(self, request: Request[Search]) -> list[Peer]:
+        here = request.machine == self._topology.me.machine
+        user = self._name_registry.users.find(request.name) if here else None
+        owner = None if user is None else user.owner
+        return self._topology.ways(request.machine, request.origin, owner)
+
+    def _answer(self, request: Request[Search], task: Entry, now: float) -> None:
+        frame, origin = request.frame, request.origin
+        assert origin is not None
+        self.ledger.end(request)
+        asker = request.asker
+        if task.visibility is not Visibility.PUBLIC:
+            return
+        if not self._relays.sender_known(asker, frame.sender, now, way=origin):
+            return
+        known = self._relays.with_number(task)
+        answer = AddRelay(
+            task=characteristics(known, self._topology.me.incarnation),
+            search=frame.id,
+            addresses=self._topology.addresses_for(asker, origin),
+        )
+        if origin.key == asker:
+            origin.announced.add(known.relay)  # announced by the answer
+        origin.session.tell(answer)
+
+    def _renumber(self, name: str) -> None:
+        """Restart a search under a number that no process has seen.
+
+        A neighbour that lost this process has cancelled the search at the processes it
+        forwarded the search to, and forwards it to them again. A late answer to the old
+        number would end the new search at that neighbour. No process would then cancel
+        it where it has been forwarded since.
+        """
+        request = self.own[name]
+        self.ledger.end(request)
+        frame = replace(request.frame, id=self._topology.new_request())
+        again = Request(frame, request.machine, request.name, None, request.deadline)
+        self.own[name] = again
+        self.ledger.keep(again)
+        self._spread(again)
+
+    def _end_own(self, name: str) -> None:
+        request = self.own.pop(name)
+        del self._senders[name]
+        self.ledger.end(request)
+
+
+def check_passed_on(frame: AddRelay, to: Peer) -> None:
+    """Raise if a forwarded answer would lack the address to dial.
+
+    Raises:
+        WireError: it has no address, and its receiver does not host the task.
+    """
+    own = (frame.task.id.machine, frame.task.id.process)
+    if not frame.addresses and to.key != own:
+        raise WireError(f"ADD_RELAY of {own} has no address, but must be forwarded")
+
+
+def _milliseconds(seconds: float) -> int:
+    # Clamp first: infinity cannot be rounded.
+    return round(min(max(0.0, seconds * 1000), NO_DEADLINE - 1))

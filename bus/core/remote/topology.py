@@ -1,0 +1,191 @@
+"""`Topology`: the processes that this one knows, and the routes of requests.
+
+Slaves ask their master, and masters ask their slaves and one another (BUS-ROUTE-9,
+BUS-ROUTE-14). A request is never sent back to the peer it came from. A request from
+another machine is forwarded only to the slaves of this machine (BUS-ROUTE-17).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from bus.address import Address
+from bus.core.local.actions import Send
+from bus.core.peer.peer import Peer
+from bus.core.peer.relay_counters import RelayCounters
+from bus.core.peer.session import Session
+from bus.core.wire import RequestId, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.local.actions import Action
+    from bus.core.local.trace import TraceSink
+    from bus.core.peer.limits import Limits
+    from bus.core.wire import Frame, Identity
+    from bus.registration import Key
+
+__all__ = ["Topology"]
+
+
+class Topology:
+    """The topology: this process and its peers.
+
+    me: identity of this process.
+    role: its present role, since a slave may become master.
+    addresses: where it listens, for its own machine and for others.
+    peers: all known processes, by machine and name.
+    todo: the actions to perform, in order.
+    lose: declares a process lost; part: drops a live process that needs no link. The
+      `RemoteManager` provides both, since it has the whole state of a process.
+    complain: takes a line about a violation by another process.
+    trace_sink: the trace sink; None if nothing is recorded.
+    counters: counters of all messages for other processes, including lost ones.
+    """
+
+    __slots__ = (
+        "_epochs",
+        "_nonce",
+        "_pings",
+        "_requests",
+        "addresses",
+        "complain",
+        "counters",
+        "key",
+        "limits",
+        "lose",
+        "me",
+        "part",
+        "peers",
+        "role",
+        "todo",
+        "trace_sink",
+    )
+
+    def __init__(
+        self,
+        me: Identity,
+        *,
+        limits: Limits,
+        nonce: Callable[[], int],
+        addresses: tuple[tuple[str, ...], tuple[str, ...]],
+        complain: Callable[[str], object],
+        trace_sink: TraceSink | None = None,
+    ) -> None:
+        self.me: Final = me
+        self.key: Final[Key] = (me.machine, me.process)
+        self.role: Role = me.role
+        self.limits: Final = limits
+        self.complain: Final = complain
+        self.trace_sink: Final = trace_sink
+        self.addresses: Final = addresses
+        self.peers: Final[dict[Key, Peer]] = {}
+        self.counters: Final = RelayCounters()
+        self.todo: list[Action] = []
+        self.lose: Callable[[Peer, float], None]
+        self.part: Callable[[Peer, float], None]
+        self._nonce: Final = nonce
+        # Above all numbers used in earlier lives (AMO-16).
+        self._epochs = itertools.count(me.incarnation)
+        self._requests: Final = itertools.count(me.incarnation)
+        self._pings: Final = itertools.count(1)
+
+    def address(self, machine: str, name: str) -> Address:
+        """Return the address of a task on a machine."""
+        return Address(name, machine=machine, bus=self.me.bus)
+
+    def meet(self, key: Key, incarnation: int, now: float) -> Peer:
+        """Create and return the peer for a process that is not known."""
+        session = Session(
+            next(self._epochs),
+            own=self.me.incarnation,
+            incarnation=incarnation,
+            nonce=self._nonce(),
+            limits=self.limits,
+        )
+        peer = Peer(key, session, now, limits=self.limits, counters=self.counters)
+        self.peers[key] = peer
+        return peer
+
+    def new_request(self) -> RequestId:
+        """Return a request number that was never used before."""
+        machine, process = self.key
+        number = next(self._requests) + 1
+        return RequestId(machine=machine, process=process, number=number)
+
+    def new_ping(self) -> int:
+        """Return a number that no PING of this process had before."""
+        return next(self._pings)
+
+    def addresses_for(self, asker: Key, way: Peer) -> tuple[str, ...]:
+        """Return where an asker is to dial; nothing if it asked on its own link."""
+        if way.key == asker:
+            return ()
+        return self.addresses[0 if asker[0] == self.me.machine else 1]
+
+    def send(self, link: int, frame: Frame) -> None:
+        """Put a frame on a link at once, before all frames that wait for a flush."""
+        self.todo.append(Send(link, frame))
+
+    # Routes.
+
+    @property
+    def is_master(self) -> bool:
+        """True if this process is master of its machine."""
+        return self.role is Role.MASTER
+
+    def joined(self) -> list[Peer]:
+        """Return the peers whose signalling link is open, or was lost a moment ago."""
+        return [peer for peer in self.peers.values() if peer.joined]
+
+    def slaves(self) -> list[Peer]:
+        """Return the slaves of this machine, if this process is master."""
+        if not self.is_master:
+            return []
+        return [peer for peer in self.joined() if peer.machine == self.me.machine]
+
+    def master(self) -> Peer | None:
+        """Return the master of this machine, if that is another process."""
+        if self.is_master:
+            return None
+        return next(iter(self.joined()), None)
+
+    def master_of(self, machine: str) -> Peer | None:
+        """Return the master of another machine, if this process is a master, too."""
+        if not self.is_master:
+            return None
+        return next((each for each in self.joined() if each.machine == machine), None)
+
+    def ways(self, machine: str, origin: Peer | None, owner: Key | None) -> list[Peer]:
+        """Return the peers to ask for something on a machine.
+
+        origin: the peer that asked this process; None if this process itself asks.
+        owner: the process known to have it.
+        """
+        if not self.is_master:
+            master = None if origin is not None else self.master()
+            return [] if master is None else [master]
+        if machine == self.me.machine:
+            slaves = [each for each in self.slaves() if each is not origin]
+            known = [each for each in slaves if each.key == owner]
+            return known or slaves
+        if origin is not None and origin.machine != self.me.machine:
+            return []
+        other = self.master_of(machine)
+        return [] if other is None or other is origin else [other]
+
+    def others(self, origin: Peer | None) -> list[Peer]:
+        """Return the peers that receive an announcement which came from ``origin``.
+
+        origin: None for an announcement of this process.
+        """
+        if not self.is_master:
+            master = None if origin is not None else self.master()
+            return [] if master is None else [master]
+        abroad = origin is not None and origin.machine != self.me.machine
+        return [
+            each
+            for each in self.joined()
+            if each is not origin and not (abroad and each.machine != self.me.machine)
+        ]

@@ -1,0 +1,95 @@
+"""`UserRoutingTable`: the public tasks of a machine, for its master (BUS-INIT-12)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from bus.registration import Key, RegistrationId
+
+__all__ = ["User", "UserRoutingTable"]
+
+
+@attrs.frozen
+class User:
+    """One public task.
+
+    owner: the process that hosts it.
+    """
+
+    id: RegistrationId
+    name: str
+    owner: Key
+    registered_ns: int
+
+    def goes_before(self, other: User) -> bool:
+        """Return True if this registration of a name is the earlier one (OPEN-1)."""
+        mine = (self.registered_ns, self.owner, self.id.number)
+        return mine < (other.registered_ns, other.owner, other.id.number)
+
+
+class UserRoutingTable:
+    """The user routing table: the holder of each name on a machine.
+
+    Invariant: names are unique, and the earliest registration holds each.
+    """
+
+    __slots__ = ("_by_name", "_counts")
+
+    def __init__(self) -> None:
+        self._by_name: Final[dict[str, User]] = {}
+        self._counts: Final[Counter[Key]] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def owners(self) -> dict[str, Key]:
+        """Return the process that hosts each name."""
+        return {name: user.owner for name, user in self._by_name.items()}
+
+    def find(self, name: str) -> User | None:
+        """Return the holder of a name, or None."""
+        return self._by_name.get(name)
+
+    def claim(self, user: User) -> User | None:
+        """Claim a name for a task; return the loser, this task or another, or None."""
+        present = self._by_name.get(user.name)
+        if present is None:
+            self._put(user)
+            return None
+        if present.id != user.id and not user.goes_before(present):
+            return user
+        self.remove(present.id, present.name)
+        self._put(user)
+        return None if present.id == user.id else present
+
+    def _put(self, user: User) -> None:
+        self._by_name[user.name] = user
+        self._counts[user.owner] += 1
+
+    def remove(self, number: RegistrationId, name: str) -> bool:
+        """Remove a registration, but no newer one of its name (BUS-DEREG-7)."""
+        present = self._by_name.get(name)
+        if present is None or present.id != number:
+            return False
+        del self._by_name[name]
+        self._counts[present.owner] -= 1
+        if not self._counts[present.owner]:
+            del self._counts[present.owner]
+        return True
+
+    def count(self, owner: Key) -> int:
+        """Return the number of tasks of one process."""
+        return self._counts[owner]
+
+    def of(self, owner: Key) -> list[User]:
+        """Return the tasks of one process."""
+        return [each for each in self._by_name.values() if each.owner == owner]
+
+    def clear(self) -> None:
+        """Remove all tasks."""
+        self._by_name.clear()
+        self._counts.clear()

@@ -1,0 +1,151 @@
+"""`QueueConnection`: the effect of a send and a receive on a connection of messages.
+
+Each method is one step under the lock: look up the table, change the buffer, update the
+counters, notify the observer. The verdict WAIT makes the caller wait; the kind of end
+decides how.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queuebroker.channel.circular_buffer import CircularBufferQueue
+from queuebroker.channel.connection import Connection
+from queuebroker.channel.status import Verdict
+from queuebroker.observer import Operation, Reason
+
+if TYPE_CHECKING:
+    from queuebroker.channel.connection import Side
+
+__all__ = ["Message", "Messages", "QueueConnection"]
+
+# The content of a buffer: the message, and its number too if the connection is
+# observed. The number travels with the message, so that the receiver's record proves
+# the order instead of assuming it (QB-BOOK-4).
+Message = bytes | tuple[int, bytes]
+Messages = CircularBufferQueue[Message]
+
+
+class QueueConnection(Connection[Messages]):
+    """A connection whose buffers hold whole messages."""
+
+    __slots__ = ()
+
+    def send_locked(
+        self, side: Side, message: bytes, *, waited: bool = False, waited_ns: int = 0
+    ) -> Verdict:
+        """Send by ``side`` as the table requires now; return the verdict."""
+        peer = self.peer_of(side)
+        verdict = self.send_verdict(side, waited=waited)
+        while verdict is Verdict.DO:
+            if self._store_locked(peer, message, waited_ns):
+                return verdict
+            if not self.flows[peer].buffer.ended:
+                return Verdict.WAIT  # a sender without the lock took the last slot
+            # A signal handler has disconnected since this read the table.
+            verdict = self.send_verdict(side, waited=waited)
+        if verdict is Verdict.DROP:
+            self.flows[peer].half += 1
+            self.note(
+                Operation.DROP,
+                side,
+                peer,
+                size=len(message),
+                reason=Reason.HALF_DISCONNECTED,
+            )
+        elif verdict is Verdict.REFUSE:
+            self.see_close_locked(side)
+        return verdict
+
+    def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> bool:
+        flow = self.flows[peer]
+        if self.watch is None:
+            stored = flow.buffer.push_locked(message)
+        else:
+            seq = flow.told + 1
+            stored = flow.buffer.push_locked((seq, message))
+            self._tell_sent_locked(peer, seq, len(message), waited_ns)
+        self.refresh_locked(peer)
+        return stored
+
+    def take_locked(
+        self, side: Side, waited_ns: int, only: Message | None = None
+    ) -> bytes | None:
+        """Remove and return the oldest message for ``side``, or None.
+
+        only: the message that `head_locked` returned; if it is no longer the oldest,
+          nothing is removed.
+        """
+        buffer = self.flows[side].buffer
+        item = only
+        if only is None:
+            item = buffer.pull_locked()
+        elif not buffer.pull_only_locked(only):
+            item = None
+        self.refresh_locked(side)
+        if item is None:
+            return None
+        if not isinstance(item, tuple):
+            return item
+        seq, message = item
+        size = len(message)
+        self.note(
+            Operation.RECEIVE, side, side, seq=seq, size=size, waited_ns=waited_ns
+        )
+        self.flows[side].heard = seq
+        return message
+
+    def _tell_sent_locked(
+        self, receiver: Side, seq: int, size: int, waited_ns: int = 0
+    ) -> None:
+        sender = self.peer_of(receiver)
+        self.note(
+            Operation.SEND, sender, receiver, seq=seq, size=size, waited_ns=waited_ns
+        )
+        self.flows[receiver].told = seq
+
+    def _numbered(self, side: Side) -> list[tuple[int, bytes]]:
+        """Return a side's unread messages with their numbers; empty if unobserved."""
+        if self.watch is None:
+            return []
+        items = self.flows[side].buffer.items_locked()
+        return [item for item in items if isinstance(item, tuple)]
+
+    def note_discarded_locked(self, side: Side) -> None:
+        for seq, message in self._numbered(side):
+            self.note(
+                Operation.DROP,
+                side,
+                side,
+                seq=seq,
+                size=len(message),
+                reason=Reason.DISCARDED,
+                depth=0,
+            )
+
+    def recover_locked(self) -> None:
+        super().recover_locked()
+        if self.watch is None:
+            return
+        # The observer must see a SEND for each message that can be received, and a
+        # RECEIVE or DROP for each removed one. An interrupted call may have skipped
+        # these (QB-BOOK-4).
+        sides: tuple[Side, Side] = (0, 1)
+        for side in sides:
+            flow = self.flows[side]
+            for seq, message in self._numbered(side):
+                if seq > flow.told:
+                    self._tell_sent_locked(side, seq, len(message))
+            while flow.heard < flow.received:
+                flow.heard += 1
+                self.note(
+                    Operation.DROP,
+                    side,
+                    side,
+                    seq=flow.heard,
+                    reason=Reason.INTERRUPTED,
+                )
+
+    def head_locked(self, side: Side) -> Message | None:
+        """Return the oldest message for ``side`` without removing it, or None."""
+        return self.flows[side].buffer.peek_locked()

@@ -1,0 +1,328 @@
+"""`Broker`: a name that accepts and opens connections of bytes.
+
+A `QueueBroker` uses a broker of the same name. This class keeps the name, the waiting
+callers and the open flag once for both faces (QB-NAME-12).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, overload
+
+from queuebroker import _sync
+from queuebroker.arguments import (
+    check_instance,
+    check_name,
+    check_port,
+    deadline_after,
+    positive,
+)
+from queuebroker.channel.channel import Channel
+from queuebroker.errors import BrokerClosedError, UnknownBrokerError
+from queuebroker.meeting.broker_manager import BrokerManager, default_manager
+from queuebroker.meeting.current import as_current, current_broker
+from queuebroker.meeting.meet import meet, withdraw_locked
+from queuebroker.meeting.rendezvous import Kind, RdV, RdVMap, RdVState, Terms
+from queuebroker.observer import Reason
+from queuebroker.waiting.parking import taken_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Self
+
+    from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.meeting.queue_broker import QueueBroker
+    from queuebroker.waiting.parking import Parker
+
+__all__ = ["Broker"]
+
+CAPACITY_BYTES = 4096
+
+# A member of an Enum takes five times as long to look up as a global name.
+_ACCEPT: Final = RdVState.WAITING_ACCEPT
+_CONNECT: Final = RdVState.WAITING_CONNECT
+
+
+class Broker:
+    """A named meeting point for byte `Channel`\\ s; every method from any thread.
+
+    The name is taken when the constructor returns and free again after `close()`.
+
+    Args:
+        name: a non-empty str, compared by value.
+        manager: the name space, by default one for the whole process.
+        capacity: bytes that fit in each direction of the channels it accepts.
+        kinds: kinds of connection offered at once; for `QueueBroker`, whose face must
+            exist together with the name.
+
+    Raises:
+        BrokerNameInUseError: a live broker of that manager has the name.
+        TypeError, ValueError: wrong arguments.
+    """
+
+    __slots__ = (
+        "_open",
+        "_terms",
+        "departing",
+        "farewell",
+        "kinds",
+        "manager",
+        "name",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        manager: BrokerManager | None = None,
+        capacity: int = CAPACITY_BYTES,
+        kinds: Iterable[Kind] = (Kind.CHANNEL,),
+    ) -> None:
+        self.name: str = check_name(name)
+        self._terms = Terms(positive("capacity", capacity))
+        if manager is not None:
+            check_instance("manager", manager, BrokerManager)
+        self.manager: BrokerManager = default_manager() if manager is None else manager
+        # The manager's lock guards these four:
+        self.waiting: RdVMap = RdVMap()
+        self.departing: dict[RdV, None] = {}  # connects of this broker that wait
+        self.kinds: set[Kind] = set(kinds)
+        self._open = True
+        # Called on close, under the manager's lock, to stop any other listener of the
+        # broker.
+        self.farewell: Callable[[], object] | None = None
+        self.manager.register(self)
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.name!r} {'closed' if self.closed else 'open'}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = f"cannot pickle or copy {type(self).__name__}: it belongs to its process"
+        raise TypeError(msg)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Accepting and connecting.
+
+    def accept(
+        self, port: int, *, timeout: float | None = None, exclusive: bool = False
+    ) -> Channel:
+        """Wait for a connect to this broker and port; return this side's end.
+
+        Several accepts on a port are served in order of arrival. With ``exclusive``
+        this accept and any other on the port refuse one another.
+
+        Raises:
+            RendezvousTimeoutError: no connect arrived in time.
+            BrokerClosedError: this broker is closed, or was closed during the wait.
+            PortInUseError: see ``exclusive``.
+            TypeError, ValueError: wrong arguments.
+        """
+        terms = self._terms
+        if exclusive:
+            terms = Terms(terms.capacity, exclusive=True)
+        end = self.meet_accept(Kind.CHANNEL, port, terms, timeout)
+        return _channel(end)
+
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: Literal[True],
+    ) -> Channel: ...
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+    ) -> Channel | None: ...
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+    ) -> Channel | None:
+        """Wait for an accept at the named broker and port; return this side's end.
+
+        If no live broker has that name, the call returns None at once, whatever the
+        timeout. Pass ``required=True`` if the result is used: the call then raises
+        `UnknownBrokerError` instead, and its type excludes None.
+
+        Raises:
+            UnknownBrokerError: raised instead of returning None, with ``required``.
+            RendezvousTimeoutError: no accept arrived in time.
+            BrokerClosedError: this broker is closed, or either was closed during the
+                wait.
+            TypeError, ValueError: wrong arguments.
+        """
+        end = self.meet_connect(
+            Kind.CHANNEL, name, port, self._terms, timeout, required=required
+        )
+        return None if end is None else _channel(end)
+
+    def accept_iter(self, port: int) -> Iterator[Channel]:
+        """Yield accepted channels until this broker is closed (QB-PY-9).
+
+        Raises:
+            TypeError, ValueError: wrong port, detected at the call.
+        """
+        return self._accepted(check_port(port))
+
+    def _accepted(self, port: int) -> Iterator[Channel]:
+        while True:
+            try:
+                channel = self.accept(port)
+            except BrokerClosedError:
+                return
+            yield channel
+
+    # Inspection.
+
+    @property
+    def closed(self) -> bool:
+        """True once `close()` was called."""
+        return not self._open
+
+    def waiting_accepts(self) -> dict[int, int]:
+        """Return the number of waiting accepts, by port (QB-BOOK-2)."""
+        return self.count_waiting(RdVState.WAITING_ACCEPT, Kind.CHANNEL)
+
+    def waiting_connects(self) -> dict[int, int]:
+        """Return the number of waiting connects, by port (QB-BOOK-2)."""
+        return self.count_waiting(RdVState.WAITING_CONNECT, Kind.CHANNEL)
+
+    def outgoing(self) -> dict[tuple[str, int], int]:
+        """Return the number of its waiting connects, by name and port (QB-BOOK-2)."""
+        return self.count_departing(Kind.CHANNEL)
+
+    @staticmethod
+    def get_broker() -> Broker | QueueBroker:
+        """Return the broker of the running Task; see `current_broker`."""
+        return current_broker()
+
+    def as_current(self) -> AbstractContextManager[None]:
+        """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
+        return as_current(self)
+
+    # Closing.
+
+    def close(self) -> None:
+        """Free the name and end every wait here and of its own (QB-NAME-6).
+
+        Each waiting call raises BrokerClosedError. Existing channels stay open. May be
+        repeated.
+        """
+        if self.manager.foreign:
+            self._open = False
+            return
+        if _sync.owns(self.manager.lock):
+            self._open = False  # the interrupted call completes this when it ends
+        self.manager.leave(self.close_locked)
+
+    def close_locked(self) -> None:
+        """Close as `close` does; one step, seen whole or not at all."""
+        self._open = False
+        for rdv in (*self.waiting, *self.departing):
+            if rdv.waiting:
+                withdraw_locked(rdv, Reason.BROKER_CLOSED)
+        if self.farewell is not None:
+            self.farewell()
+        # Last, so that a caller who repeats an interrupted close finds the broker by
+        # its name.
+        self.manager.unregister_locked(self)
+
+    # For both faces.
+
+    def meet_accept(
+        self, kind: Kind, port: int, terms: Terms, timeout: float | None
+    ) -> MessageQueue | Channel:
+        """Accept one connection of a kind."""
+        deadline = None if timeout is None else deadline_after(timeout)
+        return meet(self.accepting(kind, port, terms), deadline, timeout)
+
+    def meet_connect(
+        self,
+        kind: Kind,
+        name: str,
+        port: int,
+        terms: Terms,
+        timeout: float | None,
+        *,
+        required: bool,
+    ) -> MessageQueue | Channel | None:
+        """Connect to a broker that offers a kind; return None if there is none."""
+        deadline = None if timeout is None else deadline_after(timeout)
+        try:
+            return meet(self.connecting(kind, name, port, terms), deadline, timeout)
+        except UnknownBrokerError:
+            if required:
+                raise
+            return None
+
+    def accepting(
+        self,
+        kind: Kind,
+        port: int,
+        terms: Terms,
+        make: Callable[[], Parker] = taken_lock,
+    ) -> RdV:
+        """Return an accept call that has not begun."""
+        number = check_port(port)
+        self.manager.check_process()
+        return RdV(_ACCEPT, self, self.name, kind, number, terms, make)
+
+    def connecting(
+        self,
+        kind: Kind,
+        name: str,
+        port: int,
+        terms: Terms,
+        make: Callable[[], Parker] = taken_lock,
+    ) -> RdV:
+        """Return a connect call that has not begun."""
+        check_name(name)
+        number = check_port(port)
+        self.manager.check_process()
+        return RdV(_CONNECT, self, name, kind, number, terms, make)
+
+    def offer(self, kind: Kind) -> None:
+        """Make this broker available to connects of a kind (QB-NAME-12)."""
+        self.kinds.add(kind)  # one call into C
+
+    def count_waiting(self, state: RdVState, kind: Kind) -> dict[int, int]:
+        """Return the number of callers of a kind that wait here in a state, by port."""
+        return self.manager.critical(lambda: self.waiting.count(state, kind))
+
+    def count_departing(self, kind: Kind) -> dict[tuple[str, int], int]:
+        """Return the number of its waiting connects of a kind, by name and port."""
+        departing = self.manager.critical(lambda: list(self.departing))
+        counts: dict[tuple[str, int], int] = {}
+        for rdv in departing:
+            if rdv.kind is kind and rdv.waiting:
+                where = (rdv.target.name, rdv.port)
+                counts[where] = counts.get(where, 0) + 1
+        return counts
+
+
+def _channel(end: MessageQueue | Channel) -> Channel:
+    assert isinstance(end, Channel)  # QB-RDV-4: kinds never match one another
+    return end

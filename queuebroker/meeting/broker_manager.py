@@ -1,0 +1,274 @@
+"""`BrokerManager`: names to live brokers, and the lock of every rendezvous in it.
+
+One lock guards the names, the callers waiting at every broker, and every broker's open
+flag. With a lock for each broker, a close would need two at once if the broker's own
+connects wait at another broker. That close would become a series of steps, and other
+threads could see the state in between. No caller sleeps under the lock, and no
+connection's lock is taken under it.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from queuebroker import _sync
+from queuebroker.arguments import check_callable
+from queuebroker.errors import BrokerClosedError, BrokerNameInUseError
+from queuebroker.observer import Observer, Operation, Reason, Watch
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from queuebroker.channel.connection import Connection
+    from queuebroker.meeting.broker import Broker
+
+__all__ = ["BrokerManager", "default_manager"]
+
+T = TypeVar("T")
+
+# Number of forks between the process that imported this module and this process.
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks  # noqa: PLW0603  # a fork is an event of the whole process
+    _forks += 1
+    _defaults.clear()  # the child gets a default manager of its own
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class BrokerManager:
+    """A name space of brokers; two managers share nothing (QB-NAME-1).
+
+    Lock: ``lock`` guards every attribute here, the `RdVMap` and the open flag of each
+    broker, and the state of each `RdV`. A connection's lock is never taken under it.
+
+    Args:
+        observer: receives every event in this manager. It cannot be changed later,
+            because the ends that a manager creates are of one kind for life.
+
+    Raises:
+        TypeError: ``observer`` cannot be called.
+    """
+
+    def __init__(self, *, observer: Observer | None = None) -> None:
+        if observer is not None:
+            check_callable("observer", observer)
+        self.lock: _thread.RLock = _sync.RLock()
+        # Closes deferred by a signal handler that interrupted its own thread under the
+        # lock.
+        self.deferred: list[Callable[[], object]] = []
+        self.watch: Watch | None = None if observer is None else Watch(observer)
+        self._brokers: dict[str, Broker] = {}
+        # By number; a connection leaves when both of its sides are closed.
+        self._connections: dict[int, Connection[Any]] = {}
+        self._closed = False
+        self._hangs_up = False  # True if its connections are closed with it
+        self._born = _forks
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._brokers)} brokers"
+        return f"<BrokerManager {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = "cannot pickle or copy BrokerManager: it belongs to its process"
+        raise TypeError(msg)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """True once the manager was closed."""
+        return self._closed
+
+    def names(self) -> list[str]:
+        """Return the names of the live brokers, in order of registration."""
+        return list(self._brokers)  # one call into C
+
+    def get(self, name: str) -> Broker | None:
+        """Return the live broker of that name, or None if there is none."""
+        return self._brokers.get(name)
+
+    def close(self, *, disconnect: bool = False) -> None:
+        """Close every broker; every wait ends with BrokerClosedError (QB-BOOK-3).
+
+        Queues and channels stay open, unless ``disconnect`` is true. No new broker can
+        be created. May be repeated.
+        """
+        if self.foreign:
+            self._closed = True  # a thread lost in the fork may hold its lock
+            return
+        self._hangs_up = self._hangs_up or disconnect
+        if _sync.owns(self.lock):
+            self._closed = True  # the interrupted call completes this when it ends
+        self.leave(self._close_locked)
+        if disconnect:
+            self._disconnect()
+
+    def _close_locked(self) -> None:
+        self._closed = True
+        for broker in list(self._brokers.values()):
+            broker.close_locked()
+
+    def _disconnect(self) -> None:
+        # One call into C makes a list of a dict's values.
+        for connection in list(self._connections.values()):
+            connection.close_both()
+
+    # For brokers.
+
+    @property
+    def foreign(self) -> bool:
+        """True if created before a fork: its waiters and lock holders are not here."""
+        return self._born != _forks
+
+    def check_process(self) -> None:
+        """Refuse to work in the child of a fork, which lacks the waiting threads.
+
+        Raises:
+            BrokerClosedError: this manager was created before a fork.
+        """
+        if self._born != _forks:
+            msg = "cannot use a broker made before a fork: its threads are not here"
+            raise BrokerClosedError(msg)
+
+    def check_not_within(self, act: str) -> None:
+        """Refuse a signal handler's call inside a call of its own thread.
+
+        Raises:
+            RuntimeError: the calling thread holds the lock already.
+        """
+        if _sync.owns(self.lock):
+            msg = (
+                f"cannot {act}: this signal handler interrupted a call on the same"
+                f" BrokerManager; set a flag, or put the event into a queue.SimpleQueue"
+                f" that another thread reads"
+            )
+            raise RuntimeError(msg)
+
+    def critical(self, step: Callable[[], T]) -> T:
+        """Run ``step`` under the lock and return its result."""
+        try:
+            with self.lock:
+                return step()
+        finally:
+            if self.deferred:
+                self.settle()
+
+    def leave(self, close: Callable[[], object]) -> None:
+        """Call ``close``, which may be repeated, under the lock.
+
+        If a signal handler interrupted its own thread under the lock, the interrupted
+        call does it when it ends (QB-CONC-10).
+        """
+        if _sync.owns(self.lock):
+            self.deferred.append(close)
+        else:
+            self.critical(close)
+
+    def settle(self) -> None:
+        """Run the closes that signal handlers deferred; every call ends with this."""
+        while self.deferred and not _sync.owns(self.lock):
+            with self.lock:
+                self._settle_locked()  # a call: see `_sync.Lock`
+            if self._hangs_up:
+                self._disconnect()  # made meanwhile by the interrupted call
+
+    def _settle_locked(self) -> None:
+        while self.deferred:
+            self.deferred[0]()
+            del self.deferred[0]  # only now: an interrupt must not lose it
+
+    def register(self, broker: Broker) -> None:
+        """Register a broker under its name (QB-NAME-2, 4).
+
+        Raises:
+            BrokerNameInUseError: a live broker has the name and keeps it.
+            BrokerClosedError: the manager is closed.
+        """
+        self.check_process()
+        self.check_not_within(f"create broker {broker.name!r}")
+        self.critical(partial(self._register_locked, broker))
+
+    def _register_locked(self, broker: Broker) -> None:
+        if self._closed:
+            msg = f"cannot create broker {broker.name!r}: its manager is closed"
+            raise BrokerClosedError(msg)
+        if broker.name in self._brokers:
+            msg = f"cannot create broker {broker.name!r}: the name is in use"
+            raise BrokerNameInUseError(msg)
+        self._brokers[broker.name] = broker
+        self.note(Operation.BIND, broker.name)
+
+    def unregister_locked(self, broker: Broker) -> None:
+        """Free a broker's name (QB-NAME-5)."""
+        if self._brokers.get(broker.name) is broker:
+            del self._brokers[broker.name]
+            self.note(Operation.UNBIND, broker.name)
+
+    def find_locked(self, name: str) -> Broker | None:
+        """Return the live broker of that name, or None if there is none."""
+        return self._brokers.get(name)
+
+    def keep_locked(self, connection: Connection[Any]) -> None:
+        """Keep a connection until both of its sides are closed."""
+        connection.registry = self._connections
+        self._connections[connection.number] = connection
+
+    def note(
+        self,
+        operation: Operation,
+        local: str,
+        *,
+        remote: str = "",
+        port: int = -1,
+        channel: int = 0,
+        side: int = 0,
+        ticket: int = 0,
+        waited_ns: int = 0,
+        reason: Reason = Reason.NONE,
+    ) -> None:
+        """Notify the observer, if there is one, of an event of a rendezvous."""
+        if self.watch is not None:
+            self.watch(
+                operation,
+                channel,
+                side,
+                ticket,
+                0,
+                0,
+                waited_ns,
+                local,
+                remote,
+                port,
+                reason,
+            )
+
+
+# One entry, "default". A dict, because its setdefault is atomic, and a lock created at
+# import would escape the explorer.
+_defaults: dict[str, BrokerManager] = {}
+
+
+def default_manager() -> BrokerManager:
+    """Return the manager used when none is given; created on first use."""
+    manager = _defaults.get("default")
+    if manager is None:
+        manager = _defaults.setdefault("default", BrokerManager())
+    return manager

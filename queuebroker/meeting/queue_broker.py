@@ -1,0 +1,247 @@
+"""`QueueBroker`: a name that accepts and opens connections of whole messages.
+
+The face of a `Broker` that connects `MessageQueue`\\ s. It adds the settings of the
+queues it makes, and leaves the rendezvous to the broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, cast, overload
+
+import attrs
+
+from queuebroker.arguments import check_port, positive, wrong_type
+from queuebroker.errors import BrokerClosedError
+from queuebroker.meeting.broker import Broker
+from queuebroker.meeting.current import as_current, current_broker
+from queuebroker.meeting.rendezvous import Kind, RdVState, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Self
+
+    from queuebroker.channel.channel import Channel
+    from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.meeting.broker_manager import BrokerManager
+
+__all__ = ["QueueBroker"]
+
+CAPACITY_MESSAGES = 64
+
+# A member of an Enum takes five times as long to look up as a global name.
+_QUEUE: Final = Kind.QUEUE
+
+
+class QueueBroker:
+    """A named meeting point for `MessageQueue`\\ s; every method from any thread.
+
+    Args:
+        name: a non-empty str, or an open `Broker` that gets this face.
+        manager: the name space, by default one for the whole process.
+        capacity: messages that fit in each direction of the queues it accepts.
+        max_message_size: maximum bytes of a message on these, None for no limit.
+        strict_half: True to make sends of its own ends raise, instead of being dropped,
+            while half-disconnected; `accept` and `connect` may override it.
+
+    Raises:
+        BrokerNameInUseError: a live broker of that manager has the name.
+        TypeError, ValueError: wrong arguments.
+    """
+
+    __slots__ = ("_broker", "_terms")
+
+    def __init__(
+        self,
+        name: str | Broker,
+        *,
+        manager: BrokerManager | None = None,
+        capacity: int = CAPACITY_MESSAGES,
+        max_message_size: int | None = None,
+        strict_half: bool = False,
+    ) -> None:
+        _check_named(name)
+        self._terms = Terms(
+            positive("capacity", capacity),
+            None
+            if max_message_size is None
+            else positive("max_message_size", max_message_size),
+            bool(strict_half),
+        )
+        if isinstance(name, Broker):
+            if manager is not None and manager is not name.manager:
+                msg = f"cannot wrap {name!r}: it belongs to another manager"
+                raise ValueError(msg)
+            self._broker = name
+            self._broker.offer(Kind.QUEUE)
+        else:
+            self._broker = Broker(name, manager=manager, kinds=Kind)
+
+    def __repr__(self) -> str:
+        return f"<QueueBroker {self.name!r} {'closed' if self.closed else 'open'}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = "cannot pickle or copy QueueBroker: it belongs to its process"
+        raise TypeError(msg)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Accepting and connecting.
+
+    def accept(
+        self,
+        port: int,
+        *,
+        timeout: float | None = None,
+        capacity: int | None = None,
+        exclusive: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue:
+        """Wait for a connect to this broker and port; return this side's end.
+
+        capacity: messages in each direction, for this connection only.
+        strict_half: for this end only (QB-PY-8).
+
+        Otherwise as `Broker.accept`.
+        """
+        terms = self._terms_with(strict_half, capacity, exclusive=exclusive)
+        return _queue(self._broker.meet_accept(_QUEUE, port, terms, timeout))
+
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: Literal[True],
+        strict_half: bool | None = None,
+    ) -> MessageQueue: ...
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue | None: ...
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue | None:
+        """Wait for an accept at the named broker and port; return this side's end.
+
+        strict_half: for this end only (QB-PY-8).
+
+        Otherwise as `Broker.connect`; a broker without this face counts as unknown.
+        """
+        terms = self._terms_with(strict_half)
+        end = self._broker.meet_connect(
+            _QUEUE, name, port, terms, timeout, required=required
+        )
+        return None if end is None else _queue(end)
+
+    def accept_iter(self, port: int) -> Iterator[MessageQueue]:
+        """Yield accepted queues until this broker is closed (QB-PY-9).
+
+        Raises:
+            TypeError, ValueError: wrong port, detected at the call.
+        """
+        return self._accepted(check_port(port))
+
+    def _accepted(self, port: int) -> Iterator[MessageQueue]:
+        while True:
+            try:
+                queue = self.accept(port)
+            except BrokerClosedError:
+                return
+            yield queue
+
+    # Inspection.
+
+    @property
+    def name(self) -> str:
+        """The name of the broker, also after it was closed."""
+        return self._broker.name
+
+    @property
+    def manager(self) -> BrokerManager:
+        """The name space of the broker."""
+        return self._broker.manager
+
+    @property
+    def closed(self) -> bool:
+        """True once `close()` was called."""
+        return self._broker.closed
+
+    def waiting_accepts(self) -> dict[int, int]:
+        """Return the number of waiting accepts, by port (QB-BOOK-2)."""
+        return self._broker.count_waiting(RdVState.WAITING_ACCEPT, Kind.QUEUE)
+
+    def waiting_connects(self) -> dict[int, int]:
+        """Return the number of waiting connects, by port (QB-BOOK-2)."""
+        return self._broker.count_waiting(RdVState.WAITING_CONNECT, Kind.QUEUE)
+
+    def outgoing(self) -> dict[tuple[str, int], int]:
+        """Return the number of its waiting connects, by name and port (QB-BOOK-2)."""
+        return self._broker.count_departing(Kind.QUEUE)
+
+    @staticmethod
+    def get_broker() -> Broker | QueueBroker:
+        """Return the broker of the running Task; see `current_broker`."""
+        return current_broker()
+
+    def as_current(self) -> AbstractContextManager[None]:
+        """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
+        return as_current(self)
+
+    def _terms_with(
+        self,
+        strict_half: bool | None,
+        capacity: int | None = None,
+        *,
+        exclusive: bool = False,
+    ) -> Terms:
+        """Return the settings of this broker, with those of one call applied."""
+        terms = self._terms
+        if strict_half is not None:
+            terms = attrs.evolve(terms, strict=bool(strict_half))
+        if capacity is not None:
+            terms = attrs.evolve(terms, capacity=positive("capacity", capacity))
+        if exclusive:
+            terms = attrs.evolve(terms, exclusive=True)
+        return terms
+
+    # Closing.
+
+    def close(self) -> None:
+        """Close the broker with both its faces; see `Broker.close`."""
+        self._broker.close()
+
+
+def _check_named(name: object) -> None:
+    if not isinstance(name, (str, Broker)):
+        raise wrong_type("name", "a str or a Broker", name)
+
+
+def _queue(end: MessageQueue | Channel) -> MessageQueue:
+    # QB-RDV-4: kinds never match one another. An isinstance check would take longer
+    # than a lock, because a class with abstract methods answers in Python.
+    return cast("MessageQueue", end)
