@@ -84,7 +84,8 @@ def outside_the_door(
 ) -> list[str]:
     """List imports of modules that only their door may import.
 
-    ``doors`` gives, for each door, the modules that it alone may import.
+    ``doors`` gives, for each door, a module or a package, the modules that it alone may
+    import.
     """
     free = {module.name for module in tree.below(*exempt)}
     return [
@@ -93,7 +94,7 @@ def outside_the_door(
         if module.name not in free
         for one in module.imports()
         for door, guarded in doors.items()
-        if module.name != door and any(one.hits(name) for name in guarded)
+        if not _is_in(module.name, door) and any(one.hits(name) for name in guarded)
     ]
 
 
@@ -161,6 +162,10 @@ def _upward_imports(
                     f"{module.at(one.line)}: {entry} imports {other}, which stands "
                     f"after it in the order of {package}"
                 )
+
+
+def _is_in(name: str, door: str) -> bool:
+    return name == door or name.startswith(f"{door}.")
 
 
 def _entry(name: str, package: str) -> str | None:

@@ -49,6 +49,14 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "readiness",
         "shared_parker",
     ),
+    "queuebroker._net": (
+        "polling",
+        "sockets",
+        "tls",
+        "socket_files",
+        "sleeper",
+        "processes",
+    ),
     "queuebroker.lockfree": (
         "sleepers",
         "lock_free_buffer",

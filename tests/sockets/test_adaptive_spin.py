@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from queuebroker import ReceiveTimeoutError, _net, _sync
+from queuebroker._net import sleeper as sleeper_module
 from queuebroker.waiting.adaptive_spin import AWAKE_S
 from specs.clauses import clause
 from tests.sockets.support import ends
@@ -53,7 +54,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setattr(select, "poll", lambda: cast("Any", made))
     monkeypatch.setattr(Made, "register", lambda *_: None, raising=False)
     monkeypatch.setattr(_sync, "monotonic", lambda: made.now)
-    monkeypatch.setattr(_net, "processors", lambda: made.processors)
+    monkeypatch.setattr(sleeper_module, "processors", lambda: made.processors)
     return made
 
 

@@ -26,7 +26,8 @@ def imported(tree: ast.AST) -> set[str]:
 def test_neither_multiprocessing_nor_pickle_is_used() -> None:
     """Neither in its modules, nor in the public module of sockets."""
     folder = Path(queuebroker.sockets.__file__).parent
-    modules = [*folder.glob("*.py"), folder.parent / "_net.py"]
+    net = folder.parent / "_net"
+    modules = [*folder.glob("*.py"), *net.glob("*.py")]
     assert len(modules) > 10
     for module in modules:
         assert imported(ast.parse(module.read_text())) & FORBIDDEN == set()

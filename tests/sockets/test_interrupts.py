@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, _net, _sync
+from queuebroker._net import sleeper as sleeper_module
 from queuebroker.sockets import PeerLostError, SocketMessageQueue, read_owner
 from specs.clauses import clause
 from tests.sockets.support import brokers, meet
@@ -238,7 +239,7 @@ def test_what_the_handler_of_a_signal_raises_is_no_failure_of_the_socket(
     patience_s: int, pair: Callable[[], Ends], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if it is an `OSError`; the connection is unchanged."""
-    monkeypatch.setattr(_net, "_PATIENCE", struct.pack("@ll", patience_s, 1))
+    monkeypatch.setattr(sleeper_module, "_PATIENCE", struct.pack("@ll", patience_s, 1))
     near, far = pair()
 
     def interrupted(*_: object) -> None:

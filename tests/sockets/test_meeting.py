@@ -18,8 +18,8 @@ from queuebroker import (
     DisconnectedQueueError,
     RendezvousTimeoutError,
     UnknownBrokerError,
-    _net,
 )
+from queuebroker._net import socket_files
 from queuebroker.sockets import SocketOptions, SocketQueueBroker
 from specs.clauses import clause
 from tests.processes import run
@@ -258,7 +258,7 @@ def test_a_folder_that_somebody_keeps_locked_is_an_error_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lock's owner may be a process that was stopped just before it listened."""
-    monkeypatch.setattr(_net, "_LOCK_TRIES", 3)
+    monkeypatch.setattr(socket_files, "_LOCK_TRIES", 3)
     address = f"ipc://{tmp_path / 'wire'}"
     held = os.open(tmp_path, os.O_RDONLY)
     try:

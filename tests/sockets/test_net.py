@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from queuebroker import _net
+from queuebroker._net import sockets
 from tests.support import until
 
 
@@ -78,5 +79,5 @@ def test_a_unix_socket_that_has_more_room_keeps_it(
 ) -> None:
     """An administrator may have raised the default above the requested size."""
     usual = _usual_bytes()
-    monkeypatch.setattr(_net, "_IPC_BYTES", usual // 4)
+    monkeypatch.setattr(sockets, "_IPC_BYTES", usual // 4)
     assert _sizes_over_ipc(tmp_path / "socket") == [usual, usual]

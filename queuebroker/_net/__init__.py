@@ -1,0 +1,120 @@
+"""The door to sockets, TLS, descriptors, processes and kernel readiness: no other.
+
+polling         kernel readiness
+sockets         plain sockets, non-blocking and close-on-exec
+tls             TLS over a connected socket
+socket_files    UNIX sockets at a path
+sleeper         a parker that also wakes when a socket is readable
+processes       programs that this process starts
+
+Numeric codes of the platform become values here. Errors stay `OSError`; the caller
+interprets them.
+"""
+
+from __future__ import annotations
+
+from queuebroker._net.polling import (
+    ENDED,
+    ONCE,
+    POLL_S_MAX,
+    READ,
+    WRITE,
+    Poller,
+    processors,
+    wait_to_read,
+)
+from queuebroker._net.processes import (
+    Process,
+    exit_code_of,
+    start_process,
+)
+from queuebroker._net.sleeper import (
+    Sleeper,
+    SocketFailure,
+)
+from queuebroker._net.socket_files import (
+    PATH_BYTES_MAX,
+    dial_ipc,
+    folder_locked,
+    identity_of,
+    is_listened_at,
+    listen_ipc,
+    remove_left_behind,
+    unlink_if,
+)
+from queuebroker._net.sockets import (
+    AT_ONCE,
+    WOULD_BLOCK,
+    Credentials,
+    Socket,
+    accept,
+    connect_error,
+    credentials_of,
+    dial_tcp,
+    is_in_use,
+    is_numeric,
+    listen_tcp,
+    look_up,
+    port_of,
+    receive_with_fds,
+    send_with_fds,
+)
+from queuebroker._net.tls import (
+    TLS_ENDED,
+    TlsContext,
+    TlsError,
+    TlsSocket,
+    common_name,
+    is_no_tls,
+    secure,
+    shake_hands,
+    tls_context,
+)
+
+__all__ = [
+    "AT_ONCE",
+    "ENDED",
+    "ONCE",
+    "PATH_BYTES_MAX",
+    "POLL_S_MAX",
+    "READ",
+    "TLS_ENDED",
+    "WOULD_BLOCK",
+    "WRITE",
+    "Credentials",
+    "Poller",
+    "Process",
+    "Sleeper",
+    "Socket",
+    "SocketFailure",
+    "TlsContext",
+    "TlsError",
+    "TlsSocket",
+    "accept",
+    "common_name",
+    "connect_error",
+    "credentials_of",
+    "dial_ipc",
+    "dial_tcp",
+    "exit_code_of",
+    "folder_locked",
+    "identity_of",
+    "is_in_use",
+    "is_listened_at",
+    "is_no_tls",
+    "is_numeric",
+    "listen_ipc",
+    "listen_tcp",
+    "look_up",
+    "port_of",
+    "processors",
+    "receive_with_fds",
+    "remove_left_behind",
+    "secure",
+    "send_with_fds",
+    "shake_hands",
+    "start_process",
+    "tls_context",
+    "unlink_if",
+    "wait_to_read",
+]

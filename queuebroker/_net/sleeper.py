@@ -1,0 +1,180 @@
+"""`Sleeper`: a parker that also wakes when a socket is readable."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+from typing import TYPE_CHECKING, Final
+
+from queuebroker import _sync
+from queuebroker._net.polling import INT_MAX, processors
+from queuebroker._net.tls import TlsSocket
+from queuebroker.waiting.adaptive_spin import AWAKE_S, AdaptiveSpin
+
+if TYPE_CHECKING:
+    from queuebroker._net.sockets import Socket
+
+__all__ = [
+    "Sleeper",
+    "SocketFailure",
+]
+
+# How long a sleeper blocks in its socket alone, as `struct timeval`. The second value
+# is the upper bound of that time if the kernel counts in hundredths of a second.
+_PATIENCE: Final = struct.pack("@ll", 0, 2_000)
+_PATIENCE_MAX_S: Final = 12e-3
+_EVENTFD_FLAGS: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
+
+
+class SocketFailure(Exception):  # noqa: N818 # the error is what it has
+    """A failure of a socket that nothing else reports.
+
+    error: the error of the socket.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error: OSError = error
+
+
+class Sleeper:
+    """A parker that also wakes when a descriptor is readable; see `parking.Parker`.
+
+    The only wait apart from `queuebroker._sync.park`: a receiver whose peer is in
+    another process sleeps on its own socket, so no thread has to wake it. `renew`
+    readies it again, under the lock under which it is released. It may block in a plain
+    socket once that socket was attached: see `AT_ONCE`.
+
+    If events arrive soon, time after time, it spins for a moment before it sleeps: see
+    `AdaptiveSpin`.
+    """
+
+    __slots__ = (
+        "_adaptive_spin",
+        "_at",
+        "_eventfd",
+        "_eventfds",
+        "_may_spin",
+        "_poller",
+        "_released",
+    )
+
+    def __init__(self) -> None:
+        # The event descriptor, until `close`. One call in C creates and stores it, so
+        # that no interrupt can lose it.
+        self._eventfds: list[int] = []
+        self._eventfds.extend(map(os.eventfd, (0,), (_EVENTFD_FLAGS,)))
+        [self._eventfd] = self._eventfds
+        self._released = False
+        self._at: Socket | None = None  # the socket it blocks in first
+        self._adaptive_spin: Final = AdaptiveSpin()
+        # With one processor the peer cannot reply before this sleeps.
+        self._may_spin: Final = processors() > 1
+        self._poller = select.poll()
+        self._poller.register(self._eventfd, select.POLLIN)
+
+    def renew(self) -> Sleeper:
+        """Mark this as not released; return it."""
+        if self._released:
+            # In this order: no interrupt is raised before the read is done, and an
+            # interrupt after the read finds the state complete.
+            self._released = False
+            os.eventfd_read(self._eventfd)
+        return self
+
+    def locked(self) -> bool:
+        """Return True if this was not released yet."""
+        return not self._released
+
+    def release(self) -> None:
+        """Wake the thread that sleeps on this."""
+        if not self._released:
+            self._released = True
+            os.eventfd_write(self._eventfd, 1)
+
+    def attach(self, at: Socket) -> None:
+        """Wake also when this socket is readable or has ended."""
+        self._poller.register(at, select.POLLIN)
+        if not isinstance(at, TlsSocket):  # MSG_PEEK would miss deciphered bytes
+            at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
+            at.setblocking(True)
+            self._at = at
+
+    def detach(self, at: Socket) -> None:
+        """Stop waking for this socket."""
+        self._at = None
+        with contextlib.suppress(KeyError):  # an interrupt came before `attach`
+            self._poller.unregister(at)
+
+    def sleep(
+        self, deadline: float | None, *, alone: bool = True, answered: bool = False
+    ) -> None:
+        """Sleep until an event wakes this, or until a point on the monotonic clock.
+
+        alone: True to block in the socket alone first, the usual source of the wake-up.
+          To wait for two descriptors costs up to a third of a round trip. A `release`
+          is noticed when that first wait ends, within milliseconds.
+        answered: True if the awaited message may be the reply to a message just sent.
+          If the peer does not wait for this side, spinning gains nothing.
+
+        Raises:
+            SocketFailure: the socket has failed.
+        """
+        began, adaptive_spin = _sync.monotonic(), self._adaptive_spin
+        if answered and adaptive_spin.due and self._may_spin:
+            until = began + AWAKE_S
+            came = self._spin(until if deadline is None else min(until, deadline))
+            # The spin may end late, because other threads held the interpreter lock.
+            adaptive_spin.record_spin(came=came and _sync.monotonic() <= until)
+            if came:
+                return
+        if self._sleep(deadline, alone=alone):
+            adaptive_spin.record_sleep(_sync.monotonic() - began)
+
+    def _spin(self, until: float) -> bool:
+        # Not `_sync.spin`, which yields: two processes that answer each other would
+        # stay on one processor, each until the other yields. Other threads of this
+        # process run meanwhile, because each poll releases the interpreter lock.
+        poll = self._poller.poll
+        while not poll(0):
+            if _sync.monotonic() >= until:
+                return False
+        return True
+
+    def _sleep(self, deadline: float | None, *, alone: bool) -> bool:
+        """Sleep as `sleep` does; return True if an event woke this."""
+        at = self._at
+        if (
+            alone
+            and at is not None
+            and not self._released
+            and (deadline is None or deadline - _sync.monotonic() > _PATIENCE_MAX_S)
+        ):
+            try:
+                at.recv(1, socket.MSG_PEEK)
+            except OSError as error:
+                trace = error.__traceback__
+                if trace is not None and trace.tb_next is not None:
+                    raise  # from a signal handler
+                if not isinstance(error, BlockingIOError):  # else nothing came so far
+                    raise SocketFailure(error) from None
+            else:
+                return True
+        if deadline is None:
+            return bool(self._poller.poll())
+        rest_s = max(0.0, deadline - _sync.monotonic())
+        return bool(self._poller.poll(min(rest_s * 1000, INT_MAX)))
+
+    def close(self) -> None:
+        """Close the event descriptor."""
+        while self._eventfds:
+            os.close(self._eventfds.pop())
+
+    def __del__(self) -> None:
+        # An interrupt may have hit the thread that created this, or was about to store
+        # it.
+        for eventfd in getattr(self, "_eventfds", ()):
+            os.close(eventfd)

@@ -1,0 +1,143 @@
+"""UNIX sockets at a path: to listen, to connect, and files left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import stat
+from typing import TYPE_CHECKING, Final
+
+from queuebroker._net.polling import INT_MAX
+from queuebroker._net.sockets import hasten, ipc_socket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from queuebroker._net.sockets import Socket
+
+__all__ = [
+    "PATH_BYTES_MAX",
+    "dial_ipc",
+    "folder_locked",
+    "identity_of",
+    "is_listened_at",
+    "listen_ipc",
+    "remove_left_behind",
+    "unlink_if",
+]
+
+# Maximum length of a socket path in the kernel, without the terminating zero byte.
+PATH_BYTES_MAX: Final = 107
+# Number of tries to lock a folder, and the pause between two tries. Other processes
+# hold the lock for less than a millisecond.
+_LOCK_TRIES: Final = 400
+_LOCK_PAUSE_MS: Final = 5
+
+
+def listen_ipc(path: Path, *, mode: int, backlog: int) -> Socket:
+    """Listen at a path to which only users admitted by ``mode`` can connect.
+
+    Replaces a socket file left behind by a dead process.
+
+    Raises:
+        OSError: EADDRINUSE if a process listens there, or if the file is no socket.
+        TimeoutError: see `folder_locked`.
+    """
+    # One process at a time in a folder: between bind and listen a socket looks like one
+    # that was left behind.
+    with folder_locked(path.parent):
+        made = ipc_socket()
+        try:
+            remove_left_behind(path)
+            made.bind(os.fspath(path))
+            # Before the first connection: until `listen` returns, no process can
+            # connect.
+            path.chmod(mode)
+            made.listen(min(backlog, INT_MAX))
+        except BaseException:
+            made.close()
+            raise
+    return made
+
+
+@contextlib.contextmanager
+def folder_locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder, so that no other process listens or sweeps there.
+
+    Raises:
+        TimeoutError: another process holds the lock for too long, for example because
+            it was stopped meanwhile.
+    """
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock_soon(folder, path)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _lock_soon(folder: int, path: Path) -> None:
+    pause = select.poll()
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pause.poll(_LOCK_PAUSE_MS)
+        else:
+            return
+    raise TimeoutError(errno.ETIMEDOUT, "another process keeps it locked", str(path))
+
+
+def remove_left_behind(path: Path) -> None:
+    """Remove a socket at which no process listens; call under `folder_locked`."""
+    if _is_left_behind(path):
+        path.unlink()
+
+
+def _is_left_behind(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode) and not is_listened_at(path)
+    except FileNotFoundError:
+        return False
+
+
+def is_listened_at(path: Path) -> bool:
+    """Return True if a process listens at a path."""
+    with ipc_socket() as probe:
+        return probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN)
+
+
+def dial_ipc(path: Path) -> Socket:
+    """Connect to a path without waiting.
+
+    Raises:
+        OSError: ECONNREFUSED or ENOENT if no process listens there; EAGAIN to try
+            again.
+    """
+    made = ipc_socket()
+    try:
+        hasten(made)
+        made.connect(os.fspath(path))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def identity_of(path: Path) -> tuple[int, int]:
+    """Return a key that distinguishes a file from any later file of the same name."""
+    status = path.lstat()
+    return status.st_dev, status.st_ino
+
+
+def unlink_if(path: Path, identity: tuple[int, int]) -> None:
+    """Remove a file if it still has the given identity."""
+    try:
+        if identity_of(path) == identity:
+            path.unlink()
+    except OSError:
+        return  # another process removed it first

@@ -1,0 +1,220 @@
+"""Plain sockets, non-blocking and close-on-exec: to connect, accept, read and write."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import os
+import socket
+import ssl
+import struct
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from queuebroker._net.polling import INT_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+__all__ = [
+    "AT_ONCE",
+    "WOULD_BLOCK",
+    "Credentials",
+    "Socket",
+    "accept",
+    "connect_error",
+    "credentials_of",
+    "dial_tcp",
+    "hasten",
+    "ipc_socket",
+    "is_in_use",
+    "is_numeric",
+    "listen_tcp",
+    "look_up",
+    "port_of",
+    "receive_with_fds",
+    "send_with_fds",
+]
+
+Socket = socket.socket
+
+# Passed to every call on a plain socket, because a `Sleeper` may block in that socket.
+AT_ONCE: Final = socket.MSG_DONTWAIT
+# Raised by a non-blocking socket that would have to wait.
+WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_CREDENTIALS: Final = struct.Struct("3i")
+_FDS: Final = array.array("i")
+# Send buffers for a reader on this machine, over TCP and over UNIX sockets. The kernel
+# reserves twice the number requested, but at most `net.core.wmem_max` (212,992 by
+# default). A larger number is no error.
+_WARM_BYTES: Final = 1 << 18
+_IPC_BYTES: Final = 425_984
+
+
+@attrs.frozen(slots=True)
+class Credentials:
+    """The peer of a UNIX socket, as the kernel reports it."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def listen_tcp(host: str, port: int, *, backlog: int) -> Socket:
+    """Listen at a TCP port of this machine; 0 picks a free port."""
+    family, _, _, _, place = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place)
+        made.listen(min(backlog, INT_MAX))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def port_of(listening: Socket) -> int:
+    """Return the TCP port a socket is bound to."""
+    port: int = listening.getsockname()[1]
+    return port
+
+
+def accept(listening: Socket) -> Socket | None:
+    """Return the next incoming connection; None if there is none or it aborted."""
+    try:
+        made, _ = listening.accept()
+    except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+        return None
+    with contextlib.suppress(OSError):  # the peer has closed again
+        made.setblocking(False)
+        hasten(made)
+        _keep_warm(made, made.getpeername())
+    return made
+
+
+def is_numeric(host: str) -> bool:
+    """Return True if a host is a numeric address, which needs no name look-up."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host.partition("%")[0])
+            return True
+    return False
+
+
+def look_up(host: str, port: int) -> str:
+    """Return the numeric address of a host; may block in a DNS query.
+
+    Raises:
+        OSError: the host name does not resolve.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    number: str = str(found[0][4][0])
+    return number
+
+
+def dial_tcp(host: str, port: int) -> Socket:
+    """Start to connect; `connect_error` gives the result once the socket is writable.
+
+    Raises:
+        OSError: the host does not exist, or is unreachable.
+    """
+    family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        hasten(made)
+        code = made.connect_ex(place)
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, os.strerror(code))
+        _keep_warm(made, place)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def connect_error(connecting: Socket) -> OSError | None:
+    """Return the error of a failed connect, or None if the connect succeeded."""
+    code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return OSError(code, os.strerror(code)) if code else None
+
+
+def ipc_socket() -> Socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.setblocking(False)
+    return made
+
+
+def hasten(made: Socket) -> None:
+    """Send small messages without delay: each is complete, and a receiver waits for it.
+
+    Over a UNIX socket, quadruple the send buffer. The kernel reports the socket
+    writable only when three quarters of the buffer are free. So the writer waits a
+    quarter as often, and the remaining quarter keeps the reader busy until more data
+    arrives.
+    """
+    if made.family != socket.AF_UNIX:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    elif made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < 2 * _IPC_BYTES:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _IPC_BYTES)
+
+
+def _keep_warm(made: Socket, other: Sequence[object]) -> None:
+    """Bound the send buffer of TCP to this machine, so that the data stays in a cache.
+
+    By default the kernel queues so much that the reader fetches all of it from memory,
+    which halves the rate of long messages. A path through a network needs the buffer
+    size that the kernel determines by itself.
+    """
+    if made.family != socket.AF_UNIX and made.getsockname()[0] == other[0]:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _WARM_BYTES)
+
+
+def credentials_of(connected: Socket) -> Credentials | None:
+    """Return the credentials of the peer, or None if this is no UNIX socket."""
+    if connected.family != socket.AF_UNIX:
+        return None
+    packed = connected.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    return Credentials(*_CREDENTIALS.unpack(packed))
+
+
+def send_with_fds(connected: Socket, data: Buffer, fds: Sequence[int]) -> int:
+    """Write a prefix of ``data``, with the descriptors attached to its first byte."""
+    # Not `socket.send_fds`, which ignores the flags.
+    ancillary = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array(_FDS.typecode, fds))
+    return connected.sendmsg([data], [ancillary], AT_ONCE)
+
+
+def receive_with_fds(
+    connected: Socket, size: int, most: int
+) -> tuple[bytes, list[int]]:
+    """Read some bytes and at most ``most`` descriptors that came with them.
+
+    The descriptors are close-on-exec. The kernel has closed those that did not fit.
+    """
+    # Not `socket.recv_fds`, which ignores the flags, too.
+    data, ancillary, _, _ = connected.recvmsg(
+        size,
+        socket.CMSG_LEN(most * _FDS.itemsize),
+        socket.MSG_CMSG_CLOEXEC | AT_ONCE,
+    )
+    fds = array.array(_FDS.typecode)
+    for level, kind, packed in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(packed[: len(packed) - len(packed) % _FDS.itemsize])
+    return data, list(fds)
+
+
+def is_in_use(error: OSError) -> bool:
+    """Return True if a bind failed because the address is in use."""
+    return error.errno == errno.EADDRINUSE

@@ -1,0 +1,105 @@
+"""TLS over a connected socket."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Final, cast
+
+from queuebroker._net.polling import READ, WRITE
+
+if TYPE_CHECKING:
+    from queuebroker._net.sockets import Socket
+
+__all__ = [
+    "TLS_ENDED",
+    "TlsContext",
+    "TlsError",
+    "TlsSocket",
+    "common_name",
+    "is_no_tls",
+    "secure",
+    "shake_hands",
+    "tls_context",
+]
+
+TlsContext = ssl.SSLContext
+TlsSocket = ssl.SSLSocket
+TlsError = ssl.SSLError
+
+# Raised when the peer has ended the connection, in order or not.
+TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+# OpenSSL's reason codes for a reply that is not TLS.
+_NO_TLS: Final = (
+    *("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"),
+    *("HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNSUPPORTED_PROTOCOL"),
+)
+
+
+def tls_context(
+    *,
+    server: bool,
+    certificate: str | None,
+    key: str | None,
+    authority: str | None,
+) -> TlsContext:
+    """Return a TLS 1.3 context with this side's certificate and its trusted authority.
+
+    A client without ``authority`` trusts the authorities of the system. A server
+    without it accepts every client, and requests no certificate.
+
+    Raises:
+        OSError: a file is missing or malformed.
+    """
+    made = ssl.SSLContext(
+        ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT
+    )
+    made.minimum_version = ssl.TLSVersion.TLSv1_3
+    if certificate is not None:
+        made.load_cert_chain(certificate, key)
+    if authority is not None:
+        made.load_verify_locations(authority)
+        made.verify_mode = ssl.CERT_REQUIRED
+    elif not server:
+        made.load_default_certs()
+    return made
+
+
+def secure(
+    context: TlsContext, plain: Socket, *, server: bool, host: str | None = None
+) -> TlsSocket:
+    """Put TLS over a connected socket; the handshake is still to be done."""
+    return context.wrap_socket(
+        plain,
+        server_side=server,
+        do_handshake_on_connect=False,
+        suppress_ragged_eofs=False,
+        server_hostname=host,
+    )
+
+
+def shake_hands(secured: TlsSocket) -> int:
+    """Continue a TLS handshake; return the event to wait for, 0 when it is complete.
+
+    Raises:
+        OSError: the peer failed the verification, or closed the connection.
+    """
+    try:
+        secured.do_handshake()
+    except ssl.SSLWantReadError:
+        return READ
+    except ssl.SSLWantWriteError:
+        return WRITE
+    return 0
+
+
+def common_name(secured: TlsSocket) -> str | None:
+    """Return the common name in the certificate of the peer."""
+    shown = secured.getpeercert() or {}
+    subject = cast("tuple[tuple[tuple[str, str], ...], ...]", shown.get("subject", ()))
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    return names[0] if names else None
+
+
+def is_no_tls(error: OSError) -> bool:
+    """Return True if a handshake failed because the peer does not speak TLS."""
+    return isinstance(error, ssl.SSLError) and error.reason in _NO_TLS
