@@ -19,14 +19,9 @@ import click
 
 from bus.address import fresh_name
 from bus.api.membership import open_bus
-from bus.cli.live import (
-    FORBIDDEN,
-    fail,
-    joined,
-    live_options,
-    served,
-    to_json,
-)
+from bus.cli.exits import FORBIDDEN, fail
+from bus.cli.json_text import to_json
+from bus.cli.live import joined, live_options, served
 from bus.cli.numbers import FiniteRange
 from bus.cli.place import access_to
 from bus.cli.target import Target

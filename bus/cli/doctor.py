@@ -15,7 +15,9 @@ import attrs
 import click
 
 from bus.address import fresh_name
-from bus.cli.live import FAILED, live_options, to_json
+from bus.cli.exits import FAILED
+from bus.cli.json_text import to_json
+from bus.cli.live import live_options
 from bus.cli.place import access_to, remedy, run_directory
 from bus.cli.text import show_table
 from bus.errors import BusError

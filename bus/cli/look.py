@@ -8,15 +8,10 @@ import attrs
 import click
 
 from bus.address import Address, is_system
-from bus.cli.live import (
-    Answers,
-    fail,
-    is_here,
-    joined,
-    live_options,
-    look_around,
-    to_json,
-)
+from bus.cli.exits import fail
+from bus.cli.json_text import to_json
+from bus.cli.live import joined, live_options
+from bus.cli.queries import Answers, is_here, look_around
 from bus.cli.text import show_table
 from bus.journal.wording import printable
 

@@ -16,15 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bus.api.inspector import inspector_of
-from bus.cli.live import (
-    TIMED_OUT,
-    fail,
-    joined,
-    live_options,
-    others,
-    silence,
-    to_json,
-)
+from bus.cli.exits import TIMED_OUT, fail
+from bus.cli.json_text import to_json
+from bus.cli.live import joined, live_options
+from bus.cli.queries import others, silence
 from bus.cli.text import wall_text
 from bus.core.wire import FrameType
 from bus.journal.wording import printable

@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from bus.address import Address
-from bus.cli.live import (
-    TIMED_OUT,
-    fail,
-    has_name,
-    joined,
-    live_options,
-    parsed,
-    to_json,
-    unserved,
-)
+from bus.cli.exits import TIMED_OUT, fail
+from bus.cli.json_text import to_json
+from bus.cli.live import joined, live_options, parsed, unserved
+from bus.cli.queries import has_name
 from bus.errors import CommandTimeoutError, UnresolvedError
 from bus.registration import Visibility
 from bus.specification import Specification

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from bus.cli.live import (
-    Answers,
-    joined,
-    live_options,
-    look_around,
-    pause,
-    to_json,
-)
+from bus.cli.json_text import to_json
+from bus.cli.live import joined, live_options
 from bus.cli.numbers import FiniteRange
+from bus.cli.queries import Answers, look_around, pause
 from bus.cli.text import show_table, table_lines
 from queuebroker import _sync
 

@@ -11,8 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from bus.cli import live
-from bus.cli.live import Answers
+from bus.cli import live, queries
+from bus.cli.queries import Answers
 from bus.errors import (
     BusError,
     CommandTimeoutError,
@@ -293,7 +293,7 @@ def test_no_time_at_all_is_not_less_than_that() -> None:
 
     assert (result.exit_code, result.stdout) == (124, "")
     assert result.stderr == "bus: no answer from 'alpha': waited for 0 s\n"
-    late = live.silence("beta", UnresolvedError("_bus/beta", -0.0001))
+    late = queries.silence("beta", UnresolvedError("_bus/beta", -0.0001))
     assert str(late) == "no answer from 'beta': waited for 0 s"
 
 
@@ -308,9 +308,9 @@ def masters(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """Give the master at each look, the last one for good; None for no master."""
     looks: list[str | None] = []
     monkeypatch.setattr(
-        live, "_known_master", lambda _: looks.pop(0) if len(looks) > 1 else looks[0]
+        queries, "_known_master", lambda _: looks.pop(0) if len(looks) > 1 else looks[0]
     )
-    monkeypatch.setattr(live, "pause", lambda _: None)
+    monkeypatch.setattr(queries, "pause", lambda _: None)
     return looks
 
 
@@ -322,8 +322,8 @@ def others_if(monkeypatch: pytest.MonkeyPatch, *errors: BusError) -> list[str]:
         [master] = processes
         return Answers([], {master: left.pop(0)}) if left else Answers([TOLD], {})
 
-    monkeypatch.setattr(live, "ask", ask)
-    return live.others(Mock(timeout_s=60.0), Mock())
+    monkeypatch.setattr(queries, "ask", ask)
+    return queries.others(Mock(timeout_s=60.0), Mock())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from bus.cli import live
+from bus.cli import queries
 from bus.cli.look import _process_lines, _task_line
 from tests.cli.verbs import read, verb
 from tests.links.real import Far
@@ -243,13 +243,13 @@ def test_who_has_just_left_is_not_asked_any_more(
         "users": {"_bus/alpha": "alpha", "_bus/beta": "beta", "_bus/me": "me"},
     }
 
-    def ask(_: object, __: object, processes: Iterable[str]) -> live.Answers:
+    def ask(_: object, __: object, processes: Iterable[str]) -> queries.Answers:
         asked.append(list(processes))
-        return live.Answers([told], {})
+        return queries.Answers([told], {})
 
-    monkeypatch.setattr(live, "ask", ask)
-    monkeypatch.setattr(live, "_known_master", lambda _: "alpha")
+    monkeypatch.setattr(queries, "ask", ask)
+    monkeypatch.setattr(queries, "_known_master", lambda _: "alpha")
 
-    live.look_around(Mock(timeout_s=1.0), Mock(process="me"))
+    queries.look_around(Mock(timeout_s=1.0), Mock(process="me"))
 
     assert asked == [["alpha"], ["beta"]]

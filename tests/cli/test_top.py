@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 from bus.cli import top as looking
-from bus.cli.live import Answers
+from bus.cli.queries import Answers
 from bus.errors import BusError, CommandTimeoutError, PeerLostError
 from tests.cli.verbs import MACHINE, program, read, verb
 from tests.support import LIMIT_S, until

@@ -1,0 +1,236 @@
+"""Queries to the processes of a bus: `Answers`, and the functions that ask for them.
+
+A verb queries the master for the processes of the machine, and then each process about
+itself (`bus.api.inspector`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+
+from bus.address import Address
+from bus.api.inspector import inspector_of
+from bus.cli.exits import FAILED, TIMED_OUT, fail
+from bus.errors import BusError, CommandTimeoutError, UnresolvedError
+from bus.journal.wording import printable
+from bus.links.run_directory import run_base
+from bus.registration import Visibility
+from queuebroker import _sync
+from queuebroker.waiting.parking import taken_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bus.api.bus import Bus
+    from bus.cli.target import Target
+    from bus.message import Response
+
+__all__ = [
+    "CONNECT_S_MIN",
+    "Answers",
+    "ask",
+    "find_master",
+    "has_name",
+    "is_here",
+    "look_around",
+    "others",
+    "pause",
+    "silence",
+]
+
+_ANSWER_S: Final = 10.0  # for each answer, if the verb itself has no timeout
+CONNECT_S_MIN: Final = 1.0  # for the master, even if the timeout is shorter
+_POLL_S: Final = 0.05  # between two checks for a master
+
+
+@attrs.frozen
+class Answers:
+    """The answers of the queried processes.
+
+    told: each answer, a map that describes its process.
+    missing: the processes that did not answer, each with the reason.
+    """
+
+    told: list[Mapping[str, Any]]
+    missing: dict[str, BusError]
+
+    def complaints(self) -> list[str]:
+        """Return one line for each process that did not answer, with the reason."""
+        return [
+            f"cannot query {process}: {printable(str(error))}"
+            for process, error in self.missing.items()
+        ]
+
+    def complain(self) -> None:
+        """Print the lines of `complaints` on stderr."""
+        for line in self.complaints():
+            click.echo(f"bus: {line}", err=True)
+
+    def end(self) -> None:
+        """Print the missing answers; exit if there are any."""
+        self.complain()
+        self.end_quietly()
+
+    def end_quietly(self) -> None:
+        """Exit if an answer is missing; the caller has printed them."""
+        if any(isinstance(each, CommandTimeoutError) for each in self.missing.values()):
+            sys.exit(TIMED_OUT)
+        if self.missing:
+            sys.exit(FAILED)
+
+
+def look_around(target: Target, bus: Bus) -> Answers:
+    """Query every other process of the machine about itself, the master first."""
+    master, told = _ask_master(target, bus)
+    rest = ask(target, bus, _slaves(master, told, bus))
+    return Answers([told, *rest.told], rest.missing)
+
+
+def others(target: Target, bus: Bus) -> list[str]:
+    """Return every other process of the machine, the master first.
+
+    Only the master is queried.
+    """
+    master, told = _ask_master(target, bus)
+    return [master, *_slaves(master, told, bus)]
+
+
+def has_name(target: Target, bus: Bus, name: str) -> bool:
+    """Return True if the master of a bus knows a public name.
+
+    The master has at least one second to answer, even if the timeout is shorter.
+
+    name: a name or an address.
+    """
+    address = Address.parse(name)
+    if not is_here(bus, address):
+        return False
+    wait_s = max(CONNECT_S_MIN, _answer_s(target))
+    _, told = _ask_master(attrs.evolve(target, timeout_s=wait_s), bus)
+    return address.module in told["users"]
+
+
+def is_here(bus: Bus, address: Address) -> bool:
+    """Return True if an address is on the bus and the machine that a verb joined."""
+    return address.machine in {None, bus.machine} and address.bus in {None, bus.name}
+
+
+def _ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
+    """Return the master's name, and its answer.
+
+    If the master is lost, query the next one as soon as there is one.
+    """
+    until = _sync.monotonic() + _answer_s(target)
+    while True:
+        master = find_master(bus, until)
+        answers = ask(target, bus, [master])
+        if not answers.missing:
+            return master, answers.told[0]
+        error = answers.missing[master]
+        is_late = isinstance(error, CommandTimeoutError)
+        if _knownfind_master(bus) == master if is_late else _sync.monotonic() >= until:
+            raise error
+        pause(_POLL_S)
+
+
+def _slaves(master: str, told: Mapping[str, Any], bus: Bus) -> list[str]:
+    """Return the other processes in the master's answer, without this one."""
+    return sorted(
+        each
+        for each in told["processes"]
+        # The master keeps a process that has just left, such as another run of a verb,
+        # a little longer than its names.
+        if each not in {master, bus.process} and inspector_of(each) in told["users"]
+    )
+
+
+def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
+    """Query processes about themselves, all at once."""
+    names = {inspector_of(each): each for each in processes}
+    answers = Answers([], {})
+    if not names:
+        return answers
+    timeout_s = _answer_s(target)
+    thread = bus.here()
+    heard: dict[str, Response] = {}
+
+    def note(response: Response) -> None:
+        assert response.responder is not None
+        heard[names[response.responder.module]] = response
+
+    asker = bus.register("asker", thread=thread, visibility=Visibility.PRIVATE)
+    asker.command(list(names), on_response=note, timeout=timeout_s)
+    while len(heard) < len(names):
+        thread.poll(None)
+    asker.deregister()
+    for process in names.values():
+        response = heard[process]
+        if response.error is None:
+            answers.told.append(_without(response.payload, bus.process))
+        else:
+            answers.missing[process] = silence(process, response.error)
+    return answers
+
+
+def _answer_s(target: Target) -> float:
+    """Return the timeout of each query, in seconds."""
+    return _ANSWER_S if target.timeout_s is None else target.timeout_s
+
+
+def _without(told: Mapping[str, Any], asker: str) -> Mapping[str, Any]:
+    """Remove the links and relays that exist only because of the query."""
+    kept = {
+        kind: [each for each in told[kind] if each["process"] != asker]
+        for kind in ("links", "relays")
+    }
+    return {**told, **kept}
+
+
+def silence(process: str, error: BusError) -> BusError:
+    """Return the error to report for a process that does not answer.
+
+    The process exists, since the master knows its name. So a name that was not
+    resolved in time is a timeout as well.
+    """
+    if isinstance(error, UnresolvedError):
+        # With a timeout of 0 the waiting time may be slightly negative.
+        return CommandTimeoutError(process, max(0.0, error.waited_s))
+    if isinstance(error, CommandTimeoutError):
+        return CommandTimeoutError(process, error.timeout_s)
+    return error
+
+
+def find_master(bus: Bus, until: float) -> str:
+    """Return the master's name; wait until there is one, or exit at the deadline.
+
+    until: the deadline, on the clock of `_sync.monotonic`.
+    """
+    while (master := _knownfind_master(bus)) is None:
+        if _sync.monotonic() >= until:
+            where = run_base() / bus.name
+            fail(f"the master of bus {bus.name!r} does not answer: {where}", TIMED_OUT)
+        pause(_POLL_S)
+    return master
+
+
+def _knownfind_master(bus: Bus) -> str | None:
+    """Return the master's name; None if there is no master at the moment."""
+    comm = bus._comm
+    assert comm is not None
+    remote = comm.remote
+    stands, master = bus._exchange.look(
+        lambda: (remote.stands, remote.topology.master())
+    )
+    if not stands:
+        return None
+    assert isinstance(master.key[1], str)
+    return master.key[1]
+
+
+def pause(seconds: float) -> None:
+    """Sleep; an interrupt ends it early."""
+    _sync.park(taken_lock(), lambda: False, _sync.monotonic() + seconds)
