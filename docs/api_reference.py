@@ -32,8 +32,8 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("Incoming", "Response", "Undelivered", "Presence", "Kind", "NOREPLY"),
     ),
     "Names": ("Address", "Specification", "Visibility"),
-    "Who may join": ("AccessList", "Grant"),
-    "What is there": (
+    "Access": ("AccessList", "Grant"),
+    "Inspection": (
         *("BusSnapshot", "ThreadInfo", "TaskInfo", "SubscriptionInfo", "Counters"),
         *("PeerInfo", "RelayInfo", "SentCounters"),
     ),
@@ -44,7 +44,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 _MADE_FOR_YOU: Final = {
     *("Bus", "BusThread", "Task", "CommandHandle", "Subscription", "Watch"),
     *("Incoming", "Response", "Undelivered", "Presence"),
-    *GROUPS["What is there"],
+    *GROUPS["Inspection"],
 }
 
 
@@ -135,7 +135,7 @@ def _wrapped(line: str) -> Iterator[str]:
 
 
 def _prose(said: Any) -> Iterator[str]:
-    """Yield a docstring as Markdown: what is listed in it, as a list."""
+    """Yield a docstring as Markdown, its sections as lists."""
     within = ""  # how far a section's items are indented
     for paragraph in (inspect.getdoc(said) or "").replace("``", "`").split("\n\n"):
         lines = paragraph.splitlines()

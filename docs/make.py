@@ -34,7 +34,7 @@ HERE: Final = Path(__file__).parent
 WIDTH: Final = 78
 
 _PLACE: Final = re.compile(
-    r"(<!-- made by docs/make\.py: ([\w-]+) -->\n).*?(<!-- end of what is made -->)",
+    r"(<!-- made by docs/make\.py: ([\w-]+) -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
 
@@ -81,7 +81,7 @@ def _amount(value: float | str, unit: str) -> str:
 
 
 def error_tree() -> str:
-    """The exceptions of the bus, by who can act on them."""
+    """Return the exceptions of the bus, grouped by the person who can act on them."""
     text = inspect.getdoc(errors) or ""
     tree = text.partition("::\n\n")[2].partition("\n\nWrong arguments")[0]
     return _block(inspect.cleandoc(tree))
@@ -183,7 +183,7 @@ def _box(title: str, lines: Iterable[str], width: int) -> list[str]:
     return [top, *(f"| {line:<{inner}} |" for line in lines), f"+{'-' * (width - 2)}+"]
 
 
-# Who calls what on the way of a message, watched in a real run.
+# Return the calls on the way of a message, recorded in a real run.
 
 _ON_THE_WAY: Final[dict[Callable[..., Any], str]] = {
     Task.command: "Task.command",

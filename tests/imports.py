@@ -23,8 +23,8 @@ __all__ = ["Import", "Module", "Tree"]
 class Import:
     """One module that is imported.
 
-    target: the module; name: what is taken from it, if anything.
-    alias: what it is called here, if not by its own name.
+    target: the module; name: the name that is taken from it, if any.
+    alias: its name here, if not its own.
     """
 
     target: str
@@ -121,23 +121,23 @@ class Tree:
         return inner if inner in self.modules else one.target
 
     def reached_from(self, starts: Iterable[str]) -> dict[str, str]:
-        """Give all modules loaded by importing these, each with who asked for it.
+        """Return all modules loaded by importing these, each with its importer.
 
         Importing ``a.b.c`` runs ``a`` and ``a.b`` too, so they are among them.
         """
-        asked: dict[str, str] = {}
+        importers: dict[str, str] = {}
         todo = [(name, "") for name in starts]
         while todo:
             name, by = todo.pop()
-            if name in asked or name not in self.modules:
+            if name in importers or name not in self.modules:
                 continue
-            asked[name] = by
+            importers[name] = by
             todo += [
                 (self.target_of(one), name) for one in self.modules[name].imports()
             ]
             if parent := name.rpartition(".")[0]:
                 todo.append((parent, name))
-        return asked
+        return importers
 
     def circles(self) -> list[list[str]]:
         """Return the sets of modules that import one another, the largest first.
@@ -175,7 +175,7 @@ def _dotted(package: Path, path: Path) -> str:
 
 
 def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Walk everything but what stands under ``if TYPE_CHECKING``."""
+    """Walk all nodes except those under ``if TYPE_CHECKING``."""
     yield node
     children: Iterable[ast.AST] = ast.iter_child_nodes(node)
     if isinstance(node, ast.If) and _is_type_checking(node.test):

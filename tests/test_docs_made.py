@@ -63,14 +63,13 @@ def test_every_public_name_of_the_bus_is_explained_once() -> None:
 
 def test_only_what_stands_in_a_place_is_replaced() -> None:
     page = (
-        "before\n<!-- made by docs/make.py: error-tree -->\nold\n"
-        "<!-- end of what is made -->\nafter\n"
+        "before\n<!-- made by docs/make.py: error-tree -->\nold\n<!-- end -->\nafter\n"
     )
 
     made = make.made(page)
 
     assert made.startswith("before\n<!-- made by docs/make.py: error-tree -->\n```text")
-    assert made.endswith("```\n<!-- end of what is made -->\nafter\n")
+    assert made.endswith("```\n<!-- end -->\nafter\n")
     assert "old" not in made
     assert make.made(made) == made
 

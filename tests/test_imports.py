@@ -281,7 +281,7 @@ CIRCLES = (
     | {"recorder", "scheduler", "strategy", "task", "tracing", "trouble"},
 )
 
-# Who never imports whom.
+# Packages that never import one another.
 STRANGERS = (
     (["queuebroker"], ["bus", "specs", "tests", "benchmarks", "examples"]),
     (["bus", "specs"], ["tests", "benchmarks", "examples"]),
@@ -289,7 +289,7 @@ STRANGERS = (
     (["bus.pipeline"], ["bus.journal.checker"]),
 )
 
-# Who alone may import what, in all that waits.
+# For each module or package that may wait, the modules that it alone may import.
 DOORS = {
     "queuebroker._sync": ("threading", "time", "_thread", "queue", "concurrent"),
     "queuebroker._net": (
@@ -415,7 +415,7 @@ def _loaded_by(code: str) -> set[str]:
         print(json.dumps(sorted(loaded)))
         """
     )
-    # Whatever serves this process serves the fresh one, wherever it was found.
+    # The fresh process finds the same packages as this one.
     path = os.pathsep.join([str(_folder("queuebroker").parent), *sys.path])
     answer = subprocess.run(
         [sys.executable, "-c", script],

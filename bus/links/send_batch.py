@@ -311,7 +311,7 @@ class SendBatch:
 
     def reclaim_locked(self) -> tuple[int, int]:
         """Release the unused room; return its size in messages and in bytes."""
-        self.steady = False  # first: what is added from now on is looked at again
+        self.steady = False  # first: payloads added from now on are checked again
         room, used = self.room, len(self.payloads)
         if used > room:
             return 0, 0

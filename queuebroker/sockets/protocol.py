@@ -414,7 +414,7 @@ class Protocol:
             try:
                 self._judge(kind, length)
             except ProtocolError:
-                self._hear_run(run)  # what came before it is received all the same
+                self._hear_run(run)  # earlier messages are received all the same
                 raise
             body = begin + 5
             end = body + length

@@ -36,7 +36,7 @@ _LOCAL: Final[Mapping[str, str]] = {
         "LOAD_CONST LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS LOAD_SMALL_INT"
         " LOAD_COMMON_CONSTANT"
     ),
-    "makes something that nobody else knows yet, of what is on its stack": (
+    "makes an object that no other task knows yet, from values on its stack": (
         "MAKE_CELL COPY_FREE_VARS LOAD_CLOSURE MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE"
         " BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_CONST_KEY_MAP BUILD_STRING"
         " BUILD_SLICE LIST_TO_TUPLE"

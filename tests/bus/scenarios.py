@@ -282,7 +282,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], None], str]] = {
         deliver c a *!2
         """,
     ),
-    "a notification to who hears no more": (
+    "a notification to a task that no longer subscribes": (
         notify_who_hears_no_more,
         """
         notify a b *1

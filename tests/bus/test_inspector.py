@@ -195,7 +195,7 @@ def test_no_star_means_it(near: Bus, pattern: str) -> None:
     watcher.watch(pattern, lambda presence: seen.append(presence.address.module))
     with socket_bus("far") as far:
         far.register("a/near")
-        until(lambda: "a/near" in seen, "who is there is seen")
+        until(lambda: "a/near" in seen, "the processes are found")
         settled(near)
 
     assert not [name for name in seen if name.startswith("_bus")]

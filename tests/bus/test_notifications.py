@@ -40,7 +40,7 @@ def test_each_who_asked_gets_one_copy_and_nobody_else(
     notifier.notify("news")
     notifier.command("deaf", "end")
 
-    serve(bus, lambda: len(got) == readers + 1, "all that is to come")
+    serve(bus, lambda: len(got) == readers + 1, "all notifications have arrived")
     settle(bus)
     assert sorted(got) == [
         ("deaf", "end"),

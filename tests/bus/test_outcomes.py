@@ -177,7 +177,7 @@ def test_at_each_policy_each_command_has_one_outcome(
         serve(
             bus,
             lambda: policy != "disconnect" or not is_there(bus, "task"),
-            "who was cut off is gone",
+            "the disconnected subscriber has left",
         )
         if policy == "disconnect":
             with pytest.raises(UnknownTaskError):

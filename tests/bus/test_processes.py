@@ -489,7 +489,7 @@ def test_who_watches_sees_tasks_come_and_go_elsewhere(bus: Bus, there: There) ->
     late.deregister()
     serve(bus, lambda: len(seen) == 3, "it sees who goes")
     watcher.watch(there.at("bells/early"), note)
-    serve(bus, lambda: len(seen) == 4, "a second watch is told of who is there")
+    serve(bus, lambda: len(seen) == 4, "a second watch reports the present tasks")
 
     assert seen == [
         ("bells/early", True),

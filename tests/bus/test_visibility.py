@@ -23,7 +23,7 @@ def test_a_public_task_is_found_by_its_name(bus: Bus, there: There) -> None:
 
     assert bus.call(there.at("public")) == "found"
     assert bus.wait_for(there.at("public")).module == "public"
-    serve(bus, lambda: news, "who watches is told")
+    serve(bus, lambda: news, "the watch has reported")
     assert [(one.address.module, one.here) for one in news] == [("public", True)]
 
 

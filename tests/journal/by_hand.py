@@ -193,21 +193,21 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
         2,
         "neither received nor dropped",
     ),
-    "a message received by who had left": (
+    "a message received by an end that had left": (
         "Q7",
         "received",
         met(*sent(1), A_LEAVES, *received(1)),
         None,
         "received on a side",
     ),
-    "a message sent by who had left": (
+    "a message sent by an end that had left": (
         "Q7",
         "sent",
         met(B_LEAVES, *sent(1)),
         None,
         "sent by a side",
     ),
-    "a message accepted for who had left": (
+    "a message accepted for an end that had left": (
         "Q7",
         "accepted",
         met(A_LEAVES, *sent(1), *dropped(1)),
@@ -266,7 +266,7 @@ def without(kind: Kind, history: History) -> History:
 DEATHS: Mapping[str, tuple[History, list[tuple[str, str, int | None]]]] = {
     "all within the dead one": (killed_with(death(0, 1)), []),
     "nothing was under way": (apart(*from_a(1), *by_b(1), *sent(1), *received(1)), []),
-    "what was sent to the dead one": (apart(*sent(1, 2, 3), *received(1)), []),
+    "messages sent to the dead end": (apart(*sent(1, 2, 3), *received(1)), []),
     "what the dead one sent last": (apart(*from_a(1, 2), *by_b(1, 2, 3)), []),
     "the first thing it sent": (apart(*by_b(1)), []),
     "what never left it": (apart(*from_a(1, 2), *by_b(1), B_LEAVES), []),

@@ -184,7 +184,7 @@ class Campaign:
         if victim.hosted and not blow.joins:
             until(
                 lambda: self._waiting_for(victim) >= _WAITING,
-                "messages wait for who is stopped",
+                "messages wait for the stopped process",
                 limit_s=LIMIT_S,
             )
         victim.signal(signal.SIGCONT)

@@ -124,7 +124,7 @@ def _settled(near: Bus, threads: int) -> None:
             and threading.active_count() <= threads
         )
 
-    until(quiet, "all that has left is forgotten")
+    until(quiet, "departed tasks are forgotten")
     assert unbalanced(near.inspect()) == []
 
 

@@ -286,7 +286,7 @@ SCENARIOS: dict[str, tuple[Callable[[Pair], None], str, str]] = {
         relay_out b a *!2 +1
         """,
     ),
-    "an answer to who has left": (
+    "an answer to a departed task": (
         asker_leaves,
         """
         command a b 1

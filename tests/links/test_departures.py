@@ -195,7 +195,7 @@ def test_what_was_posted_to_a_relay_that_is_given_up_follows_what_that_had() -> 
             bus.command("holder", 4)
             bus._exchange.decide(lambda: _lose(comm, relay.mailbox.peer))
         holder.let_go()
-        until(lambda: 4 in holder.got, "what was sent last arrives")
+        until(lambda: 4 in holder.got, "the last message arrives")
         until(lambda: len(holder.got) == 6, "all arrive")
         assert holder.got == ["hold", 0, 1, 2, 3, 4]
 
@@ -217,7 +217,7 @@ def test_what_a_task_took_before_it_left_is_not_sent_again() -> None:
         late = Reader(other)
         late.has(1)
         bus.command("reader", 3)
-        until(lambda: 3 in late.got, "what was sent last arrives")
+        until(lambda: 3 in late.got, "the last message arrives")
         assert late.got == [2, 3]
 
 

@@ -115,11 +115,11 @@ def test_what_was_under_way_is_in_doubt_and_the_rest_goes_to_the_next() -> None:
             until(lambda: under_way(near) == 2, "the window is full")
 
             far.kill()
-            until(lambda: len(told) == 2, "what is in doubt is told")
+            until(lambda: len(told) == 2, "messages in doubt are reported")
 
         got: list[Any] = []
         near.register("held", on_command=lambda message: got.append(message.payload))
-        until(lambda: len(got) == 3, "what was not under way comes")
+        until(lambda: len(got) == 3, "messages not under way arrive")
         # Command 0 was read and wants no answer: it has no outcome to report.
         assert [(each.payload, type(each.error)) for each in told] == [
             (1, InDoubtError),

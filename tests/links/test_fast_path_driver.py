@@ -96,7 +96,7 @@ class Talk:
 
     def warm(self) -> None:
         """Ask until both sides wait at the link."""
-        until(self._is_warm, "what is asked goes the short way")
+        until(self._is_warm, "the question takes the fast path")
 
     def _is_warm(self) -> bool:
         before = self.came

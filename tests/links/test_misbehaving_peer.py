@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # For each attack, the tests that show it fails; a test of another file by the name of
 # that file.
 ROWS: Final[Mapping[str, tuple[str, ...]]] = {
-    "who is local peer": (
+    "name is local peer": (
         "test_another_user_is_refused_wherever_files_are_open",
         "tests.links.test_real:test_who_dials_is_looked_at",
         "tests.links.test_real:test_who_listens_is_looked_at",
@@ -63,7 +63,7 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
         "test_who_does_not_speak_the_protocol_is_told_and_let_go",
         "test_a_message_that_is_too_long_ends_the_link",
     ),
-    "depth, and what is no text": (
+    "depth, and bytes that are no text": (
         "test_what_may_not_be_said_ends_the_link_and_no_other",
     ),
     "timeouts": (

@@ -81,7 +81,7 @@ class Killer:
         while b"\n" not in self._rest:
             ready, _, _ = select.select([self._maker.stdout], [], [], LIMIT_S)
             came = os.read(self._maker.stdout.fileno(), 4096) if ready else b""
-            assert came, "no answer from who makes the victims"
+            assert came, "no answer from the process that starts the victims"
             self._rest += came
         line, _, self._rest = self._rest.partition(b"\n")
         return line.decode()
@@ -186,7 +186,7 @@ class _Survivor:
         assert listener is not None
         until(
             lambda: not (listener.unknown or listener.waiting),
-            "who was killed is forgotten",
+            "the killed process is forgotten",
         )
 
     def mid_frame(self) -> None:

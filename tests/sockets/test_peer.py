@@ -443,7 +443,7 @@ def test_who_comes_while_no_descriptor_is_left_waits(
                 said.append(peer.recv(1))
             return bool(said)
 
-        until(told, "who waits is heard")
+        until(told, "the waiting peer is heard")
         assert said[0][0] == Frame.REFUSED
         host.close()
         driver.poll(0)

@@ -239,7 +239,7 @@ class World:
             waiting = [one.waiting_connects() for one in self._brokers]
             return sum(sum(ports.values()) for ports in waiting) <= len(self.asking)
 
-        until(gone, "who gave up waits no longer")
+        until(gone, "the caller that timed out no longer waits")
 
     def remove(self) -> None:
         """Close everything, and remove every file."""

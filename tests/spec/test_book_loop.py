@@ -150,7 +150,7 @@ def test_a_loop_that_sleeps_is_told_of_the_disconnect(side: str) -> None:
             assert len(sleeper.result()) == 1
         with pytest.raises(DisconnectedQueueError):
             left.receive_nowait()
-        assert is_readable(left), "it is told to whoever looks later, too"
+        assert is_readable(left), "a later look gets it, too"
 
 
 @clause("QB-BOOK-5")

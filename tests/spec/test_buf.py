@@ -146,7 +146,7 @@ def test_a_push_that_times_out_stored_nothing() -> None:
         with pytest.raises(SendTimeoutError, match="buffer of 1 messages stayed full"):
             buffer.push(b"expired", timeout=timeout)
 
-    assert not buffer.room, "who gave up still waits"
+    assert not buffer.room, "the sender that timed out still waits"
     assert [buffer.pull(), buffer.pull()] == [b"there", None]
 
 

@@ -326,7 +326,7 @@ def test_a_handler_anywhere_in_a_meeting_leaves_sound_lists(
             for end in ends:
                 if isinstance(end, MessageQueue):
                     if manager.closed:
-                        assert end.closed, "what was connected meanwhile lives on"
+                        assert end.closed, "the connection made meanwhile stays open"
                     end.disconnect()
 
     everywhere_handled(case)

@@ -126,7 +126,7 @@ class Relays:
         relay = self.add_relay(peer, task, now, hearsay=way is not peer)
         if relay is None:
             return False
-        relay.promise()  # who searches counts on it by the answer
+        relay.promise()  # the searching process relies on it because of the answer
         return True
 
     def add_relay(

@@ -266,7 +266,9 @@ def the_peers_disconnect_shows_while_half(stage: Stage) -> None:
     left.disconnect()
 
     expect(right.remote_disconnected, True, "remote_disconnected while half")
-    expect(left.remote_disconnected, False, "remote_disconnected of who hung up")
+    expect(
+        left.remote_disconnected, False, "remote_disconnected of the end that hung up"
+    )
     right.receive()
     expect(right.remote_disconnected, True, "remote_disconnected when all is read")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @scenario(style=Style.RACE)
 @clause("QB-DISC-1")
 def an_end_never_comes_back(stage: Stage) -> None:
-    """Whoever looks in the middle of a goodbye: disconnected() never turns false."""
+    """A look in the middle of a disconnect: disconnected() never turns false."""
     left, right = stage.pair()
     left.send(b"u")
 

@@ -73,7 +73,7 @@ def a_send_that_returned_goes_first(stage: Stage) -> None:
 @scenario("bounded")
 @clause("QB-FIFO-2")
 def what_waited_comes_after_what_lay_there(stage: Stage) -> None:
-    """What was in the buffer comes out before what had to wait for room."""
+    """Messages in the buffer are received before messages that waited for room."""
     left, right, sent = stage.full_pair(capacity=2)
     waiting = stage.spawn(left.send, b"waited")
     stage.waits(waiting)
@@ -85,7 +85,7 @@ def what_waited_comes_after_what_lay_there(stage: Stage) -> None:
 @scenario(style=Style.RACE)
 @clause("QB-FIFO-3")
 def nothing_is_lost_between_many(stage: Stage) -> None:
-    """Two senders, two receivers: what is received is what was sent."""
+    """Two senders, two receivers: exactly the sent messages are received."""
     left, right = stage.pair(capacity=1)
     batches = [[b"a1", b"a2"], [b"b1", b"b2"]]
     senders = [stage.spawn(_send_all, left, batch) for batch in batches]
@@ -188,7 +188,7 @@ def a_goodbye_delivers_everything_accepted(stage: Stage) -> None:
 @scenario(style=Style.RACE)
 @clause("QB-FIFO-6")
 def a_receiver_that_hangs_up_has_a_prefix(stage: Stage) -> None:
-    """Whenever the receiving end hangs up, what it had is a prefix of what was sent."""
+    """Whenever the receiver hangs up, it has received a prefix of the sent messages."""
     left, right = stage.pair(capacity=2)
     messages = [b"0", b"1", b"2"]
     sender = stage.spawn(_send_all, left, messages)

@@ -164,7 +164,7 @@ def the_result_is_bytes_of_exact_length(stage: Stage) -> None:
     for data in (b"bytes", bytearray(b"array"), memoryview(b"view"), b""):
         left.send(data)
         received = right.receive()
-        expect(type(received), bytes, "type of what was received")
+        expect(type(received), bytes, "type of the received message")
         expect(received, bytes(data), "received")
 
 

@@ -181,7 +181,7 @@ def a_goodbye_comes_before_a_full_buffer(stage: Stage) -> None:
 @scenario("queue.send(timeout)", "bounded")
 @clause("QB-TIME-6")
 def an_expired_send_left_nothing(stage: Stage) -> None:
-    """A send that expired never shows; what comes after it keeps its place."""
+    """A send that timed out is never received; later messages keep their place."""
     left, right, sent = stage.full_pair()
     late = stage.error("timeout_error")
     stage.raises(late, stage.spawn(left.send, b"expired", timeout=LIMIT_S))
