@@ -163,7 +163,7 @@ def test_the_table_of_errors_is_the_hierarchy() -> None:
 @pytest.mark.parametrize(
     ("name", "unit"), [("QueueBroker", "messages"), ("Broker", "bytes")]
 )
-def test_the_capacity_is_said_with_its_unit(name: str, unit: str) -> None:
+def test_the_page_states_the_capacity_with_its_unit(name: str, unit: str) -> None:
     capacity = inspect.signature(getattr(queuebroker, name)).parameters["capacity"]
 
     assert f"**{capacity.default:,} {unit}**" in _PAGE.read_text(encoding="utf-8")

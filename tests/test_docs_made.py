@@ -61,7 +61,7 @@ def test_every_public_name_of_the_bus_is_explained_once() -> None:
     assert all(f"### `{name}`" in found["bus_api"]() for name in names)
 
 
-def test_only_what_stands_in_a_place_is_replaced() -> None:
+def test_only_the_text_between_the_markers_is_replaced() -> None:
     page = (
         "before\n<!-- made by docs/make.py: error-tree -->\nold\n<!-- end -->\nafter\n"
     )
@@ -75,7 +75,7 @@ def test_only_what_stands_in_a_place_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("part", sorted(make.PARTS))
-def test_what_is_made_is_the_same_every_time(part: str) -> None:
+def test_a_made_part_is_the_same_every_time(part: str) -> None:
     """Even with threads: the output only has events whose order is fixed."""
     assert len({make.PARTS[part]() for _ in range(20)}) == 1
 

@@ -71,7 +71,7 @@ def test_imports_for_type_checkers_count_too(tmp_path: Path) -> None:
     assert [one.target for one in tree.modules["pack.low"].imports()] == ["pack.low"]
 
 
-def test_a_module_without_a_place_is_told_where_to_get_one(tmp_path: Path) -> None:
+def test_a_module_without_a_place_in_the_order_is_reported(tmp_path: Path) -> None:
     tree = _fake(tmp_path, {"pack/new/inner.py": ""})
 
     found = house.out_of_order(tree, "pack", ["low"])
@@ -116,7 +116,9 @@ def test_a_stranger_is_found(tmp_path: Path, text: str) -> None:
     assert only.startswith("one/a.py:")
 
 
-def test_a_way_over_others_is_found_and_told(tmp_path: Path) -> None:
+def test_an_import_by_way_of_other_modules_is_found_with_its_path(
+    tmp_path: Path,
+) -> None:
     tree = _fake(
         tmp_path,
         {

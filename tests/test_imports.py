@@ -348,7 +348,7 @@ def tree() -> Tree:
 
 
 @pytest.mark.parametrize("package", ORDER)
-def test_modules_import_only_what_stands_above_them(tree: Tree, package: str) -> None:
+def test_modules_import_only_modules_above_them(tree: Tree, package: str) -> None:
     assert house.out_of_order(tree, package, ORDER[package]) == []
 
 
@@ -370,12 +370,12 @@ def test_the_pipeline_does_not_reach_the_small_checker_by_any_way(tree: Tree) ->
     assert house.reached(tree, "bus.pipeline", "bus.journal.checker") == []
 
 
-def test_only_the_doors_import_what_blocks(tree: Tree) -> None:
+def test_only_the_doors_import_blocking_modules(tree: Tree) -> None:
     found = house.outside_the_door(tree, BEHIND_THE_DOORS, DOORS, BEFORE_THE_DOORS)
     assert found == []
 
 
-def test_nobody_holds_on_to_an_attribute_of_sync(tree: Tree) -> None:
+def test_no_module_keeps_an_attribute_of_sync(tree: Tree) -> None:
     found = house.torn_from_sync(tree, BEHIND_THE_DOORS, BEFORE_THE_DOORS)
     assert found == []
 
@@ -400,7 +400,7 @@ def test_importing_queuebroker_loads_attrs_and_nothing_else_of_others() -> None:
     ],
     ids=["journal", "bus --help"],
 )
-def test_what_must_be_light_loads_nothing_scientific(code: str) -> None:
+def test_light_modules_load_no_scientific_package(code: str) -> None:
     assert _loaded_by(code) & SCIENTIFIC == set()
 
 
@@ -428,7 +428,7 @@ def _loaded_by(code: str) -> set[str]:
     return set(json.loads(answer.stdout.splitlines()[-1]))
 
 
-def test_what_a_fresh_interpreter_loads_is_seen() -> None:
+def test_the_modules_that_a_fresh_interpreter_loads_are_listed() -> None:
     loaded = _loaded_by("import json.tool, _sitebuiltins, colorsys")
     assert "colorsys" in loaded
     assert "queuebroker" not in loaded

@@ -42,7 +42,7 @@ _HARMLESS: Final = {
 
 
 @clause("QB-ERR-9")
-def test_each_jump_back_is_covered_by_what_covers_its_loop() -> None:
+def test_each_jump_back_is_covered_by_the_with_or_try_of_its_loop() -> None:
     found = {
         (str(file), line): name
         for package in (bus, queuebroker)

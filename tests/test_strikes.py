@@ -108,7 +108,7 @@ def test_each_point_of_a_known_function_is_interrupted() -> None:
     assert set(lines) >= _LINES
 
 
-def test_what_was_interrupted_before_has_the_same_points() -> None:
+def test_a_function_interrupted_before_has_the_same_points() -> None:
     """The first call after the code's creation has the same points as later calls."""
     package = _Package()
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support import Sequencer, Threads, until
 
 
-def test_a_thread_gives_what_its_function_returned() -> None:
+def test_a_thread_gives_the_result_of_its_function() -> None:
     with Threads() as threads:
         running = threads.start(divmod, 7, 2)
 
@@ -17,7 +17,7 @@ def test_a_thread_gives_what_its_function_returned() -> None:
     assert running.done
 
 
-def test_an_error_nobody_asked_for_is_raised_at_the_end() -> None:
+def test_an_error_that_was_not_fetched_is_raised_at_the_end() -> None:
     with pytest.raises(ZeroDivisionError), Threads() as threads:
         threads.start(divmod, 1, 0)
 
@@ -75,7 +75,7 @@ def test_steps_come_in_the_order_of_their_numbers() -> None:
     assert done == list(range(30))
 
 
-def test_until_waits_for_what_another_thread_does() -> None:
+def test_until_waits_for_the_action_of_another_thread() -> None:
     seen: list[str] = []
     with Threads() as threads:
         threads.start(seen.append, "x")
@@ -85,7 +85,9 @@ def test_until_waits_for_what_another_thread_does() -> None:
     assert seen == ["x"]
 
 
-def test_until_says_what_never_came(capfd: pytest.CaptureFixture[str]) -> None:
+def test_until_names_the_condition_that_never_held(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(AssertionError, match=r"not so after 0\.01 s: the sun rises"):
         until(lambda: False, "the sun rises", limit_s=0.01)
 

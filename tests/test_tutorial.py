@@ -24,7 +24,7 @@ _PRINT = re.compile(r"^ *print\(.*\)(?:  # (.+))?$", re.MULTILINE)
 @pytest.mark.parametrize(
     "page", sorted(_FOLDER.glob("*.md")), ids=lambda page: str(page.name)
 )
-def test_a_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_a_tutorial_prints_its_stated_output(page: Path, tmp_path: Path) -> None:
     program = program_of(page.read_text(encoding="utf-8"))
     script = tmp_path / "tutorial.py"
     script.write_text(program, encoding="utf-8")

@@ -23,7 +23,7 @@ def test_a_wait_for_ever_is_ended_and_shown(capfd: pytest.CaptureFixture[str]) -
     assert "test_a_wait_for_ever_is_ended_and_shown" in capfd.readouterr().err
 
 
-def test_timer_and_handler_are_those_from_before() -> None:
+def test_the_watchdog_restores_the_timer_and_the_handler() -> None:
     handler = signal.getsignal(signal.SIGALRM)
     remaining_s, _ = signal.getitimer(signal.ITIMER_REAL)
 

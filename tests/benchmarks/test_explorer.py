@@ -47,7 +47,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.mark.parametrize("name", HUNTERS)
-def test_every_hunter_says_what_it_is_and_needs(name: str) -> None:
+def test_every_hunter_has_a_name_and_states_its_requirement(name: str) -> None:
     module: Any = importlib.import_module(f"benchmarks.hunters.{name}")
 
     assert name_of(name)
@@ -64,7 +64,9 @@ def test_the_explorer_finds_a_fault_and_its_runs_are_counted() -> None:
     assert 1 <= result.runs <= 10
 
 
-def test_who_finds_nothing_is_stopped_in_time(write: Callable[[str], Path]) -> None:
+def test_a_hunter_that_finds_no_fault_is_stopped_at_its_time_limit(
+    write: Callable[[str], Path],
+) -> None:
     result = hunt("stress", write(_RIGHT), 1, 0.2)
 
     assert not result.found
@@ -73,7 +75,7 @@ def test_who_finds_nothing_is_stopped_in_time(write: Callable[[str], Path]) -> N
 
 
 @pytest.mark.parametrize("hunter", ["stress", "eager_stress", "random_sleeps"])
-def test_what_always_goes_wrong_is_found_at_once(
+def test_a_fault_in_every_run_is_found_in_the_first(
     write: Callable[[str], Path], hunter: str
 ) -> None:
     result = hunt(hunter, write(_RAISES), 1, 30.0)
@@ -82,7 +84,7 @@ def test_what_always_goes_wrong_is_found_at_once(
     assert result.runs == 1
 
 
-def test_who_explores_all_and_finds_nothing_has_given_up(
+def test_the_explorer_stops_early_when_all_schedules_are_faultless(
     write: Callable[[str], Path],
 ) -> None:
     result = hunt("explorer", write(_RIGHT), 1, 30.0)
@@ -104,7 +106,7 @@ def test_on_real_threads_a_right_program_holds(write: Callable[[str], Path]) -> 
     assert threading.active_count() == before
 
 
-def test_what_a_program_starts_are_workers_that_wait_for_that(
+def test_the_threads_of_a_program_become_workers_that_await_their_start(
     write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """frontrun may be missing: a substitute that tries one order stands in for it."""

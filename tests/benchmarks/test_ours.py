@@ -47,7 +47,7 @@ def test_bulk_is_measured_against_our_own_single_calls() -> None:
     }
 
 
-def test_more_that_is_kept_weighs_more_and_what_is_weighed_is_one() -> None:
+def test_the_memory_of_one_object_does_not_depend_on_their_number() -> None:
     few, many = memory.weigh_pairs(5), memory.weigh_pairs(50)
 
     assert 100 < few < 100_000

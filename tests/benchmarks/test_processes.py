@@ -24,7 +24,7 @@ def test_a_job_of_each_contestant_ends(name: str, job: str, figures: int) -> Non
     assert min(result) > 0
 
 
-def test_a_contestant_who_fails_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_contestant_that_fails_is_named(capfd: pytest.CaptureFixture[str]) -> None:
     """The output of the contestant comes first."""
     with pytest.raises(RuntimeError, match=r"^nobody, sink .* exit code 1"):
         processes.run_job("nobody", "sink", 1, 64)
@@ -80,7 +80,7 @@ def test_the_tail_is_compared_with_the_median_of_the_same_job(
     assert tail.run(5).ratios == {"p50": 3.0, "queue": 0.5, "pyzmq": 0.5}
 
 
-def test_what_is_held_by_a_crowd_is_counted() -> None:
+def test_the_threads_and_descriptors_of_a_crowd_are_counted() -> None:
     """Threads and descriptors; each slave costs its master only descriptors."""
     few, more = map(scale._count, [2, 4])
 

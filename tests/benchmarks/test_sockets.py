@@ -14,7 +14,7 @@ def test_a_job_of_each_contestant_ends(name: str) -> None:
     assert sockets.run_job(name, "tcp", "echo", 10, 64) > 0
 
 
-def test_a_contestant_who_hangs_is_ended_and_named(
+def test_a_contestant_that_hangs_is_ended_and_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No job takes longer than its limit."""
@@ -24,7 +24,7 @@ def test_a_contestant_who_hangs_is_ended_and_named(
         sockets.run_job("ours", "unix", "sink", 10**9, 64)
 
 
-def test_a_contestant_who_fails_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_contestant_that_fails_is_named(capfd: pytest.CaptureFixture[str]) -> None:
     """The output of the contestant comes first."""
     with pytest.raises(RuntimeError, match=r"^nobody over unix, .* exit code 1"):
         sockets.run_job("nobody", "unix", "sink", 1, 64)

@@ -132,7 +132,7 @@ def test_both_sides_of_every_meeting_hang_up() -> None:
     assert sorted(closed) == ["accept"] * 6 + ["connect"] * 6
 
 
-def test_a_rival_that_is_not_installed_is_left_out_and_said(
+def test_a_rival_that_is_not_installed_is_left_out_and_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def absent(name: str) -> ModuleType:

@@ -71,7 +71,7 @@ def test_an_address_is_read_and_written(text: str, address: Address) -> None:
 
 @clause("BUS-NAME-1")
 @given(module=modules, machine=machines, bus=buses, parts=st.integers(1, 3))
-def test_what_is_written_reads_as_an_equal_address(
+def test_a_formatted_address_parses_to_an_equal_address(
     module: str, machine: str, bus: str, parts: int
 ) -> None:
     """Round trip, for every legal name."""
@@ -167,7 +167,7 @@ def test_a_bus_needs_a_machine() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 7, b"a", ["a"]], ids=repr)
-def test_what_is_no_text_is_a_wrong_argument(wrong: object) -> None:
+def test_an_address_that_is_not_a_str_raises_a_type_error(wrong: object) -> None:
     with pytest.raises(TypeError, match="address must be a str"):
         Address.parse(wrong)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TypeError, match="module name must be a str"):

@@ -192,7 +192,7 @@ def test_a_thread_of_another_bus_hosts_nothing_of_this_one(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize("error", [5, b"x", ValueError("x")])
-def test_why_something_failed_is_said_in_words(bus: Bus, error: Any) -> None:
+def test_the_error_of_a_response_must_be_a_str(bus: Bus, error: Any) -> None:
     def asked(message: Incoming) -> str:
         with pytest.raises(TypeError, match="error must be a str or None, got"):
             message.respond(error=error)

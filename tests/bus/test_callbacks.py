@@ -34,7 +34,7 @@ def added(message: Any) -> int:
 
 @clause("BUS-MSG-11")
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_who_may_wait_waits_for_the_answer(bus: Bus, there: There) -> None:
+def test_a_caller_waits_for_the_answer(bus: Bus, there: There) -> None:
     there.register("adder", on_command=added)
     caller = bus.register("caller", thread=bus.here())
 
@@ -164,7 +164,7 @@ def test_callbacks_of_a_task_run_one_at_a_time(bus: Bus) -> None:
 
 @clause("BUS-MSG-13")
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_what_a_callback_raises_is_told_to_who_asked(
+def test_an_exception_in_a_callback_is_reported_to_the_caller(
     bus: Bus, there: There, caplog: pytest.LogCaptureFixture
 ) -> None:
     def asked(message: Incoming) -> Any:
@@ -240,7 +240,7 @@ def test_a_callback_that_raised_is_named_in_the_log_as_it_is_written(
 
 
 @clause("BUS-MSG-13")
-def test_what_cannot_be_sent_as_an_answer_is_told_to_who_asked(
+def test_an_answer_that_cannot_be_encoded_is_reported_to_the_caller(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus.register("doer", thread=bus.here(), on_command=lambda _: object())
@@ -319,7 +319,7 @@ FAILING: dict[str, tuple[Callable[[Incoming], Any], str]] = {
 @clause("BUS-MSG-13")
 @pytest.mark.parametrize("what", FAILING)
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_an_error_is_told_whatever_its_text_and_all_goes_on(
+def test_an_error_with_any_text_reaches_the_caller_and_the_process_goes_on(
     bus: Bus, there: There, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A text that cannot be sent is escaped or cut; the process stays on the bus."""

@@ -62,7 +62,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
 
 @clause("BUS-FLOW-5")
 @pytest.mark.parametrize("told", [False, True])
-def test_a_call_ends_in_time_though_who_answers_is_interrupted(
+def test_a_call_ends_in_time_though_the_answering_thread_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, *, told: bool
 ) -> None:
     """The question is closed, but the caller is not woken: it used to wait for ever."""

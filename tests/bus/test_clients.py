@@ -176,7 +176,7 @@ def test_a_task_runs_only_when_it_has_something_to_read(bus: Bus) -> None:
 
 
 @clause("BUS-ENT-8")
-def test_who_does_not_return_blocks_its_own_thread_alone(bus: Bus) -> None:
+def test_a_callback_that_does_not_return_blocks_only_its_own_thread(bus: Bus) -> None:
     with Holder.holding(bus) as holder:
         bus.register("neighbour", thread=holder.thread, on_command=lambda _: "late")
         bus.register("other", thread=bus.thread("free"), on_command=lambda _: "prompt")
@@ -263,7 +263,7 @@ def _echo(bus: Bus) -> Address:
 
 
 @clause("BUS-INIT-7")
-def test_to_register_gives_what_every_later_call_needs(bus: Bus) -> None:
+def test_registering_returns_a_task_that_works_until_it_deregisters(bus: Bus) -> None:
     task = bus.register("task", thread=bus.here(), ref="mine")
 
     assert str(task.address) == "ism://bus1@machine/task"
@@ -386,7 +386,9 @@ def test_a_task_reaches_one_of_another_bus_that_its_process_has_joined() -> None
 
 @clause("BUS-NAME-5")
 @pytest.mark.parametrize("known", [True, False])
-def test_nobody_in_another_process_is_asked_over_two_buses(*, known: bool) -> None:
+def test_a_call_over_two_buses_to_another_process_is_unreachable(
+    *, known: bool
+) -> None:
     """Messages without an answer arrive; asking fails at once, and so does answering.
 
     known: True if the asker's process already knows the addressee.

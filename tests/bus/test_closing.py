@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @clause("BUS-DEREG-12")
-def test_to_close_a_bus_ends_all_that_is_on_it() -> None:
+def test_closing_a_bus_ends_its_threads_tasks_and_subscriptions() -> None:
     with memory_bus() as bus:
         threads = [bus.thread(), bus.here()]
         tasks = [bus.register(f"t{n}", thread=each) for n, each in enumerate(threads)]
@@ -64,7 +64,7 @@ def test_to_close_a_bus_ends_all_that_is_on_it() -> None:
 
 
 @clause("BUS-DEREG-12")
-def test_what_is_unread_is_served_first_if_there_is_time() -> None:
+def test_closing_a_bus_delivers_unread_commands_if_there_is_time() -> None:
     got: list[Any] = []
     for drain in (60.0, 0.0):
         with Holder.holding(bus := Bus("bus1")) as holder:
@@ -94,7 +94,7 @@ def test_a_bus_can_be_closed_within_a_callback() -> None:
 
 @clause("BUS-DEREG-12")
 @pytest.mark.parametrize("waits", ["call", "receive", "listen", "wait_for", "run"])
-def test_who_waits_in_a_thread_of_its_own_is_roused_when_the_bus_closes(
+def test_closing_a_bus_wakes_a_waiter_in_a_plain_thread(
     waits: str,
 ) -> None:
     bus = Bus("bus1")
@@ -140,7 +140,7 @@ def test_the_tasks_of_a_plain_thread_leave_with_it(bus: Bus) -> None:
 
 @clause("BUS-DEREG-12")
 @pytest.mark.parametrize("drain", [60.0, 0.0])
-def test_what_is_unread_in_a_thread_that_its_author_drives_is_served_too(
+def test_closing_a_bus_drains_a_thread_driven_by_its_author_too(
     drain: float,
 ) -> None:
     bus = Bus("bus1")
@@ -244,7 +244,7 @@ def test_a_task_is_hosted_by_a_new_default_thread_once_that_is_stopped(
 
 @clause("BUS-DEREG-10")
 @pytest.mark.parametrize("what", ["subscribe", "watch"])
-def test_a_task_that_leaves_as_it_begins_to_hear_others_hears_nobody(
+def test_a_task_that_deregisters_as_it_subscribes_or_watches_keeps_neither(
     bus: Bus, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its departure ends all its subscriptions but the one not yet registered."""

@@ -50,7 +50,7 @@ def test_a_line_of_the_table_says_all_and_the_unit_as_its_name_does() -> None:
         assert (limit.unit == "bytes") == ("bytes" in limit.name)
 
 
-def test_the_defaults_are_those_that_were_settled() -> None:
+def test_the_defaults_have_their_agreed_values() -> None:
     """A mistyped digit in a default would fail no other test."""
     assert {limit.name: limit.default for limit in limits_table()} == {
         "resolve_timeout_s": 5.0,
@@ -186,6 +186,6 @@ def test_encoders_are_callables_by_type(encoders: Mapping[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(TYPES_THAT_NEED_NO_ENCODER, key=repr))
-def test_what_can_be_sent_needs_no_encoder(kind: type) -> None:
+def test_an_encoder_for_a_type_that_can_be_sent_is_rejected(kind: type) -> None:
     with pytest.raises(ValueError, match="must be for types that cannot be sent"):
         BusConfig(encoders={kind: repr})

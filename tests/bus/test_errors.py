@@ -250,7 +250,7 @@ def test_a_command_that_timed_out_is_a_timeout() -> None:
     assert (error.errno, error.strerror) == (None, None)
 
 
-def test_a_time_that_was_waited_is_told_in_milliseconds_at_most() -> None:
+def test_an_error_rounds_the_waited_time_to_milliseconds() -> None:
     """The remaining timeout of a forwarded message is slightly less."""
     assert str(CommandTimeoutError("b", 1.99995)).endswith("waited for 2 s")
     assert str(CommandTimeoutError("b", 0.0125)).endswith("waited for 0.013 s")

@@ -197,7 +197,7 @@ def test_a_call_to_a_task_without_a_callback_names_the_remedy(bus: Bus) -> None:
 
 
 @clause("BUS-FLOW-5")
-def test_a_call_to_a_task_whose_thread_does_not_serve_names_the_remedy(
+def test_a_call_to_a_task_in_an_unserved_thread_names_the_remedy(
     bus: Bus,
 ) -> None:
     bus.register("task", thread=bus.here("mine"), on_command=lambda _: None)
@@ -208,7 +208,7 @@ def test_a_call_to_a_task_whose_thread_does_not_serve_names_the_remedy(
 
 
 @clause("BUS-FLOW-5")
-def test_a_call_of_a_task_whose_own_thread_does_not_serve_names_the_remedy(
+def test_a_call_by_a_task_in_an_unserved_thread_names_the_remedy(
     bus: Bus,
 ) -> None:
     """The answer arrives, in a thread that does not read it."""
@@ -231,7 +231,7 @@ def test_a_call_of_a_task_whose_own_thread_does_not_serve_names_the_remedy(
 
 
 @clause("BUS-FLOW-5")
-def test_a_call_to_a_thread_whose_callback_is_stuck_names_that_callback(
+def test_a_call_to_a_thread_with_a_stuck_callback_names_that_callback(
     bus: Bus,
 ) -> None:
     with Holder.holding(bus) as holder:

@@ -87,7 +87,7 @@ def test_one_message_always_fits_where_nothing_is() -> None:
 
 
 @clause("BUS-FLOW-1")
-def test_what_waits_for_a_name_is_bounded_for_each_and_in_all() -> None:
+def test_parked_messages_are_bounded_for_each_name_and_in_all() -> None:
     config = BusConfig(parked_per_name=2, parked_per_process=3)
     with memory_bus(config=config) as bus:
         sender = bus.register("sender", thread=bus.here())
@@ -104,7 +104,7 @@ def test_what_waits_for_a_name_is_bounded_for_each_and_in_all() -> None:
 @clause("BUS-FLOW-1")
 @pytest.mark.parametrize("reads", [True, False], ids=["callback", "no callback"])
 @pytest.mark.parametrize("distance", NEAR)
-def test_what_is_dropped_takes_no_room(bus: Bus, distance: str, reads: bool) -> None:
+def test_a_dropped_command_takes_no_room(bus: Bus, distance: str, reads: bool) -> None:
     task = bus.register("task", thread=bus.here(), capacity=1, overflow="drop-oldest")
     if reads:
         task.on_command(lambda _: None)
@@ -135,7 +135,9 @@ def test_what_is_dropped_takes_no_room(bus: Bus, distance: str, reads: bool) -> 
 @clause("BUS-FLOW-2")
 @pytest.mark.parametrize("distance", NEAR)
 @pytest.mark.parametrize("asks", [True, False])
-def test_who_finds_no_room_is_told_at_once(bus: Bus, distance: str, asks: bool) -> None:
+def test_sending_to_a_full_task_raises_at_once(
+    bus: Bus, distance: str, asks: bool
+) -> None:
     bus.register("task", thread=far(bus, distance), capacity=1)
     sender = bus.register("sender", thread=bus.here())
     sender.command("task")
@@ -215,7 +217,9 @@ def test_a_thread_does_not_wait_for_itself(bus: Bus) -> None:
 
 
 @clause("BUS-FLOW-2")
-def test_who_waits_for_room_learns_that_the_addressee_left(bus: Bus) -> None:
+def test_a_sender_waiting_for_room_resolves_again_if_the_task_deregisters(
+    bus: Bus,
+) -> None:
     """It resolves the name again; its message is then parked with the others."""
     with Holder.holding(bus, capacity=1, overflow="block") as holder:
         sender = bus.register("sender", thread=bus.here())
@@ -234,7 +238,7 @@ def test_who_waits_for_room_learns_that_the_addressee_left(bus: Bus) -> None:
 
 
 @clause("BUS-FLOW-3")
-def test_a_slow_reader_loses_its_oldest_and_is_told_how_many() -> None:
+def test_a_slow_subscriber_loses_its_oldest_and_gets_their_number() -> None:
     with memory_bus(config=BusConfig(task_fifo_messages=10)) as bus:
         notifier = bus.register("notifier", thread=bus.here())
         prompt: list[list[Any]] = [[] for _ in range(4)]
@@ -294,7 +298,7 @@ def test_an_answer_finds_room_where_nothing_else_does(
 @clause("BUS-FLOW-6")
 @pytest.mark.parametrize("distance", NEAR)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_each_policy_of_a_subscription_means_what_it_says(
+def test_each_overflow_policy_of_a_subscription_acts_as_named(
     distance: str, policy: Overflow
 ) -> None:
     with memory_bus(config=BusConfig(send_timeout_s=0)) as bus:
@@ -350,7 +354,7 @@ def test_each_policy_of_a_subscription_means_what_it_says(
 
 
 @clause("BUS-FLOW-6")
-def test_who_holds_back_its_notifier_holds_back_nobody_else() -> None:
+def test_a_subscriber_that_blocks_its_notifier_blocks_no_other() -> None:
     """Two notifiers; a reader of one of them blocks and does not read."""
 
     def program(run: Run) -> None:

@@ -34,7 +34,7 @@ def test_hello_bus() -> None:
         assert str(adder.address) == f"ism://bus1@{bus.machine}/adder"
 
 
-def test_what_the_package_gives_is_what_its_modules_hold() -> None:
+def test_the_package_exports_the_objects_of_its_modules() -> None:
     assert len(set(package.__all__)) == len(package.__all__)
     for name in package.__all__:
         value = getattr(package, name)
@@ -59,7 +59,7 @@ def test_names_that_are_not_given_are_chosen() -> None:
     assert repr(bus).endswith("closed>")
 
 
-def test_what_is_printed_of_each_thing_says_what_it_is(bus: Bus) -> None:
+def test_each_repr_names_the_object_and_its_state(bus: Bus) -> None:
     here = bus.here("mine")
     task = bus.register("task", thread=here)
     hears = task.subscribe("a/*", print)
@@ -163,7 +163,7 @@ def test_a_call_that_is_interrupted_anywhere_leaves_nothing_to_wait_for(
         threads.start(strikes).result(LIMIT_S)
 
 
-def test_who_calls_as_a_task_that_leaves_is_told(bus: Bus) -> None:
+def test_a_call_raises_when_the_calling_task_deregisters(bus: Bus) -> None:
     got: list[Incoming] = []
     doer = bus.register("doer", thread=bus.here())
     caller = bus.register("caller", thread=bus.thread())
@@ -181,7 +181,7 @@ def _unread(bus: Bus) -> int:
     return sum(each.commands.unread for each in bus.tasks())
 
 
-def test_who_waits_in_a_thread_that_its_task_moves_away_from_is_answered(
+def test_a_caller_gets_the_answer_though_its_task_moves_to_another_thread(
     bus: Bus,
 ) -> None:
     there = bus.thread()

@@ -35,7 +35,7 @@ def told(bus: Bus, process: str) -> Any:
     return bus.call(inspector_of(process), timeout=LIMIT_S)
 
 
-def test_a_process_says_who_it_is(near: Bus) -> None:
+def test_a_process_reports_its_name_role_and_pid(near: Bus) -> None:
     with socket_bus("far") as far:
         both = {"near", "far"}
         until(lambda: set(told(near, "near")["processes"]) == both, "both are known")
@@ -50,7 +50,7 @@ def test_a_process_says_who_it_is(near: Bus) -> None:
         assert told(far, "near")["process"] == "near"
 
 
-def test_a_master_says_who_has_which_name(near: Bus) -> None:
+def test_a_master_reports_the_process_that_holds_each_name(near: Bus) -> None:
     with socket_bus("far") as far:
         far.register("f", on_command=lambda _: None)
         near.register("n")
@@ -61,7 +61,9 @@ def test_a_master_says_who_has_which_name(near: Bus) -> None:
     assert users == {"f": "far", "n": "near", "_bus/far": "far", "_bus/near": "near"}
 
 
-def test_threads_and_tasks_are_those_of_the_user_with_their_figures(near: Bus) -> None:
+def test_an_inspector_reports_user_threads_and_tasks_with_their_figures(
+    near: Bus,
+) -> None:
     thread = near.thread("mill")
     near.register("t", thread=thread, on_command=lambda _: None)
     for _ in range(3):
@@ -103,7 +105,7 @@ def test_a_sender_that_waits_for_room_is_counted(near: Bus) -> None:
     sender.join()
 
 
-def test_links_relays_and_what_waits_are_told(near: Bus) -> None:
+def test_an_inspector_reports_links_relays_and_parked_messages(near: Bus) -> None:
     with socket_bus("far") as far, Holder.holding(far):
         near.command("holder", 1)
         near.command("nobody", 1)
@@ -166,7 +168,7 @@ def test_a_link_between_slaves_is_one_for_data() -> None:
         lambda bus: Service(bus, "_bus/x"),
     ],
 )
-def test_names_of_the_bus_itself_are_nobody_elses(
+def test_a_user_cannot_register_a_reserved_name_of_the_bus(
     register: Callable[[Bus], object],
 ) -> None:
     with (
@@ -182,7 +184,7 @@ def test_names_that_only_look_like_it_are_free() -> None:
             bus.register(name)
 
 
-def test_it_is_not_in_what_a_user_sees_of_the_process(near: Bus) -> None:
+def test_an_inspector_is_hidden_from_the_view_of_a_user(near: Bus) -> None:
     assert near.tasks() == ()
     assert near.inspect().threads == ()
 
@@ -201,7 +203,7 @@ def test_no_star_means_it(near: Bus, pattern: str) -> None:
     assert not [name for name in seen if name.startswith("_bus")]
 
 
-def test_who_names_it_sees_it(near: Bus) -> None:
+def test_a_watch_on_the_reserved_prefix_reports_inspectors(near: Bus) -> None:
     seen: list[tuple[str, bool]] = []
     near.register("watcher").watch(
         "_bus/*", lambda each: seen.append((each.address.module, each.here))
@@ -226,7 +228,7 @@ def test_it_goes_with_its_bus() -> None:
     assert name not in [each.name for each in threading.enumerate()]
 
 
-def test_a_process_whose_name_leaves_no_room_for_it_has_none() -> None:
+def test_a_process_with_too_long_a_name_has_no_inspector() -> None:
     long = "p" * 125
     with socket_bus(long, role=Role.MASTER) as bus:
         bus.register("t", on_command=lambda message: message.payload)

@@ -71,7 +71,7 @@ def test_each_kind_of_message_gets_there(bus: Bus, there: There) -> None:
 
 @clause("BUS-MSG-2", "BUS-MSG-3")
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_a_command_carries_who_sent_it_and_what_each_side_gave(
+def test_a_command_carries_its_sender_and_the_reference_of_each_side(
     bus: Bus, there: There
 ) -> None:
     ours, theirs = object(), object()
@@ -117,7 +117,7 @@ def test_a_callback_can_be_set_later_and_commands_wait_for_it(bus: Bus) -> None:
 
 
 @clause("BUS-MSG-2")
-def test_without_an_answer_wanted_the_addressee_is_told_so(bus: Bus) -> None:
+def test_a_command_without_a_response_callback_wants_no_reply(bus: Bus) -> None:
     got: list[Incoming] = []
     bus.register("doer", thread=bus.here(), on_command=got.append)
 
@@ -199,7 +199,7 @@ def test_a_second_answer_is_refused(bus: Bus) -> None:
 
 
 @clause("BUS-MSG-7")
-def test_an_answer_that_nobody_wants_is_counted(bus: Bus) -> None:
+def test_an_unwanted_answer_is_counted(bus: Bus) -> None:
     bus.register("doer", thread=bus.here(), on_command=lambda one: one.respond("x"))
 
     bus.command("doer")
@@ -210,7 +210,7 @@ def test_an_answer_that_nobody_wants_is_counted(bus: Bus) -> None:
 
 
 @clause("BUS-MSG-7")
-def test_an_answer_to_who_has_left_is_counted(bus: Bus) -> None:
+def test_an_answer_to_a_deregistered_sender_is_counted(bus: Bus) -> None:
     kept: list[Incoming] = []
 
     def asked(message: Incoming) -> Any:
@@ -283,7 +283,7 @@ def test_of_several_addressees_each_has_its_own_outcome(bus: Bus) -> None:
 
 
 @clause("BUS-MSG-10")
-def test_to_send_does_not_wait_for_who_is_held(bus: Bus) -> None:
+def test_a_sender_does_not_wait_for_a_blocked_receiver(bus: Bus) -> None:
     with Holder.holding(bus) as holder:
         sender = bus.register("sender", thread=bus.here())
         for number in range(100):
@@ -311,7 +311,9 @@ def test_the_callback_of_an_addressee_never_runs_within_the_call(bus: Bus) -> No
 
 @clause("BUS-MSG-15")
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_what_one_sends_another_arrives_in_that_order(bus: Bus, there: There) -> None:
+def test_commands_of_one_sender_arrive_in_the_order_sent(
+    bus: Bus, there: There
+) -> None:
     got: list[Any] = []
     name = there.at("doer")
     sender = bus.register("sender", thread=bus.here())
@@ -328,7 +330,7 @@ def test_what_one_sends_another_arrives_in_that_order(bus: Bus, there: There) ->
 
 
 @clause("BUS-MSG-15")
-def test_who_sends_in_two_threads_keeps_its_order_in_the_thread_that_reads(
+def test_commands_sent_from_two_threads_are_read_in_the_order_sent(
     bus: Bus,
 ) -> None:
     """A command of the thread itself waits behind earlier ones from outside."""
@@ -407,7 +409,7 @@ def test_each_receiver_sees_a_payload_as_it_was_when_it_was_sent(
 
 
 @clause("BUS-MSG-17")
-def test_the_only_receiver_gets_what_was_copied_when_it_was_sent(bus: Bus) -> None:
+def test_the_only_receiver_gets_the_copy_made_at_the_send(bus: Bus) -> None:
     """The bus copies a payload only if needed, and never an answer."""
     bus.register("doer", thread=bus.here(), on_command=lambda m: m.payload)
 

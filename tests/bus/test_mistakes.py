@@ -52,7 +52,7 @@ def test_a_closed_bus_says_that_it_is_closed() -> None:
 
 
 @clause("BUS-DEREG-12")
-def test_who_waits_while_the_bus_is_closed_is_told_that() -> None:
+def test_a_waiting_caller_gets_an_error_when_the_bus_is_closed() -> None:
     with memory_bus("mist") as bus:
         bus.register("closes", on_command=lambda _: bus.close())
         bus.command("closes")
@@ -63,7 +63,7 @@ def test_who_waits_while_the_bus_is_closed_is_told_that() -> None:
 
 @clause("BUS-INIT-7")
 @pytest.mark.parametrize("callback", [_coroutine, _Awaited()])
-def test_what_would_never_run_is_refused(callback: Any) -> None:
+def test_a_coroutine_function_as_callback_is_refused(callback: Any) -> None:
     """And nothing changes: the name stays free."""
     with memory_bus() as bus:
         other = bus.register("other", thread=bus.here())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @clause("BUS-MSG-4")
 @pytest.mark.parametrize("distance", NEAR)
 @pytest.mark.parametrize("readers", [0, 1, 5])
-def test_each_who_asked_gets_one_copy_and_nobody_else(
+def test_each_subscriber_gets_one_copy_and_no_other_task_gets_any(
     bus: Bus, distance: str, readers: int
 ) -> None:
     got: list[tuple[str, Any]] = []
@@ -49,7 +49,9 @@ def test_each_who_asked_gets_one_copy_and_nobody_else(
 
 
 @clause("BUS-MSG-4")
-def test_a_notification_says_who_sent_it_and_what_it_answers_to(bus: Bus) -> None:
+def test_a_notification_carries_its_sender_reference_and_subscriptions(
+    bus: Bus,
+) -> None:
     got: list[Incoming] = []
     mark = object()
     notifier = bus.register("a/b", thread=bus.here())
@@ -69,7 +71,7 @@ def test_a_notification_says_who_sent_it_and_what_it_answers_to(bus: Bus) -> Non
 
 
 @clause("BUS-MSG-4")
-def test_who_notifies_may_hear_itself(bus: Bus) -> None:
+def test_a_notifier_may_subscribe_to_itself(bus: Bus) -> None:
     got: list[Any] = []
     task = bus.register("task", thread=bus.here())
     task.subscribe("task", lambda message: got.append(message.payload))
@@ -83,7 +85,7 @@ def test_who_notifies_may_hear_itself(bus: Bus) -> None:
 @clause("BUS-MSG-5")
 @pytest.mark.parametrize("distance", NEAR)
 @pytest.mark.parametrize("pattern", ["notifier", "*", "ism://machine/notifier"])
-def test_a_subscription_outlives_those_it_is_for(
+def test_a_subscription_outlives_its_notifiers(
     bus: Bus, distance: str, pattern: str
 ) -> None:
     got: list[Any] = []
@@ -101,7 +103,7 @@ def test_a_subscription_outlives_those_it_is_for(
 
 
 @clause("BUS-MSG-5")
-def test_a_cancelled_subscription_hears_nothing_not_even_what_is_unread(
+def test_a_cancelled_subscription_receives_no_unread_or_new_notification(
     bus: Bus,
 ) -> None:
     notifier = bus.register("notifier", thread=bus.here())
@@ -173,7 +175,7 @@ def test_a_listener_that_never_began_leaves_nothing(bus: Bus) -> None:
 
 @clause("BUS-MSG-9")
 @pytest.mark.parametrize("distance", NEAR)
-def test_those_who_answer_are_told_one_by_one_then_how_many(distance: str) -> None:
+def test_a_notifier_gets_each_answer_and_then_their_number(distance: str) -> None:
     """On a clock that advances only when all threads wait."""
 
     def program(_run: Run) -> None:
@@ -236,7 +238,7 @@ def test_an_answer_after_the_end_is_dropped_and_counted(bus: Bus) -> None:
 
 
 @clause("BUS-MSG-9")
-def test_with_nobody_there_it_ends_all_the_same(bus: Bus) -> None:
+def test_a_notification_without_subscribers_ends_with_zero_answers(bus: Bus) -> None:
     responses: list[Response] = []
     notifier = bus.register("notifier", thread=bus.here())
 
@@ -247,7 +249,7 @@ def test_with_nobody_there_it_ends_all_the_same(bus: Bus) -> None:
     assert [(one.payload, one.final) for one in responses] == [(0, True)]
 
 
-def test_a_watch_tells_who_is_here_and_who_goes(bus: Bus) -> None:
+def test_a_watch_reports_present_tasks_arrivals_and_departures(bus: Bus) -> None:
     news: list[Presence] = []
     mark = object()
     watcher = bus.register("watcher", thread=bus.here())

@@ -108,7 +108,7 @@ def _wait_until(deadline: float) -> None:
 
 
 @clause("BUS-FLOW-5")
-def test_what_was_cancelled_has_no_outcome_and_is_not_delivered(bus: Bus) -> None:
+def test_a_cancelled_command_has_no_outcome_and_is_not_delivered(bus: Bus) -> None:
     bus.register("doer", thread=bus.here(), on_command=unwanted)
     asker = bus.register("asker", thread=bus.here())
     handle = asker.command("doer", on_response=unwanted)
@@ -126,7 +126,9 @@ def test_what_was_cancelled_has_no_outcome_and_is_not_delivered(bus: Bus) -> Non
 
 @clause("BUS-FLOW-5")
 @pytest.mark.parametrize("final", [True, False])
-def test_who_leaves_leaves_nobody_in_the_dark(bus: Bus, final: bool) -> None:
+def test_an_unread_command_gets_an_outcome_after_its_task_deregisters(
+    bus: Bus, final: bool
+) -> None:
     outcomes: list[Response] = []
     doer = bus.register("doer", thread=bus.here())
     asker = bus.register("asker", thread=bus.here())
@@ -210,7 +212,9 @@ def test_at_each_policy_each_command_has_one_outcome(
 
 
 @clause("BUS-FLOW-5")
-def test_who_asks_again_and_again_has_each_outcome_by_its_reference(bus: Bus) -> None:
+def test_each_command_of_a_caller_reports_its_outcome_to_its_own_callback(
+    bus: Bus,
+) -> None:
     outcomes: dict[str, str] = {}
 
     def heard(name: str) -> Callable[[Response], None]:

@@ -113,7 +113,7 @@ def kinds(payload: Payload) -> Any:
 
 @clause("BUS-MSG-16")
 @given(payload=PAYLOADS)
-def test_what_is_received_is_equal_and_of_the_same_types_at_any_distance(
+def test_a_received_payload_has_equal_values_and_types_at_any_distance(
     payload: Payload,
 ) -> None:
     """Frozen here, or encoded and decoded there."""
@@ -173,7 +173,7 @@ def test_each_type_that_can_be_sent_is_received_as_a_plain_one(
 
 
 @clause("BUS-MSG-16")
-def test_the_sender_cannot_change_what_it_has_sent() -> None:
+def test_the_sender_cannot_change_a_sent_payload() -> None:
     """Nor can the receiver change the sender's original."""
     inner, buffer = [1], bytearray(b"x")
     sent = {"a": inner, "b": buffer, "c": {"d": 1}}
@@ -227,14 +227,14 @@ def dicts(payload: Any) -> Iterator[dict[str, Any]]:
 
 @clause("BUS-MSG-16")
 @pytest.mark.parametrize("same", [b"x" * 100, "text", (1, b"x", ("é",))], ids=repr)
-def test_what_is_frozen_already_is_not_copied(same: Payload) -> None:
+def test_a_frozen_payload_is_not_copied(same: Payload) -> None:
     """Bytes are passed as they are, and so is a tuple of immutable parts."""
     assert freeze(same) is same
     (inside,) = freeze([same])  # type: ignore[misc]  # a tuple of one
     assert inside is same
 
 
-def test_of_a_tuple_only_what_must_change_is_made_anew() -> None:
+def test_freezing_a_tuple_replaces_only_its_mutable_parts() -> None:
     kept = (1, "é")
     frozen: Any = freeze((kept, [2]))
 
@@ -296,7 +296,7 @@ STRIDED = "; send its bytes, value.tobytes(), together with shape and item type"
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_anything_else_is_refused_and_the_error_says_where_and_what(
+def test_an_unsupported_payload_is_refused_with_its_path_and_the_reason(
     payload: object, text: str
 ) -> None:
     """A path into the payload, then the reason."""
@@ -383,7 +383,7 @@ def test_an_encoder_is_for_exactly_its_type() -> None:
 
 
 @clause("BUS-MSG-16")
-def test_what_an_encoder_makes_is_held_to_the_same() -> None:
+def test_the_result_of_an_encoder_obeys_the_same_limits() -> None:
     """The same limits of type, range and depth, with a path in the error."""
     with pytest.raises(PayloadError, match=r"payload\[0\]: its type .*: set"):
         freeze([1j], {complex: lambda _: {1}})
@@ -393,7 +393,7 @@ def test_what_an_encoder_makes_is_held_to_the_same() -> None:
         freeze(1j, {complex: lambda value: [value]})
 
 
-def test_an_encoder_that_raises_is_told_with_its_error() -> None:
+def test_an_encoder_that_raises_is_reported_with_its_error() -> None:
     with pytest.raises(
         PayloadError,
         match=r"payload\[0\]: the encoder of complex raised ZeroDivisionError: .*zero",
@@ -403,7 +403,7 @@ def test_an_encoder_that_raises_is_told_with_its_error() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_an_encoder_may_raise_what_has_no_text() -> None:
+def test_an_encoder_may_raise_an_exception_without_text() -> None:
     class MuteError(Exception):
         def __str__(self) -> str:
             raise OSError
@@ -415,7 +415,7 @@ def test_an_encoder_may_raise_what_has_no_text() -> None:
         freeze(1j, {complex: encoder})
 
 
-def test_what_changes_while_it_is_frozen_is_sent_as_it_was() -> None:
+def test_a_payload_that_changes_while_it_is_frozen_is_sent_as_it_was() -> None:
     """An encoder makes the change, as another thread might."""
     items: list[object] = [1j]
     table: dict[str, object] = {"a": 1j}
@@ -508,7 +508,7 @@ def test_the_limit_is_inclusive_and_counts_the_encoding() -> None:
     ],
     ids=lambda data: data[:12].hex(),
 )
-def test_what_no_correct_peer_says_is_one_kind_of_error(data: bytes) -> None:
+def test_bytes_that_no_correct_peer_sends_raise_one_kind_of_error(data: bytes) -> None:
     """Two payloads, unsupported types, invalid text, too much nesting."""
     with pytest.raises(WireError, match=r"^payload "):
         decode(data)

@@ -74,7 +74,7 @@ def small() -> Iterator[tuple[Bus, Bus]]:
 
 @clause("BUS-INIT-15", "BUS-ROUTE-6")
 @far_apart
-def test_who_was_there_before_the_other_process_came_is_found(
+def test_a_task_registered_before_the_other_process_joins_is_found(
     bus: Bus, distance: str
 ) -> None:
     bus.register("doer", thread=bus.thread(), on_command=echo)
@@ -85,7 +85,9 @@ def test_who_was_there_before_the_other_process_came_is_found(
 
 @clause("BUS-ROUTE-18", "BUS-MOVE-5")
 @far_apart
-def test_who_comes_later_gets_what_was_sent_before(bus: Bus, there: There) -> None:
+def test_a_task_that_registers_later_receives_a_command_sent_before(
+    bus: Bus, there: There
+) -> None:
     sender = bus.register("sender", thread=bus.here())
     answers: list[Any] = []
     sender.command(there.at("doer"), 3, on_response=answers.append)
@@ -116,7 +118,7 @@ def test_machines_have_names_of_their_own(bus: Bus) -> None:
 
 
 @clause("OPEN-3", "BUS-NAME-7", "BUS-INIT-15")
-def test_who_registers_hears_the_verdict_of_the_master(
+def test_registering_a_taken_name_raises_on_the_verdict_of_the_master(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The name is unknown in this process; a rejected registration leaves no trace."""
@@ -131,7 +133,7 @@ def test_who_registers_hears_the_verdict_of_the_master(
 
 
 @clause("OPEN-3")
-def test_nobody_waits_for_a_verdict_within_a_callback(
+def test_registering_within_a_callback_does_not_wait_for_the_verdict(
     bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "_VERDICT_S", 10 * LIMIT_S)
@@ -145,7 +147,7 @@ def test_nobody_waits_for_a_verdict_within_a_callback(
 
 
 @clause("OPEN-3")
-def test_what_was_sent_before_is_read_after_the_verdict(
+def test_commands_sent_before_a_registration_are_read_after_the_verdict(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A callback usually uses its own task, which is returned by then."""
@@ -170,7 +172,7 @@ def test_what_was_sent_before_is_read_after_the_verdict(
 
 
 @clause("OPEN-3")
-def test_who_is_interrupted_as_it_waits_for_a_verdict_registers_nothing(
+def test_an_interrupt_while_waiting_for_a_verdict_registers_no_task(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -186,7 +188,7 @@ def test_who_is_interrupted_as_it_waits_for_a_verdict_registers_nothing(
 
 
 @clause("BUS-MOVE-7")
-def test_who_was_too_late_with_a_name_is_told_by_whoever_uses_it(
+def test_a_task_that_registered_too_late_raises_name_taken_when_used(
     bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "_VERDICT_S", 0.0)
@@ -246,7 +248,7 @@ def test_a_private_task_is_answered_and_cannot_be_addressed(
 
 @clause("BUS-ROUTE-19")
 @far_apart
-def test_nobody_anywhere_is_told_as_nobody_here(there: There) -> None:
+def test_a_call_to_a_name_in_no_process_is_unresolved(there: There) -> None:
     config = BusConfig(resolve_timeout_s=0.05)
     with (
         there.beside("brief", config) as brief,
@@ -257,7 +259,9 @@ def test_nobody_anywhere_is_told_as_nobody_here(there: There) -> None:
 
 @clause("BUS-DEREG-8")
 @far_apart
-def test_what_a_task_leaves_for_good_fails(bus: Bus, there: There) -> None:
+def test_unread_commands_fail_when_their_task_deregisters_for_good(
+    bus: Bus, there: There
+) -> None:
     told: list[Undelivered] = []
     sender = bus.register("sender", thread=bus.here(), on_undelivered=told.append)
     doer = there.register("doer")
@@ -274,7 +278,9 @@ def test_what_a_task_leaves_for_good_fails(bus: Bus, there: There) -> None:
 
 @clause("BUS-MOVE-4", "BUS-DEREG-4", "BUS-MSG-15")
 @pytest.mark.parametrize("seed", range(3))
-def test_what_follows_a_task_that_moves_follows_in_order(seed: int) -> None:
+def test_commands_to_a_task_that_changes_process_arrive_once_and_in_order(
+    seed: int,
+) -> None:
     """Nothing is lost, repeated or overtaken, wherever the task is."""
     random, count = Random(seed), 300
     got: list[Any] = []
@@ -336,7 +342,9 @@ def is_free(name: str, buses: list[Bus]) -> bool:
 
 
 @clause("BUS-FLOW-2", "BUS-RELAY-11")
-def test_who_does_not_read_holds_back_who_sends(small: tuple[Bus, Bus]) -> None:
+def test_a_remote_receiver_that_does_not_read_holds_back_the_sender(
+    small: tuple[Bus, Bus],
+) -> None:
     """A command is refused once the task, the window and the relay are full."""
     one, two = small
     with Holder.holding(two, name="doer") as holder:
@@ -358,7 +366,7 @@ def test_who_does_not_read_holds_back_who_sends(small: tuple[Bus, Bus]) -> None:
 
 
 @clause("BUS-RELAY-11", "BUS-FLOW-1")
-def test_so_many_bytes_are_under_way_to_who_does_not_read() -> None:
+def test_the_bytes_in_flight_to_a_receiver_that_does_not_read_are_bounded() -> None:
     config = evolve(NARROW, window=100, window_bytes=100)
     with (
         memory_bus(config=config) as one,
@@ -429,7 +437,7 @@ def test_a_plain_thread_waits_for_a_reader_elsewhere(small: tuple[Bus, Bus]) -> 
 
 @clause("BUS-RELAY-7", "BUS-RELAY-8", "AMO-28")
 @far_apart
-def test_a_pattern_hears_tasks_of_other_processes_once_each(
+def test_a_subscriber_with_several_patterns_gets_a_remote_notification_once(
     bus: Bus, there: There
 ) -> None:
     heard: list[tuple[Any, int]] = []
@@ -453,7 +461,7 @@ def test_a_pattern_hears_tasks_of_other_processes_once_each(
 
 @clause("BUS-MSG-9")
 @far_apart
-def test_who_hears_can_answer(bus: Bus, there: There) -> None:
+def test_a_subscriber_can_answer_a_notification(bus: Bus, there: There) -> None:
     answers: list[Response] = []
     bell = bus.register("bell", thread=bus.here(), on_command=echo)
     hearer = there.register("hearer", on_command=echo)
@@ -474,7 +482,9 @@ def test_who_hears_can_answer(bus: Bus, there: There) -> None:
 
 @clause("BUS-DEREG-2", "BUS-INIT-8")
 @far_apart
-def test_who_watches_sees_tasks_come_and_go_elsewhere(bus: Bus, there: There) -> None:
+def test_a_watch_reports_remote_tasks_that_register_and_deregister(
+    bus: Bus, there: There
+) -> None:
     seen: list[tuple[str, bool]] = []
     there.register("bells/early")
     watcher = bus.register("watcher", thread=bus.here())
@@ -501,7 +511,9 @@ def test_who_watches_sees_tasks_come_and_go_elsewhere(bus: Bus, there: There) ->
 
 @clause("BUS-DEREG-9")
 @far_apart
-def test_who_watches_sees_a_process_end(bus: Bus, distance: str) -> None:
+def test_a_watch_reports_the_departure_of_a_task_when_its_process_ends(
+    bus: Bus, distance: str
+) -> None:
     seen: list[bool] = []
     watcher = bus.register("watcher", thread=bus.here())
     with There(bus, distance) as there:
@@ -515,7 +527,9 @@ def test_who_watches_sees_a_process_end(bus: Bus, distance: str) -> None:
 
 @clause("BUS-INIT-8")
 @far_apart
-def test_who_waits_for_a_name_waits_for_all_processes(bus: Bus, there: There) -> None:
+def test_a_waiter_for_a_name_wakes_when_another_process_registers_it(
+    bus: Bus, there: There
+) -> None:
     with Threads() as threads:
         waiting = threads.start(bus.wait_for, there.at("doer"))
         doer = there.register("doer")
@@ -527,7 +541,7 @@ def test_who_waits_for_a_name_waits_for_all_processes(bus: Bus, there: There) ->
 
 
 @clause("BUS-ENT-11")
-def test_a_relay_is_seen_by_nobody(bus: Bus) -> None:
+def test_a_relay_is_invisible_to_users(bus: Bus) -> None:
     with There(bus, "other process") as there:
         there.register("doer", on_command=echo)
         assert bus.call("doer", 1) == 1

@@ -39,7 +39,7 @@ def recorded(folder: Path, config: BusConfig | None = None) -> Iterator[Bus]:
 
 @clause("B1", "B3", "B5")
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_is_done_is_recorded_step_by_step(name: str, tmp_path: Path) -> None:
+def test_each_operation_is_recorded_step_by_step(name: str, tmp_path: Path) -> None:
     scenario, steps = SCENARIOS[name]
     config = BusConfig(send_timeout_s=0.01)
     with recorded(tmp_path, config) as bus:
@@ -160,7 +160,7 @@ def registrations(folder: Path) -> list[str]:
     ]
 
 
-def test_what_is_not_recorded_has_no_trace() -> None:
+def test_a_message_of_an_unrecorded_bus_has_no_trace() -> None:
     got: list[Incoming] = []
     with memory_bus() as bus:
         bench = Bench(bus)

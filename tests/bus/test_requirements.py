@@ -26,7 +26,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return others
 
 
-def test_the_versions_are_those_of_pyproject() -> None:
+def test_the_versions_match_pyproject() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     lines = [*project["dependencies"], *extras["pipeline"], *extras["net"]]

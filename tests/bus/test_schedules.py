@@ -92,7 +92,7 @@ def test_each_command_has_one_outcome_though_its_addressee_leaves() -> None:
 
 
 @clause("BUS-FLOW-5")
-def test_what_is_cancelled_has_no_outcome_and_all_else_one() -> None:
+def test_a_cancelled_command_has_no_outcome_and_any_other_has_one() -> None:
     def program(_run: Run) -> None:
         with memory_bus() as bus:
             outcomes: list[Response] = []
@@ -110,7 +110,7 @@ def test_what_is_cancelled_has_no_outcome_and_all_else_one() -> None:
 
 
 @clause("BUS-FLOW-6", "BUS-MSG-15")
-def test_who_waits_for_room_keeps_its_order_though_the_task_moves() -> None:
+def test_a_sender_waiting_for_room_keeps_its_order_though_the_task_moves() -> None:
     def program(run: Run) -> None:
         got: list[Any] = []
         with memory_bus() as bus:
@@ -133,7 +133,7 @@ def test_who_waits_for_room_keeps_its_order_though_the_task_moves() -> None:
 
 
 @clause("BUS-MSG-5")
-def test_a_task_that_leaves_is_heard_of_no_more() -> None:
+def test_a_task_that_deregisters_keeps_no_subscription() -> None:
     def program(run: Run) -> None:
         with memory_bus() as bus:
             there = bus.thread()
@@ -259,7 +259,7 @@ def test_a_script_cancels_while_it_is_notified() -> None:
 
 
 @clause("BUS-MSG-15")
-def test_what_was_told_before_an_answer_is_dealt_with_before_a_call_returns() -> None:
+def test_messages_sent_before_an_answer_are_handled_before_the_call_returns() -> None:
     """A caller waiting elsewhere is woken at once only if its mailbox is empty."""
 
     def program(run: Run) -> None:
@@ -288,7 +288,7 @@ def test_what_was_told_before_an_answer_is_dealt_with_before_a_call_returns() ->
 
 
 @clause("BUS-MSG-11")
-def test_who_waits_in_a_thread_of_its_own_is_roused_by_who_answers() -> None:
+def test_an_answer_wakes_the_calling_thread_and_not_the_host_of_its_task() -> None:
     """The thread of the asking task sleeps on."""
     with memory_bus() as bus:
         hosting = bus.thread("hosting")

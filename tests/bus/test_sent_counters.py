@@ -82,7 +82,7 @@ def test_each_kind_of_message_is_in_the_counters_of_its_relay_and_of_its_link(
 
 @clause("BUS-FLOW-3", "BUS-FLOW-7")
 @pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest", "error"])
-def test_a_reader_elsewhere_is_told_of_all_that_it_has_missed(
+def test_a_remote_subscriber_gets_the_number_of_all_dropped_notifications(
     two: tuple[Bus, Bus], policy: Overflow
 ) -> None:
     """By the next one it receives, wherever others were dropped; the accounts agree."""

@@ -68,7 +68,7 @@ def test_each_reader_gets_each_item_once_in_its_producer_s_order(
 
 
 @clause("BUS-MSG-14")
-def test_readers_see_the_service_and_not_who_produced(bus: Bus) -> None:
+def test_subscribers_get_the_service_as_sender_and_not_the_producer(bus: Bus) -> None:
     got: list[Incoming] = []
     reader = bus.register("reader", thread=bus.here())
     reader.subscribe("service", got.append)
@@ -81,7 +81,7 @@ def test_readers_see_the_service_and_not_who_produced(bus: Bus) -> None:
 
 
 @clause("BUS-MSG-14")
-def test_what_is_passed_on_may_be_made_of_what_came(
+def test_a_service_notifies_the_transformed_payload(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
     got: list[Any] = []
@@ -144,7 +144,7 @@ def test_a_service_leaves_its_name_behind_when_it_ends(bus: Bus) -> None:
         bus.call("service", timeout=0)
 
 
-def test_a_service_checks_what_it_is_made_of(bus: Bus) -> None:
+def test_a_service_checks_its_arguments(bus: Bus) -> None:
     wrong: Any = 5
     with pytest.raises(TypeError, match=r"bus must be a .*\.Bus, got int"):
         Service(wrong, "service")

@@ -115,7 +115,7 @@ def test_a_handler_takes_effect_or_is_refused_at_every_point(
 
 
 @clause("BUS-ENT-18")
-def test_a_handler_closes_a_bus_whose_main_thread_waits() -> None:
+def test_a_handler_closes_a_bus_while_the_main_thread_waits() -> None:
     with memory_bus() as bus:
         here = bus.here()
         before = signal.signal(signal.SIGUSR1, lambda *_: bus.close())

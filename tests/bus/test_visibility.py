@@ -29,7 +29,9 @@ def test_a_public_task_is_found_by_its_name(bus: Bus, there: There) -> None:
 
 @clause("BUS-INIT-9")
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_a_private_task_asks_and_hears(bus: Bus, there: There) -> None:
+def test_a_private_task_sends_commands_and_receives_notifications(
+    bus: Bus, there: There
+) -> None:
     heard: list[Any] = []
     answers: list[Any] = []
     senders: list[str] = []
@@ -53,7 +55,9 @@ def test_a_private_task_asks_and_hears(bus: Bus, there: There) -> None:
 
 @clause("BUS-INIT-9")
 @pytest.mark.parametrize("distance", NEAR)
-def test_a_private_task_is_found_by_nobody(bus: Bus, distance: str) -> None:
+def test_a_private_task_cannot_be_called_watched_or_subscribed_to(
+    bus: Bus, distance: str
+) -> None:
     news: list[Any] = []
     there = far(bus, distance)
     private = bus.register(
@@ -100,7 +104,7 @@ def _there(bus: Bus) -> bool:
 
 
 @clause("BUS-INIT-9")
-def test_what_was_asked_of_a_private_task_finds_a_public_one_later(bus: Bus) -> None:
+def test_commands_parked_for_a_private_name_reach_a_later_public_task(bus: Bus) -> None:
     """A parked message is never delivered to a private task."""
     got: list[Any] = []
     bus.command("p", "first")
@@ -120,7 +124,7 @@ def test_what_was_asked_of_a_private_task_finds_a_public_one_later(bus: Bus) -> 
 
 
 @clause("BUS-INIT-8", "BUS-DEREG-2")
-def test_that_somebody_is_gone_does_not_overtake_that_it_came(bus: Bus) -> None:
+def test_a_departure_does_not_overtake_the_arrival_in_a_watch(bus: Bus) -> None:
     """The watcher's own thread reports the departure before it reads the arrival."""
     seen: list[bool] = []
     held, go = Event(), Event()

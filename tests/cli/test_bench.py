@@ -87,7 +87,9 @@ def test_a_partner_that_does_not_come_is_a_timeout() -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_partner_that_cannot_join_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partner_that_cannot_join_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
 
     result = verb("bench", *BRIEF, "--timeout", "0.5")
@@ -110,7 +112,7 @@ def test_a_partner_that_has_ended_is_not_waited_for(
     assert time.monotonic() - begun < 30
 
 
-def test_a_place_whose_path_is_too_long_for_a_bus_is_one_line(
+def test_a_temporary_folder_with_too_long_a_path_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / ("x" * 90)
@@ -136,7 +138,7 @@ def test_the_partner_imports_nothing_from_where_it_is_started(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_the_partner_trusts_whom_the_verb_trusts(own_run_directory: Path) -> None:
+def test_the_partner_trusts_the_same_owner_as_the_verb(own_run_directory: Path) -> None:
     own_run_directory.mkdir(0o700)
     os.chown(own_run_directory, OWNER, OWNER)
 
@@ -151,7 +153,7 @@ def test_the_partner_trusts_whom_the_verb_trusts(own_run_directory: Path) -> Non
     assert told["round_trips"] >= 10
 
 
-def test_whoever_is_told_to_end_leaves_nothing_behind(
+def test_bench_leaves_nothing_behind_when_it_is_terminated(
     own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The path of the partner's socket is short enough there."""
@@ -179,7 +181,7 @@ def test_whoever_is_told_to_end_leaves_nothing_behind(
         ("--bytes", "-1"),
     ],
 )
-def test_what_cannot_be_measured_is_a_mistake_in_usage(wrong: tuple[str, str]) -> None:
+def test_an_invalid_option_is_a_mistake_in_usage(wrong: tuple[str, str]) -> None:
     assert verb("bench", *wrong).exit_code == 2
 
 
@@ -202,7 +204,7 @@ def test_each_shell_gets_its_script(
     assert f"_BUS_COMPLETE={shell}_complete" in script
 
 
-def test_a_shell_is_told_of_verbs_and_of_options(
+def test_a_shell_completes_verbs_and_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("_BUS_COMPLETE", "bash_complete")
@@ -215,7 +217,7 @@ def test_a_shell_is_told_of_verbs_and_of_options(
     assert told == [["plain,bench"], ["plain,--bytes"]]
 
 
-def test_the_options_say_what_they_are_numbers_of() -> None:
+def test_the_help_names_the_quantity_of_each_numeric_option() -> None:
     """The help names the quantity, not the type."""
     words = verb("bench", "--help").stdout
 

@@ -80,7 +80,9 @@ def test_a_violation_is_named_with_exit_code_1(tmp_path: Path) -> None:
     assert line.endswith(f"of journal {journal_id(0):016x})")
 
 
-def test_a_violation_of_the_bus_names_who_sent_what_to_whom(tmp_path: Path) -> None:
+def test_a_violation_of_the_bus_names_message_sender_and_receiver(
+    tmp_path: Path,
+) -> None:
     _, _, history, (origin, _, _, destination) = BUS_BROKEN["delivered twice"]
     store(history, tmp_path)
 
@@ -103,7 +105,7 @@ def test_an_incomplete_journal_is_unknown_with_exit_code_3(tmp_path: Path) -> No
     assert "J1 UNKNOWN: 5 records could not be written" in result.stdout
 
 
-def test_any_fail_outweighs_what_is_unknown(tmp_path: Path) -> None:
+def test_a_failed_rule_outweighs_unknown_ones(tmp_path: Path) -> None:
     history = clean(11, steps=300)
     plant(history, "reorder", Random(1))
     store(history, tmp_path, conditions={0: Condition(closed=False, sealed=False)})
@@ -142,7 +144,7 @@ def test_the_last_line_is_the_command_that_shows_the_records(tmp_path: Path) -> 
         ({"rule": "Q1", "flow": 6}, "bus journal cat 'a b' --flow 0000000000000006"),
     ],
 )
-def test_what_is_no_message_is_looked_for_where_it_may_lie(
+def test_a_violation_without_a_message_names_the_command_to_inspect_it(
     capsys: pytest.CaptureFixture[str], violation: dict[str, Any], command: str
 ) -> None:
     found = Violation(verdict=Verdict.FAIL, case="", explanation="", **violation)
@@ -188,7 +190,7 @@ def test_everything_as_json(tmp_path: Path) -> None:
     assert told["problems"] == []
 
 
-def test_what_cannot_be_read_is_told_apart_from_the_answer(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_apart_from_the_result(tmp_path: Path) -> None:
     (path,) = store(clean(1), tmp_path)
     (path / "meta.jsonl").unlink()
 

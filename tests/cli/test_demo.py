@@ -84,7 +84,7 @@ def test_a_fault_is_planted_between_processes_too(folder: Path, tmp_path: Path) 
     assert "planted fault: duplicate, found by Q3" in ran.output
 
 
-def test_what_was_planted_is_said_before_the_run_and_who_found_it_after(
+def test_a_planted_fault_is_named_first_and_the_rule_that_found_it_last(
     folder: Path, tmp_path: Path
 ) -> None:
     ran = _demo(folder, "--out", tmp_path / "out", "--plant", "duplicate")
@@ -102,11 +102,11 @@ def test_what_was_planted_is_said_before_the_run_and_who_found_it_after(
     assert found > next(i for i, line in enumerate(lines) if " FAIL: " in line)
 
 
-def test_every_fault_says_what_it_does() -> None:
+def test_every_fault_has_a_description() -> None:
     assert DEEDS.keys() == FAULTS.keys()
 
 
-def test_a_planted_fault_that_nobody_finds_is_not_passed_over(
+def test_a_planted_fault_that_no_rule_finds_fails_the_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bus.demo.threads.plant", lambda *_: None)
@@ -117,7 +117,7 @@ def test_a_planted_fault_that_nobody_finds_is_not_passed_over(
     assert ran.exit_code == 1
 
 
-def test_processes_are_told_of_and_what_becomes_of_them(
+def test_the_demo_reports_its_processes_and_their_fates(
     folder: Path, tmp_path: Path
 ) -> None:
     ran = _demo(folder, "--out", tmp_path / "out", "--processes", "4")
@@ -138,7 +138,7 @@ def test_processes_are_told_of_and_what_becomes_of_them(
     assert verdicts["verdict"] == "PASS"
 
 
-def test_who_has_one_worker_is_told_that_it_is_let_live(
+def test_the_demo_reports_that_it_spares_its_only_worker(
     folder: Path, tmp_path: Path
 ) -> None:
     ran = _demo(folder, "--out", tmp_path / "out", "--processes", "2")
@@ -150,7 +150,7 @@ def test_who_has_one_worker_is_told_that_it_is_let_live(
 
 
 @pytest.mark.parametrize("arguments", [(), ("--processes", "2")])
-def test_two_at_a_time_are_one_line_that_says_what_to_do(
+def test_a_second_demo_at_a_time_is_one_line_with_the_remedy(
     folder: Path, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     with open_bus("demo", role=Role.MASTER):
@@ -172,7 +172,7 @@ def _files(out: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_run_that_is_refused_leaves_what_an_earlier_one_found(
+def test_a_refused_run_leaves_the_results_of_an_earlier_one(
     folder: Path, tmp_path: Path, own_run_directory: Path
 ) -> None:
     out = tmp_path / "out"
@@ -225,7 +225,7 @@ def test_a_folder_in_which_another_is_at_work_is_refused(
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["gone", "replaced"])
-def test_a_run_whose_record_is_gone_does_not_pass(
+def test_a_run_with_its_own_journal_missing_does_not_pass(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: bool
 ) -> None:
     out = tmp_path / "out"
@@ -248,7 +248,7 @@ def test_a_run_whose_record_is_gone_does_not_pass(
     assert "PASS" not in ran.output
 
 
-def test_a_run_of_which_one_journal_is_gone_does_not_pass(
+def test_a_run_with_the_journal_of_one_process_missing_does_not_pass(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -307,7 +307,7 @@ def test_where_no_run_directory_can_be_made_the_setting_is_named(
     )
 
 
-def test_results_are_not_what_stock_is_taken_of(
+def test_the_demo_does_not_index_its_own_results(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)

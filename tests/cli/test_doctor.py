@@ -22,7 +22,7 @@ def findings() -> dict[str, dict[str, str]]:
     return {each["what"]: each for each in read("doctor")}
 
 
-def test_a_machine_that_is_well_is_told_so(own_run_directory: Path) -> None:
+def test_a_healthy_machine_is_reported_as_ok(own_run_directory: Path) -> None:
     found = findings()
 
     for what in ("run directory", "sockets", "shared memory"):
@@ -103,7 +103,7 @@ def test_where_no_socket_can_be_made_is_a_failure(
 @pytest.mark.parametrize(
     ("limit", "state", "exit_code"), [(32, "fail", 1), (256, "warn", 0)]
 )
-def test_few_descriptors_are_told(
+def test_a_low_descriptor_limit_is_reported(
     monkeypatch: pytest.MonkeyPatch, limit: int, state: str, exit_code: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, 4096))
@@ -134,7 +134,7 @@ def test_a_report_that_cannot_be_drawn_is_a_warning(
     assert found["fact"] == "bus pipeline can check, but cannot draw a report"
 
 
-def test_what_a_bus_can_do_without_is_a_warning(
+def test_a_missing_optional_feature_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object) -> int:

@@ -25,7 +25,7 @@ def invoke(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["journal", *map(str, arguments)])
 
 
-def test_journals_are_listed_with_what_they_hold_and_lack(tmp_path: Path) -> None:
+def test_ls_lists_journals_with_their_state_holes_and_losses(tmp_path: Path) -> None:
     conditions = {
         0: Condition(),
         1: Condition(closed=False, sealed=False, lost=4, holes=(3,)),
@@ -114,7 +114,7 @@ def test_a_kind_or_reason_of_a_later_version_is_shown_by_its_number(
     assert " reason reason-98" in result.stdout
 
 
-def test_what_is_whole_is_verified(tmp_path: Path) -> None:
+def test_verify_reports_a_whole_journal_as_ok(tmp_path: Path) -> None:
     history = clean(1)
     store(history, tmp_path)
 
@@ -125,7 +125,7 @@ def test_what_is_whole_is_verified(tmp_path: Path) -> None:
     assert result.stdout == f"{ID} ok: records {count}, segments {-(-count // 64)}\n"
 
 
-def test_what_is_damaged_is_exit_code_1(tmp_path: Path) -> None:
+def test_verify_ends_with_exit_code_1_for_a_damaged_journal(tmp_path: Path) -> None:
     store(clean(1), tmp_path, conditions={0: Condition(damaged=True)})
 
     result = invoke("verify", tmp_path)
@@ -135,7 +135,7 @@ def test_what_is_damaged_is_exit_code_1(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_what_is_incomplete_is_not_damaged(tmp_path: Path) -> None:
+def test_an_incomplete_journal_is_not_damaged(tmp_path: Path) -> None:
     condition = Condition(closed=False, sealed=False, holes=(5,), lost=1)
     store(clean(1), tmp_path, conditions={0: condition})
 
@@ -197,7 +197,7 @@ def test_a_journal_of_which_no_segment_can_be_read_is_not_verified(
     assert result.stderr == f"bus: cannot read {segment}: Is a directory\n"
 
 
-def test_damage_is_told_by_the_exit_code_before_what_cannot_be_read(
+def test_the_exit_code_for_damage_precedes_the_one_for_unreadable_files(
     tmp_path: Path,
 ) -> None:
     history = clean(1, journals=2, channels=6, steps=20)
@@ -210,7 +210,7 @@ def test_damage_is_told_by_the_exit_code_before_what_cannot_be_read(
     assert len(result.stderr.splitlines()) == 2
 
 
-def test_what_can_be_read_is_shown_before_the_exit_code_tells_of_the_rest(
+def test_cat_shows_the_readable_records_and_exits_with_code_4(
     tmp_path: Path,
 ) -> None:
     paths = store(clean(1, journals=2, channels=6, steps=20), tmp_path)
@@ -223,7 +223,7 @@ def test_what_can_be_read_is_shown_before_the_exit_code_tells_of_the_rest(
     assert result.stderr == f"bus: cannot read {segment}: Is a directory\n"
 
 
-def test_records_are_chosen_by_their_number_and_what_lies_around_it(
+def test_cat_selects_records_by_their_number_and_the_ones_around_it(
     tmp_path: Path,
 ) -> None:
     messages = range(1, 31)
@@ -246,7 +246,7 @@ def test_records_are_chosen_by_their_number_and_what_lies_around_it(
     assert shown("--kind", "open", "--around", "20") == [0]
 
 
-def test_a_record_that_is_not_there_is_said_not_to_be(tmp_path: Path) -> None:
+def test_cat_reports_a_record_number_that_does_not_exist(tmp_path: Path) -> None:
     store(met(*sent(1, 2), *received(1, 2), B_LEAVES), tmp_path)
     everything = invoke("cat", tmp_path)
     last = everything.stdout.splitlines()[-1].split()[1].partition(":")[2]

@@ -103,7 +103,7 @@ def test_another_bus_is_not_this_one() -> None:
     ],
     ids=lambda each: " ".join(each)[:30] if isinstance(each, tuple) else None,
 )
-def test_what_cannot_be_meant_is_a_mistake_in_usage(
+def test_an_invalid_argument_is_a_mistake_in_usage(
     arguments: tuple[str, ...], words: str
 ) -> None:
     result = verb(*arguments)
@@ -129,7 +129,7 @@ def test_the_path_of_a_run_directory_may_be_too_long(
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no bus", "a bus"])
-def test_a_path_that_is_too_long_is_told_whether_anything_is_there_or_not(
+def test_a_path_that_is_too_long_is_reported_with_or_without_a_bus_there(
     there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check does not create it."""
@@ -146,7 +146,7 @@ def test_a_path_that_is_too_long_is_told_whether_anything_is_there_or_not(
 
 
 @pytest.mark.parametrize("arguments", PLACED, ids=" ".join)
-def test_a_run_directory_that_is_open_to_others_is_told_by_all_in_one_line(
+def test_every_verb_reports_a_run_directory_open_to_others_in_one_line(
     arguments: tuple[str, ...], own_run_directory: Path
 ) -> None:
     """No process can be on a bus there, so the error does not say that none is."""
@@ -202,7 +202,7 @@ OWN = "set BUS_RUN_DIR to a folder of your own with mode 0700"
         ("-gone/below", f"-gone: No such file or directory; {OWN}"),
     ],
 )
-def test_a_run_directory_that_can_be_none_is_told(
+def test_a_path_that_cannot_be_a_run_directory_is_reported(
     below: str, words: str, own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file, a path below a file, and a path below a missing folder."""
@@ -229,7 +229,7 @@ def test_the_name_of_the_machine_is_to_be_given_if_it_is_not_that_of_the_host() 
 
 
 @pytest.mark.usefixtures("alpha")
-def test_a_name_that_another_process_has_is_told_in_one_line(
+def test_a_name_that_another_process_holds_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = "cli1"
@@ -248,7 +248,7 @@ def test_a_name_that_another_process_has_is_told_in_one_line(
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
 
 
-def test_a_master_that_does_not_answer_is_not_waited_for_longer_than_said(
+def test_a_verb_waits_for_a_hung_master_no_longer_than_its_timeout(
     alpha: Far, own_run_directory: Path
 ) -> None:
     alpha.signal(signal.SIGSTOP)
@@ -264,7 +264,7 @@ def test_a_master_that_does_not_answer_is_not_waited_for_longer_than_said(
     alpha.signal(signal.SIGCONT)
 
 
-def test_who_does_not_tell_is_named_and_the_others_are_shown(beta: Far) -> None:
+def test_an_unresponsive_process_is_named_and_the_others_are_shown(beta: Far) -> None:
     beta.signal(signal.SIGSTOP)
     result = verb("tree", "--timeout", "2", "--json")
     beta.signal(signal.SIGCONT)
@@ -277,7 +277,7 @@ def test_who_does_not_tell_is_named_and_the_others_are_shown(beta: Far) -> None:
     assert re.fullmatch(words, result.stderr)
 
 
-def test_who_does_not_tell_for_another_reason_is_no_timeout(
+def test_a_process_lost_before_it_answers_is_no_timeout(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -45,7 +45,7 @@ def test_a_tree_shows_processes_threads_and_tasks(alpha: Far, beta: Far) -> None
     assert "_bus/" not in "\n".join(lines)
 
 
-def test_a_tree_shows_what_was_lost_on_the_way_to_others() -> None:
+def test_a_tree_shows_the_dropped_and_doubtful_messages_of_a_link() -> None:
     counters = {"posted": 9, "taken": 3, "dropped": 4, "failed": 0, "in_doubt": 2}
     link = {"process": "far", "kind": "data", "ready": True, "unresponsive": False}
     process = {"process": "near", "role": "slave", "pid": 1, "since_s": 2.0}
@@ -66,7 +66,7 @@ def test_a_tree_shows_what_was_lost_on_the_way_to_others() -> None:
         (1, {"unread": 5}, "subscribed to s/* (5 unread, 1 dropped)"),
     ],
 )
-def test_a_tree_shows_what_a_task_has_not_read_or_not_received(
+def test_a_tree_shows_the_unread_and_the_missed_messages_of_a_task(
     missed: int, drops: dict[str, int], words: str
 ) -> None:
     """Also drops in the notifier's process, as a gap has reported."""
@@ -85,7 +85,7 @@ def test_a_tree_shows_what_a_task_has_not_read_or_not_received(
     assert line == f"t: 1 delivered, 0 unread, {words}"
 
 
-def test_a_tree_shows_what_waits_and_who_is_busy(alpha: Far) -> None:
+def test_a_tree_shows_waiting_messages_and_busy_threads(alpha: Far) -> None:
     alpha("bus.register('shelf', capacity=2, overflow='drop-oldest') and None")
     alpha("[bus.command('shelf', n) for n in range(5)] and None")
     alpha("bus.command('nobody', 1)")
@@ -151,7 +151,7 @@ def ways(name: str, *arguments: str) -> dict[str, tuple[str, str | None]]:
 
 
 @pytest.mark.usefixtures("alpha")
-def test_a_route_is_what_a_message_would_take(beta: Far) -> None:
+def test_route_prints_the_route_that_a_message_would_take(beta: Far) -> None:
     with Far("gamma") as gamma:
         gamma.started()
 
@@ -171,7 +171,7 @@ def test_a_route_is_what_a_message_would_take(beta: Far) -> None:
 
 
 @pytest.mark.usefixtures("alpha")
-def test_what_the_bus_has_itself_has_a_route_too() -> None:
+def test_a_task_of_the_bus_itself_has_a_route_too() -> None:
     assert verb("route", "_bus/alpha").stdout.splitlines() == [
         "_bus/alpha: process alpha",
         "  from alpha: within the process, to a thread of the bus itself",
@@ -216,13 +216,15 @@ def test_a_route_says_why() -> None:
         ),
     ],
 )
-def test_a_route_of_nobody_is_one_line(arguments: tuple[str, ...], line: str) -> None:
+def test_a_route_of_an_unknown_task_or_process_is_one_line(
+    arguments: tuple[str, ...], line: str
+) -> None:
     result = verb("route", *arguments)
 
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
 
 
-def test_a_route_from_who_hangs_is_a_timeout(beta: Far) -> None:
+def test_a_route_from_a_hung_process_is_a_timeout(beta: Far) -> None:
     """Its process is alive, but stopped."""
     beta.signal(signal.SIGSTOP)
     result = verb("route", "echo", "--from", "beta", "--timeout", "0.5")
@@ -233,7 +235,7 @@ def test_a_route_from_who_hangs_is_a_timeout(beta: Far) -> None:
     assert re.fullmatch(words, result.stderr)
 
 
-def test_who_has_just_left_is_not_asked_any_more(
+def test_a_process_that_has_just_left_is_not_queried_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The master keeps the process a little longer than its names."""

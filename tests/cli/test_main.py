@@ -38,7 +38,7 @@ ERROR: list[BaseException] = [RuntimeError()]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
-def test_help_lists_every_verb_and_what_it_does(arguments: list[str]) -> None:
+def test_help_lists_every_verb_with_its_summary(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
 
     assert result.exit_code == 0
@@ -73,7 +73,7 @@ def test_a_mistyped_verb_is_guessed() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["doctor"]])
-def test_what_cannot_be_written_is_one_line(arguments: list[str]) -> None:
+def test_a_failed_write_to_stdout_is_one_line(arguments: list[str]) -> None:
     """Even for the help, which no verb writes; nothing more is printed at exit."""
     code = """
         import sys
@@ -88,7 +88,7 @@ def test_what_cannot_be_written_is_one_line(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["--help", "doctor"])
-def test_an_output_that_is_closed_takes_what_is_written(arguments: str) -> None:
+def test_output_to_a_closed_stdout_is_discarded(arguments: str) -> None:
     """The output is discarded; the exit code does not change."""
     command = f"exec {sys.executable} -m bus {arguments} >&-"
 
@@ -111,7 +111,7 @@ def test_an_output_that_is_closed_takes_what_is_written(arguments: str) -> None:
         (KeyboardInterrupt(), "bus: interrupted\n"),
     ],
 )
-def test_what_goes_wrong_is_one_line_and_exit_code_4(
+def test_an_expected_error_is_one_line_and_exit_code_4(
     error: BaseException, line: str
 ) -> None:
     ERROR[0] = error
@@ -130,7 +130,7 @@ def test_a_mistake_of_ours_is_not_hidden() -> None:
     assert result.exception is ERROR[0]
 
 
-def test_a_verb_whose_library_is_missing_says_what_to_install(
+def test_a_verb_with_a_missing_library_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(_: str) -> None:

@@ -54,7 +54,7 @@ def interrupted(running: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 @clause("OPEN-12")
-def test_a_message_is_a_line_of_who_sends_it_and_one_of_who_reads_it(
+def test_a_message_is_one_line_of_its_sender_and_one_of_its_receiver(
     alpha: Far, beta: Far
 ) -> None:
     with monitoring(alpha, beta, options=("--type", "MSG", "--count", "4")) as running:
@@ -110,7 +110,7 @@ def test_json_is_a_line_for_each_frame_and_names_the_process(
 
 
 @clause("OPEN-12")
-def test_it_goes_on_until_it_is_interrupted_and_then_nobody_notes_anything(
+def test_an_interrupt_ends_the_monitor_and_monitoring_in_every_process(
     alpha: Far, beta: Far
 ) -> None:
     with monitoring(alpha, beta) as running:
@@ -156,7 +156,7 @@ def test_a_process_that_is_not_there_is_one_line() -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
 
 
-def test_who_does_not_answer_is_named_once(
+def test_an_unresponsive_process_is_named_once(
     beta: Far, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(monitor, "_ANSWER_S", 0.2)

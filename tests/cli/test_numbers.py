@@ -17,12 +17,12 @@ def test_a_number_in_the_range_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["nan", "-nan", "inf", "1e999"])
-def test_what_is_not_finite_is_no_number(text: str) -> None:
+def test_a_number_that_is_not_finite_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match=f"'{text}' is not a finite number"):
         FiniteRange().convert(text, None, None)
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", ""])
-def test_what_click_refuses_is_refused(text: str) -> None:
+def test_a_value_that_click_refuses_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         FiniteRange(min=0).convert(text, None, None)

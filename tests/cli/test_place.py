@@ -46,7 +46,7 @@ def test_the_owner_of_a_bus_for_others_looks_at_it_as_at_any(
 
 @clause("BUS-SEC-1")
 @as_root
-def test_whom_the_owner_lets_in_may_do_nothing_to_a_verb() -> None:
+def test_a_member_of_an_admitted_group_may_not_send_commands_to_a_verb() -> None:
     RunDirectory("bus1", GUESTS)
 
     access = access_to(target())
@@ -119,7 +119,7 @@ def test_where_no_run_directory_can_be_made_the_setting_is_named(
 
 @clause("BUS-SEC-3")
 @as_root
-def test_what_to_do_is_what_the_one_who_is_told_can_do(
+def test_a_remedy_names_only_a_step_that_the_user_can_take(
     own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user who may not change the mode is not advised to."""
@@ -143,7 +143,7 @@ def test_what_to_do_is_what_the_one_who_is_told_can_do(
 
 @clause("BUS-SEC-3")
 @as_root
-def test_a_folder_of_others_that_has_no_such_bus_is_told_to_have_none(
+def test_a_folder_open_to_a_group_without_the_bus_does_not_serve_it(
     own_run_directory: Path,
 ) -> None:
     """Its mode admits their group, as it must."""

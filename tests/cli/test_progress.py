@@ -31,7 +31,7 @@ class Told(Progress):
         self.kept.append(line)
 
 
-def test_only_what_is_kept_is_written_where_nobody_looks(
+def test_only_kept_lines_are_written_without_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for stderr in (False, True):
@@ -69,7 +69,7 @@ def test_a_pass_is_counted_from_its_beginning() -> None:
     ]
 
 
-def test_who_hung_up_is_named_with_its_file() -> None:
+def test_a_worker_that_disconnected_is_named_with_its_file() -> None:
     progress = Told()
 
     Ticker(FILES, progress).tell(HungUp("worker/1", 1, 1))
@@ -79,7 +79,7 @@ def test_who_hung_up_is_named_with_its_file() -> None:
     assert "drained 1 message after that" in line
 
 
-def test_what_came_damaged_is_said() -> None:
+def test_a_file_that_arrived_damaged_is_reported() -> None:
     progress = Told()
 
     Ticker(FILES, progress).tell(Damaged("worker/2"))

@@ -51,7 +51,7 @@ def test_text_is_escaped_where_the_output_cannot_carry_it(
     assert told == ('"\\u00fc\\ud83d\\ude00"\n', "")
 
 
-def test_what_json_has_no_word_for_is_told_all_the_same(alpha: Far) -> None:
+def test_call_prints_values_that_json_cannot_express(alpha: Far) -> None:
     answer = "{'b': b'\\x00\\xff', 'n': float('nan'), 't': (1, 2)}"
     alpha(f"bus.register('odd', on_command=lambda _: {answer}) and None")
 
@@ -79,7 +79,7 @@ def test_a_task_that_does_not_answer_is_a_timeout(alpha: Far) -> None:
 
 @pytest.mark.usefixtures("alpha")
 @pytest.mark.parametrize("name", ["call", "send"])
-def test_a_name_that_nobody_has_is_one_line(name: str) -> None:
+def test_a_name_that_no_task_has_is_one_line(name: str) -> None:
     result = verb(name, "nobody", "1", "--timeout", "0.3")
 
     assert (result.exit_code, result.stdout) == (1, "")
@@ -90,7 +90,9 @@ def test_a_name_that_nobody_has_is_one_line(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["call", "send"])
 @pytest.mark.parametrize("to", ["far", "ism://bus1@machine/far"])
-def test_who_hangs_is_not_said_to_be_nobody(beta: Far, name: str, to: str) -> None:
+def test_a_hung_process_is_a_timeout_and_not_an_unknown_name(
+    beta: Far, name: str, to: str
+) -> None:
     beta.signal(signal.SIGSTOP)
     result = verb(name, to, "1", "--timeout", "0.5")
     beta.signal(signal.SIGCONT)
@@ -101,7 +103,7 @@ def test_who_hangs_is_not_said_to_be_nobody(beta: Far, name: str, to: str) -> No
 
 @pytest.mark.usefixtures("beta")
 @pytest.mark.parametrize("name", ["call", "send"])
-def test_a_name_of_another_machine_is_nobody_s_here(name: str) -> None:
+def test_a_name_of_another_machine_is_unresolved_here(name: str) -> None:
     result = verb(name, "ism://bus1@other/far", "1", "--timeout", "0.1")
 
     assert (result.exit_code, result.stdout) == (1, "")
@@ -111,7 +113,7 @@ def test_a_name_of_another_machine_is_nobody_s_here(name: str) -> None:
 
 @pytest.mark.usefixtures("alpha")
 @pytest.mark.parametrize("name", ["call", "send"])
-def test_what_cannot_be_sent_is_one_line(name: str) -> None:
+def test_a_payload_that_cannot_be_sent_is_one_line(name: str) -> None:
     result = verb(name, "echo", '"\\ud800"')
 
     assert (result.exit_code, result.stdout) == (1, "")
@@ -121,7 +123,9 @@ def test_what_cannot_be_sent_is_one_line(name: str) -> None:
     )
 
 
-def test_what_is_sent_was_taken_when_it_returns(alpha: Far, beta: Far) -> None:
+def test_send_returns_after_the_task_has_taken_the_command(
+    alpha: Far, beta: Far
+) -> None:
     for number in range(3):
         result = verb("send", "far", number)
         assert (result.exit_code, result.output) == (0, "")
@@ -131,7 +135,7 @@ def test_what_is_sent_was_taken_when_it_returns(alpha: Far, beta: Far) -> None:
     assert alpha("made['echo'].got") == [[1]]
 
 
-def test_what_is_sent_to_a_task_that_does_not_read_lies_there(alpha: Far) -> None:
+def test_a_command_sent_to_a_task_that_does_not_read_stays_unread(alpha: Far) -> None:
     alpha(SILENT)
 
     result = verb("send", "silent", "7", "--timeout", "2")
@@ -147,7 +151,7 @@ def test_what_is_sent_to_a_task_that_does_not_read_lies_there(alpha: Far) -> Non
     assert shelf["commands"]["unread"] == 1
 
 
-def test_what_is_notified_is_a_line_each(beta: Far) -> None:
+def test_listen_prints_one_line_for_each_notification(beta: Far) -> None:
     beta("made.update({'clock/a': bus.register('clock/a')})")
 
     with program("listen", "clock/*", "--count", "2") as listening:
@@ -164,7 +168,7 @@ def test_what_is_notified_is_a_line_each(beta: Far) -> None:
     }
 
 
-def test_listening_ends_quietly_when_its_reader_has_gone(beta: Far) -> None:
+def test_listen_ends_quietly_when_its_output_is_closed(beta: Far) -> None:
     """As the verbs do that print once."""
     beta("made.update(clock=bus.register('clock'))")
 
@@ -232,7 +236,7 @@ def test_listening_ends_when_its_time_is_over() -> None:
 
 
 @pytest.mark.usefixtures("beta")
-def test_who_is_there_is_not_waited_for() -> None:
+def test_wait_for_returns_at_once_for_a_registered_task() -> None:
     assert verb("wait-for", "far").stdout == "ism://bus1@machine/far\n"
     assert read("wait-for", "echo", "--timeout", LIMIT_S) == {
         "name": "echo",
@@ -257,7 +261,7 @@ def test_a_name_is_waited_for_though_there_is_no_bus_yet(
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no bus", "a bus"])
-def test_a_name_is_not_waited_for_longer_than_said(
+def test_wait_for_waits_no_longer_than_its_timeout(
     there: bool, request: pytest.FixtureRequest, own_run_directory: Path
 ) -> None:
     """If the name of the bus is mistyped, the error says that no process is on it."""

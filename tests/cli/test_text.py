@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ROWS = [("a", 1, "PASS"), ("long name", 22, "[red]FAIL")]
 
 
-def test_a_flow_is_shown_with_what_is_known_of_it() -> None:
+def test_a_flow_is_shown_with_its_known_tasks_and_port() -> None:
     assert route("a", "b", 7) == "a -> b port 7"
     assert route("", "b\n", None) == r"? -> b\n port ?"
 
@@ -25,7 +25,7 @@ def test_a_time_is_in_utc_to_the_microsecond() -> None:
     assert wall_text(10**24) == wall_text(-(10**24)) == "?"
 
 
-def test_a_table_is_plain_columns_where_nobody_looks(
+def test_a_table_is_plain_columns_without_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show_table(("name", "n", "verdict"), ROWS)

@@ -95,7 +95,7 @@ def test_from_the_second_look_on_it_knows_how_many_a_second(alpha: Far) -> None:
         assert (look["per_s"] > 0) == (look["messages"] > before["messages"])
 
 
-def test_it_shows_notifications_where_they_are_sent_and_where_they_are_heard(
+def test_top_counts_notifications_at_the_notifier_and_at_the_subscriber(
     alpha: Far, beta: Far
 ) -> None:
     """Was reported: a notifier of 1 kHz had `messages 0, per_s 0`."""
@@ -179,7 +179,7 @@ def test_a_table_that_is_too_wide_is_several() -> None:
 # Processes that do not answer.
 
 
-def test_who_does_not_tell_is_named_at_each_look(beta: Far) -> None:
+def test_top_names_an_unresponsive_process_at_each_look(beta: Far) -> None:
     beta.signal(signal.SIGSTOP)
     table = verb("top", "--count", "2", "--interval", "0.1", "--timeout", "0.3")
     lines = verb("top", "--count", "1", "--timeout", "0.3", "--json")

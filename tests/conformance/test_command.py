@@ -123,7 +123,9 @@ def test_a_choice_that_leaves_no_scenario_ends_with_2(tmp_path: Path) -> None:
     assert done.stderr == "bus: no scenario matches -k 'nosuch'\n"
 
 
-def test_a_choice_of_what_is_not_offered_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_selection_that_is_not_offered_names_the_missing_member(
+    tmp_path: Path,
+) -> None:
     """The selection matched, so it is not a mistake; but no clause was tested."""
     done = run_bus(tmp_path, NAIVE, "-k", "RDV-14")
 
@@ -144,7 +146,7 @@ def test_a_module_is_found_in_the_current_folder(tmp_path: Path) -> None:
     assert "conformance of mine:factory" in done.stdout
 
 
-def test_what_lies_beside_the_file_can_be_imported(tmp_path: Path) -> None:
+def test_a_module_beside_the_file_can_be_imported(tmp_path: Path) -> None:
     """As when Python runs the file."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
@@ -165,7 +167,7 @@ def test_the_users_pytest_configuration_is_left_out(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_without_pytest_one_line_says_what_to_install(tmp_path: Path) -> None:
+def test_without_pytest_one_line_names_the_package_to_install(tmp_path: Path) -> None:
     """It is an extra; the other verbs do without it."""
     hide = (
         "import sys, importlib.abc\n"
@@ -185,7 +187,9 @@ def test_without_pytest_one_line_says_what_to_install(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_explorer_cannot_control_runs_on_real_threads(tmp_path: Path) -> None:
+def test_a_subject_outside_the_explorers_control_runs_on_real_threads(
+    tmp_path: Path,
+) -> None:
     """And the output says so."""
     done = run_bus(tmp_path, "tests.conformance.uncontrolled:factory", "-k", "SEND-6")
 
@@ -224,7 +228,7 @@ def test_pytest_with_workers_still_gives_one_verdict(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-4:-1] == ["held: 1", "  QB-RDV-1", "failed: 0"]
 
 
-def test_pytest_without_the_option_says_what_is_missing(tmp_path: Path) -> None:
+def test_pytest_without_the_option_names_the_missing_option(tmp_path: Path) -> None:
     """Collecting the suite without an implementation is not a failure."""
     done = run_pytest(tmp_path, "-q", SUITE)
 

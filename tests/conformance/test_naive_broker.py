@@ -86,7 +86,7 @@ def test_the_page_shows_this_very_verdict(told: tuple[int, str]) -> None:
     assert re.search(_but_for_gaps(story), told[1])
 
 
-def test_the_story_of_a_failure_is_told(told: tuple[int, str]) -> None:
+def test_the_output_shows_the_story_of_a_failure(told: tuple[int, str]) -> None:
     """It shows the clause, the expected result, and the steps to the failure."""
     assert (
         "QB-RDV-6: Of several connects on one port the one that came first" in told[1]

@@ -35,7 +35,9 @@ def start(driver: Driver, function: object, *args: object) -> Call:
     return call
 
 
-def test_settle_waits_for_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settle_waits_for_a_thread_that_makes_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A thread that makes progress does not count as waiting, however slow it is."""
     monkeypatch.setattr(real, "SETTLE_S_MAX", 60.0)
     driver = RealDriver()
@@ -47,7 +49,7 @@ def test_settle_waits_for_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> Non
     assert call.done
 
 
-def test_settle_leaves_who_waits() -> None:
+def test_settle_does_not_wait_for_a_blocked_thread() -> None:
     """A thread that makes no progress for 50 ms counts as waiting."""
     driver, world = RealDriver(), World()
     call = start(driver, world.wait_at_the_gate)
@@ -129,7 +131,7 @@ def test_a_race_is_run_again_and_again() -> None:
     ]
 
 
-def test_what_a_program_raises_comes_out() -> None:
+def test_perform_raises_the_exception_of_the_program() -> None:
     """Any exception of the implementation is the outcome."""
 
     def program(stage: Stage) -> None:

@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("broken.py:factory", "SyntaxError"),
     ],
 )
-def test_what_cannot_be_tested_is_told_in_a_line(
+def test_load_reports_a_subject_that_cannot_be_tested_in_one_line(
     folder: Path, source: str, told: str
 ) -> None:
     """The line has the argument and the error."""
@@ -88,7 +88,7 @@ def test_what_cannot_be_tested_is_told_in_a_line(
     assert "\n" not in text
 
 
-def test_a_naive_broker_offers_what_it_can() -> None:
+def test_a_naive_broker_offers_the_five_default_groups() -> None:
     """By default the five groups; filling the buffer determines the capacity."""
     subject = load("examples/naive_broker.py:factory", SCENARIOS)
 
@@ -98,7 +98,7 @@ def test_a_naive_broker_offers_what_it_can() -> None:
     assert {"bounded", "explorer"} <= subject.trial.met
 
 
-def test_what_is_lacking_is_named() -> None:
+def test_a_subject_names_its_missing_groups_and_members() -> None:
     """First the groups, then the members."""
     subject = load("examples/naive_broker.py:factory", SCENARIOS)
 
@@ -109,7 +109,7 @@ def test_what_is_lacking_is_named() -> None:
     assert lacking == "no queue.pending, broker.accept(timeout)"
 
 
-def test_what_cannot_be_controlled_is_known_by_trying() -> None:
+def test_a_trial_detects_a_subject_that_the_explorer_cannot_control() -> None:
     """A queue implemented in C makes the explorer raise."""
     subject = load("tests.conformance.uncontrolled:factory", SCENARIOS)
 

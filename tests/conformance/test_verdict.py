@@ -83,6 +83,6 @@ def test_long_rows_are_wrapped() -> None:
     assert " ".join(lines).count("QB-DISC-") == 39
 
 
-def test_nothing_run_is_said() -> None:
+def test_an_empty_verdict_states_that_no_scenario_was_run() -> None:
     """An empty report must not look like a good one."""
     assert list(Verdict("x:y").lines())[1] == "scenarios: none was run"

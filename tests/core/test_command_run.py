@@ -54,7 +54,7 @@ def test_however_it_is_taken_apart_each_comes_once_and_in_order(
 
 
 @clause("BUS-RELAY-9")
-def test_what_goes_elsewhere_does_not_count_as_read() -> None:
+def test_the_rest_of_a_run_does_not_count_as_read() -> None:
     """Otherwise its sender would take it for extracted."""
     run = whole()
     read = [next(run.read("reference")) for _ in range(3)]

@@ -37,7 +37,7 @@ def plain(frame: Any) -> list[tuple[int, list[bytes]]]:
 @clause("BUS-WIRE-1")
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("flags", [0, wire.RAW, wire.WANTS_REPLY])
-def test_what_is_read_is_what_was_sent(size: int, flags: int) -> None:
+def test_the_reader_returns_the_batch_that_was_sent(size: int, flags: int) -> None:
     sent, reader = batch(run(b"x" * size, flags=flags)), FrameReader()
 
     frames = [reader.read(each) for each in pieces(sent)]
@@ -72,7 +72,7 @@ def test_the_bytes_of_a_long_body_are_copied_nowhere() -> None:
     ],
     ids=["the floor alone", "two messages", "two runs", "a control frame"],
 )
-def test_what_is_no_long_message_alone_is_one_frame(sent: Any) -> None:
+def test_anything_but_a_lone_long_message_is_sent_in_one_frame(sent: Any) -> None:
     (data,) = pieces(sent)
 
     assert data == encode(sent)
@@ -128,7 +128,7 @@ def followed(*runs: wire.Run) -> bytes:
     ],
     ids=["short", "two messages", "two runs", "and bytes", "cut"],
 )
-def test_what_may_not_announce_a_body_is_refused(data: bytes, why: str) -> None:
+def test_an_invalid_announcement_of_a_body_is_rejected(data: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         decode(data)
 

@@ -54,7 +54,7 @@ def topology(process: str, **about: Any) -> Topology:
     ],
     ids=str,
 )
-def test_a_master_welcomes_who_belongs_to_it(
+def test_a_master_accepts_only_peers_that_belong_to_it(
     about: dict[str, Any], kind: LinkKind, reason: Reason | None
 ) -> None:
     """Its slaves, other masters, and processes of this bus with messages for it."""
@@ -64,7 +64,7 @@ def test_a_master_welcomes_who_belongs_to_it(
 
 
 @clause("BUS-WIRE-3")
-def test_who_speaks_no_version_in_common_is_turned_away() -> None:
+def test_a_peer_without_a_common_version_is_rejected() -> None:
     hello = handshake(topology("p2"), LinkKind.DATA)
 
     assert refusal(topology("p1"), replace(hello, versions=(90, 91))) is Reason.VERSION
@@ -76,7 +76,7 @@ def test_a_slave_is_nobodys_master() -> None:
     assert refusal(topology("p1"), hello) is Reason.BUSY
 
 
-def test_who_became_master_says_so() -> None:
+def test_a_process_that_became_master_announces_that_role() -> None:
     one = topology("p1")
     one.role = Role.MASTER
 

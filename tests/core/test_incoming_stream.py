@@ -70,7 +70,7 @@ class IncomingStreamMachine(RuleBasedStateMachine):
 
 
 @clause("AMO-3", "AMO-4", "AMO-5", "AMO-9", "AMO-10", "AMO-12", "AMO-14")
-def test_it_accepts_what_the_model_accepts() -> None:
+def test_the_stream_accepts_the_same_messages_as_the_model() -> None:
     run_state_machine_as_test(IncomingStreamMachine)
 
 
@@ -128,7 +128,7 @@ def test_a_run_that_follows_is_accepted_at_once_as_it_would_be_one_by_one(
 
 
 @clause("AMO-5", "AMO-10")
-def test_what_follows_without_a_gap_is_accepted_at_once() -> None:
+def test_messages_that_follow_without_a_gap_are_accepted_at_once() -> None:
     """If there is a gap below it, or the floor abandons a message, it is checked."""
     stream: IncomingStream[int] = IncomingStream(window=WINDOW, ranges_max=RANGES)
     assert stream.accept_next(1, 4, 1)

@@ -32,7 +32,9 @@ def test_two_senders_have_their_own_numbers(streams: IncomingStreams[str]) -> No
 
 
 @clause("AMO-6")
-def test_what_was_sent_first_may_arrive_last(streams: IncomingStreams[str]) -> None:
+def test_the_message_that_was_sent_first_may_arrive_last(
+    streams: IncomingStreams[str],
+) -> None:
     """The stream begins at the number in its opening, not at the first arrival."""
     streams.open("a", 1, first=3)
 
@@ -57,7 +59,7 @@ def test_of_the_same_message_over_two_links_one_is_accepted(
 
 
 @clause("AMO-8")
-def test_what_fails_in_its_handler_is_not_handed_over_again(
+def test_a_message_that_fails_in_its_handler_is_not_handed_over_again(
     streams: IncomingStreams[str],
 ) -> None:
     """Even if the sender, without an acknowledgement, sends it again."""
@@ -93,7 +95,7 @@ def test_an_older_epoch_is_refused_wholly(streams: IncomingStreams[str]) -> None
 
 
 @clause("AMO-19")
-def test_what_was_meant_for_an_earlier_life_is_refused(
+def test_a_message_for_an_earlier_incarnation_is_refused(
     streams: IncomingStreams[str],
 ) -> None:
     """It may have been handed over in that life."""

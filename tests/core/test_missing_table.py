@@ -65,7 +65,7 @@ class MissingTableMachine(RuleBasedStateMachine):
         assert all((n in self.table) is (n in self.plain) for n in range(self.end + 2))
 
 
-def test_it_holds_what_a_set_would_hold() -> None:
+def test_the_table_holds_the_same_numbers_as_a_set() -> None:
     run_state_machine_as_test(MissingTableMachine)
 
 

@@ -116,7 +116,7 @@ def items(actions: list[Action]) -> list[Incoming | CommandRun]:
 
 
 @clause("BUS-RELAY-2", "BUS-CHAN-6", "BUS-MSG-15")
-def test_what_came_together_for_a_task_is_posted_together() -> None:
+def test_messages_that_arrive_together_for_a_task_are_posted_together() -> None:
     """Runs of bytes stay whole, other messages are single; in order per task."""
     scene = Scene()
     f, g = scene.number(scene.f), scene.number(scene.g)
@@ -167,7 +167,7 @@ def test_commands_that_want_an_answer_are_each_by_itself() -> None:
 
 
 @clause("BUS-RELAY-7", "BUS-MSG-1")
-def test_notifications_of_a_run_are_each_heard() -> None:
+def test_each_notification_of_a_run_is_delivered() -> None:
     scene = Scene()
     scene.here.subscribe(scene.f, "d")
     scene.stage.soon()
@@ -185,7 +185,9 @@ def test_notifications_of_a_run_are_each_heard() -> None:
 
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("gap", [False, True])
-def test_what_was_read_of_a_run_is_said_and_no_more(*, gap: bool) -> None:
+def test_only_the_messages_read_of_a_run_are_acknowledged_as_extracted(
+    *, gap: bool
+) -> None:
     """For a run that follows the previous batch, and for one after a gap."""
     scene = Scene()
     f = scene.number(scene.f)
@@ -216,7 +218,7 @@ def test_what_was_read_of_a_run_is_said_and_no_more(*, gap: bool) -> None:
 
 
 @clause("BUS-RELAY-10", "AMO-3", "AMO-8")
-def test_what_comes_again_in_a_run_is_delivered_once() -> None:
+def test_messages_repeated_in_a_run_are_delivered_once() -> None:
     """Its new messages are delivered, and it is acknowledged again (AMO-24)."""
     scene = Scene()
     f = scene.number(scene.f)
@@ -234,7 +236,7 @@ def test_what_comes_again_in_a_run_is_delivered_once() -> None:
     "kind", [Kind.COMMAND, Kind.COMMAND_RESPONSE, Kind.NOTIFICATION]
 )
 @pytest.mark.parametrize("follows", [True, False])
-def test_each_message_of_a_run_for_nobody_is_a_stray(
+def test_each_message_of_a_run_with_an_unknown_relay_is_a_stray(
     kind: Kind, *, follows: bool
 ) -> None:
     """Messages for other tasks in the same batch are delivered."""
@@ -273,7 +275,7 @@ def test_each_message_of_a_run_for_nobody_is_a_stray(
     ],
     ids=["an error", "a text", "an object"],
 )
-def test_an_answer_that_cannot_be_packed_is_told_as_an_error(
+def test_an_answer_that_cannot_be_packed_is_sent_as_an_error(
     payload: Any, error: str | None, text: str
 ) -> None:
     """Though the checks in front of it let no such answer pass."""

@@ -65,7 +65,7 @@ def test_a_command_that_was_posted_by_itself_comes_out_as_it_is() -> None:
     assert outbound_run([b"a"], message=message, name=None).commands() == [message]
 
 
-def test_what_is_no_command_fails_nowhere() -> None:
+def test_only_commands_of_an_outbound_run_are_sent_elsewhere() -> None:
     """An answer or a notification is never sent elsewhere."""
     for kind in Kind:
         one = OutboundRun(kind, SOURCE, 3, 0, RAW, 1, None, (b"",), 0)

@@ -135,7 +135,7 @@ def test_at_the_last_number_the_stream_is_spent() -> None:
 
 
 @clause("AMO-23")
-def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
+def test_an_acknowledgement_of_an_unsent_message_is_rejected() -> None:
     """It changes nothing."""
     stream: OutgoingStream[str] = OutgoingStream(1, window=9)
     stream.send("a")
@@ -147,7 +147,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
 
 
 @clause("AMO-19")
-def test_what_a_receiver_that_is_gone_has_not_acknowledged_is_given_up() -> None:
+def test_messages_that_a_lost_receiver_has_not_acknowledged_are_abandoned() -> None:
     """All of them, in order, once; nothing is left to resend."""
     stream: OutgoingStream[str] = OutgoingStream(1, window=9)
     for message in "abc":

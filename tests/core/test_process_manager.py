@@ -141,7 +141,7 @@ def test_nothing_is_kept_of_tasks_that_left() -> None:
 
 
 @clause("BUS-ROUTE-20", "BUS-MOVE-5")
-def test_who_registers_is_opened_with_what_was_parked() -> None:
+def test_a_new_public_task_is_opened_with_the_parked_messages() -> None:
     """In order, and with nothing else; a private task is opened with no messages."""
     one = manager()
     for payload in (1, 2):
@@ -156,7 +156,7 @@ def test_who_registers_is_opened_with_what_was_parked() -> None:
     assert one.parked.waiting() == {"d": 1}
 
 
-def test_who_parks_learns_of_a_route_that_came_meanwhile() -> None:
+def test_park_returns_the_route_that_was_registered_meanwhile() -> None:
     """The message does not stay behind in the parked list."""
     one = manager()
     entry, _ = register(one, "c")
@@ -166,7 +166,7 @@ def test_who_parks_learns_of_a_route_that_came_meanwhile() -> None:
 
 
 @clause("BUS-DEREG-8", "BUS-MSG-15")
-def test_what_was_not_read_stands_before_what_was_sent_since() -> None:
+def test_unread_messages_precede_messages_sent_since() -> None:
     """With several former holders of the name: in the order of their registrations."""
     one = manager()
     first, _ = register(one, "c")
@@ -189,9 +189,7 @@ def test_what_was_not_read_stands_before_what_was_sent_since() -> None:
 
 
 @clause("BUS-DEREG-8", "BUS-MSG-15")
-def test_who_leaves_before_it_was_opened_gets_what_waits_in_front_of_what_it_has() -> (
-    None
-):
+def test_a_task_that_leaves_unopened_returns_messages_behind_older_ones() -> None:
     """Otherwise the unread messages would come back before older ones."""
     one = manager()
     first, _ = register(one, "c")
@@ -209,7 +207,7 @@ def test_who_leaves_before_it_was_opened_gets_what_waits_in_front_of_what_it_has
 
 
 @clause("BUS-DEREG-8")
-def test_what_was_not_read_waits_where_nobody_has_the_name() -> None:
+def test_unread_messages_are_parked_while_no_task_holds_the_name() -> None:
     """In front of the messages parked since, for the full resolve timeout."""
     one = manager()
     first, _ = register(one, "c")
@@ -223,7 +221,7 @@ def test_what_was_not_read_waits_where_nobody_has_the_name() -> None:
 
 @clause("BUS-DEREG-8")
 @pytest.mark.parametrize("private", [False, True])
-def test_what_was_not_read_by_who_leaves_for_good_fails(private: bool) -> None:
+def test_unread_commands_fail_if_their_task_deregisters_for_good(private: bool) -> None:
     """Only commands: no error is reported for an unread notification."""
     one = manager()
     entry, _ = register(one, "c", private=private)
@@ -280,7 +278,7 @@ def test_the_parked_list_is_bounded(names: str, what: str) -> None:
 
 
 @clause("BUS-MSG-5")
-def test_who_subscribes_hears_those_who_come_later_and_come_again() -> None:
+def test_a_subscriber_receives_from_notifiers_that_register_later_or_again() -> None:
     """Each subscriber once, in the order in which the tasks subscribed (AMO-28)."""
     one = manager()
     a, _ = register(one, "a")
@@ -300,7 +298,7 @@ def test_who_subscribes_hears_those_who_come_later_and_come_again() -> None:
 
 
 @clause("BUS-MSG-5", "BUS-DEREG-10")
-def test_who_cancels_or_leaves_hears_no_more() -> None:
+def test_a_subscriber_that_unsubscribes_or_deregisters_receives_no_more() -> None:
     """Even from present notifiers; a pattern for another machine never matches."""
     one = manager()
     a, _ = register(one, "a")
@@ -321,7 +319,7 @@ def test_who_cancels_or_leaves_hears_no_more() -> None:
 
 
 @clause("BUS-DEREG-10")
-def test_who_watches_is_told_who_is_here_who_comes_and_who_goes() -> None:
+def test_a_watcher_is_notified_of_present_new_and_departed_tasks() -> None:
     """Only public tasks, until the watcher cancels or deregisters."""
     one = manager()
     here, _ = register(one, "x/1")
@@ -346,7 +344,7 @@ def test_who_watches_is_told_who_is_here_who_comes_and_who_goes() -> None:
 
 @clause("BUS-DEREG-4", "BUS-MSG-15")
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
-def test_what_two_who_left_give_back_is_in_the_order_in_which_they_left(
+def test_unread_messages_return_in_the_order_in_which_their_tasks_left(
     order: tuple[int, int],
 ) -> None:
     """Whichever is emptied first; in front of the messages parked since."""

@@ -14,7 +14,7 @@ from specs.clauses import clause
 
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("seed", range(20))
-def test_all_up_to_the_number_said_was_taken(seed: int) -> None:
+def test_all_messages_up_to_the_reported_number_were_extracted(seed: int) -> None:
     """In any order; only messages above a gap are left out."""
     random = Random(seed)
     numbers = sorted(random.sample(range(1, 100), 20))

@@ -335,7 +335,7 @@ def test_a_window_is_filled_by_as_much_of_an_outbound_run_as_fits() -> None:
 
 
 @clause("BUS-RELAY-9")
-def test_what_was_taken_of_an_outbound_run_is_kept_no_longer() -> None:
+def test_extracted_messages_of_an_outbound_run_are_released() -> None:
     """The other messages keep their numbers."""
     machine = RelayMachine()
     machine.several_are_posted(1, [4, 5, 6, 7])

@@ -80,7 +80,7 @@ def said(frames: list[Frame]) -> list[object]:
 
 
 @clause("BUS-RELAY-10")
-def test_nothing_is_said_before_both_know_what_has_come() -> None:
+def test_a_session_holds_back_all_frames_until_the_peer_opens_its_stream() -> None:
     """Control frames are held back until then; messages stay in their queues."""
     one = session()
     one.tell(gone(1))
@@ -95,7 +95,7 @@ def test_nothing_is_said_before_both_know_what_has_come() -> None:
 
 
 @clause("BUS-RELAY-10")
-def test_what_waits_together_is_one_frame() -> None:
+def test_messages_that_queue_up_together_are_sent_in_one_frame() -> None:
     """A control frame in between splits them, and keeps its place."""
     one = session()
     linked(one)
@@ -119,7 +119,7 @@ def test_what_waits_together_is_one_frame() -> None:
         (2, 3, []),
     ],
 )
-def test_a_new_link_says_what_did_not_come_in_its_order(
+def test_a_new_link_resends_undelivered_frames_in_their_order(
     last: int, heard: int, again: list[object]
 ) -> None:
     one = session()
@@ -139,7 +139,7 @@ def test_a_new_link_says_what_did_not_come_in_its_order(
 
 
 @clause("BUS-MOVE-8", "AMO-19")
-def test_another_life_is_told_nothing_of_what_the_last_one_was() -> None:
+def test_a_new_incarnation_receives_no_frames_for_the_previous_one() -> None:
     """Numbers continue, so that no number means two messages."""
     one = session()
     linked(one)
@@ -156,7 +156,7 @@ def test_another_life_is_told_nothing_of_what_the_last_one_was() -> None:
 
 
 @clause("BUS-DEREG-5")
-def test_what_is_said_while_a_link_may_be_closed_is_held_back() -> None:
+def test_frames_queued_while_a_link_may_be_closed_are_held_back() -> None:
     one = session()
     linked(one)
     one.say(Bye())
@@ -172,7 +172,7 @@ def test_what_is_said_while_a_link_may_be_closed_is_held_back() -> None:
 
 
 @clause("BUS-RELAY-9")
-def test_what_was_taken_is_acknowledged_soon_or_at_half_the_window() -> None:
+def test_extracted_messages_are_acknowledged_soon_or_at_half_the_window() -> None:
     one = session()
     linked(one)
     one.on_extracted(4, 1, NOW)
@@ -211,7 +211,7 @@ def batch_of(one: Session) -> Batch:
 
 
 @clause("BUS-RELAY-9", "AMO-23")
-def test_a_message_acknowledges_what_came_and_what_its_task_took() -> None:
+def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     one = session()
     linked(one)
     one.on_received(Acknowledgement(4))
@@ -229,7 +229,7 @@ def test_a_message_acknowledges_what_came_and_what_its_task_took() -> None:
 
 
 @clause("BUS-RELAY-9")
-def test_what_no_message_has_acknowledged_is_looked_at_soon() -> None:
+def test_an_extraction_that_no_message_has_acknowledged_is_reviewed_soon() -> None:
     one = session()
     linked(one)
     one.on_extracted(1, 1, NOW)
@@ -249,7 +249,9 @@ def test_what_no_message_has_acknowledged_is_looked_at_soon() -> None:
     ],
     ids=["another task took something", "a control frame came", "some are missing"],
 )
-def test_what_no_message_acknowledges_an_acknowledgement_does(also: Any) -> None:
+def test_an_ack_frame_acknowledges_extractions_that_no_message_acknowledges(
+    also: Any,
+) -> None:
     one = session()
     linked(one)
     one.on_received(Acknowledgement(4))
@@ -296,7 +298,7 @@ def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
     assert not one.is_told(100)
 
 
-def test_what_was_never_said_cannot_have_been_heard() -> None:
+def test_an_acknowledgement_of_unsent_control_frames_is_rejected() -> None:
     one = session()
     linked(one)
     one.tell(gone(1))
@@ -305,7 +307,7 @@ def test_what_was_never_said_cannot_have_been_heard() -> None:
         one.on_ack(Ack(epoch=5, incarnation=2, last=0, heard=2))
 
 
-def test_time_that_is_left_is_said_as_it_is_when_sent() -> None:
+def test_the_time_left_is_computed_when_the_frame_is_sent() -> None:
     """Computed when the frame is sent, not when queued; never negative."""
     one = session()
     linked(one)

@@ -45,7 +45,7 @@ def means(pattern: list[str], name: list[str]) -> bool:
         ("**/b/**/b", ["b/b", "a/b/c/b"], ["b", "a/b/c"]),
     ],
 )
-def test_a_pattern_means_these_names_and_not_those(
+def test_a_pattern_matches_its_names_and_no_others(
     pattern: str, meant: list[str], not_meant: list[str]
 ) -> None:
     specification = Specification(pattern)
@@ -55,7 +55,9 @@ def test_a_pattern_means_these_names_and_not_those(
 
 
 @given(pattern=PATTERNS, name=NAMES)
-def test_it_means_what_the_definition_says(pattern: str, name: str) -> None:
+def test_a_specification_matches_according_to_the_definition(
+    pattern: str, name: str
+) -> None:
     expected = means(pattern.split("/"), name.split("/"))
 
     assert Specification(pattern).matches(name) == expected
@@ -111,7 +113,7 @@ def test_it_is_plain_if_it_means_one_name_only(pattern: str) -> None:
         ("ism://m", "must have a module"),
     ],
 )
-def test_what_is_no_specification_is_refused(text: str, what: str) -> None:
+def test_an_invalid_specification_raises_value_error(text: str, what: str) -> None:
     """The error names the whole text, and the faulty part."""
     with pytest.raises(ValueError, match=what) as caught:
         Specification.parse(text)
@@ -125,7 +127,7 @@ def test_a_bus_needs_a_machine() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 7, b"*", ["*"]], ids=repr)
-def test_what_is_no_text_is_a_wrong_argument(wrong: object) -> None:
+def test_a_specification_that_is_no_text_raises_type_error(wrong: object) -> None:
     with pytest.raises(TypeError, match="specification must be a str"):
         Specification.parse(wrong)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TypeError, match="must be a str"):

@@ -75,7 +75,7 @@ class TrieMachine(RuleBasedStateMachine):
         assert self.trie._root.held == {}
 
 
-def test_it_finds_what_asking_every_specification_finds() -> None:
+def test_the_trie_finds_the_same_specifications_as_a_full_scan() -> None:
     run_state_machine_as_test(TrieMachine)
 
 

@@ -153,7 +153,7 @@ STEPS: dict[str, tuple[Steps, list[Told]]] = {
 
 @clause("B3")
 @pytest.mark.parametrize("name", STEPS)
-def test_each_step_is_told(name: str, notes: Notes, tracer: Tracer) -> None:
+def test_each_step_is_recorded(name: str, notes: Notes, tracer: Tracer) -> None:
     steps, told = STEPS[name]
     trace = tracer.command(SIZE)
 
@@ -181,7 +181,7 @@ FAILURES: dict[str, tuple[BusError, Op, Op, Why]] = {
 @clause("B3")
 @pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_failure_is_told_by_its_error(
+def test_a_failure_is_recorded_according_to_its_error(
     name: str, told: bool, notes: Notes, tracer: Tracer
 ) -> None:
     error, if_told, if_not, why = FAILURES[name]
@@ -195,7 +195,7 @@ def test_a_failure_is_told_by_its_error(
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_failure_is_told_with_a_reason_that_says_more(
+def test_a_failure_is_recorded_with_a_more_specific_reason(
     told: bool, notes: Notes, tracer: Tracer
 ) -> None:
     trace = tracer.command(SIZE)
@@ -210,9 +210,7 @@ def test_a_failure_is_told_with_a_reason_that_says_more(
 
 @clause("B3")
 @pytest.mark.parametrize("told", [True, False])
-def test_of_a_peer_that_is_lost_nothing_is_told(
-    told: bool, notes: Notes, tracer: Tracer
-) -> None:
+def test_a_lost_peer_adds_no_record(told: bool, notes: Notes, tracer: Tracer) -> None:
     """The peer had taken the message; the loss of the answer is no step of it."""
     trace = tracer.command(SIZE)
     trace.record_accepted(HERE)
@@ -223,9 +221,7 @@ def test_of_a_peer_that_is_lost_nothing_is_told(
 
 
 @clause("B3")
-def test_a_failure_that_nobody_learns_of_is_told_once(
-    notes: Notes, tracer: Tracer
-) -> None:
+def test_an_unreported_failure_is_recorded_once(notes: Notes, tracer: Tracer) -> None:
     trace = tracer.command(SIZE)
     trace.record_accepted(HERE)
 
@@ -267,7 +263,7 @@ def test_one_that_waits_for_a_name_keeps_its_turn(notes: Notes, tracer: Tracer) 
 # Other kinds.
 
 
-def test_a_notification_is_told_for_each_who_hears_it(
+def test_a_notification_is_recorded_once_per_subscriber(
     notes: Notes, tracer: Tracer
 ) -> None:
     for destination in (HERE, THERE):
@@ -281,7 +277,7 @@ def test_a_notification_is_told_for_each_who_hears_it(
 
 
 @clause("B2")
-def test_a_notification_on_its_way_abroad_is_told_for_each_process_alone(
+def test_a_notification_to_other_processes_is_recorded_once_per_process(
     notes: Notes, tracer: Tracer
 ) -> None:
     abroad = tracer.notification_abroad(SIZE)
@@ -302,7 +298,7 @@ def test_a_notification_on_its_way_abroad_is_told_for_each_process_alone(
 
 
 @clause("B2")
-def test_what_came_by_a_link_is_told_with_its_hop(notes: Notes) -> None:
+def test_a_message_from_a_link_is_recorded_with_its_hop(notes: Notes) -> None:
     """Its origin has recorded its acceptance."""
     trace = Trace(notes, Kind.COMMAND, ORIGIN, SIZE, mid=MID, destination=HERE, hop=2)
 
@@ -317,7 +313,9 @@ def test_what_came_by_a_link_is_told_with_its_hop(notes: Notes) -> None:
 
 
 @clause("B2")
-def test_each_who_hears_what_came_has_the_hop_it_came_by(notes: Notes) -> None:
+def test_a_copy_for_a_subscriber_keeps_the_hop_of_its_notification(
+    notes: Notes,
+) -> None:
     came = Trace(
         notes, Kind.NOTIFICATION, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1
     )
@@ -334,7 +332,7 @@ def test_each_who_hears_what_came_has_the_hop_it_came_by(notes: Notes) -> None:
         (Kind.NOTIFICATION, Kind.NOTIFICATION_RESPONSE),
     ],
 )
-def test_an_answer_has_the_number_of_its_question_and_is_of_who_gives_it(
+def test_an_answer_carries_the_number_of_its_question_and_its_responder(
     question: Kind, answer: Kind, notes: Notes
 ) -> None:
     asked = Trace(notes, question, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1)

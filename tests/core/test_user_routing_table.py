@@ -15,7 +15,7 @@ def user(process: str, number: int, since: int, name: str = "f") -> User:
 
 @clause("BUS-MOVE-7", "BUS-INIT-12")
 @pytest.mark.parametrize("earlier_first", [True, False])
-def test_the_earlier_of_two_has_the_name_whoever_says_so_first(
+def test_the_earlier_of_two_registrations_has_the_name_in_any_order(
     earlier_first: bool,
 ) -> None:
     early, late = user("p1", 1, 10), user("p2", 1, 20)
@@ -30,7 +30,7 @@ def test_the_earlier_of_two_has_the_name_whoever_says_so_first(
 
 
 @clause("BUS-DEREG-7")
-def test_a_registration_that_is_gone_takes_no_other_along() -> None:
+def test_a_repeated_removal_keeps_the_later_registration() -> None:
     table = UserRoutingTable()
     table.claim(user("p1", 1, 10))
     assert table.remove(RegistrationId("m", "p1", 1), "f")

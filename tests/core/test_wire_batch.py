@@ -67,7 +67,7 @@ def test_a_payload_of_bytes_keeps_no_frame_alive(
 @pytest.mark.parametrize("count", [1, 64, 65, MESSAGES_MAX])
 @pytest.mark.parametrize("each", [1, 3, MESSAGES_MAX])
 @pytest.mark.parametrize("whole", [bytes, memoryview])
-def test_runs_are_what_they_were_however_many(
+def test_any_number_of_runs_is_decoded_unchanged(
     count: int, each: int, whole: Callable[[bytes], bytes | memoryview]
 ) -> None:
     """The frame keeps parts of some bodies, and none of others."""
@@ -91,7 +91,7 @@ def test_runs_are_what_they_were_however_many(
 @pytest.mark.parametrize("length", [0, 1, 64])
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("whole", [bytes, memoryview])
-def test_payloads_of_one_length_are_what_they_were(
+def test_payloads_of_one_length_are_decoded_unchanged(
     count: int, length: int, last: int, whole: Callable[[bytes], bytes | memoryview]
 ) -> None:
     """Any number of them: some are extracted together; also if one is longer."""
@@ -148,6 +148,6 @@ def test_a_floor_alone_has_no_runs() -> None:
         ("cannot be packed", {"runs": [_run(flags=256)]}),
     ],
 )
-def test_what_does_not_fit_is_no_batch(fact: str, changes: dict[str, Any]) -> None:
+def test_an_invalid_batch_cannot_be_encoded(fact: str, changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=fact):
         encode(_batch(**changes))

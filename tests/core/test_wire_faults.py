@@ -301,7 +301,7 @@ REGISTRATION = {"machine": "m", "process": "p", "number": 1}
         ),
     ],
 )
-def test_what_is_wrong_is_named(data: bytes, fact: str) -> None:
+def test_the_error_names_the_fault(data: bytes, fact: str) -> None:
     with pytest.raises(WireError) as failed:
         decode(data)
 

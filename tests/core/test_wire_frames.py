@@ -258,7 +258,7 @@ def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
 
 @clause("AMO-23")
 @pytest.mark.parametrize("gaps", [0, 1, MISSING_MAX, MISSING_MAX + 1, 500])
-def test_an_acknowledgement_of_many_gaps_is_true_of_what_it_speaks_of(
+def test_an_acknowledgement_of_many_gaps_covers_only_received_messages(
     gaps: int,
 ) -> None:
     sent: OutgoingStream[int] = OutgoingStream(1, window=4096)
@@ -275,7 +275,7 @@ def test_an_acknowledgement_of_many_gaps_is_true_of_what_it_speaks_of(
     assert received == [2 * each + 1 for each in range(told)]
 
 
-def test_an_acknowledgement_of_all_numbers_is_what_it_was() -> None:
+def test_an_acknowledgement_of_all_numbers_is_decoded_unchanged() -> None:
     has = Acknowledgement(2**64, ((5, 2**64 - 1),))
 
     ack = wire.Ack.of(has, epoch=1, incarnation=2)
@@ -330,7 +330,7 @@ def test_the_longest_frames_are_short_enough() -> None:
         ("BYE must be <= 8192 bytes", lambda: wire.Bye(text="x" * 9000)),
     ],
 )
-def test_what_does_not_fit_is_no_frame(
+def test_a_frame_with_an_invalid_field_cannot_be_encoded(
     fact: str, make: Callable[[], wire.Frame]
 ) -> None:
     with pytest.raises(ValueError, match=fact):

@@ -20,7 +20,7 @@ _SIZES = st.one_of(
 
 
 @given(each=_SIZES)
-def test_what_is_known_of_all(each: list[int]) -> None:
+def test_lengths_return_their_count_total_and_longest(each: list[int]) -> None:
     lengths = Lengths.of(each)
     assert list(lengths) == each
     assert len(lengths) == lengths.count == len(each)
@@ -61,7 +61,7 @@ def test_so_many_of_the_first_fit(each: list[int], room: int) -> None:
 @example(sizes=[8] * 70)
 @example(sizes=[8] * 69 + [9])
 @example(sizes=[0] * 40)
-def test_bodies_whose_lengths_are_known_make_the_same_frame(sizes: list[int]) -> None:
+def test_bodies_of_known_lengths_make_the_same_frame(sizes: list[int]) -> None:
     bodies = [bytes([at]) * size for at, size in enumerate(sizes)]
     plain = Batch(1, 2, 3, 4, [Run(1, 2, Kind.COMMAND, RAW, 0, 5, 0, bodies)])
     known = Batch(1, 2, 3, 4, [Run(1, 2, Kind.COMMAND, RAW, 0, 5, 0, Bodies(bodies))])

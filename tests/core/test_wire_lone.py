@@ -133,12 +133,14 @@ def test_nothing_is_read_that_is_to_be_refused(
         [Run(1, 2, Kind.COMMAND, RAW, 0, NO_DEADLINE, 0, (bytes(FOLLOWS_MIN),))],
     ],
 )
-def test_what_is_not_one_short_message_is_left_to_others(runs: list[Run]) -> None:
+def test_decode_lone_declines_a_batch_that_is_not_one_short_message(
+    runs: list[Run],
+) -> None:
     assert decode_lone(encode(Batch(1, 2, 5, 5, runs))) is None
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x0e", bytes(200)])
-def test_what_is_no_batch_is_left_to_others(frame: bytes) -> None:
+def test_decode_lone_declines_a_frame_that_is_no_batch(frame: bytes) -> None:
     assert decode_lone(frame) is None
     with pytest.raises(WireError):
         decode(frame)

@@ -21,7 +21,7 @@ def test_every_file_is_handed_out_once_in_each_pass() -> None:
     assert agenda.over
 
 
-def test_what_is_given_back_is_the_next_to_be_handed_out() -> None:
+def test_an_item_given_back_is_the_next_to_be_handed_out() -> None:
     agenda = Agenda(2, lambda: False)
     first, second = agenda.take(), agenda.take()
     assert (first, second) == ((1, 0), (1, 1))
@@ -48,7 +48,7 @@ def test_no_pass_begins_before_the_one_before_it_is_complete() -> None:
     assert agenda.take() == (2, 0)
 
 
-def test_what_was_not_handed_out_cannot_be_done() -> None:
+def test_an_item_that_was_not_handed_out_cannot_be_done() -> None:
     agenda = Agenda(1, lambda: False)
 
     with pytest.raises(KeyError):

@@ -91,7 +91,7 @@ def test_keeps_a_file_and_tells_of_it() -> None:
     [FILE[1:], (FILE[0], FILE[2]), (FILE[1], FILE[0], FILE[2]), (*FILE[:2], *FILE[1:])],
     ids=["no head", "a piece lost", "head overtaken", "a piece twice"],
 )
-def test_asks_again_for_what_is_not_as_its_head_says(
+def test_the_collector_asks_again_for_a_file_that_contradicts_its_head(
     damaged: tuple[Content, ...],
 ) -> None:
     with serving(files=1) as scene:
@@ -108,7 +108,7 @@ def test_a_head_that_comes_twice_does_no_harm() -> None:
     assert scene.told == [Took(1, 0, 3), PassDone(1)]
 
 
-def test_notes_what_could_not_be_read_and_that_makes_a_pass_complete_too() -> None:
+def test_the_collector_notes_an_unread_file_and_completes_the_pass() -> None:
     with serving(files=2) as scene:
         scene.send(*FILE)
         assert scene.send(MISSED) == Stored()
@@ -128,7 +128,7 @@ def test_a_file_that_comes_once_more_completes_nothing() -> None:
     assert scene.told[-2] == PassDone(1)
 
 
-def test_drains_what_a_worker_sent_before_it_hung_up_and_says_so() -> None:
+def test_the_collector_drains_a_disconnected_worker_and_reports_it() -> None:
     told: list[News] = []
     with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
         collector = Collector(bus, files=1, workers=1)
@@ -147,7 +147,7 @@ def test_drains_what_a_worker_sent_before_it_hung_up_and_says_so() -> None:
     assert collector.stocks == {}
 
 
-def test_what_was_received_before_a_worker_hung_up_was_not_drained() -> None:
+def test_messages_received_before_a_disconnect_do_not_count_as_drained() -> None:
     with serving(files=1) as scene:
         scene.queue.send(encode(HEAD))
         until(lambda: scene.served.stats().received == 1, "it is received")
@@ -155,7 +155,7 @@ def test_what_was_received_before_a_worker_hung_up_was_not_drained() -> None:
     assert scene.told == [HungUp("worker/1", 0, 0)]
 
 
-def test_who_pauses_in_mid_stream_is_reported_and_may_go_on() -> None:
+def test_a_worker_that_pauses_in_mid_stream_is_reported_and_may_go_on() -> None:
     with serving(files=1) as scene:
         head, first, last = FILE
         for message in (head, first, Paused()):

@@ -43,7 +43,7 @@ def test_passes_over_a_folder_however_it_is_named(
 
 
 @pytest.mark.parametrize("root", ["out", "out/below", "link"])
-def test_what_lies_in_the_folder_to_pass_over_cannot_be_listed(
+def test_the_excluded_folder_and_its_subfolders_cannot_be_listed(
     tmp_path: Path, root: str
 ) -> None:
     out = tmp_path / "out"
@@ -71,7 +71,7 @@ def test_default_is_the_standard_library_without_site_packages() -> None:
         (lambda path: path.mkdir(), "contains no file"),
     ],
 )
-def test_says_in_one_line_what_is_wrong_with_a_folder(
+def test_an_unusable_folder_is_reported_in_one_line(
     tmp_path: Path, make: object, text: str
 ) -> None:
     folder = tmp_path / "folder"

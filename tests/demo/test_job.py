@@ -31,7 +31,7 @@ def test_a_job_is_read_as_it_was_written() -> None:
     assert (job.files.root, job.files.paths) == (Path("/root of it"), ("one", ODD))
 
 
-def test_what_follows_a_job_is_left_in_the_pipe() -> None:
+def test_bytes_after_a_job_are_left_in_the_pipe() -> None:
     pipe = io.BytesIO(_told() + b"more")
 
     assert Job.read(pipe) is not None

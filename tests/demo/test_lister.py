@@ -48,7 +48,7 @@ class Hand:
         self._task.deregister(final=True)
 
 
-def test_all_who_come_share_the_files_of_every_pass() -> None:
+def test_all_workers_share_the_files_of_every_pass() -> None:
     passes = iter([True, False])
     with demo_bus() as bus:
         agenda = Agenda(5, lambda: next(passes))
@@ -63,7 +63,7 @@ def test_all_who_come_share_the_files_of_every_pass() -> None:
     assert all(hand.dismissed for hand in hands)
 
 
-def test_who_comes_late_is_let_go() -> None:
+def test_a_late_worker_is_dismissed() -> None:
     with demo_bus() as bus:
         agenda = Agenda(1, lambda: False)
         Lister(bus, agenda)
@@ -77,7 +77,7 @@ def test_who_comes_late_is_let_go() -> None:
     assert late.dismissed
 
 
-def test_who_breaks_down_is_given_nothing_more_and_its_file_goes_to_another(
+def test_a_worker_that_fails_is_dismissed_and_another_gets_its_file(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with demo_bus() as bus:
@@ -96,7 +96,7 @@ def test_who_breaks_down_is_given_nothing_more_and_its_file_goes_to_another(
     assert "ValueError: broken" in caplog.text
 
 
-def test_what_one_had_in_hand_who_left_is_given_to_who_is_there() -> None:
+def test_the_file_of_a_worker_that_left_goes_to_a_present_one() -> None:
     """Not to the idle worker that left before."""
     with demo_bus() as bus:
         here = bus.here()
@@ -118,7 +118,7 @@ def test_what_one_had_in_hand_who_left_is_given_to_who_is_there() -> None:
     assert idle.given == []
 
 
-def test_each_has_as_many_in_hand_as_is_said() -> None:
+def test_each_worker_gets_as_many_files_ahead_as_configured() -> None:
     with demo_bus() as bus:
         agenda = Agenda(5, lambda: False)
         Lister(bus, agenda, ahead=2)
@@ -130,7 +130,7 @@ def test_each_has_as_many_in_hand_as_is_said() -> None:
     assert slow.given == [(1, 0), (1, 1)]
 
 
-def test_what_was_taken_back_is_done_in_the_old_order() -> None:
+def test_files_taken_back_are_done_in_the_old_order() -> None:
     with demo_bus() as bus:
         here = bus.here()
         agenda = Agenda(3, lambda: False)
@@ -147,7 +147,7 @@ def test_what_was_taken_back_is_done_in_the_old_order() -> None:
     assert other.given == [(1, 0), (1, 1), (1, 2)]
 
 
-def test_nobody_is_given_anything_before_all_are_there_who_are_awaited() -> None:
+def test_no_worker_gets_a_file_before_all_awaited_ones_are_present() -> None:
     """The assignment then follows their names, not the order of arrival."""
     with demo_bus() as bus:
         here = bus.here()

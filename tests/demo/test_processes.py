@@ -113,9 +113,7 @@ def test_one_file_is_enough_to_be_killed_in(tmp_path: Path, content: bytes) -> N
     assert (rescued.worker, rescued.index, rescued.by) == ("worker/1", 0, "worker/2")
 
 
-def test_files_that_nobody_can_read_are_enough_too(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_files_that_cannot_be_read_are_enough_too(folder: Path, tmp_path: Path) -> None:
     files = list_files(folder)
     for path in folder.iterdir():
         path.unlink()
@@ -162,7 +160,7 @@ def test_others_can_look_at_its_bus(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
-def test_whoever_interrupts_it_gets_all_threads_and_processes_back(
+def test_an_interrupted_run_ends_all_its_threads_and_processes(
     folder: Path,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,

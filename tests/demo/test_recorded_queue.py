@@ -99,7 +99,7 @@ def test_two_journals_are_read_as_one_channel(tmp_path: Path) -> None:
     assert (checked["Q5"], checked["Q8"]) == (4, 4)
 
 
-def test_what_is_lost_on_the_way_is_seen(
+def test_a_message_lost_on_the_way_violates_a_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The receiver records the sender's number, not one of its own."""
@@ -117,7 +117,9 @@ def test_what_is_lost_on_the_way_is_seen(
     assert violation.seq == 2
 
 
-def test_what_nobody_gets_is_dropped_on_record(tmp_path: Path) -> None:
+def test_a_message_to_a_disconnected_peer_is_recorded_as_dropped(
+    tmp_path: Path,
+) -> None:
     with recorded(tmp_path / "journals") as (near, far):
         near.disconnect()
         with pytest.raises(DisconnectedQueueError):

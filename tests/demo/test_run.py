@@ -55,7 +55,7 @@ def test_a_run_is_equal_to_the_serial_one_and_keeps_every_promise(
     assert all(each.checked for each in result.verdicts if each.rule[0] != "B")
 
 
-def test_the_worker_that_hangs_up_is_told_of_and_its_file_done_by_another(
+def test_a_worker_that_disconnects_is_reported_and_another_does_its_file(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[News] = []
@@ -115,7 +115,7 @@ def _unread_by_console() -> int:
     return console.subscriptions[0].notifications.unread
 
 
-def test_a_file_that_vanishes_is_said_and_the_rest_is_done(
+def test_a_file_that_vanishes_is_reported_and_the_rest_is_done(
     folder: Path, tmp_path: Path
 ) -> None:
     files = list_files(folder)
@@ -157,7 +157,7 @@ def test_a_planted_fault_is_found_and_its_message_named(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
-def test_whoever_interrupts_it_gets_all_threads_back(
+def test_an_interrupted_run_ends_all_its_threads(
     folder: Path,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -173,7 +173,7 @@ def test_whoever_interrupts_it_gets_all_threads_back(
     assert caplog.records == []
 
 
-def test_what_was_damaged_on_the_way_is_told_and_sent_again(
+def test_a_file_damaged_on_the_way_is_reported_and_sent_again(
     folder: Path, tmp_path: Path
 ) -> None:
     told: list[News] = []

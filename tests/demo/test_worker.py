@@ -109,7 +109,7 @@ def test_sends_a_file_in_pieces_with_its_digest_and_answers_when_it_is_stored(
     assert [_is_last(each) for each in rest] == [False] * (pieces - 1) + [True]
 
 
-def test_sends_again_what_came_damaged(files: FileList) -> None:
+def test_a_worker_sends_a_damaged_file_again(files: FileList) -> None:
     with at_work(files) as (bus, queue):
         outcome = give(bus, 2)
         first, second = receive(queue, Again()), receive(queue, Stored())
@@ -139,7 +139,7 @@ def test_says_why_a_file_cannot_be_read(files: FileList) -> None:
         assert outcome().error is None
 
 
-def test_leaves_both_when_it_is_told_to(files: FileList) -> None:
+def test_a_worker_leaves_the_queue_and_the_bus_on_command(files: FileList) -> None:
     with at_work(files) as (bus, queue):
         bus.command("worker/1", Leave())
 
@@ -173,7 +173,7 @@ def test_hangs_up_in_the_middle_of_the_file_it_is_to(files: FileList) -> None:
 
 
 @pytest.mark.parametrize(("index", "pieces"), [(0, 0), (2, 2)])
-def test_who_is_to_pause_does_so_in_the_middle_of_any_file(
+def test_a_worker_due_to_pause_does_so_in_the_middle_of_any_file(
     files: FileList, index: int, pieces: int
 ) -> None:
     with at_work(files, pause_after_s=0.0) as (bus, queue):
@@ -188,7 +188,7 @@ def test_who_is_to_pause_does_so_in_the_middle_of_any_file(
         serve(bus, lambda: not is_there(bus, "worker/1"), "it leaves")
 
 
-def test_who_is_to_pause_does_so_also_at_a_file_that_cannot_be_read(
+def test_a_worker_due_to_pause_does_so_at_a_file_that_cannot_be_read_too(
     files: FileList,
 ) -> None:
     with at_work(files, pause_after_s=0.0) as (bus, queue):
@@ -199,7 +199,7 @@ def test_who_is_to_pause_does_so_also_at_a_file_that_cannot_be_read(
         serve(bus, lambda: not is_there(bus, "worker/1"), "it leaves")
 
 
-def test_who_is_to_pause_later_works_until_then(files: FileList) -> None:
+def test_a_worker_that_pauses_later_works_until_then(files: FileList) -> None:
     with at_work(files, pause_after_s=3600.0) as (bus, queue):
         outcome = give(bus, 0)
         receive(queue, Stored())

@@ -69,7 +69,7 @@ _ELSEWHERE = {"naive_broker.py"}
 
 
 @pytest.mark.parametrize("name", sorted(_PRINTS))
-def test_example_prints_what_it_should(name: str) -> None:
+def test_an_example_prints_its_expected_output(name: str) -> None:
     path = _FOLDER / name
 
     ran = subprocess.run(

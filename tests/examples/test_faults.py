@@ -66,7 +66,7 @@ def test_a_fault_is_found_within_a_few_schedules(
 
 
 @pytest.mark.parametrize("name", _FAULTS)
-def test_the_chapter_tells_the_story_that_is_told(
+def test_the_chapter_shows_the_story_that_the_command_prints(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = dict(_TOLD.findall(_CHAPTER.read_text(encoding="utf-8")))
@@ -110,7 +110,7 @@ _CURES = {
 
 
 @pytest.mark.parametrize("name", _CURES)
-def test_what_the_chapter_advises_cures_the_fault(
+def test_the_advice_of_the_chapter_cures_the_fault(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, after = _CURES[name]

@@ -55,7 +55,7 @@ def test_a_step_of_a_message_has_its_origin_number_and_destination(
     assert (one.seq, one.task, one.peer) == (0, 0, 0)
 
 
-def test_who_is_registered_is_told_with_its_name(tmp_path: Path) -> None:
+def test_a_registration_is_recorded_with_its_name(tmp_path: Path) -> None:
     def tell(recorder: BusRecorder) -> None:
         recorder.on_registered(5, "sensor")
         recorder.on_moved(5)
@@ -69,7 +69,7 @@ def test_who_is_registered_is_told_with_its_name(tmp_path: Path) -> None:
     ] == [("register", 5, 5, "sensor"), ("move", 5, 5, ""), ("deregister", 5, 5, "")]
 
 
-def test_links_are_told_with_process_machine_and_reason(tmp_path: Path) -> None:
+def test_links_are_recorded_with_process_machine_and_reason(tmp_path: Path) -> None:
     def tell(recorder: BusRecorder) -> None:
         recorder.link_up(12, "here", "worker")
         recorder.link_down(12, "here", "worker", BusReason.DIED)

@@ -42,7 +42,7 @@ def judged(history: History, conditions: Mapping[int, Condition]) -> CheckResult
 
 @clause("B1", "B2", "B3", "B5")
 @pytest.mark.parametrize("history", BUS_CLEAN.values(), ids=BUS_CLEAN)
-def test_what_keeps_every_promise_passes(history: History) -> None:
+def test_a_history_that_keeps_every_promise_passes(history: History) -> None:
     """On a bus of two processes, also without any traffic."""
     result = judged(history, {})
 
@@ -84,7 +84,7 @@ def test_a_violation_tells_where_and_beside_which_record() -> None:
 
 
 @clause("B2", "B3")
-def test_what_is_under_way_where_a_journal_has_no_end_is_unknown() -> None:
+def test_a_message_in_flight_is_unknown_where_a_journal_has_no_end() -> None:
     """Its process may live, and record more."""
     result = judged(bus(*sent(1)), {1: KILLED})
 
@@ -98,7 +98,7 @@ def test_what_is_under_way_where_a_journal_has_no_end_is_unknown() -> None:
 
 @clause("B2", "B3")
 @pytest.mark.parametrize("name", ["lost when its receiver left", "read from a link on"])
-def test_what_is_missing_is_unknown_if_the_journal_of_a_process_is(name: str) -> None:
+def test_a_missing_record_is_unknown_if_a_journal_is_missing(name: str) -> None:
     """The checker was not given the journal of its receiver, or of its sender."""
     (name,) = [each for each in BUS_BROKEN if each.startswith(name)]
     rule, _, history, message = BUS_BROKEN[name]
@@ -118,7 +118,7 @@ def test_what_is_missing_is_unknown_if_the_journal_of_a_process_is(name: str) ->
 
 @clause("B3")
 @pytest.mark.parametrize("dead", [0, 1])
-def test_a_death_explains_the_loss_of_what_went_through_its_process(dead: int) -> None:
+def test_a_death_explains_the_loss_of_messages_through_its_process(dead: int) -> None:
     """From it or to it; though a later message was delivered."""
     history = bus(*sent(1), *sent(2), *arrives(2), death(dead, 1 - dead))
 
@@ -156,7 +156,7 @@ def test_a_death_explains_no_second_delivery() -> None:
 
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), journals=st.integers(1, 3))
-def test_what_a_bus_does_passes(seed: int, journals: int) -> None:
+def test_a_history_of_a_bus_passes(seed: int, journals: int) -> None:
     result = checked(clean_bus(seed, journals=journals))
 
     assert result.violations == ()
@@ -171,7 +171,7 @@ def test_what_a_bus_does_passes(seed: int, journals: int) -> None:
     at=st.integers(0, 150),
     unrecorded=st.booleans(),
 )
-def test_what_a_bus_does_passes_whoever_is_killed(
+def test_a_history_of_a_bus_passes_though_any_process_is_killed(
     seed: int, dead: int, at: int, unrecorded: bool
 ) -> None:
     """Any messages may be under way, even if its last step is not on record."""
@@ -236,7 +236,9 @@ def test_traffic_that_breaks_much_at_once_is_judged_word_for_word(
 
 
 @clause("B1")
-def test_what_a_recorder_was_told_is_held_to_the_rules(tmp_path: Path) -> None:
+def test_the_operations_of_a_recorder_are_checked_against_the_rules(
+    tmp_path: Path,
+) -> None:
     """From the call of the recorder to the verdict."""
     with Journal(tmp_path) as journal:
         recorder = BusRecorder(journal)

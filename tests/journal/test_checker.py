@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @clause("J1", "Q1", "Q2", "Q3", "Q4", "Q5", "Q7", "Q8")
 @pytest.mark.parametrize("history", CLEAN.values(), ids=CLEAN)
-def test_what_keeps_every_promise_passes(history: History) -> None:
+def test_a_history_that_keeps_every_promise_passes(history: History) -> None:
     """Traffic that keeps the rules is PASS on each rule that applies to it."""
     result = checked(history)
 
@@ -80,7 +80,7 @@ def violation(history: History) -> Violation:
     return one
 
 
-def test_a_violation_tells_where_when_and_between_whom() -> None:
+def test_a_violation_names_its_record_time_sender_and_receiver() -> None:
     one = violation(met(*sent(1, 2, 3), *received(1, 3, 2)))
 
     assert (one.n, one.other_n) == (9, 8)
@@ -89,7 +89,7 @@ def test_a_violation_tells_where_when_and_between_whom() -> None:
     assert (one.sender, one.receiver, one.port) == ("b", "a", 5)
 
 
-def test_a_duplicate_is_told_with_the_first_receive() -> None:
+def test_a_duplicate_is_reported_at_its_first_repeated_receive() -> None:
     one = violation(met(*sent(1, 2), *received(1, 2), *received(2), *received(2)))
 
     assert one.explanation == "received 3 times"
@@ -157,7 +157,7 @@ def test_a_wild_number_does_not_fill_the_memory() -> None:
 
 @settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 3))
-def test_what_the_model_does_passes(seed: int, journals: int) -> None:
+def test_a_history_of_the_model_passes(seed: int, journals: int) -> None:
     result = checked(clean(seed, journals=journals))
 
     assert result.violations == ()

@@ -30,7 +30,7 @@ INCOMPLETE: Mapping[str, tuple[dict[str, object], str]] = {
 
 @clause("J1")
 @pytest.mark.parametrize(("condition", "case"), INCOMPLETE.values(), ids=INCOMPLETE)
-def test_an_incomplete_journal_is_told_and_why(
+def test_an_incomplete_journal_is_reported_with_the_reason(
     condition: dict[str, object], case: str
 ) -> None:
     """A damaged journal is FAIL, one incomplete in another way UNKNOWN."""
@@ -74,7 +74,9 @@ def test_a_journal_without_records_is_incomplete(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("condition", ["open", "lost", "late"])
-def test_only_what_rests_on_an_absence_is_unknown(name: str, condition: str) -> None:
+def test_only_a_violation_that_rests_on_an_absence_is_unknown(
+    name: str, condition: str
+) -> None:
     rule, _, history, _, _ = BROKEN[name]
     states: dict[str, dict[str, object]] = {
         "open": {"closed": False, "sealed": False},

@@ -156,7 +156,7 @@ def test_a_change_of_segments_that_is_interrupted_leaves_each_in_one_place(
     everywhere(case, packages=[bus])
 
 
-def test_a_spare_whose_making_is_interrupted_is_made_again() -> None:
+def test_a_spare_is_made_again_after_an_interrupt_of_its_making() -> None:
     def case(struck: Blow) -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

@@ -48,7 +48,7 @@ def judged(history: History, conditions: Mapping[int, Condition]) -> CheckResult
 
 @clause("J1", "Q1", "Q4", "Q5")
 @pytest.mark.parametrize("name", DEATHS)
-def test_a_death_explains_what_was_under_way_and_nothing_else(name: str) -> None:
+def test_a_death_explains_messages_in_flight_and_nothing_else(name: str) -> None:
     """Of two journals, that of a process whose death is on record, and a whole one."""
     history, expected = DEATHS[name]
 
@@ -78,7 +78,7 @@ NOT_THE_DEATH: Mapping[str, tuple[Entry, Condition]] = {
 @pytest.mark.parametrize(
     ("told", "condition"), NOT_THE_DEATH.values(), ids=NOT_THE_DEATH
 )
-def test_what_is_not_its_death_ends_no_journal(
+def test_a_record_that_does_not_prove_its_death_ends_no_journal(
     told: Entry, condition: Condition
 ) -> None:
     """Its process may live: the journal has no end."""
@@ -114,7 +114,7 @@ def test_a_journal_that_lacks_records_is_not_made_whole_by_a_death(
     apart=st.booleans(),
     unrecorded=st.booleans(),
 )
-def test_what_the_model_does_passes_whoever_is_killed(
+def test_a_history_of_the_model_passes_though_any_process_is_killed(
     seed: int, dead: int, lived: float, apart: bool, unrecorded: bool
 ) -> None:
     history = clean(seed, channels=CHANNELS, steps=100, journals=2)

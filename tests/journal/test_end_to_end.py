@@ -96,7 +96,7 @@ def test_many_clients_and_a_server_keep_every_promise(tmp_path: Path) -> None:
     assert checked["Q5"] >= CLIENTS * MESSAGES
 
 
-def test_what_is_unread_when_the_journal_is_closed_breaks_no_promise(
+def test_messages_unread_when_the_journal_is_closed_break_no_promise(
     tmp_path: Path,
 ) -> None:
     with Journal(tmp_path) as journal:
@@ -114,7 +114,7 @@ def test_what_is_unread_when_the_journal_is_closed_breaks_no_promise(
     assert result.facts[0].late
 
 
-def test_what_is_unread_at_a_disconnect_is_accounted_for(tmp_path: Path) -> None:
+def test_messages_unread_at_a_disconnect_are_accounted_for(tmp_path: Path) -> None:
     with (
         Journal(tmp_path) as journal,
         BrokerManager(observer=journal.observe) as manager,

@@ -130,7 +130,7 @@ def test_a_thread_that_never_ends_does_not_keep_the_journal_open(
     assert only(tmp_path).facts().damaged == 0
 
 
-def test_a_program_that_is_told_to_end_closes_its_journal(tmp_path: Path) -> None:
+def test_a_program_that_exits_on_sigterm_closes_its_journal(tmp_path: Path) -> None:
     """With the handler for SIGTERM from the page *When something dies*."""
     code = """
         import signal, sys

@@ -91,7 +91,7 @@ def test_a_changed_byte_of_the_seal_is_noticed(byte: int) -> None:
     assert header.seal_flaw == "the seal at byte 512 is damaged"
 
 
-def test_what_is_no_segment_is_refused_with_what_it_begins_with() -> None:
+def test_a_file_that_is_no_segment_is_refused_with_its_first_bytes() -> None:
     with pytest.raises(
         ValueError, match=r"not a journal segment: byte 0 reads b'\\x7fELF'"
     ):

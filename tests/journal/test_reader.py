@@ -40,7 +40,7 @@ def test_everything_of_a_whole_journal_is_read(tmp_path: Path) -> None:
     assert journal.problems == []
 
 
-def test_arrays_hold_what_records_hold(tmp_path: Path) -> None:
+def test_arrays_hold_the_same_values_as_records(tmp_path: Path) -> None:
     stored(tmp_path, holes=(5, 45))
     journal = only(tmp_path)
 
@@ -140,7 +140,9 @@ def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     ("name", "reason"),
     [("nothing", "No such file or directory"), ("file", "Not a directory")],
 )
-def test_what_is_no_folder_is_an_error(tmp_path: Path, name: str, reason: str) -> None:
+def test_a_path_that_is_no_folder_is_an_error(
+    tmp_path: Path, name: str, reason: str
+) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(JournalError, match=f"cannot list {tmp_path / name}: {reason}"):

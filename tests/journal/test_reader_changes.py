@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bus.journal.reader import StoredJournal
 
 
-def test_operations_after_a_close_are_seen_by_who_began_to_read_before(
+def test_a_reader_that_began_before_the_close_finds_later_operations(
     tmp_path: Path,
 ) -> None:
     journal = Journal(tmp_path, segment_bytes=SMALL)
@@ -62,7 +62,7 @@ def test_whether_a_journal_is_late_is_read_after_the_records_of_all(
     assert [facts.late for facts in check(one_after_another()).facts] == [True, True]
 
 
-def test_names_are_known_of_what_was_sealed_after_the_journal_was_opened(
+def test_a_reader_finds_names_of_records_sealed_after_it_was_opened(
     tmp_path: Path,
 ) -> None:
     journal = Journal(tmp_path, segment_bytes=SMALL)
@@ -100,7 +100,7 @@ def test_a_loss_between_the_reading_of_header_and_records_is_seen(
 # Vanished and unreadable files.
 
 
-def test_a_file_that_goes_away_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_a_file_that_vanishes_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     path = stored(tmp_path) / "seg-00001.qbj"
     journal = only(tmp_path)
     segments = journal.segments()
@@ -139,7 +139,7 @@ def test_more_segments_than_five_digits_stay_in_order(tmp_path: Path) -> None:
     assert names == ["seg-00000.qbj", "seg-00001.qbj", "seg-100000.qbj"]
 
 
-def test_a_folder_instead_of_a_segment_is_told(tmp_path: Path) -> None:
+def test_a_folder_instead_of_a_segment_is_reported(tmp_path: Path) -> None:
     path = stored(tmp_path) / "seg-00001.qbj"
     path.unlink()
     path.mkdir()

@@ -120,7 +120,7 @@ def test_a_damaged_seal_leaves_the_records(tmp_path: Path) -> None:
     assert not facts.complete
 
 
-def test_damage_to_seal_and_record_is_told_of_both(tmp_path: Path) -> None:
+def test_damage_to_seal_and_record_is_reported_for_both(tmp_path: Path) -> None:
     path = stored(tmp_path, seal_damaged=True) / "seg-00002.qbj"
     at = HEADER_BYTES + 2 * RECORD_BYTES
     patch(path, at + 76, b"\xff\xff\xff\xff")

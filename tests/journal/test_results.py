@@ -55,7 +55,7 @@ def test_identifiers_are_text_for_readers_that_have_only_floats() -> None:
     assert row == {"journal": "f" * 16}
 
 
-def test_what_is_written_is_what_was_found(tmp_path: Path) -> None:
+def test_the_written_files_hold_the_result_of_the_check(tmp_path: Path) -> None:
     found = violations("Q2", 20)
     result = Result(VERDICTS, 20, tuple(found[:FIRST_PER_RULE]), ("a problem",))
     verdicts, lines = tmp_path / "verdicts.json", tmp_path / "violations.jsonl"

@@ -35,7 +35,7 @@ def test_the_rules_are_these_in_this_order() -> None:
     assert absent == ["J1", "Q1", "Q4", "Q5", "B2", "B3"]
 
 
-def test_what_a_case_rests_on_is_what_its_rule_does_unless_it_says_more() -> None:
+def test_a_case_has_the_basis_of_its_rule_unless_it_is_proven() -> None:
     for rule in RULES.values():
         assert set(rule.proven) <= rule.cases.keys()
     assert RULES["B2"].basis_of("again") is Basis.PRESENCE
@@ -71,7 +71,7 @@ def test_a_rule_asks_only_for_facts_that_both_checkers_give(rule: Rule) -> None:
         ("B5", ("B5", 2, 3, 4, None, 7, "command")),
     ],
 )
-def test_a_violation_is_known_by_what_identifies_it(
+def test_a_violation_is_identified_by_the_key_of_its_rule(
     rule: str, key: tuple[str | int | None, ...]
 ) -> None:
     place = {"flow": 2, "seq": 3, "n": 4, "journal": 5, "mono": 6, "origin": 7}

@@ -46,7 +46,7 @@ def sound(folder: Path) -> tuple[JournalFacts, int]:
     return facts, sum(map(len, by_flow.values()))
 
 
-def test_what_is_not_recorded_is_counted() -> None:
+def test_operations_that_are_not_recorded_are_counted() -> None:
     def program(run: Run) -> None:
         with tempfile.TemporaryDirectory() as folder:
             with Journal(folder, segment_bytes=TINY) as journal:

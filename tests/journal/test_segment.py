@@ -66,7 +66,7 @@ def test_a_segment_is_cut_after_the_last_record(tmp_path: Path) -> None:
     assert stored.flaws == ()
 
 
-def test_a_late_writer_cannot_change_what_is_sealed(tmp_path: Path) -> None:
+def test_a_late_writer_cannot_change_a_sealed_segment(tmp_path: Path) -> None:
     segment = Segment(tmp_path, FIRST)
     late = segment.take()
     write(segment.take())
@@ -135,7 +135,7 @@ def test_a_retired_segment_waits_for_its_late_writer(tmp_path: Path) -> None:
     supply.finish(10)
 
 
-def test_a_writer_who_never_comes_does_not_hold_segments_for_ever(
+def test_a_writer_that_never_writes_does_not_hold_segments_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bus.journal.supply.STRAGGLER_S", 0.0)
@@ -158,7 +158,7 @@ def test_a_writer_who_never_comes_does_not_hold_segments_for_ever(
     assert read_segment(tmp_path / f"seg-{RETIRED_MAX + 1:05d}.qbj").invalid == ()
 
 
-def test_a_writer_whose_segment_was_sealed_draws_again(
+def test_a_writer_draws_again_after_its_segment_was_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bus.journal.supply.RETIRED_MAX", 0)
@@ -234,7 +234,7 @@ def test_a_finalizer_that_records_while_a_segment_changes_does_not_wait_for_itse
     assert [r.seq for r in stored.records() if r.kind == Kind.LOST] == [1]
 
 
-def test_a_segment_that_cannot_be_sealed_is_told_and_the_rest_is_sealed(
+def test_a_segment_that_cannot_be_sealed_is_logged_and_the_rest_is_sealed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     supply = Supply(tmp_path, FIRST, None)
@@ -252,7 +252,7 @@ def test_a_segment_that_cannot_be_sealed_is_told_and_the_rest_is_sealed(
     assert "cannot seal" in caplog.text
 
 
-def test_a_tally_counts_what_many_threads_add() -> None:
+def test_a_tally_counts_the_additions_of_many_threads() -> None:
     tally = Tally()
 
     def work() -> None:

@@ -28,7 +28,7 @@ def slots(first_n: int, count: int, wrong: set[int] = frozenset()) -> memoryview
 
 
 @given(st.integers(0, 2**64 - 1) | st.integers(LAST_BEFORE_WRAP - 50, LAST_BEFORE_WRAP))
-def test_marks_are_those_of_the_records(first_n: int) -> None:
+def test_marks_in_bulk_match_the_marks_of_single_records(first_n: int) -> None:
     assert list(marks(first_n, 60)) == [mark(first_n + i) for i in range(60)]
 
 

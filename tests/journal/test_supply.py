@@ -105,7 +105,9 @@ def test_sixteen_threads_change_segments_without_losing_a_record(
     assert seen == list(itertools.product(flows, range(1, rounds * each + 1)))
 
 
-def test_what_outruns_the_spare_segments_is_counted_and_told(tmp_path: Path) -> None:
+def test_operations_that_outrun_the_spare_segments_are_counted_as_lost(
+    tmp_path: Path,
+) -> None:
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
         until(lambda: spares_ready(journal, 1), "spares lie ready")
         # The housekeeper cannot keep up with a thread that never releases the GIL.
@@ -168,7 +170,7 @@ def test_only_so_many_segments_are_kept(tmp_path: Path) -> None:
 
 
 @clause("J1")
-def test_a_full_disk_holds_nothing_up_and_is_told(
+def test_a_full_disk_blocks_no_writer_and_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The losses are counted in the header, and in a record once there is room."""
@@ -210,7 +212,7 @@ def test_a_full_disk_holds_nothing_up_and_is_told(
     assert "No space left on device; records without room are counted as lost" in line
 
 
-def test_a_disk_that_is_full_to_the_end_is_told_by_the_seal(
+def test_the_seal_counts_the_losses_of_a_disk_that_stays_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
@@ -287,7 +289,7 @@ def test_a_kernel_limit_on_file_size_is_an_error_at_opening(tmp_path: Path) -> N
     )
 
 
-def test_a_process_without_descriptors_is_told_to_open_more(
+def test_a_process_without_descriptors_is_advised_to_allow_more_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message used to advise another folder, which does not help."""
@@ -386,7 +388,7 @@ def test_where_names_cannot_be_written_they_are_unknown_which_is_logged_once(
     assert [p.startswith("cannot read 2 lines of") for p in stored.problems] == [True]
 
 
-def test_lateness_is_told_though_the_line_before_it_is_torn(
+def test_lateness_is_noted_though_the_line_before_it_is_torn(
     tmp_path: Path, room: list[int | None]
 ) -> None:
     journal = Journal(tmp_path)

@@ -17,7 +17,7 @@ from queuebroker.observer import Reason
         ("\u202e", r"\u202e"),
     ],
 )
-def test_only_what_can_be_shown_is_shown(text: str, shown: str) -> None:
+def test_only_printable_characters_are_shown_as_they_are(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
@@ -35,7 +35,7 @@ def test_a_number_has_one_form_whatever_its_sign(number: int, text: str) -> None
     assert hex64(number) == text
 
 
-def test_a_reason_of_a_later_version_is_said_by_its_number() -> None:
+def test_a_reason_of_a_later_version_is_shown_by_its_number() -> None:
     assert {reason_name(reason) for reason in Reason} == {
         reason.name.lower() for reason in Reason
     }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_an_operation_is_recorded_with_everything_it_was_told(tmp_path: Path) -> None:
+def test_an_operation_is_recorded_with_all_its_fields(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         tell(
             journal,
@@ -194,7 +194,7 @@ def test_the_clocks_are_read_again_and_again(
         assert abs(clock.origin - opened.origin - elapsed_ns) < 10**9
 
 
-def test_after_the_close_nothing_is_recorded_and_that_is_told_once(
+def test_after_the_close_nothing_is_recorded_and_lateness_is_noted_once(
     tmp_path: Path,
 ) -> None:
     journal = Journal(tmp_path)
@@ -214,7 +214,7 @@ def test_after_the_close_nothing_is_recorded_and_that_is_told_once(
     assert text.count('"late"') == 1
 
 
-def test_a_journal_whose_folder_is_gone_is_closed_with_a_line(
+def test_a_journal_with_deleted_files_is_closed_with_one_log_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = Journal(tmp_path)

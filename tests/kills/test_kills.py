@@ -44,7 +44,7 @@ def take(ledger: Ledger, *lines: str) -> None:
 
 
 @clause("OPEN-1", "OPEN-2", "BUS-MOVE-8", "BUS-DEREG-9", "AMO-19", "BUS-ENT-17")
-def test_who_is_killed_takes_nothing_along_but_what_it_had(
+def test_a_killed_process_loses_only_the_messages_it_held(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No process hangs, nothing arrives twice, each message has its outcome.
@@ -61,7 +61,7 @@ def test_who_is_killed_takes_nothing_along_but_what_it_had(
 
 
 @clause("OPEN-2", "BUS-MOVE-8", "BUS-ENT-17")
-def test_who_is_killed_right_before_a_system_call_takes_nothing_along(
+def test_a_process_killed_right_before_a_system_call_hangs_no_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Two of the points that the sweep covers."""
@@ -132,14 +132,14 @@ def test_each_message_has_one_fate(fate: Fate, lines: tuple[str, ...]) -> None:
         ("twice to", ("b.1: N a.1/7 from/b", "b.1: N a.1/7 from/b")),
     ],
 )
-def test_what_must_not_be_is_told(fault: str, lines: tuple[str, ...]) -> None:
+def test_each_kind_of_fault_is_reported(fault: str, lines: tuple[str, ...]) -> None:
     faults = ledger_of(*lines).judge((), ()).faults
 
     assert any(fault in each for each in faults), faults
 
 
 @pytest.mark.parametrize("outcome", ["ok", "InDoubtError", "UnresolvedError"])
-def test_what_was_judged_is_remembered(outcome: str) -> None:
+def test_the_ledger_remembers_judged_messages(outcome: str) -> None:
     """A message in doubt may arrive late, once; any other may not."""
     came = [GOT] if outcome == "ok" else []
     ledger = ledger_of(ASKED, *came, f"a.1: O a.1/1 {outcome}")
@@ -151,7 +151,7 @@ def test_what_was_judged_is_remembered(outcome: str) -> None:
     assert ledger.judge((), ()).faults == ["a.1/1 was over, and b.1 notes G ['fast/b']"]
 
 
-def test_what_the_dead_have_sent_needs_no_outcome_and_comes_once() -> None:
+def test_a_message_of_a_dead_sender_needs_no_outcome_and_arrives_once() -> None:
     ledger = ledger_of(ASKED)
     assert ledger.in_flight() == 1
     verdict = ledger.judge({"a.1"}, ())
@@ -161,7 +161,7 @@ def test_what_the_dead_have_sent_needs_no_outcome_and_comes_once() -> None:
     assert len(ledger.judge({"a.1"}, ()).faults) == 1
 
 
-def test_what_the_dead_had_taken_is_lost_and_counted() -> None:
+def test_a_message_taken_by_a_dead_receiver_is_lost_and_counted() -> None:
     """No error reports a message sent without an answer; a question has its outcome."""
     verdict = ledger_of(TOLD).judge({"b.1"}, {"fast/b"})
     assert (verdict.fates, verdict.silent) == ({Fate.LOST: 1}, 1)

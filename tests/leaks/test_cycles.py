@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @clause("BUS-ENT-17", "BUS-DEREG-5")
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_comes_and_goes_leaves_nothing(kind: str) -> None:
+def test_a_repeated_cycle_leaves_nothing_behind(kind: str) -> None:
     looks: list[Look] = []
 
     # Three steps: with two, a single resize of a table would count in both.
@@ -53,7 +53,7 @@ def _keep_things(kept: list[object]) -> None:
         (lambda kept: kept.append(bytes(10_000)), "KiB more after 100 cycles"),
     ],
 )
-def test_what_is_kept_is_told(
+def test_growth_of_each_kind_is_reported(
     keep: Callable[[list[object]], None], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.leaks.growth._WHILE_S", 0.0)
@@ -64,7 +64,7 @@ def test_what_is_kept_is_told(
     assert any(words in each for each in said), said
 
 
-def test_a_thread_that_is_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_kept_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.leaks.growth._WHILE_S", 0.0)
     end = threading.Event()
     threads: list[threading.Thread] = []
@@ -82,7 +82,7 @@ def test_a_thread_that_is_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("threads, were" in each for each in said), said
 
 
-def test_what_is_kept_for_a_while_is_no_leak() -> None:
+def test_objects_kept_for_a_while_are_no_leak() -> None:
     """A timer may still hold it."""
     kept: list[object] = []
     looked = 0

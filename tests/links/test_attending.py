@@ -64,7 +64,9 @@ def attended(monkeypatch: pytest.MonkeyPatch) -> Attended:
 
 
 @clause("BUS-CHAN-7", "BUS-MSG-15")
-def test_who_gets_many_commands_reads_the_next_ones_itself(attended: Attended) -> None:
+def test_a_thread_with_many_commands_reads_the_next_ones_from_the_link(
+    attended: Attended,
+) -> None:
     """All of them, once each, in order; the reads are acknowledged, too."""
     with socket_bus("far", role=Role.MASTER) as far, socket_bus("near") as near:
         reader = Reader(far, thread=far.thread())
@@ -83,7 +85,9 @@ def test_who_gets_many_commands_reads_the_next_ones_itself(attended: Attended) -
 
 
 @clause("BUS-CHAN-7", "BUS-MSG-5")
-def test_what_comes_for_others_reaches_them(attended: Attended) -> None:
+def test_a_thread_that_waits_at_a_link_delivers_messages_for_other_tasks(
+    attended: Attended,
+) -> None:
     """The thread that waits at the link reads it for all tasks of its process."""
     with socket_bus("far", role=Role.MASTER) as far, socket_bus("near") as near:
         reader, sender = Reader(far, thread=far.thread()), near.register("sender")
@@ -213,7 +217,9 @@ def test_a_thread_keeps_its_way_if_there_is_no_other() -> None:
 
 @clause("BUS-CHAN-7")
 @pytest.mark.parametrize("wanted", [False, True])
-def test_who_read_nothing_short_waits_there_no_more(*, wanted: bool) -> None:
+def test_a_thread_that_read_no_short_frame_leaves_the_link_unless_wanted(
+    *, wanted: bool
+) -> None:
     """Long messages are better read by another thread, while callbacks run."""
     alone = Alone()
     attend = alone._attend
@@ -249,7 +255,7 @@ def test_who_read_nothing_short_waits_there_no_more(*, wanted: bool) -> None:
         (True, False, False, True),
     ],
 )
-def test_who_tells_itself_what_it_took_wakes_nobody(
+def test_a_thread_that_acknowledges_its_own_reads_wakes_no_comm_thread(
     *, soon: bool, main: bool, way: bool, wakes: bool
 ) -> None:
     comm, woken = Asleep().comm, list[str]()

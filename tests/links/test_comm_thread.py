@@ -66,7 +66,9 @@ def test_after_close_nothing_of_it_runs() -> None:
 
 
 @clause("BUS-CHAN-6")
-def test_what_waits_together_travels_together(frames: list[Frame]) -> None:
+def test_messages_that_queue_up_together_are_sent_in_few_frames(
+    frames: list[Frame],
+) -> None:
     """BUS-CHAN-6: many messages in a few frames, cut at the limits of a frame."""
     with processes(2) as [bus, other]:
         reader = Reader(other)
@@ -111,7 +113,7 @@ def test_a_lone_message_waits_for_none_that_is_under_way() -> None:
 
 
 @clause("BUS-FLOW-5", "BUS-RELAY-9")
-def test_what_is_due_is_seen_to_in_time_however_long_acknowledgements_wait() -> None:
+def test_overdue_timers_are_handled_despite_a_long_acknowledgement_delay() -> None:
     """Then the thread sleeps again."""
     slow = attrs.evolve(PATIENT, window=1, ack_delay_s=1_000.0)
     with processes(2, slow) as [bus, other], Holder.holding(other):
@@ -220,7 +222,7 @@ def test_answers_under_way_when_a_bus_is_closed_arrive() -> None:
         assert payloads == sorted(payloads)
 
 
-def test_close_does_not_wait_for_who_does_not_read() -> None:
+def test_close_does_not_wait_for_a_peer_that_does_not_read() -> None:
     """BUS-DEREG-12: a full link that the peer does not read is dropped in time."""
 
     def program(run: Run) -> None:
@@ -246,7 +248,7 @@ def test_close_does_not_wait_for_who_does_not_read() -> None:
     explore(program, bound=0, limit=1, random=0)
 
 
-def test_what_is_asked_after_the_end_is_done_all_the_same() -> None:
+def test_a_decision_after_the_close_is_still_carried_out() -> None:
     """A task whose callback outlasts the close is emptied after it."""
     with processes(2) as [bus, _]:
         bus.close()

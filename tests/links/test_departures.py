@@ -48,7 +48,7 @@ def test_a_process_closes_while_another_searches() -> None:
         assert reader.got == [5]
 
 
-def test_the_one_who_searches_closes() -> None:
+def test_a_name_is_still_found_after_a_searching_process_closes() -> None:
     with processes(3) as [bus, searcher, _]:
         searcher.register("asker").command("reader", 5)
         until(lambda: bool(_searches(searcher)), "it is searched for")
@@ -130,7 +130,7 @@ def test_two_machines_meet_and_one_leaves() -> None:
 # Decisions made while another one is being carried out.
 
 
-def test_who_is_cut_off_by_what_came_is_said_to_be_at_once(
+def test_a_task_disconnected_by_an_overflow_is_announced_at_once(
     frames: list[Frame],
 ) -> None:
     """BUS-DEREG-2: not only at the next event, or when its callback returns."""
@@ -151,7 +151,7 @@ def test_who_is_cut_off_by_what_came_is_said_to_be_at_once(
 
 
 @clause("BUS-DEREG-4")
-def test_a_relay_that_is_given_up_before_it_is_opened_gives_back_what_waited(
+def test_a_relay_abandoned_before_it_is_opened_returns_the_parked_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Messages parked for a name are neither lost nor overtaken (BUS-DEREG-4)."""
@@ -178,7 +178,7 @@ def test_a_relay_that_is_given_up_before_it_is_opened_gives_back_what_waited(
 
 
 @clause("BUS-DEREG-4")
-def test_what_was_posted_to_a_relay_that_is_given_up_follows_what_that_had() -> None:
+def test_messages_posted_to_an_abandoned_relay_follow_its_queue() -> None:
     """Messages queued in the relay were sent first, so they also arrive first."""
     with (
         processes(2, evolve(PATIENT, window=1)) as [bus, other],
@@ -201,7 +201,7 @@ def test_what_was_posted_to_a_relay_that_is_given_up_follows_what_that_had() -> 
 
 
 @clause("BUS-DEREG-4")
-def test_what_a_task_took_before_it_left_is_not_sent_again() -> None:
+def test_commands_read_before_a_deregistration_are_not_sent_again() -> None:
     """Even if its process has not acknowledged it yet."""
     with processes(2) as [bus, other]:
         here = other.here()

@@ -70,7 +70,7 @@ def under_way(bus: Bus) -> int:
 
 
 @clause("BUS-DEREG-9")
-def test_what_ends_a_thread_ends_the_tasks_of_that_thread_alone(
+def test_a_system_exit_deregisters_only_the_tasks_of_its_thread(
     near: Bus, far: Far
 ) -> None:
     """A callback's exception ends nothing; SystemExit ends its thread."""
@@ -100,7 +100,7 @@ def test_what_ends_a_thread_ends_the_tasks_of_that_thread_alone(
 
 
 @clause("BUS-MOVE-8", "BUS-DEREG-9")
-def test_what_was_under_way_is_in_doubt_and_the_rest_goes_to_the_next() -> None:
+def test_commands_under_way_are_in_doubt_and_queued_ones_reach_the_next_task() -> None:
     told: list[Undelivered] = []
     with socket_bus("near", role=Role.MASTER, config=BusConfig(window=2)) as near:
         sender = near.register("sender", on_undelivered=told.append)
@@ -129,7 +129,7 @@ def test_what_was_under_way_is_in_doubt_and_the_rest_goes_to_the_next() -> None:
 
 
 @clause("BUS-RELAY-8")
-def test_a_notifier_that_comes_back_is_heard_again(near: Bus) -> None:
+def test_a_subscription_resumes_when_its_notifier_returns(near: Bus) -> None:
     """The subscription persists; a notification without a subscriber is lost."""
     heard: list[tuple[Any, int]] = []
     seen: list[bool] = []
@@ -176,7 +176,7 @@ def test_a_signal_that_ends_a_process_kills_it_and_the_next_master_tidies_up(
 
 
 @clause("OPEN-2", "BUS-FLOW-5", "BUS-MOVE-7")
-def test_who_is_stopped_keeps_its_name_and_carries_out_what_it_was_sent(
+def test_a_stopped_process_keeps_its_name_and_later_executes_its_commands(
     near: Bus, far: Far
 ) -> None:
     seen: list[bool] = []
@@ -228,7 +228,7 @@ def test_slaves_that_may_not_be_master_wait_for_theirs_and_go_on() -> None:
 
 
 @clause("OPEN-2", "BUS-INIT-3")
-def test_who_comes_while_the_master_stands_still_is_alone_until_it_goes_on() -> None:
+def test_a_newcomer_is_isolated_until_the_stopped_master_resumes() -> None:
     quick = BusConfig(connect_timeout_s=0.3, resolve_timeout_s=0.3)
     with Far("master", role="master") as master:
         master.started()
@@ -249,7 +249,7 @@ def test_who_comes_while_the_master_stands_still_is_alone_until_it_goes_on() -> 
 
 
 @clause("BUS-ENT-16", "BUS-ENT-13")
-def test_who_is_linked_needs_no_run_directory_and_who_comes_later_finds_nobody(
+def test_linked_processes_need_no_run_directory_but_newcomers_do(
     near: Bus, far: Far, own_run_directory: Path
 ) -> None:
     far("counter('echo')")

@@ -129,7 +129,7 @@ def test_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None:
 
 
 @clause("BUS-FLOW-7")
-def test_all_that_went_so_is_in_the_counters(talk: Talk) -> None:
+def test_the_counters_include_all_fast_path_messages(talk: Talk) -> None:
     """Soon, even without further traffic: the reads are acknowledged."""
     talk.warm()
     for number in range(50):
@@ -171,7 +171,9 @@ def test_a_process_that_leaves_acknowledges_the_last_answer_at_once() -> None:
         assert _sync.monotonic() < began + LIMIT_S
 
 
-def test_what_is_posted_in_its_process_wakes_who_waits_at_a_link(talk: Talk) -> None:
+def test_a_message_posted_in_its_process_wakes_a_thread_that_waits_at_a_link(
+    talk: Talk,
+) -> None:
     talk.warm()
     assert talk.waits
 
@@ -180,7 +182,9 @@ def test_what_is_posted_in_its_process_wakes_who_waits_at_a_link(talk: Talk) -> 
     assert talk.waits
 
 
-def test_who_is_woken_elsewhere_only_waits_at_no_link_any_more(talk: Talk) -> None:
+def test_a_thread_that_only_local_messages_wake_waits_at_no_link_any_more(
+    talk: Talk,
+) -> None:
     """A message from its own process wakes it at less cost elsewhere."""
     talk.warm()
 
@@ -192,7 +196,7 @@ def test_who_is_woken_elsewhere_only_waits_at_no_link_any_more(talk: Talk) -> No
 
 
 @clause("BUS-CHAN-7")
-def test_what_comes_for_others_is_handed_to_the_comm_thread(talk: Talk) -> None:
+def test_messages_for_other_tasks_are_handed_to_the_comm_thread(talk: Talk) -> None:
     other, got = talk.near.register("other"), list[Any]()
     talk.far.register("reader", on_command=lambda m: got.append(m.payload))
     other.command("reader", 0)
@@ -209,7 +213,7 @@ def test_what_comes_for_others_is_handed_to_the_comm_thread(talk: Talk) -> None:
 
 
 @clause("BUS-MSG-15")
-def test_nothing_overtakes_what_the_same_task_has_sent_before(talk: Talk) -> None:
+def test_a_message_never_overtakes_an_earlier_one_of_its_sender(talk: Talk) -> None:
     talk.warm()
     talk.answered.clear()
     sent = list[Any]()
@@ -253,7 +257,7 @@ def test_an_answer_that_goes_another_way_lets_the_next_callback_leave_links_alon
     assert not talk.thread._manager.waits_next
 
 
-def test_who_asks_on_and_on_is_served_by_the_comm_thread(talk: Talk) -> None:
+def test_the_comm_thread_serves_a_task_with_many_open_questions(talk: Talk) -> None:
     """Frames with many messages are faster than many frames."""
     talk.warm()
     settled(talk.near)
@@ -289,7 +293,7 @@ def _ask_elsewhere(talk: Talk, to: str) -> Any:
 
 
 @clause("OPEN-12")
-def test_who_looks_at_frames_sees_all_of_them(talk: Talk) -> None:
+def test_the_frame_monitor_records_all_frames(talk: Talk) -> None:
     talk.warm()
     comm = comm_of(talk.near)
     frames = list[Any]()
@@ -328,7 +332,9 @@ def test_a_question_that_is_not_answered_ends_with_its_time(talk: Talk) -> None:
 
 
 @clause("BUS-CHAN-5", "BUS-DEREG-8")
-def test_a_process_that_leaves_is_missed_by_who_waits_at_its_link(talk: Talk) -> None:
+def test_a_thread_that_waits_at_a_link_detects_the_departure_of_the_peer(
+    talk: Talk,
+) -> None:
     talk.warm()
     thread = talk.near.thread()
     waiting = talk.near.register("waiting", thread=thread)
@@ -352,7 +358,7 @@ def test_a_process_that_leaves_is_missed_by_who_waits_at_its_link(talk: Talk) ->
 
 
 @clause("QB-ERR-9")
-def test_who_is_interrupted_leaves_a_bus_that_goes_on(
+def test_an_interrupted_call_leaves_a_working_bus(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At every point of a call: it is answered or not, and nothing is duplicated."""
@@ -393,7 +399,7 @@ def test_who_is_interrupted_leaves_a_bus_that_goes_on(
 
 
 @clause("BUS-CHAN-1", "BUS-MSG-15")
-def test_calls_are_answered_whoever_takes_what_comes() -> None:
+def test_calls_are_answered_whichever_thread_reads_the_link() -> None:
     def program(_run: Run) -> None:
         with (
             memory_bus(config=ENDLESS) as one,

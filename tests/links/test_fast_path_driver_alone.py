@@ -182,7 +182,7 @@ _ACK = bytes((FrameType.ACK.value,))
 
 
 @clause("BUS-FLOW-7")
-def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
+def test_the_comm_thread_wakes_soon_for_messages_that_bypassed_it() -> None:
     """It has to acknowledge the messages in time."""
     alone = Alone()
 
@@ -193,7 +193,7 @@ def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
 
 
 @clause("BUS-CHAN-7")
-def test_what_came_behind_something_else_waits_for_that() -> None:
+def test_a_frame_behind_a_frame_for_the_comm_thread_is_handed_over_too() -> None:
     alone = Alone()
     alone.host.main = True
 
@@ -207,7 +207,7 @@ def test_what_came_behind_something_else_waits_for_that() -> None:
 
 
 @clause("BUS-CHAN-7", "BUS-MSG-15")
-def test_who_cannot_be_interrupted_sees_to_all_that_it_has_read() -> None:
+def test_an_uninterruptible_thread_handles_all_frames_that_it_has_read() -> None:
     """At once, after the frames that came before."""
     alone = Alone()
 
@@ -221,7 +221,9 @@ def test_who_cannot_be_interrupted_sees_to_all_that_it_has_read() -> None:
 
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_what_was_taken_is_told_before_who_took_it_sleeps(*, interrupted: bool) -> None:
+def test_extractions_are_acknowledged_before_the_reading_thread_sleeps(
+    *, interrupted: bool
+) -> None:
     """The thread acknowledges them itself, unless it may be interrupted.
 
     Their sender may wait for the acknowledgement.
@@ -236,7 +238,7 @@ def test_what_was_taken_is_told_before_who_took_it_sleeps(*, interrupted: bool) 
 
 
 @clause("BUS-CHAN-7")
-def test_what_is_in_a_mailbox_already_is_not_to_be_done() -> None:
+def test_a_message_already_in_its_mailbox_needs_no_further_action() -> None:
     alone = Alone()
     alone.slip = Slip.DONE
 
@@ -246,7 +248,7 @@ def test_what_is_in_a_mailbox_already_is_not_to_be_done() -> None:
 
 
 @clause("BUS-CHAN-7")
-def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
+def test_frames_that_follow_handed_over_frames_are_handed_over() -> None:
     alone = Alone()
     alone.host.main = True
     alone.wait(b"other")
@@ -259,7 +261,7 @@ def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
 
 @clause("BUS-ROUTE-4")
 @pytest.mark.parametrize("something", [False, True])
-def test_who_got_something_as_it_told_what_was_taken_does_not_sleep(
+def test_a_thread_that_gets_a_message_while_it_acknowledges_does_not_sleep(
     *, something: bool
 ) -> None:
     """The message is in its own mailbox: no other thread would wake it for that."""
@@ -276,7 +278,7 @@ def test_who_got_something_as_it_told_what_was_taken_does_not_sleep(
 
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_who_may_be_interrupted_takes_answers_only_and_does_no_more(
+def test_an_interruptible_thread_takes_only_answers_and_performs_one_action(
     *, interrupted: bool
 ) -> None:
     """An interrupt may lose a message; only an answer may be delivered twice."""
@@ -291,7 +293,7 @@ def test_who_may_be_interrupted_takes_answers_only_and_does_no_more(
 
 @clause("QB-ERR-9", "BUS-CHAN-7")
 @pytest.mark.parametrize("more", [False, True])
-def test_what_a_thread_that_may_be_interrupted_leaves_is_done_at_once(
+def test_work_that_an_interruptible_thread_leaves_is_done_at_once(
     *, more: bool
 ) -> None:
     """The comm thread does it, which would sleep on for long in an exchange."""
@@ -319,7 +321,7 @@ def test_in_an_exchange_the_comm_thread_is_left_asleep(
 
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("watched", [False, True])
-def test_what_a_frame_leaves_unacknowledged_is_acknowledged_soon(
+def test_extractions_that_a_frame_leaves_unacknowledged_are_acknowledged_soon(
     monkeypatch: pytest.MonkeyPatch, *, watched: bool
 ) -> None:
     """The comm thread may have gone to sleep before any acknowledgement was due."""
@@ -388,7 +390,7 @@ def test_whether_anything_goes_first_is_looked_at_while_nothing_is_done() -> Non
 
 
 @clause("BUS-CHAN-6")
-def test_what_finds_its_link_full_goes_on_when_there_is_room() -> None:
+def test_a_frame_that_finds_its_link_full_is_sent_when_there_is_room() -> None:
     """The comm thread sends it later, and has to be woken for that."""
     alone = Alone()
 
@@ -464,7 +466,7 @@ def test_a_thread_that_does_not_wait_after_all_leaves_the_link(then: str) -> Non
     assert not host.waits_next
 
 
-def test_an_acknowledgement_drives_nobody_from_a_link() -> None:
+def test_an_acknowledgement_drives_no_thread_from_a_link() -> None:
     alone = Alone()
     alone.host.main = True
 
@@ -475,7 +477,7 @@ def test_an_acknowledgement_drives_nobody_from_a_link() -> None:
 
 
 @clause("BUS-CHAN-5")
-def test_the_comm_thread_is_to_see_that_a_peer_has_gone() -> None:
+def test_the_comm_thread_is_woken_when_a_peer_disconnects() -> None:
     alone = Alone()
 
     alone.wait(ended=True)
@@ -496,7 +498,7 @@ class LeadOfParts(LeadOfOne):
 
 
 @clause("BUS-CHAN-7")
-def test_who_has_begun_to_read_a_long_frame_reads_all_of_it() -> None:
+def test_a_thread_that_begins_to_read_a_long_frame_reads_all_of_it() -> None:
     """Without the comm thread, and other threads can use the links meanwhile."""
     alone, lease = Alone(), LeadOfParts(300, 100, 0)
     held = []
@@ -512,7 +514,7 @@ def test_who_has_begun_to_read_a_long_frame_reads_all_of_it() -> None:
 
 @clause("BUS-CHAN-7")
 @pytest.mark.parametrize("lacks", [(300, 300), (300, 301), (0,)])
-def test_who_is_woken_for_something_else_leaves_a_frame_where_it_is(
+def test_a_thread_woken_for_another_reason_leaves_an_incomplete_frame(
     lacks: tuple[int, ...],
 ) -> None:
     """As soon as no more of it arrives: the reason for the wake-up may be waiting."""
@@ -526,7 +528,7 @@ def test_who_is_woken_for_something_else_leaves_a_frame_where_it_is(
 
 @clause("BUS-CHAN-7")
 @pytest.mark.parametrize("why", ["something else is here", "it is late", "main"])
-def test_who_has_something_else_to_do_leaves_a_long_frame(why: str) -> None:
+def test_a_thread_with_other_work_leaves_an_incomplete_long_frame(why: str) -> None:
     """Even if more of it arrives; a thread that may be interrupted leaves it, too."""
     alone, lease = Alone(), LeadOfParts(*range(300, 0, -1))
     deadline = _sync.monotonic() if why == "it is late" else None
@@ -540,7 +542,7 @@ def test_who_has_something_else_to_do_leaves_a_long_frame(why: str) -> None:
 
 
 @clause("QB-ERR-9")
-def test_who_is_interrupted_as_it_leaves_ends_no_link() -> None:
+def test_a_thread_that_is_interrupted_as_it_leaves_ends_no_link() -> None:
     """It has processed all that it read by then."""
     alone, lease = Alone(), LeadOfOne(b"+1")
 
@@ -557,7 +559,7 @@ def test_who_is_interrupted_as_it_leaves_ends_no_link() -> None:
     assert alone.calls == ["soon"]
 
 
-def test_who_waits_at_a_link_in_vain_does_so_some_times() -> None:
+def test_a_thread_leaves_the_link_after_several_waits_in_vain() -> None:
     lease: Any = LeadOfOne()
     alone = Alone()
     way = _Way(alone.fast_path_driver, cast("Any", Short()), lease)

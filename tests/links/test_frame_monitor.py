@@ -89,7 +89,7 @@ def test_each_end_of_a_link_tells_of_the_messages_that_cross_it(three: Three) ->
 
 
 @clause("OPEN-12")
-def test_a_notification_is_for_all_who_hear_it(three: Three) -> None:
+def test_a_notification_is_reported_as_sent_to_all_subscribers(three: Three) -> None:
     near, one, two = three
     clock = one.register("clock")
     got: list[Any] = []
@@ -107,7 +107,7 @@ def test_a_notification_is_for_all_who_hear_it(three: Three) -> None:
 
 
 @clause("OPEN-12")
-def test_what_managers_say_is_told_in_words(three: Three) -> None:
+def test_control_frames_are_reported_in_words(three: Three) -> None:
     near, one, _ = three
     heard(near, "two")
 
@@ -147,7 +147,7 @@ def batch(*relays: int) -> Batch:
     return Batch(1, 1, 1, 1, runs)
 
 
-def test_messages_that_differ_only_in_their_bodies_are_told_of_as_one() -> None:
+def test_messages_that_differ_only_in_their_bodies_are_reported_as_one() -> None:
     told = messages(batch(5, 5, 6), str, str, lambda _: False)
 
     assert told is not None
@@ -169,7 +169,7 @@ def test_of_very_many_runs_in_a_frame_the_rest_is_counted() -> None:
 
 
 @clause("OPEN-12")
-def test_who_listens_does_not_hear_of_his_own_links(three: Three) -> None:
+def test_a_listener_receives_no_frames_of_its_own_links(three: Three) -> None:
     near, _, two = three
     heard(near, "one")
     for _ in range(3):
@@ -183,7 +183,7 @@ def test_who_listens_does_not_hear_of_his_own_links(three: Three) -> None:
 
 
 @clause("OPEN-12")
-def test_nobody_hears_of_the_tasks_of_the_bus(three: Three) -> None:
+def test_the_monitor_omits_the_tasks_of_the_bus(three: Three) -> None:
     near, _, two = three
     two.call("t/one", 1)
     types = ("MSG", "SEARCH", "ADD_RELAY", "EXPORT", "ELIMINATE", "SUBSCRIBE")
@@ -209,7 +209,7 @@ def test_a_process_that_listens_to_others_tells_nothing_of_itself(three: Three) 
     assert comm_of(one).monitor is None
 
 
-def test_only_frames_of_the_types_that_are_asked_for_are_told(three: Three) -> None:
+def test_the_monitor_reports_only_frames_of_the_requested_types(three: Three) -> None:
     near, one, _ = three
     heard(near, "two", "HELLO", "BYE")
     one.call("t/two", 1)
@@ -217,7 +217,7 @@ def test_only_frames_of_the_types_that_are_asked_for_are_told(three: Three) -> N
     assert [each["type"] for each in heard(near, "two")["frames"]] == ["HELLO"]
 
 
-def test_each_who_listens_hears_all(three: Three) -> None:
+def test_each_listener_receives_all_frames(three: Three) -> None:
     near, one, _ = three
     asker = near.register("asker", thread=near.here())
     asked = {"frames": ["MSG"]}
@@ -232,13 +232,15 @@ def test_each_who_listens_hears_all(three: Three) -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, "MSG", ["NOTHING"], [["MSG"]], {"MSG": 1}])
-def test_what_is_no_list_of_types_is_refused(three: Three, wrong: Any) -> None:
+def test_a_filter_that_is_no_list_of_types_is_rejected(
+    three: Three, wrong: Any
+) -> None:
     with pytest.raises(RemoteError, match="None or a list of frame types"):
         three[0].call(inspector_of("one"), {"frames": wrong}, timeout=LIMIT_S)
     assert comm_of(three[1]).monitor is None
 
 
-def test_there_are_not_more_who_listen_than_allowed(three: Three) -> None:
+def test_the_number_of_listeners_is_limited(three: Three) -> None:
     near = three[0]
     here = near.here()
     tasks = [near.register(f"a{each}", thread=here) for each in range(LISTENERS_MAX)]
@@ -271,7 +273,7 @@ def test_nothing_is_noted_unless_somebody_listens(three: Three) -> None:
 
 
 @clause("OPEN-12")
-def test_who_asks_no_more_is_forgotten(
+def test_a_listener_that_stops_asking_loses_its_lease(
     three: Three, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     near, one, _ = three
@@ -304,7 +306,7 @@ PING = Ping(number=1)
 
 
 @clause("OPEN-12")
-def test_what_finds_no_room_is_left_out_and_counted(
+def test_frames_without_room_are_left_out_and_counted(
     monitor: tuple[FrameMonitor, int],
 ) -> None:
     noting, link = monitor
@@ -334,7 +336,7 @@ def test_what_finds_no_room_is_left_out_and_counted(
 
 
 @clause("OPEN-12")
-def test_whoever_asks_again_in_time_goes_on_listening(
+def test_a_listener_that_asks_again_in_time_keeps_its_lease(
     monitor: tuple[FrameMonitor, int],
 ) -> None:
     noting, _ = monitor
@@ -349,7 +351,7 @@ def test_whoever_asks_again_in_time_goes_on_listening(
     assert noting.idle
 
 
-def test_who_is_at_the_other_end_is_known_when_the_link_has_gone(
+def test_the_monitor_remembers_the_peer_of_a_closed_link(
     monitor: tuple[FrameMonitor, int],
 ) -> None:
     noting, link = monitor
@@ -364,7 +366,7 @@ def test_who_is_at_the_other_end_is_known_when_the_link_has_gone(
     assert [each["other"] for each in told["frames"]] == ["p1", "p1", ""]
 
 
-def test_a_task_that_has_left_has_the_name_that_was_said(
+def test_a_task_that_has_left_is_reported_by_its_announced_name(
     monitor: tuple[FrameMonitor, int],
 ) -> None:
     noting, _ = monitor

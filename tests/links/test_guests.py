@@ -89,7 +89,9 @@ def hosts(bus: Bus) -> None:
 
 @clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-SEC-4", "OPEN-3")
 @pytest.mark.parametrize("at", ["the master", "a slave"])
-def test_another_user_does_what_it_is_granted(config: BusConfig, at: str) -> None:
+def test_a_guest_of_another_user_acts_within_its_grants(
+    config: BusConfig, at: str
+) -> None:
     """Processes that it never contacted reach it as well: it has a socket there."""
     assert config.run_directory is not None
     with (

@@ -40,7 +40,7 @@ def _take(hall: Hall) -> list[bytes]:
 
 @clause("BUS-FLOW-1", "BUS-FLOW-2")
 @pytest.mark.parametrize("overflow", ["error", "block"])
-def test_what_has_no_room_of_a_run_is_held_back_and_given_as_runs(
+def test_the_part_of_a_run_without_room_is_held_back_and_delivered_as_runs(
     overflow: Any,
 ) -> None:
     hall = Hall(capacity=2, overflow=overflow)
@@ -59,7 +59,7 @@ def test_what_has_no_room_of_a_run_is_held_back_and_given_as_runs(
 
 
 @clause("BUS-MSG-15")
-def test_a_run_does_not_overtake_what_is_held_back_nor_the_other_way() -> None:
+def test_runs_and_held_messages_do_not_overtake_one_another() -> None:
     hall = Hall(capacity=1)
     _arrives(hall, *hall.commands(b"1", b"2"))
     _arrives(hall, _run(hall, b"3", b"4"))
@@ -78,7 +78,7 @@ def test_a_run_does_not_overtake_what_is_held_back_nor_the_other_way() -> None:
 
 
 @clause("BUS-MSG-15")
-def test_a_run_waits_behind_what_is_held_back_though_there_is_room_by_now() -> None:
+def test_a_run_waits_behind_held_messages_even_if_there_is_room_by_now() -> None:
     """The task has read a message, and not checked for held ones yet."""
     hall = Hall(capacity=1)
     _arrives(hall, _run(hall, b"1", b"2"))
@@ -95,7 +95,7 @@ def test_a_run_waits_behind_what_is_held_back_though_there_is_room_by_now() -> N
 @pytest.mark.parametrize(
     ("overflow", "lost"), [("drop-newest", [b"3", b"4"]), ("drop-oldest", [b"1", b"2"])]
 )
-def test_who_drops_something_is_never_waited_for(
+def test_messages_for_a_task_that_drops_are_never_held_back(
     overflow: Any, lost: list[bytes]
 ) -> None:
     hall = Hall(capacity=2, overflow=overflow)
@@ -157,7 +157,7 @@ def test_a_run_that_is_held_back_follows_a_task_that_moves() -> None:
 
 @clause("BUS-FLOW-2")
 @pytest.mark.parametrize("bytes_max", [100, 4])
-def test_who_reads_gets_what_is_held_back_once_half_of_its_room_is_free(
+def test_a_reader_gets_held_messages_once_half_of_its_room_is_free(
     bytes_max: int,
 ) -> None:
     """Else each read releases a single message, which takes thirty times as long."""
@@ -173,7 +173,7 @@ def test_who_reads_gets_what_is_held_back_once_half_of_its_room_is_free(
 
 
 @clause("BUS-FLOW-2")
-def test_whatever_the_room_who_has_read_all_has_half_of_it() -> None:
+def test_an_empty_account_has_half_of_its_room_free_at_any_capacity() -> None:
     account = Account(messages_max=1, bytes_max=1, overflow="block")
     assert account.roomy
 

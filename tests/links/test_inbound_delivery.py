@@ -195,7 +195,7 @@ def hall() -> Hall:
     return Hall(capacity=2)
 
 
-def test_what_has_room_is_given_at_once(hall: Hall) -> None:
+def test_messages_with_room_are_delivered_at_once(hall: Hall) -> None:
     hall.held.arrive(*hall.commands(1, 2))
     assert len(hall.held.inbound_delivery) == 0
     hall.serve()
@@ -204,7 +204,7 @@ def test_what_has_room_is_given_at_once(hall: Hall) -> None:
 
 @clause("BUS-FLOW-1", "BUS-CHAN-6")
 @pytest.mark.parametrize("size", [1, 2**19])
-def test_of_what_comes_together_as_much_is_given_as_there_is_room_for(
+def test_messages_that_arrive_together_are_delivered_up_to_the_room(
     size: int,
 ) -> None:
     """The rest is held back, and delivered in order as the task reads."""
@@ -219,7 +219,7 @@ def test_of_what_comes_together_as_much_is_given_as_there_is_room_for(
 
 
 @clause("BUS-FLOW-2")
-def test_what_has_none_is_held_back_and_given_as_it_is_read(hall: Hall) -> None:
+def test_messages_without_room_are_held_back_until_the_task_reads(hall: Hall) -> None:
     hall.held.arrive(*hall.commands(1, 2, 3, 4, 5))
     assert len(hall.held.inbound_delivery) == 3
     assert hall.held.inbound_delivery.holds(hall.entry)
@@ -237,7 +237,7 @@ def test_nothing_is_held_back_behind_another_task(hall: Hall) -> None:
     assert clerk.read == [4]
 
 
-def test_what_is_held_back_goes_nowhere_once_its_task_has_left(hall: Hall) -> None:
+def test_held_messages_of_a_deregistered_task_are_discarded(hall: Hall) -> None:
     """The sender's process learns which ones were read, and resends the rest."""
     hall.held.arrive(*hall.commands(1, 2, 3, 4))
     hall.station.exchange.deregister(hall.entry, final=False)
@@ -247,7 +247,7 @@ def test_what_is_held_back_goes_nowhere_once_its_task_has_left(hall: Hall) -> No
     assert hall.reader.read == []
 
 
-def test_what_is_held_back_follows_a_task_that_moves(hall: Hall) -> None:
+def test_held_messages_follow_a_task_that_moves(hall: Hall) -> None:
     hall.held.arrive(*hall.commands(1, 2, 3, 4))
     there = ThreadManager("there")
     with Threads() as threads:
@@ -290,7 +290,7 @@ def test_a_task_that_asked_to_be_cut_off_is() -> None:
 
 @clause("BUS-FLOW-3")
 @pytest.mark.parametrize("overflow", ["error", "block"])
-def test_a_notification_that_finds_no_room_is_missing_and_told(
+def test_a_notification_without_room_is_dropped_and_reported_as_a_gap(
     hall: Hall, overflow: Overflow
 ) -> None:
     """A notifier cannot be held back over a link."""
@@ -314,7 +314,7 @@ def test_a_notification_that_finds_no_room_is_missing_and_told(
         *((each, [1, 2, 8], [0, 1, 5 + 1110]) for each in ("drop-newest", "error")),
     ],
 )
-def test_what_was_dropped_where_it_was_sent_is_told_though_its_news_is_dropped(
+def test_a_gap_is_reported_even_if_the_message_that_carries_it_is_dropped(
     hall: Hall, overflow: Overflow, read: list[int], told: list[int]
 ) -> None:
     """Messages read plus all gaps equal messages sent, wherever some were dropped.
@@ -383,7 +383,9 @@ def test_notifications_that_are_held_back_are_bounded(
 
 
 @clause("BUS-FLOW-3")
-def test_of_what_is_held_back_each_subscription_is_told_of_its_own(hall: Hall) -> None:
+def test_each_subscription_reports_its_own_drops_among_held_messages(
+    hall: Hall,
+) -> None:
     """The last drops are reported by the next message, even if nothing is held back."""
     rather_old = hall.heard("drop-newest", capacity=MESSAGES_MAX)
     rather_new = hall.heard("drop-oldest", capacity=MESSAGES_MAX)
@@ -405,7 +407,7 @@ def test_of_what_is_held_back_each_subscription_is_told_of_its_own(hall: Hall) -
         assert mine[-1][0] == 30 + parity
 
 
-def test_what_comes_through_two_threads_keeps_its_order(hall: Hall) -> None:
+def test_messages_that_pass_through_two_threads_keep_their_order(hall: Hall) -> None:
     """BUS-MSG-15: the task's own thread may act for the others."""
     first, second = hall.commands(1, 2)
     with Threads() as threads:

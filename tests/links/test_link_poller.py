@@ -48,7 +48,7 @@ def sleep(driver: Driver, inbox: Inbox, deadline: float | None = None) -> None:
     polled.until(inbox, lambda: bool(inbox.items), deadline)
 
 
-def test_who_posts_wakes_who_sleeps_at_the_sockets() -> None:
+def test_a_post_wakes_the_owner_that_sleeps_at_the_sockets() -> None:
     inbox = Inbox()
     driver = Driver(lambda: inbox.push("item"))
 
@@ -188,7 +188,7 @@ def sockets() -> Iterator[Sockets]:
         sockets.close()
 
 
-def test_of_many_links_only_those_are_looked_at_that_have_anything(
+def test_the_owner_examines_only_the_ready_ones_of_many_links(
     sockets: Sockets,
 ) -> None:
     """Else the cost of a message at a master would grow with its slaves."""
@@ -204,7 +204,7 @@ def test_of_many_links_only_those_are_looked_at_that_have_anything(
 
 @clause("BUS-CHAN-5")
 @pytest.mark.parametrize("count", [1, 256, 257, 700])
-def test_all_that_came_together_is_taken_and_then_the_loss_of_the_link(
+def test_all_frames_are_taken_before_the_loss_of_their_link(
     sockets: Sockets, count: int
 ) -> None:
     """Even more frames than one read returns: none of them is signalled again."""
@@ -219,7 +219,9 @@ def test_all_that_came_together_is_taken_and_then_the_loss_of_the_link(
     assert sockets.came == [(1, b"x")] * 2 * count + [(1, None)]
 
 
-def test_what_came_before_a_link_is_known_is_taken(sockets: Sockets) -> None:
+def test_frames_that_arrive_before_their_link_is_known_are_taken(
+    sockets: Sockets,
+) -> None:
     """No later event signals those frames."""
     sockets.connected_late(b"early")
 

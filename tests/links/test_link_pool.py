@@ -53,7 +53,7 @@ def rest(queue: MessageQueue) -> list[bytes]:
 # Making links.
 
 
-def test_each_who_lets_in_and_who_dials_is_told_of_one_link() -> None:
+def test_the_accepting_and_the_dialling_process_get_one_link_each() -> None:
     def program(run: Run) -> None:
         desk, other = Desk(), Desk()
         desk.open()
@@ -84,7 +84,7 @@ def test_each_who_lets_in_and_who_dials_is_told_of_one_link() -> None:
 
 @clause("BUS-CHAN-3")
 @pytest.mark.parametrize("listens", [False, True], ids=["nobody", "deaf"])
-def test_who_dials_in_vain_is_told_so_and_nobody_waits(listens: bool) -> None:
+def test_a_dial_in_vain_reports_its_failure_and_delays_no_link(listens: bool) -> None:
     """No broker has that name, or no broker accepts there within the deadline."""
 
     def program(run: Run) -> None:
@@ -111,7 +111,7 @@ def test_who_dials_in_vain_is_told_so_and_nobody_waits(listens: bool) -> None:
 
 
 @clause("BUS-CHAN-3")
-def test_who_dials_somebody_who_closes_is_told_so() -> None:
+def test_a_dial_to_a_process_that_closes_reports_its_failure() -> None:
     """Else it would wait for the link for ever, and never dial again."""
 
     def program(run: Run) -> None:
@@ -151,7 +151,7 @@ def test_the_first_address_where_somebody_listens_is_taken(first: str) -> None:
 
 @clause("BUS-SEC-9")
 @pytest.mark.parametrize("scheme", ["tcp", "tls", "udp"])
-def test_nobody_is_sent_to_another_machine(scheme: str) -> None:
+def test_an_address_on_another_machine_is_not_dialled(scheme: str) -> None:
     """An address from another process may name one; the log reports the refusal."""
 
     def program(run: Run) -> None:
@@ -249,7 +249,7 @@ def test_where_no_thread_can_be_started_a_dial_fails_like_any_other(
 
 @clause("BUS-CHAN-3")
 @pytest.mark.usefixtures("no_threads")
-def test_where_no_thread_can_be_started_nobody_is_let_in() -> None:
+def test_open_fails_and_accepts_no_peer_if_no_thread_can_start() -> None:
     """The caller gets the error; no peer can connect and wait there."""
     desk = Desk()
     with pytest.raises(RuntimeError, match="can't start new thread"):
@@ -282,7 +282,7 @@ def test_frames_of_a_capacity_fit_in_each_direction() -> None:
 
 
 @clause("BUS-CHAN-8")
-def test_what_finds_a_link_full_waits_and_keeps_its_order() -> None:
+def test_frames_for_a_full_link_wait_and_keep_their_order() -> None:
     def program(run: Run) -> None:
         desk = Desk(capacity=2)
         desk.open()
@@ -306,7 +306,7 @@ def test_what_finds_a_link_full_waits_and_keeps_its_order() -> None:
 
 
 @clause("BUS-CHAN-8")
-def test_what_waits_for_room_in_one_link_keeps_no_other_waiting() -> None:
+def test_a_full_link_delays_no_other_link() -> None:
     def program(_run: Run) -> None:
         desk = Desk(capacity=1)
         desk.open()
@@ -329,7 +329,7 @@ def test_what_waits_for_room_in_one_link_keeps_no_other_waiting() -> None:
 
 
 @clause("BUS-CHAN-8")
-def test_who_reads_is_sent_to_though_another_link_stays_full() -> None:
+def test_a_peer_that_reads_is_served_while_another_link_stays_full() -> None:
     def program(_run: Run) -> None:
         desk = Desk(capacity=1)
         desk.open()
@@ -350,7 +350,7 @@ def test_who_reads_is_sent_to_though_another_link_stays_full() -> None:
 
 @clause("BUS-CHAN-8")
 @pytest.mark.parametrize("capacity", [1, 2, 8])
-def test_a_hang_up_goes_behind_all_that_was_sent(capacity: int) -> None:
+def test_a_link_is_closed_after_all_frames_sent_on_it(capacity: int) -> None:
     def program(run: Run) -> None:
         desk = Desk(capacity=capacity)
         desk.open()
@@ -370,7 +370,7 @@ def test_a_hang_up_goes_behind_all_that_was_sent(capacity: int) -> None:
 
 
 @clause("BUS-CHAN-8")
-def test_a_link_that_was_hung_up_is_let_go_though_nobody_reads() -> None:
+def test_a_closing_link_is_dropped_if_the_peer_does_not_read() -> None:
     """After a timeout; until then it wakes no thread, and does not count as sending."""
 
     def program(run: Run) -> None:
@@ -404,7 +404,7 @@ def test_a_link_that_was_hung_up_is_let_go_though_nobody_reads() -> None:
 
 
 @clause("BUS-CHAN-8")
-def test_who_begins_to_read_is_sent_to_soon_and_then_at_once() -> None:
+def test_a_peer_that_begins_to_read_is_served_soon_and_then_at_once() -> None:
     """The retries on a full link back off until the peer reads."""
 
     def program(run: Run) -> None:
@@ -433,7 +433,7 @@ def test_who_begins_to_read_is_sent_to_soon_and_then_at_once() -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 8])
-def test_of_a_link_that_was_hung_up_nothing_is_told(capacity: int) -> None:
+def test_frames_from_a_closed_link_are_not_reported(capacity: int) -> None:
     def program(run: Run) -> None:
         desk = Desk(capacity=capacity)
         desk.open()
@@ -465,7 +465,7 @@ def test_of_a_link_that_was_hung_up_nothing_is_told(capacity: int) -> None:
     under_every_schedule(program, bound=1)
 
 
-def test_nobody_is_told_of_the_loss_of_a_link_that_was_hung_up() -> None:
+def test_the_loss_of_a_closed_link_is_not_reported() -> None:
     """Even while earlier frames still wait for room."""
 
     def program(_run: Run) -> None:
@@ -486,7 +486,7 @@ def test_nobody_is_told_of_the_loss_of_a_link_that_was_hung_up() -> None:
 
 
 @clause("BUS-CHAN-4")
-def test_what_is_sent_on_a_link_that_is_gone_goes_nowhere() -> None:
+def test_frames_sent_on_a_lost_link_are_discarded() -> None:
     def program(_run: Run) -> None:
         desk = Desk(capacity=1)
         desk.open()
@@ -504,7 +504,7 @@ def test_what_is_sent_on_a_link_that_is_gone_goes_nowhere() -> None:
     under_some_schedules(program)
 
 
-def test_what_waits_for_room_is_given_up_with_its_link() -> None:
+def test_frames_that_wait_for_room_are_discarded_with_their_link() -> None:
     def program(_run: Run) -> None:
         desk = Desk(capacity=1)
         desk.open()
@@ -587,7 +587,7 @@ def test_a_frame_that_a_link_never_takes_ends_that_link(*, waits: bool) -> None:
 
 
 @clause("BUS-CHAN-5")
-def test_what_was_sent_before_a_loss_is_told_before_it() -> None:
+def test_frames_sent_before_a_loss_are_reported_before_it() -> None:
     """BUS-CHAN-5: all frames, in order, and then the loss, once."""
 
     def program(run: Run) -> None:
@@ -613,7 +613,7 @@ def test_what_was_sent_before_a_loss_is_told_before_it() -> None:
 
 
 @clause("BUS-CHAN-5")
-def test_a_link_whose_loss_is_known_before_its_last_frame_is_looked_at_again() -> None:
+def test_a_link_known_as_lost_before_its_last_frame_is_examined_again() -> None:
     """No other event wakes the owner for that link."""
     poller, queue, numbers = Mock(), Mock(remote_disconnected=True), list[int]()
     queue.receive_many.side_effect = [ReceiveTimeoutError(0.0), [b"last"]]
@@ -660,7 +660,7 @@ def test_many_frames_of_one_link_do_not_keep_others_waiting() -> None:
 # Shutdown.
 
 
-def test_close_lets_nobody_in_and_leaves_no_thread() -> None:
+def test_close_accepts_no_peer_and_leaves_no_thread() -> None:
     """Even while links are being made; a peer accepted last sees its link closed."""
 
     def program(run: Run) -> None:

@@ -37,7 +37,7 @@ def test_a_loss_wakes_though_nothing_came_and_other_links_live() -> None:
 
 
 @pytest.mark.parametrize("by", ["frame", "inbox", "loss"])
-def test_one_of_many_who_send_at_once_wakes_the_owner(by: str) -> None:
+def test_one_of_many_simultaneous_events_wakes_the_owner(by: str) -> None:
     """No wake-up is lost, whichever comes first, and each event is reported once."""
 
     def program(run: Run) -> None:
@@ -66,7 +66,7 @@ def test_one_of_many_who_send_at_once_wakes_the_owner(by: str) -> None:
     under_every_schedule(program, limit=1_000)
 
 
-def test_ready_wakes_whoever_noted_it_before_or_after_the_owner_lay_down() -> None:
+def test_a_ready_note_wakes_the_owner_before_or_after_it_falls_asleep() -> None:
     def program(run: Run) -> None:
         desk = Desk()
         desk.open()

@@ -198,7 +198,7 @@ def test_an_answer_that_is_too_long_over_there_is_an_error() -> None:
 
 @clause("BUS-WIRE-4", "BUS-SEC-8", "BUS-MSG-16")
 @pytest.mark.parametrize("config", [BusConfig(message_bytes_max=2**16)], ids=[""])
-def test_who_announces_a_longer_message_than_it_may_loses_its_link(
+def test_a_peer_that_announces_a_too_long_message_loses_its_link(
     near: Bus, other: Bus, place: Path
 ) -> None:
     """Before the body arrives; a body that fits into a frame is accepted."""

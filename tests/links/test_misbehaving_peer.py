@@ -54,44 +54,44 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests.links.test_real:test_who_dials_is_looked_at",
     ),
     "wire format": (
-        "test_what_may_not_be_said_ends_the_link_and_no_other",
-        "test_what_is_strange_and_no_violation_changes_nothing",
+        "test_a_violation_ends_the_link_and_no_other",
+        "test_a_strange_frame_that_is_no_violation_changes_nothing",
         "tests.core.test_wire_faults:test_a_frame_that_is_cut_short_is_refused",
         "tests.test_imports:test_nothing_runs_a_string_or_unpacks_foreign_objects",
     ),
     "size limits": (
-        "test_who_does_not_speak_the_protocol_is_told_and_let_go",
+        "test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected",
         "test_a_message_that_is_too_long_ends_the_link",
     ),
     "depth, and bytes that are no text": (
-        "test_what_may_not_be_said_ends_the_link_and_no_other",
+        "test_a_violation_ends_the_link_and_no_other",
     ),
     "timeouts": (
-        "test_who_does_not_say_who_it_is_is_let_go",
-        "test_who_never_greets_on_a_link_is_let_go",
-        "test_who_wants_what_nobody_offers_does_not_wait_for_it",
-        "test_who_reads_nothing_holds_up_nobody",
+        "test_a_peer_that_does_not_identify_itself_is_disconnected",
+        "test_a_peer_that_never_greets_on_a_link_is_disconnected",
+        "test_a_peer_that_dials_an_unknown_port_is_rejected_at_once",
+        "test_a_peer_that_reads_nothing_delays_no_other",
     ),
     "quotas per peer": (
         "test_searches_of_one_peer_are_bounded",
         "tests.links.test_quotas:test_who_lets_too_much_be_kept_loses_its_link",
         "tests.links.test_quotas:test_who_reads_no_answers_loses_its_link",
         "tests.links.test_quotas:test_who_acknowledges_nothing_loses_its_link",
-        "test_who_reads_nothing_holds_up_nobody",
+        "test_a_peer_that_reads_nothing_delays_no_other",
     ),
     "load before authentication": (
-        "test_of_those_who_say_nothing_only_so_many_are_kept",
+        "test_the_number_of_silent_peers_is_limited",
         "test_a_slave_joins_though_hundreds_say_nothing",
         "tests.links.test_quotas:test_of_those_who_do_not_greet_only_so_many_are_kept",
         "tests.links.test_quotas:test_no_long_frame_is_taken_in_before_a_greeting",
     ),
     "names": (
-        "test_who_greets_as_it_should_not_is_told_why",
+        "test_a_peer_with_an_invalid_greeting_receives_the_reason",
         "test_a_name_that_is_taken_is_not_given_to_another",
     ),
-    "descriptors received": ("test_descriptors_that_nobody_wants_are_closed",),
+    "descriptors received": ("test_unwanted_descriptors_are_closed",),
     "errors": (
-        "test_who_does_not_speak_the_protocol_is_told_and_let_go",
+        "test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected",
         "tests.links.test_quotas:test_the_log_says_why_a_link_was_closed",
         "tests.links.test_quotas:test_the_log_says_who_was_turned_away",
         "tests.links.test_quotas:test_the_log_gets_only_so_many_lines",
@@ -127,7 +127,7 @@ _HELLO: Final = frames.encode(frames.Hello("x", 1, 100))
     ],
     ids=["http", "zeros", "magic", "version", "no hello", "long hello", "4 GiB"],
 )
-def test_who_does_not_speak_the_protocol_is_told_and_let_go(
+def test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected(
     near: Bus, other: Bus, place: Path, which: str, said: bytes
 ) -> None:
     """It learns nothing about the bus."""
@@ -143,7 +143,7 @@ def test_who_does_not_speak_the_protocol_is_told_and_let_go(
 
 @clause("BUS-SEC-9")
 @pytest.mark.parametrize("which", ["Master", "Slave*"])
-def test_who_wants_what_nobody_offers_does_not_wait_for_it(
+def test_a_peer_that_dials_an_unknown_port_is_rejected_at_once(
     near: Bus, other: Bus, place: Path, which: str
 ) -> None:
     """Links are made at one port; a peer waiting at another one would never greet."""
@@ -158,7 +158,7 @@ def test_who_wants_what_nobody_offers_does_not_wait_for_it(
 @clause("QB-SOCK-9")
 @pytest.mark.parametrize("config", [BusConfig(auth_timeout_s=0.1)], ids=[""])
 @pytest.mark.parametrize("said", [b"", _HELLO[:1], _HELLO[:-1]], ids=[0, 1, "most"])
-def test_who_does_not_say_who_it_is_is_let_go(
+def test_a_peer_that_does_not_identify_itself_is_disconnected(
     near: Bus, other: Bus, place: Path, said: bytes
 ) -> None:
     """When its time is up, however much of the greeting was sent."""
@@ -169,7 +169,7 @@ def test_who_does_not_say_who_it_is_is_let_go(
 
 @clause("QB-SOCK-9")
 @pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=3)], ids=[""])
-def test_of_those_who_say_nothing_only_so_many_are_kept(
+def test_the_number_of_silent_peers_is_limited(
     near: Bus, other: Bus, place: Path
 ) -> None:
     """The next peer is disconnected at once; processes that joined are not affected."""
@@ -196,9 +196,7 @@ def test_a_slave_joins_though_hundreds_say_nothing(
 
 
 @clause("QB-SOCK-9")
-def test_descriptors_that_nobody_wants_are_closed(
-    near: Bus, other: Bus, place: Path
-) -> None:
+def test_unwanted_descriptors_are_closed(near: Bus, other: Bus, place: Path) -> None:
     """The kernel drops descriptors that a dialling process sends with its data."""
     reading, writing = os.pipe()
     with raw(place / "Master") as peer:
@@ -282,7 +280,7 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None
     ],
     ids=["bus", "version", "machine", "place", "master", "slave", "two masters"],
 )
-def test_who_greets_as_it_should_not_is_told_why(
+def test_a_peer_with_an_invalid_greeting_receives_the_reason(
     near: Bus, other: Bus, place: Path, changes: dict[str, Any], reason: Reason
 ) -> None:
     with Hostile(place / "Master") as rogue:
@@ -326,7 +324,7 @@ def test_whatever_comes_before_a_greeting_ends_the_link(
     ],
     ids=["silent", "half way"],
 )
-def test_who_never_greets_on_a_link_is_let_go(
+def test_a_peer_that_never_greets_on_a_link_is_disconnected(
     near: Bus, other: Bus, place: Path, *, greets: bool
 ) -> None:
     """A peer that stops half way is disconnected as well."""
@@ -341,7 +339,7 @@ def test_who_never_greets_on_a_link_is_let_go(
 
 @clause("BUS-WIRE-2", "BUS-WIRE-4", "BUS-SEC-7", "BUS-SEC-8")
 @pytest.mark.parametrize("what", VIOLATIONS)
-def test_what_may_not_be_said_ends_the_link_and_no_other(
+def test_a_violation_ends_the_link_and_no_other(
     near: Bus, other: Bus, place: Path, what: str
 ) -> None:
     """The peer learns the reason; no other process is affected."""
@@ -358,7 +356,7 @@ def test_what_may_not_be_said_ends_the_link_and_no_other(
 
 @clause("BUS-WIRE-3", "BUS-WIRE-4")
 @pytest.mark.parametrize("what", STRANGE)
-def test_what_is_strange_and_no_violation_changes_nothing(
+def test_a_strange_frame_that_is_no_violation_changes_nothing(
     near: Bus, other: Bus, place: Path, what: str
 ) -> None:
     """The object it refers to may have ended meanwhile, so the link stays."""
@@ -370,7 +368,7 @@ def test_what_is_strange_and_no_violation_changes_nothing(
 
 
 @clause("BUS-RELAY-4", "BUS-FLOW-7")
-def test_a_message_for_a_relay_that_is_not_is_told_not_to_be_taken(
+def test_a_message_for_an_unknown_relay_is_answered_with_unrelay(
     near: Bus, other: Bus, place: Path
 ) -> None:
     with Hostile(place / "Master") as rogue:
@@ -419,7 +417,7 @@ def test_a_message_that_is_too_long_ends_the_link(
 
 @clause("BUS-WIRE-4", "BUS-ENT-17")
 @pytest.mark.parametrize("length", [1, 4, 30])
-def test_who_ends_in_the_middle_of_a_frame_is_lost(
+def test_a_peer_that_ends_in_the_middle_of_a_frame_is_lost(
     near: Bus, other: Bus, place: Path, length: int
 ) -> None:
     """The incomplete frame is dropped."""
@@ -437,7 +435,9 @@ def test_who_ends_in_the_middle_of_a_frame_is_lost(
 
 
 @clause("BUS-FLOW-3", "BUS-FLOW-7", "BUS-CHAN-3", "BUS-DEREG-12")
-def test_who_reads_nothing_holds_up_nobody(near: Bus, other: Bus, place: Path) -> None:
+def test_a_peer_that_reads_nothing_delays_no_other(
+    near: Bus, other: Bus, place: Path
+) -> None:
     """Even if its whole window, its link and its relay are full of unread messages."""
     notifier = near.register("news")
     heard: list[object] = []
@@ -490,7 +490,7 @@ def test_searches_of_one_peer_are_bounded(near: Bus, other: Bus, place: Path) ->
 
 @clause("QB-SOCK-9", "BUS-INIT-4", "BUS-ENT-17")
 @pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=999)], ids=[""])
-def test_hundreds_who_are_turned_away_leave_nothing(
+def test_hundreds_of_rejected_peers_leave_nothing_behind(
     near: Bus, other: Bus, place: Path
 ) -> None:
     """Neither descriptor nor name, whether they disconnect early, late or never."""
@@ -508,7 +508,9 @@ def test_hundreds_who_are_turned_away_leave_nothing(
 
 
 @clause("BUS-CHAN-2", "BUS-WIRE-4")
-def test_several_at_a_time_hold_up_nobody(near: Bus, other: Bus, place: Path) -> None:
+def test_several_misbehaving_peers_at_once_delay_no_other(
+    near: Bus, other: Bus, place: Path
+) -> None:
     """While they commit violations, others are served all the time."""
 
     def misbehave(name: str) -> None:

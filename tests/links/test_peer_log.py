@@ -19,7 +19,9 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @clause("BUS-SEC-10")
-def test_what_was_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_suppressed_warnings_are_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """With the first warning of a later minute, and not with each one that follows."""
     peer_log = PeerLog()
     for _ in range(23):
@@ -36,7 +38,7 @@ def test_what_was_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -> Non
 
 
 @clause("BUS-SEC-10")
-def test_an_error_in_this_process_is_told_however_much_was_told(
+def test_a_local_error_is_logged_however_many_warnings_precede_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     peer_log = PeerLog()

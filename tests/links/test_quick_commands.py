@@ -145,7 +145,7 @@ def test_several_threads_may_send_for_one_task() -> None:
 
 
 @clause("BUS-FLOW-2", "BUS-FLOW-6", "BUS-MSG-15")
-def test_very_many_come_in_order_to_one_who_is_slow() -> None:
+def test_very_many_commands_reach_a_slow_receiver_in_order() -> None:
     """The sender waits for room, again and again."""
     count = 100_000
     with processes(2, evolve(PATIENT, send_timeout_s=LIMIT_S)) as [bus, other]:
@@ -256,7 +256,7 @@ def test_commands_to_a_task_that_moves_follow_it() -> None:
 
 
 @clause("BUS-FLOW-7", "BUS-DEREG-4")
-def test_what_nobody_gets_comes_back_by_name_and_payload() -> None:
+def test_undelivered_commands_return_with_their_name_and_payload() -> None:
     with processes(2) as [bus, other]:
         reader = Reader(other)
         told: list[Undelivered] = []

@@ -115,7 +115,7 @@ class Slow:
 
 @clause("BUS-FLOW-1", "BUS-FLOW-6")
 @pytest.mark.parametrize("overflow", ["error", "disconnect"])
-def test_what_is_being_read_takes_no_room(overflow: str) -> None:
+def test_a_command_that_is_being_read_takes_no_room(overflow: str) -> None:
     """Of four commands that arrived together one is being read, so one more fits."""
     with processes(2) as [bus, other]:
         slow = Slow(other, capacity=4, overflow=overflow)

@@ -43,7 +43,7 @@ _LONG: Final = wire.Error(reason=Reason.WIRE, text="x" * 250)
 
 @clause("BUS-SEC-9")
 @pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=4)], ids=[""])
-def test_of_those_who_do_not_greet_only_so_many_are_kept(
+def test_the_number_of_peers_that_have_not_greeted_is_limited(
     near: Bus, other: Bus, place: Path
 ) -> None:
     """The oldest one is disconnected, and a peer that greets is still accepted."""
@@ -80,7 +80,7 @@ def test_no_long_frame_is_taken_in_before_a_greeting(
 
 
 @clause("BUS-SEC-9")
-def test_for_who_has_not_greeted_no_memory_is_taken(
+def test_no_memory_is_reserved_for_a_peer_that_has_not_greeted(
     near: Bus, other: Bus, place: Path
 ) -> None:
     """The link ends as soon as the peer announces a long frame."""
@@ -94,7 +94,7 @@ def test_for_who_has_not_greeted_no_memory_is_taken(
 
 
 @clause("BUS-SEC-9")
-def test_who_is_turned_away_keeps_no_descriptor(
+def test_a_rejected_peer_keeps_no_descriptor(
     near: Bus, other: Bus, place: Path
 ) -> None:
     """Even if the peer stays connected, reads nothing, and never closes."""
@@ -154,7 +154,7 @@ _KEPT: Final[Mapping[str, tuple[Callable[[Hostile, int], Frame], str]]] = {
     ],
     ids=[""],
 )
-def test_who_lets_too_much_be_kept_loses_its_link(
+def test_a_peer_that_exceeds_a_quota_loses_its_link(
     near: Bus, other: Bus, place: Path, what: str
 ) -> None:
     """Only above the limit; a repeated frame counts once."""
@@ -172,7 +172,9 @@ def test_who_lets_too_much_be_kept_loses_its_link(
 
 
 @clause("BUS-FLOW-1", "BUS-SEC-7")
-def test_nobody_subscribes_for_another(near: Bus, other: Bus, place: Path) -> None:
+def test_a_peer_cannot_subscribe_for_another_process(
+    near: Bus, other: Bus, place: Path
+) -> None:
     """Else a peer could create any number of subscriptions."""
     with Hostile(place / "Master") as rogue:
         rogue.greet()
@@ -189,7 +191,7 @@ def test_nobody_subscribes_for_another(near: Bus, other: Bus, place: Path) -> No
 
 @clause("BUS-CHAN-8")
 @pytest.mark.parametrize("config", [BusConfig(backlog_frames=1000)], ids=[""])
-def test_who_reads_no_answers_loses_its_link(
+def test_a_peer_that_reads_no_answers_loses_its_link(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before more frames are queued than allowed."""
@@ -207,7 +209,7 @@ def test_who_reads_no_answers_loses_its_link(
 
 @clause("BUS-CHAN-8")
 @pytest.mark.parametrize("config", [BusConfig(backlog_frames=100)], ids=[""])
-def test_who_acknowledges_nothing_loses_its_link(
+def test_a_peer_that_acknowledges_nothing_loses_its_link(
     near: Bus, other: Bus, place: Path
 ) -> None:
     """Even if it reads all frames, which are kept until acknowledged."""
@@ -229,7 +231,7 @@ _ANSWERS: Final = {
 
 @clause("BUS-CHAN-8", "BUS-FLOW-1")
 @pytest.mark.parametrize(("config", "size"), _ANSWERS.values(), ids=list(_ANSWERS))
-def test_who_asks_on_and_takes_no_answers_loses_its_link(
+def test_a_peer_that_asks_on_and_takes_no_answers_loses_its_link(
     near: Bus, other: Bus, place: Path, size: int
 ) -> None:
     """When too many or too long answers are queued; others are answered."""
@@ -269,7 +271,7 @@ def test_the_log_says_why_a_link_was_closed(
 
 
 @clause("BUS-SEC-10", "BUS-INIT-5")
-def test_the_log_says_who_was_turned_away(
+def test_the_log_names_a_rejected_peer(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In one line, whatever name the peer gives."""
@@ -281,7 +283,7 @@ def test_the_log_says_who_was_turned_away(
 
 
 @clause("BUS-SEC-10")
-def test_the_log_says_what_others_closed_a_link_for(
+def test_the_log_gives_the_reason_for_which_a_peer_closed_a_link(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With a reason from the peer it is no death; without one it would be."""
@@ -298,7 +300,7 @@ def test_the_log_says_what_others_closed_a_link_for(
 
 
 @clause("BUS-CHAN-6", "BUS-SEC-10")
-def test_the_log_says_who_takes_next_to_nothing(
+def test_the_log_reports_a_peer_with_a_too_small_frame_size(
     near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is disconnected before any of its frames is answered."""
@@ -328,7 +330,7 @@ class _Curious(logging.Handler):
 
 
 @clause("BUS-SEC-10", "BUS-CHAN-3")
-def test_who_reads_the_log_may_wait_for_links(
+def test_a_log_handler_may_wait_for_the_links(
     near: Bus, other: Bus, place: Path
 ) -> None:
     """The lock is not held while logging a violation or an eviction."""

@@ -53,7 +53,7 @@ def led() -> Iterator[Led]:
 
 
 @clause("QB-SOCK-8")
-def test_who_has_the_lead_reads_and_the_owner_does_not(led: Led) -> None:
+def test_the_lease_holder_reads_and_the_owner_does_not(led: Led) -> None:
     assert led.lease.take(led.inbox)
     led.far.send(b"x")
     led.sockets.driver.poll(0.01)
@@ -75,7 +75,7 @@ def test_the_owner_reads_again_afterwards(led: Led) -> None:
     assert led.sockets.came == [(1, b"x")]
 
 
-def test_all_that_came_is_read_at_once(led: Led) -> None:
+def test_all_frames_that_have_arrived_are_read_at_once(led: Led) -> None:
     """Else no thread would be woken for the rest."""
     assert led.lease.take(led.inbox)
     for each in (b"x", b"y", b"z"):
@@ -108,7 +108,7 @@ def test_a_long_message_is_finished_by_the_owner(led: Led) -> None:
     assert read == [long]
 
 
-def test_it_is_woken_by_what_is_posted_elsewhere(led: Led) -> None:
+def test_a_post_elsewhere_wakes_the_lease_holder(led: Led) -> None:
     with Threads() as threads:
         assert led.lease.take(led.inbox)
         sleeping = threads.start(led.lease.sleep, None)
@@ -140,7 +140,7 @@ def test_one_thread_has_it_at_a_time(led: Led) -> None:
     other.leave(inbox)
 
 
-def test_nobody_has_it_while_the_owner_has_something_to_receive(led: Led) -> None:
+def test_no_lease_is_granted_while_the_owner_has_a_frame_to_receive(led: Led) -> None:
     led.far.send(b"x")
     while not led.pending:
         led.sockets.driver.poll(0.01)
@@ -152,7 +152,7 @@ def test_nobody_has_it_while_the_owner_has_something_to_receive(led: Led) -> Non
 
 
 @clause("BUS-CHAN-5")
-def test_the_owner_sees_that_the_peer_has_gone(led: Led) -> None:
+def test_the_owner_detects_that_the_peer_has_disconnected(led: Led) -> None:
     assert led.lease.take(led.inbox)
     led.far.disconnect()
     led.lease.sleep(None)
@@ -166,7 +166,7 @@ def test_the_owner_sees_that_the_peer_has_gone(led: Led) -> None:
     assert led.sockets.came == [(1, None)]
 
 
-def test_who_sleeps_is_woken_when_the_driver_ends(led: Led) -> None:
+def test_the_end_of_the_driver_wakes_the_sleeping_lease_holder(led: Led) -> None:
     with Threads() as threads:
         assert led.lease.take(led.inbox)
         sleeping = threads.start(led.lease.sleep, None)

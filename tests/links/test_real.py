@@ -168,7 +168,7 @@ def test_a_slave_works_alone_until_its_master_comes() -> None:
 
 
 @clause("BUS-INIT-1")
-def test_there_is_one_master_and_who_insists_is_told(near: Bus) -> None:
+def test_a_bus_has_one_master_and_rejects_a_second(near: Bus) -> None:
     assert comm_of(near).remote.topology.is_master
     with pytest.raises(BusyError, match="the master's place on bus 'bus1'"):
         open_bus(role=Role.MASTER)
@@ -245,7 +245,7 @@ def test_when_the_master_leaves_in_order_another_one_takes_its_place() -> None:
 
 
 @clause("BUS-DEREG-9", "BUS-MOVE-8", "BUS-ENT-17")
-def test_who_is_killed_is_gone_and_what_it_had_not_taken_is_in_doubt(
+def test_a_killed_process_is_lost_and_its_unread_commands_are_in_doubt(
     near: Bus,
 ) -> None:
     """The command it was executing is reported as lost with it."""
@@ -387,7 +387,9 @@ _STRANGER = """
 @clause("BUS-SEC-2", "BUS-SEC-4", "BUS-INIT-5")
 @as_root
 @pytest.mark.parametrize("which", ["Master", "Slave*"])
-def test_who_dials_is_looked_at(near: Bus, own_run_directory: Path, which: str) -> None:
+def test_the_credentials_of_a_dialling_process_are_checked(
+    near: Bus, own_run_directory: Path, which: str
+) -> None:
     """By master and slave alike, whatever it sends and whichever files it can open."""
     with Far("far") as far:
         far.started()
@@ -403,7 +405,9 @@ def test_who_dials_is_looked_at(near: Bus, own_run_directory: Path, which: str) 
 
 @clause("BUS-SEC-2", "BUS-INIT-5")
 @as_root
-def test_who_listens_is_looked_at(own_run_directory: Path) -> None:
+def test_the_credentials_of_a_listening_process_are_checked(
+    own_run_directory: Path,
+) -> None:
     """A stranger in the master's place receives no messages."""
     with socket_bus("keeper", role=Role.MASTER):
         pass  # creates the directory
@@ -420,7 +424,7 @@ def test_who_listens_is_looked_at(own_run_directory: Path) -> None:
 
 
 @clause("BUS-INIT-6", "BUS-INIT-5")
-def test_who_has_the_name_of_a_process_keeps_it(near: Bus) -> None:
+def test_a_process_keeps_its_name_against_a_second_process(near: Bus) -> None:
     """A second process is rejected, and may have the name after the first has left."""
     with Far("twin") as first:
         first.started()
@@ -439,7 +443,7 @@ def test_who_has_the_name_of_a_process_keeps_it(near: Bus) -> None:
 
 
 @clause("BUS-DEREG-12", "BUS-ROUTE-7")
-def test_what_was_sent_before_a_bus_is_closed_still_arrives(near: Bus) -> None:
+def test_commands_sent_before_a_bus_is_closed_still_arrive(near: Bus) -> None:
     """Even if the place of the addressee was not known at the time."""
     got: list[object] = []
     near.register("reader", on_command=lambda message: got.append(message.payload))
@@ -450,7 +454,7 @@ def test_what_was_sent_before_a_bus_is_closed_still_arrives(near: Bus) -> None:
 
 
 @clause("BUS-ROUTE-19", "BUS-FLOW-5")
-def test_who_is_there_and_does_not_answer_is_not_called_nobody(near: Bus) -> None:
+def test_a_call_to_a_silent_task_times_out_and_is_not_unresolved(near: Bus) -> None:
     near.register("silent", on_command=lambda _: NOREPLY)
     with (
         socket_bus("asker", role=Role.SLAVE) as asker,
@@ -460,7 +464,7 @@ def test_who_is_there_and_does_not_answer_is_not_called_nobody(near: Bus) -> Non
 
 
 @clause("BUS-DEREG-12")
-def test_a_bus_is_closed_in_time_though_nobody_has_a_name(near: Bus) -> None:
+def test_a_bus_closes_in_time_though_no_task_holds_the_name(near: Bus) -> None:
     with socket_bus("brief", role=Role.SLAVE) as brief:
         brief.command("nobody", 1)
         began = monotonic()
@@ -474,7 +478,7 @@ def test_a_bus_is_closed_in_time_though_nobody_has_a_name(near: Bus) -> None:
 
 @clause("BUS-INIT-1", "OPEN-1")
 @pytest.mark.parametrize("at", ["start", "driver", "listen", "thread"])
-def test_who_fails_to_open_a_bus_leaves_nothing(
+def test_a_process_that_fails_to_open_a_bus_leaves_nothing_behind(
     at: str, monkeypatch: pytest.MonkeyPatch, own_run_directory: Path
 ) -> None:
     """Least of all the lock: another process may want to be master."""
@@ -537,7 +541,7 @@ def test_a_master_that_fails_leaves_its_place(caplog: pytest.LogCaptureFixture) 
 
 
 @clause("BUS-INIT-6", "BUS-INIT-1")
-def test_nobody_joins_under_the_name_of_the_master(near: Bus) -> None:
+def test_no_process_joins_under_the_name_of_the_master(near: Bus) -> None:
     with Far("far") as far:
         far.started()
         with pytest.raises(BusyError, match="process name 'near'"):
@@ -547,7 +551,9 @@ def test_nobody_joins_under_the_name_of_the_master(near: Bus) -> None:
 
 
 @clause("BUS-ENT-17", "OPEN-1")
-def test_who_takes_the_place_of_a_master_sweeps(own_run_directory: Path) -> None:
+def test_a_new_master_sweeps_the_sockets_of_killed_processes(
+    own_run_directory: Path,
+) -> None:
     place = own_run_directory / "bus1"
     with Far("first") as first:
         first.started()  # before the next one, which might be master else
@@ -601,7 +607,7 @@ def test_where_no_thread_can_be_started_no_bus_is_opened(
 
 
 @clause("BUS-CHAN-3", "OPEN-1")
-def test_who_cannot_let_others_in_yet_is_master_later(
+def test_a_process_that_cannot_accept_peers_yet_becomes_master_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket_bus("near") as near, socket_bus("heir") as heir:
@@ -616,7 +622,7 @@ def test_who_cannot_let_others_in_yet_is_master_later(
 
 
 @clause("BUS-ENT-14", "BUS-MSG-1")
-def test_who_sends_on_two_buses_is_itself_on_both() -> None:
+def test_a_sender_on_two_buses_has_its_own_identity_on_each() -> None:
     """The number of a task on one bus denotes another task elsewhere."""
     with (
         open_bus("bus1", process="near", machine="machine") as near,

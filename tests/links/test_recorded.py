@@ -53,7 +53,7 @@ def by_message(steps: list[str]) -> list[str]:
 
 @clause("B1", "B2", "B3", "B5")
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_goes_to_another_process_is_recorded_in_both(
+def test_a_message_to_another_process_is_recorded_in_both(
     name: str, tmp_path: Path
 ) -> None:
     scenario, near, far = SCENARIOS[name]
@@ -80,7 +80,7 @@ FULL: dict[Overflow, list[str]] = {
 
 @clause("B2", "B3")
 @pytest.mark.parametrize("overflow", FULL)
-def test_what_finds_a_relay_full_is_recorded(
+def test_the_overflow_of_a_relay_is_recorded(
     overflow: Overflow, tmp_path: Path
 ) -> None:
     with pair(tmp_path, window=1, task_fifo_messages=2) as both:
@@ -99,7 +99,7 @@ def test_what_finds_a_relay_full_is_recorded(
 
 
 @clause("B2", "B3", "B5")
-def test_a_notification_that_is_dropped_for_newer_ones_is_told(tmp_path: Path) -> None:
+def test_a_notification_dropped_for_newer_ones_is_recorded(tmp_path: Path) -> None:
     """One is under way, and two wait for the link."""
     got: list[Incoming] = []
     with pair(tmp_path, window=1, task_fifo_messages=2) as both:
@@ -172,7 +172,7 @@ def test_commands_go_one_by_one_only_where_they_are_recorded(
 
 
 @clause("B2")
-def test_what_another_link_carries_again_is_told_once(
+def test_messages_resent_on_another_link_are_recorded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From some time on, frames put on the first link never arrive."""
@@ -206,7 +206,7 @@ def test_what_another_link_carries_again_is_told_once(
 
 
 @clause("B2")
-def test_what_comes_twice_by_a_link_is_told_once(
+def test_messages_that_arrive_twice_by_a_link_are_recorded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def doubled(frame: Frame) -> tuple[bytes, ...]:
@@ -229,7 +229,7 @@ def test_what_comes_twice_by_a_link_is_told_once(
 
 
 @clause("J1")
-def test_links_are_told_once_each_and_how_they_ended(tmp_path: Path) -> None:
+def test_each_link_is_recorded_once_and_with_its_end(tmp_path: Path) -> None:
     with pair(tmp_path) as both:
         until(lambda: linked(both.near) == {"far"}, "they speak with one another")
         both.far.close()
@@ -242,7 +242,7 @@ def test_links_are_told_once_each_and_how_they_ended(tmp_path: Path) -> None:
 
 
 @clause("J1")
-def test_a_process_that_leaves_is_said_to_have_left(tmp_path: Path) -> None:
+def test_a_process_that_leaves_is_recorded_as_left(tmp_path: Path) -> None:
     with (
         Journal(tmp_path / "near", machine=MACHINE, segment_bytes=SMALL) as journal,
         socket_bus("near", role=Role.MASTER, journal=journal) as near,
@@ -262,7 +262,7 @@ def test_a_process_that_leaves_is_said_to_have_left(tmp_path: Path) -> None:
 
 
 @clause("J1")
-def test_a_process_that_is_killed_is_said_to_have_died(tmp_path: Path) -> None:
+def test_a_killed_process_is_recorded_as_died(tmp_path: Path) -> None:
     """Its unread messages are in doubt, which explains all missing steps."""
     lost: list[Undelivered] = []
     with (

@@ -101,7 +101,7 @@ def test_so_many_fit_wherever_they_wait() -> None:
     assert post.relay_account.unread == post.waiting == 3
 
 
-def test_what_is_on_a_link_takes_no_room_here() -> None:
+def test_messages_on_a_link_take_no_room_in_the_account() -> None:
     post = Post(messages_max=2)
     for _ in range(5):
         assert post.offer() is Admission.ACCEPTED
@@ -133,7 +133,7 @@ def test_one_message_always_fits_if_nothing_waits() -> None:
 
 
 @clause("BUS-FLOW-2")
-def test_a_refusal_says_of_what_there_is_too_much() -> None:
+def test_a_refusal_names_the_exceeded_bound() -> None:
     post = Post(messages_max=1, bytes_max=10)
     post.offer(1)
     assert "1 messages" in str(post.relay_account.error("task 'x'"))
@@ -154,7 +154,7 @@ def test_a_refusal_says_of_what_there_is_too_much() -> None:
         ("disconnect", Admission.FULL),
     ],
 )
-def test_what_does_not_fit_goes_as_the_far_task_asks(
+def test_a_message_without_room_follows_the_policy_of_the_far_task(
     overflow: Overflow, outcome: Admission
 ) -> None:
     post = Post(messages_max=1, overflow=overflow)
@@ -251,7 +251,7 @@ def test_no_more_room_is_given_than_there_is(bound: dict[str, int]) -> None:
 
 
 @clause("BUS-FLOW-1")
-def test_room_that_nobody_uses_is_taken_back_before_anybody_is_refused() -> None:
+def test_unused_room_is_reclaimed_before_any_message_is_refused() -> None:
     post = long(messages_max=4)
     idle, busy = FakeSendBatch(post), FakeSendBatch(post, used=2)
     assert busy.reserve(most=3) == 3
@@ -274,7 +274,7 @@ def test_where_the_oldest_is_dropped_no_room_is_kept() -> None:
     assert post.relay_account.unread == 0
 
 
-def test_what_the_far_task_has_sent_and_nobody_gets_is_told_or_counted() -> None:
+def test_undeliverable_messages_of_the_far_task_are_answered_or_counted() -> None:
     """Its process need not keep dropped messages; a question gets an error."""
     post = Post()
     relay_account = post.relay_account
@@ -288,7 +288,7 @@ def test_what_the_far_task_has_sent_and_nobody_gets_is_told_or_counted() -> None
     assert post.told == []
 
 
-def test_what_the_far_task_has_sent_and_was_dropped_is_taken() -> None:
+def test_dropped_messages_of_the_far_task_count_as_extracted() -> None:
     post = Post()
     post.relay_account.on_dropped(sent(1))
     post.relay_account.on_dropped(sent(2, wants_reply=True))

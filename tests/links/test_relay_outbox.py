@@ -32,7 +32,7 @@ def test_to_post_ends_the_part_of_the_sender() -> None:
     assert process.waiting == [1, 2]
 
 
-def test_what_is_asked_is_done_after_what_was_posted_before() -> None:
+def test_a_request_is_served_after_the_messages_posted_before_it() -> None:
     process = Process()
     seen: list[Any] = []
     process.post(1)
@@ -56,7 +56,7 @@ def test_answers_and_messages_go_in_the_order_in_which_they_were_given() -> None
     assert order == ["notification", "answer", "command", "notification"]
 
 
-def test_an_answer_goes_to_who_asked() -> None:
+def test_an_answer_goes_to_the_asker() -> None:
     process = Process()
     process.host.inbox.push(Said(process.message(1), 2, None))
     process.host.inbox.push(Said(process.message(3), None, "no"))
@@ -65,7 +65,7 @@ def test_an_answer_goes_to_who_asked() -> None:
 
 
 @clause("BUS-FLOW-3")
-def test_what_nobody_keeps_up_with_is_dropped_for_newer_ones() -> None:
+def test_excess_notifications_are_dropped_for_newer_ones() -> None:
     """Notifications for other processes: the oldest are dropped; none is reported."""
     process = Process(task_fifo_messages=3)
     for number in range(5):
@@ -91,7 +91,7 @@ def test_of_each_notifier_it_is_known_how_many_were_dropped() -> None:
 
 
 @clause("BUS-FLOW-3", "BUS-DEREG-1")
-def test_nothing_is_kept_of_a_notifier_whose_last_words_were_dropped() -> None:
+def test_a_notifier_is_released_after_its_last_notification_was_dropped() -> None:
     process = Process(task_fifo_messages=1)
     gone = process.sender()
     for by in (gone, process.sender()):
@@ -104,7 +104,7 @@ def test_nothing_is_kept_of_a_notifier_whose_last_words_were_dropped() -> None:
 
 
 @clause("BUS-FLOW-2")
-def test_room_is_told_of_when_messages_have_left() -> None:
+def test_room_is_freed_when_messages_have_left() -> None:
     process = Process(task_fifo_messages=2)
     assert [process.post(each) for each in (1, 2, 3)][-1] is Admission.FULL
     process.round()
@@ -114,7 +114,7 @@ def test_room_is_told_of_when_messages_have_left() -> None:
     assert process.post(3) is Admission.ACCEPTED
 
 
-def test_a_relay_that_has_no_room_gives_back_what_it_gets() -> None:
+def test_a_full_relay_returns_its_messages_as_failed() -> None:
     process = Process()
     process.post(1)
     process.remote.full = True
@@ -131,7 +131,7 @@ def test_a_relay_obeys_the_policy_of_its_task() -> None:
     assert outcomes == [Admission.ACCEPTED, Admission.DROPPED]
 
 
-def test_who_asked_there_is_told_that_nobody_gets_it_here() -> None:
+def test_a_far_asker_receives_an_error_for_an_undeliverable_question() -> None:
     process = Process()
     question = process.message(1)
     question.wants_reply = True
@@ -143,7 +143,7 @@ def test_who_asked_there_is_told_that_nobody_gets_it_here() -> None:
 
 
 @clause("BUS-DEREG-4")
-def test_what_was_posted_to_a_relay_that_was_given_up_is_kept_in_order() -> None:
+def test_messages_posted_to_an_abandoned_relay_are_kept_in_order() -> None:
     process = Process()
     for number in (1, 2):
         process.post(number)
@@ -157,7 +157,7 @@ def test_what_was_posted_to_a_relay_that_was_given_up_is_kept_in_order() -> None
     assert process.relay.client.unread == 0
 
 
-def test_what_was_to_be_sent_first_by_a_relay_that_was_given_up_is_kept() -> None:
+def test_unopened_messages_of_an_abandoned_relay_are_kept() -> None:
     process = Process()
     message = process.message(1)
     process.host.put_back(process.entry, [message])
@@ -166,7 +166,7 @@ def test_what_was_to_be_sent_first_by_a_relay_that_was_given_up_is_kept() -> Non
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-def test_what_is_posted_while_a_relay_is_given_up(given_up: bool) -> None:
+def test_no_message_posted_while_a_relay_is_abandoned_is_lost(given_up: bool) -> None:
     """Each message is in the relay, returned or refused; each group is in order."""
 
     def program(run: Run) -> None:
@@ -202,7 +202,7 @@ def test_what_is_posted_while_a_relay_is_given_up(given_up: bool) -> None:
 
 
 @clause("BUS-FLOW-6")
-def test_who_waits_for_room_gets_it() -> None:
+def test_a_sender_that_waits_for_room_gets_it() -> None:
     """As under policy `block`, which a far task may have requested."""
 
     def program(run: Run) -> None:

@@ -88,7 +88,7 @@ def test_one_of_somebody_else_is_refused_unless_he_is_listed(base: Path) -> None
 
 @clause("BUS-SEC-3")
 @pytest.mark.parametrize("what", ["file", "link"])
-def test_what_is_no_directory_is_refused(base: Path, what: str) -> None:
+def test_a_path_that_is_no_directory_is_rejected(base: Path, what: str) -> None:
     base.mkdir(mode=0o700)
     if what == "file":
         (base / "bus1").touch()
@@ -157,7 +157,7 @@ def test_a_path_that_is_no_utf_8_is_refused_at_once(
     assert not base.exists()
 
 
-def test_where_it_is_can_be_said_in_three_ways(
+def test_the_run_directory_can_be_set_in_three_ways(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the configuration, else the environment, else the system's default place."""
@@ -193,7 +193,7 @@ def test_one_has_the_lock_until_it_lets_go() -> None:
 
 
 @clause("OPEN-1")
-def test_who_has_the_lock_and_claims_it_again_keeps_it() -> None:
+def test_a_lock_holder_that_claims_the_lock_again_keeps_it() -> None:
     """A single release frees it; no descriptor is left."""
     one, two = RunDirectory("bus1", OURS), RunDirectory("bus1", OURS)
     before = open_descriptors()
@@ -251,7 +251,7 @@ def test_a_child_of_a_fork_does_not_hold_it() -> None:
 
 
 @clause("BUS-ENT-16", "BUS-ENT-17")
-def test_sockets_of_who_was_killed_are_swept_away_and_no_others() -> None:
+def test_only_the_sockets_of_killed_processes_are_swept() -> None:
     made = RunDirectory("bus1", OURS)
     dead, living = made.path / "Slave1", made.path / "Slave2"
     with socket.socket(socket.AF_UNIX) as gone, socket.socket(socket.AF_UNIX) as there:
@@ -315,7 +315,7 @@ def test_a_group_of_a_grant_is_one_of_the_list(base: Path) -> None:
 
 @clause("BUS-SEC-3")
 @as_root
-def test_a_group_that_one_cannot_give_to_is_said_to_be_the_trouble(base: Path) -> None:
+def test_the_error_names_a_group_that_cannot_be_assigned(base: Path) -> None:
     base.mkdir(mode=0o711)
     base.parent.chmod(0o711)
     mine = base / "mine"
@@ -373,7 +373,9 @@ def test_sockets_that_guests_have_left_are_swept(base: Path) -> None:
         (None, None, False),
     ],
 )
-def test_who_may_join(uid: int | None, gid: int | None, admitted: bool) -> None:
+def test_the_access_list_admits_only_listed_users_and_groups(
+    uid: int | None, gid: int | None, admitted: bool
+) -> None:
     access = AccessList(uids=[1001], gids=[50])
 
     refusal = access.refusal(uid, gid)
@@ -391,7 +393,7 @@ def test_ids_are_numbers_of_the_system(wrong: list[object]) -> None:
 
 
 @clause("BUS-SEC-1")
-def test_who_may_do_what_is_what_all_grants_say_that_mean_it() -> None:
+def test_the_rights_of_a_user_combine_all_matching_grants() -> None:
     access = AccessList(
         uids=[1001],
         grants=[

@@ -83,7 +83,7 @@ def all_is_given_back(process: Process) -> None:
 
 
 @clause("BUS-RELAY-6", "BUS-MSG-15")
-def test_what_is_added_before_it_is_taken_is_posted_once() -> None:
+def test_payloads_added_before_the_batch_is_taken_are_posted_once() -> None:
     process = Process()
     send_batch = process.send_batch()
     assert adds(send_batch, [b"1", b"2", b"3"]) == [b"1", b"2", b"3"]
@@ -119,7 +119,7 @@ def test_one_goes_by_itself_unless_something_lies_before_it() -> None:
 
 
 @clause("BUS-MSG-15")
-def test_none_goes_by_itself_past_what_fills_all_room() -> None:
+def test_no_payload_is_sent_alone_past_a_batch_that_fills_all_room() -> None:
     """The batch is full; the comm thread has not taken the earlier commands."""
     process = Process(task_fifo_messages=2)
     send_batch = process.send_batch()
@@ -130,9 +130,7 @@ def test_none_goes_by_itself_past_what_fills_all_room() -> None:
     assert not process.alone
 
 
-def test_what_is_too_long_for_a_send_batch_goes_by_itself_no_more_than_with_it() -> (
-    None
-):
+def test_a_payload_too_long_for_a_send_batch_is_not_sent_alone_either() -> None:
     process = Process()
     process.may_go_alone = True
 
@@ -140,7 +138,7 @@ def test_what_is_too_long_for_a_send_batch_goes_by_itself_no_more_than_with_it()
     assert not process.alone
 
 
-def test_what_was_sent_of_it_is_not_worth_delivering_for_ever() -> None:
+def test_commands_of_a_send_batch_expire_after_its_timeout() -> None:
     process = Process()
     for timeout_s in (None, 3.0):
         before = _sync.monotonic()
@@ -187,7 +185,7 @@ def test_where_the_oldest_is_dropped_each_goes_by_itself() -> None:
 
 
 @clause("BUS-FLOW-1")
-def test_each_counts_as_what_it_is_before_anything_is_refused() -> None:
+def test_each_payload_counts_by_its_own_length_before_any_is_refused() -> None:
     """Room is reserved for the longest; unused room is released before a refusal."""
     process = Process(task_fifo_bytes=2 * PAYLOAD_MAX)
     send_batch, long = process.send_batch(), bytes(PAYLOAD_MAX)
@@ -221,7 +219,7 @@ def test_no_more_room_is_taken_however_short_messages_must_be(
 
 
 @clause("BUS-FLOW-1")
-def test_nobody_is_refused_for_room_that_nobody_uses() -> None:
+def test_no_sender_is_refused_for_the_unused_room_of_another() -> None:
     process = Process(task_fifo_messages=4)
     first, second = process.send_batch(), process.send_batch()
     assert add(first, b"1")
@@ -238,7 +236,7 @@ def test_nobody_is_refused_for_room_that_nobody_uses() -> None:
 
 
 @clause("BUS-DEREG-4")
-def test_who_has_no_relay_any_more_gets_no_more_of_it() -> None:
+def test_a_send_batch_without_a_relay_accepts_no_more_payloads() -> None:
     process = Process()
     send_batch = process.send_batch()
     assert add(send_batch, b"1")
@@ -254,7 +252,7 @@ def test_who_has_no_relay_any_more_gets_no_more_of_it() -> None:
 
 
 @clause("BUS-RELAY-6", "BUS-MSG-15")
-def test_what_is_added_while_the_comm_thread_takes() -> None:
+def test_payloads_added_while_the_comm_thread_takes_arrive_in_order() -> None:
     def program(run: Run) -> None:
         process = Process()
         send_batch = process.send_batch()
@@ -270,7 +268,7 @@ def test_what_is_added_while_the_comm_thread_takes() -> None:
 
 
 @clause("BUS-FLOW-1")
-def test_what_is_added_while_another_one_needs_room() -> None:
+def test_payloads_added_while_another_sender_needs_room_arrive() -> None:
     """Payloads are accepted up to the bound, whichever thread adds them; all arrive."""
 
     def program(run: Run) -> None:
@@ -293,7 +291,7 @@ def test_what_is_added_while_another_one_needs_room() -> None:
 @clause("BUS-FLOW-1", "BUS-MSG-15")
 @pytest.mark.parametrize("second", [b"2", b"2".ljust(SHORT_MAX + 1)])
 @pytest.mark.parametrize("leaves", [False, True])
-def test_what_is_added_while_others_need_room_and_the_comm_thread_takes(
+def test_the_bound_holds_while_several_senders_add_and_the_comm_thread_takes(
     leaves: bool, second: bytes
 ) -> None:
     """The bound holds at every moment, and the order of each sender is kept.
@@ -325,7 +323,7 @@ def test_what_is_added_while_others_need_room_and_the_comm_thread_takes(
 
 
 @clause("BUS-DEREG-4", "BUS-MSG-15")
-def test_what_is_added_while_the_relay_is_given_up() -> None:
+def test_no_payload_added_while_the_relay_is_abandoned_is_lost() -> None:
     """Each is in the relay, returned, or goes another way; each group is in order."""
 
     def program(run: Run) -> None:
@@ -357,7 +355,7 @@ def test_what_is_added_while_the_relay_is_given_up() -> None:
 
 
 @clause("BUS-FLOW-2", "BUS-MSG-15")
-def test_who_waits_for_room_adds_behind_what_it_has_added() -> None:
+def test_a_sender_that_waits_for_room_adds_behind_its_earlier_payloads() -> None:
     """Another sender competes for the room; a refused payload is never sent."""
 
     def program(run: Run) -> None:
@@ -384,7 +382,7 @@ def test_who_waits_for_room_adds_behind_what_it_has_added() -> None:
 
 
 @clause("BUS-FLOW-2")
-def test_who_waits_for_room_in_vain_is_told_so() -> None:
+def test_a_sender_that_waits_for_room_in_vain_gets_an_error() -> None:
     def program(_: Run) -> None:
         process = Process("block", task_fifo_messages=2)
         send_batch = process.send_batch(waits_s=3.0)
@@ -403,7 +401,7 @@ def test_who_waits_for_room_in_vain_is_told_so() -> None:
 
 
 @clause("BUS-FLOW-2", "BUS-DEREG-4")
-def test_who_waits_for_room_in_a_relay_that_is_given_up_goes_another_way() -> None:
+def test_a_sender_that_waits_for_room_in_an_abandoned_relay_adds_nothing() -> None:
     def program(run: Run) -> None:
         process = Process("block", task_fifo_messages=1)
         send_batch = process.send_batch(waits_s=60.0)
@@ -421,7 +419,7 @@ def test_who_waits_for_room_in_a_relay_that_is_given_up_goes_another_way() -> No
 
 @clause("BUS-FLOW-2")
 @pytest.mark.parametrize("most", [SHORT_MAX - 1, 3 * SHORT_MAX // 2, 10 * SHORT_MAX])
-def test_who_finds_room_for_one_but_not_for_what_is_taken_at_once_does_not_wait(
+def test_a_sender_with_room_for_one_payload_but_no_reservation_does_not_wait(
     most: int,
 ) -> None:
     """It goes as a lone message: no thread would free the room that it waits for."""
@@ -499,7 +497,7 @@ def test_an_interrupt_anywhere_loses_one_message_and_no_room(
 
 @clause("BUS-FLOW-1", "BUS-MSG-15")
 @pytest.mark.parametrize("how", ["by a batch", "by itself"])
-def test_who_is_interrupted_taking_room_back_loses_none(how: str) -> None:
+def test_an_interrupt_while_room_is_reclaimed_loses_no_room(how: str) -> None:
     def case(interrupted_at: Blow) -> None:
         process = Process(task_fifo_messages=3)
         others, mine = process.send_batch(), process.send_batch()

@@ -115,7 +115,7 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
 
 
 @clause("BUS-RELAY-9", "BUS-ROUTE-4")
-def test_what_is_taken_while_it_wakes_soon_anyway_is_not_forgotten() -> None:
+def test_an_extraction_just_before_a_scheduled_wake_up_is_not_lost() -> None:
     """No wake-up is sent for it; the comm thread checks before it sleeps for long."""
 
     def program(run: Run) -> None:
@@ -138,7 +138,7 @@ def test_what_is_taken_while_it_wakes_soon_anyway_is_not_forgotten() -> None:
 
 @clause("BUS-RELAY-9", "BUS-ROUTE-4")
 @pytest.mark.parametrize("armed", [False, True])
-def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
+def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
     """Whether or not it wakes soon anyway, and at any point of the reading."""
 
     def program(run: Run) -> None:
@@ -179,7 +179,7 @@ def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
 
 
 @clause("BUS-RELAY-9")
-def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
+def test_commands_of_a_run_that_go_elsewhere_are_not_acknowledged() -> None:
     """For example, if the task leaves in the middle of a run."""
     comm, commands, seen = Asleep().comm, _run_of(3), list[object]()
     comm.remote.on_extracted = lambda messages, now: seen.extend(messages)  # type: ignore[method-assign]

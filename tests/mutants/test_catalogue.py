@@ -38,7 +38,9 @@ def test_every_mutant_applies() -> None:
             assert texts[edit.file] != text, mutant.id
 
 
-def test_what_is_planted_is_the_library_but_for_the_edit(tmp_path: Path) -> None:
+def test_a_planted_copy_differs_from_the_library_only_by_its_edit(
+    tmp_path: Path,
+) -> None:
     mutant = next(each for each in load_mutants() if each.edits)
     plant(mutant, tmp_path)
 

@@ -107,7 +107,7 @@ def test_a_report_is_drawn_again(finished: OutFolder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["all", "check"])
-def test_what_is_missing_on_the_command_line_is_a_mistake_in_usage(verb: str) -> None:
+def test_a_missing_option_is_a_mistake_in_usage(verb: str) -> None:
     result = invoke(verb, "--out", "x")
 
     assert result.exit_code == 2
@@ -155,7 +155,7 @@ def test_a_mistake_is_one_line_and_exit_code_4(tmp_path: Path, mistake: str) -> 
     assert text in line
 
 
-def test_without_java_one_line_says_what_to_install(
+def test_without_java_one_line_names_the_version_to_install(
     journals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -176,7 +176,7 @@ def test_a_report_of_nothing_is_one_line(tmp_path: Path) -> None:
     assert line.startswith(f"bus: no results in {tmp_path}: ")
 
 
-def test_a_report_without_its_packages_says_what_to_install(
+def test_a_report_without_its_packages_names_the_ones_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results(tmp_path, journals=[{"records": 0}])

@@ -43,7 +43,9 @@ def test_a_file_is_no_folder(tmp_path: Path, below: str) -> None:
         OutFolder.claim(tmp_path / "file" / below)
 
 
-def test_what_a_run_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_clearing_a_folder_removes_the_files_of_a_run_and_nothing_else(
+    tmp_path: Path,
+) -> None:
     folder = OutFolder.claim(tmp_path)
     for file in (folder.report, folder.verdicts, folder.violations):
         file.touch()
@@ -81,7 +83,7 @@ def test_a_folder_in_which_a_run_is_at_work_is_claimed_by_no_other(
         pass
 
 
-def test_to_have_locked_a_marker_that_was_taken_away_keeps_nobody_out(
+def test_a_run_that_locks_a_replaced_marker_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = OutFolder.claim(tmp_path)
@@ -100,7 +102,9 @@ def test_to_have_locked_a_marker_that_was_taken_away_keeps_nobody_out(
 
 
 @pytest.mark.parametrize("state", ["absent", "empty", "ours", "used"])
-def test_who_fails_leaves_a_folder_as_it_was(tmp_path: Path, state: str) -> None:
+def test_a_run_that_fails_before_it_writes_leaves_its_folder_unchanged(
+    tmp_path: Path, state: str
+) -> None:
     out = tmp_path / "out"
     if state == "empty":
         out.mkdir()

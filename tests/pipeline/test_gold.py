@@ -41,7 +41,7 @@ def test_routes_are_the_pairs_that_spoke(finished: OutFolder) -> None:
     assert sum(row["messages_sent"] for row in rows.values()) == sum(SENT.values())
 
 
-def test_traffic_adds_up_to_what_was_sent(finished: OutFolder) -> None:
+def test_traffic_adds_up_to_the_messages_sent(finished: OutFolder) -> None:
     rows = list(read_rows(finished, "traffic"))
 
     for name in ("sent", "received"):
@@ -52,7 +52,7 @@ def test_traffic_adds_up_to_what_was_sent(finished: OutFolder) -> None:
     assert len(starts) <= BUCKETS_MAX
 
 
-def test_quantiles_are_those_of_the_messages(finished: OutFolder) -> None:
+def test_quantiles_match_the_latencies_of_the_messages(finished: OutFolder) -> None:
     exact = np.sort([row["latency_ns"] for row in read_rows(finished, "messages")])
 
     rows = list(read_rows(finished, "latency"))
@@ -80,7 +80,7 @@ def test_a_distribution_rises_to_all(finished: OutFolder) -> None:
         assert shares[-1] == 1.0
 
 
-def test_waits_are_those_of_calls_that_had_to_wait(spark: SparkSession) -> None:
+def test_waits_count_only_calls_that_had_to_wait(spark: SparkSession) -> None:
     kinds = {
         "send": Kind.SEND,
         "receive": Kind.RECEIVE,
@@ -164,7 +164,7 @@ def test_no_records_have_a_scale(spark: SparkSession) -> None:
     assert Scale.of(none) == Scale(0, 0, 1)
 
 
-def test_a_scene_is_what_lies_around_a_violation(spark: SparkSession) -> None:
+def test_a_scene_holds_the_events_around_a_violation(spark: SparkSession) -> None:
     rows = []
     for seq in range(1, 21):
         rows += [event(Kind.SEND, seq=seq), event(Kind.RECEIVE, seq=seq)]

@@ -94,7 +94,7 @@ def test_every_verdict_is_there_with_its_promise(tmp_path: Path) -> None:
     ("verdict", "sign"),
     [("PASS", "✓"), ("FAIL", "✗"), ("UNKNOWN", "?"), ("nothing to check", "∅")],
 )
-def test_a_verdict_is_told_apart_without_colour(
+def test_a_verdict_is_recognized_without_colour(
     tmp_path: Path, verdict: str, sign: str
 ) -> None:
     html = render(results(tmp_path, verdict=verdict, journals=[journal()]))
@@ -170,7 +170,7 @@ def test_a_violation_of_a_journal_or_a_channel_names_it(tmp_path: Path) -> None:
     assert f"Channel {1:016x}, near → far, port 5: why." in told
 
 
-def test_only_the_first_violations_of_each_rule_are_told(tmp_path: Path) -> None:
+def test_only_the_first_violations_of_each_rule_are_shown(tmp_path: Path) -> None:
     many = [violation(rule, seq=n) for rule in ("Q2", "Q3") for n in range(1, 50)]
     tables = gold() | {"violations": many}
 
@@ -237,7 +237,7 @@ def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
     assert OTHERS not in told
 
 
-def test_failed_rules_come_first_and_then_those_that_are_unknown(
+def test_failed_rules_come_first_and_unknown_ones_next(
     tmp_path: Path,
 ) -> None:
     folder = results(tmp_path, verdict="FAIL", **gold())

@@ -93,14 +93,14 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Eve
 
 
 @pytest.mark.parametrize("name", CLEAN)
-def test_what_keeps_every_promise_has_no_violation(
+def test_a_history_that_keeps_every_promise_has_no_violation(
     judged: Everything, name: str
 ) -> None:
     assert judged.of(name) == []
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_promise_is_told_with_its_case_and_nothing_else(
+def test_a_broken_promise_is_reported_with_its_case_and_nothing_else(
     judged: Everything, name: str
 ) -> None:
     rule, case, _, seq, text = BROKEN[name]
@@ -116,7 +116,7 @@ def test_a_broken_promise_is_told_with_its_case_and_nothing_else(
 
 
 @pytest.mark.parametrize("name", DEATHS)
-def test_a_death_explains_what_was_under_way_and_nothing_else(
+def test_a_death_explains_messages_in_flight_and_nothing_else(
     judged: Everything, name: str
 ) -> None:
     _, expected = DEATHS[name]
@@ -128,7 +128,7 @@ def test_a_death_explains_what_was_under_way_and_nothing_else(
 
 
 @pytest.mark.parametrize("name", BUS_CLEAN)
-def test_what_keeps_every_promise_of_the_bus_has_no_violation(
+def test_a_history_that_keeps_every_promise_of_the_bus_has_no_violation(
     judged: Everything, name: str
 ) -> None:
     assert judged.of(f"on a bus, {name}") == []
@@ -157,7 +157,9 @@ def test_a_planted_fault_is_that_very_violation(judged: Everything, fault: str) 
     assert violation.verdict is Verdict.FAIL
 
 
-def test_a_violation_tells_where_when_and_between_whom(judged: Everything) -> None:
+def test_a_violation_names_its_record_time_sender_and_receiver(
+    judged: Everything,
+) -> None:
     (violation,) = judged.of("an overtaken message")
 
     # OPEN, three records to connect, three sends; then 1, 3 and 2 are received.
@@ -183,7 +185,7 @@ def test_an_incomplete_journal_is_a_violation_of_j1(
 
 
 @pytest.mark.parametrize("name", INCOMPLETE)
-def test_what_an_incomplete_journal_lacks_proves_nothing(
+def test_an_absence_in_an_incomplete_journal_proves_nothing(
     judged: Everything, name: str
 ) -> None:
     """An absence is UNKNOWN if the journal has gaps; a presence stays FAIL."""

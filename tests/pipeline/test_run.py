@@ -71,7 +71,7 @@ def test_a_second_run_replaces_the_first_and_finds_the_same(
 
 
 @pytest.mark.spark
-def test_what_is_lost_may_have_broken_any_rule(
+def test_lost_records_may_have_broken_any_rule(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     history = clean(3)
@@ -89,7 +89,7 @@ def test_what_is_lost_may_have_broken_any_rule(
 
 
 @pytest.mark.spark
-def test_what_cannot_be_read_is_told_and_the_rest_is_judged(
+def test_unreadable_files_are_reported_and_the_rest_is_judged(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A garbage file, a truncated one, one that vanishes during the run."""

@@ -41,7 +41,7 @@ def test_every_number_of_a_record_fits_in_its_column() -> None:
         )
 
 
-def test_names_of_columns_are_told_once() -> None:
+def test_names_of_columns_are_unique_and_explained() -> None:
     for columns in (EVENTS, SEGMENTS):
         names = [column.name for column in columns]
         assert len(names) == len(set(names))

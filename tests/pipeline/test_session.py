@@ -50,7 +50,7 @@ def test_java_17_and_newer_will_do(
 
 
 @pytest.mark.parametrize(("version", "major"), [("11.0.2", 11), ("1.8.0_402", 8)])
-def test_an_older_java_is_told_with_its_place(
+def test_an_older_java_is_reported_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
 ) -> None:
     java(tmp_path, f'JAVA_VERSION="{version}"\n')
@@ -73,7 +73,7 @@ def test_a_java_of_unknown_version_is_tried(
     assert missing() is None
 
 
-def test_without_java_one_line_says_what_to_install(
+def test_without_java_one_line_names_the_version_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)

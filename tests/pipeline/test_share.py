@@ -108,7 +108,7 @@ def test_a_segment_of_another_journal_is_not_taken_for_ours(tmp_path: Path) -> N
     )
 
 
-def test_a_segment_that_vanishes_is_told_and_one_that_is_sealed_is_found(
+def test_a_vanished_segment_is_reported_and_a_sealed_one_is_found(
     tmp_path: Path,
 ) -> None:
     condition = Condition(closed=False, sealed=False)
@@ -129,7 +129,7 @@ def test_a_segment_that_vanishes_is_told_and_one_that_is_sealed_is_found(
     assert rows[-1]["records"] > 0
 
 
-def test_a_folder_that_vanishes_is_told_and_gives_no_records(tmp_path: Path) -> None:
+def test_a_vanished_folder_is_reported_and_gives_no_records(tmp_path: Path) -> None:
     (folder,) = store(long_history(), tmp_path, slots=64)
     share = Share.list_all(tmp_path)[0]
     folder.rename(tmp_path / "elsewhere")
@@ -158,7 +158,7 @@ def test_an_unreadable_side_file_costs_names_and_nothing_else(tmp_path: Path) ->
     assert StoredJournal(folder).id == journal_id(0)
 
 
-def test_what_a_process_says_while_its_segment_is_read_is_known(
+def test_facts_written_while_a_segment_is_read_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It adds a name, closes its journal and continues before the records are read."""

@@ -122,7 +122,7 @@ def test_a_run_that_ended_in_order_is_conclusive(finished: OutFolder) -> None:
         ([Kind.RECEIVE], "received"),
     ],
 )
-def test_what_became_of_a_message(
+def test_a_message_has_the_outcome_of_its_records(
     spark: SparkSession, kinds: list[Kind], outcome: str
 ) -> None:
     rows = by_hand(spark, *(event(kind, seq=1, size=4) for kind in kinds))
@@ -149,7 +149,7 @@ def test_only_clocks_that_tick_together_are_subtracted(
     assert (row["sent_journal"], row["received_journal"]) == (1, 2)
 
 
-def test_what_is_not_a_message_is_none(spark: SparkSession) -> None:
+def test_a_record_of_no_message_makes_no_row(spark: SparkSession) -> None:
     """A drop that was never accepted has no number; nor have bytes, nor a stray."""
     rows = by_hand(
         spark,
@@ -162,7 +162,9 @@ def test_what_is_not_a_message_is_none(spark: SparkSession) -> None:
     assert silver.messages(rows, journals(spark, rows)).count() == 0
 
 
-def test_names_are_found_though_the_meeting_is_gone(spark: SparkSession) -> None:
+def test_names_are_found_though_the_records_of_the_meeting_are_missing(
+    spark: SparkSession,
+) -> None:
     rows = by_hand(spark, event(Kind.SEND, side=1, seq=1, task="a", peer="b"))
 
     row = one(silver.sessions(silver.tally(rows), rows, journals(spark, rows)))

@@ -26,7 +26,7 @@ def test_text_stays_as_it_is() -> None:
     assert page.problems == []
 
 
-def test_colours_are_those_of_the_page() -> None:
+def test_colours_are_the_variables_of_the_page() -> None:
     figure = svg.draw("one", "a label", paint).replace("#010101 font", "")
 
     for stand_in in (svg.INK, svg.FAINT, *svg.SERIES):

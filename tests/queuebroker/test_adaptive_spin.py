@@ -50,7 +50,7 @@ def test_as_long_as_that_helps_it_stays_awake() -> None:
 
 
 @clause("QB-SOCK-8")
-def test_what_is_far_between_is_slept_for() -> None:
+def test_messages_far_apart_cause_no_adaptive_spin() -> None:
     assert _adaptive_spins(AdaptiveSpin(), 100, came=False, seconds=_LONG_S) == 0
 
 

@@ -42,7 +42,7 @@ def test_a_waiter_is_locked_until_its_first_release() -> None:
     asyncio.run(check())
 
 
-def test_a_release_of_before_does_not_wake_who_is_armed_again() -> None:
+def test_a_stale_release_does_not_wake_a_waiter_that_is_armed_again() -> None:
     async def check() -> None:
         waiter = running_waker().waiter()
         before = waiter.release
@@ -92,7 +92,7 @@ def test_an_interrupt_anywhere_in_the_loops_reader_loses_no_wake_up() -> None:
 
 @clause("QB-CONC-9", "QB-PY-11")
 @pytest.mark.parametrize("act", ["send", "receive"])
-def test_who_is_listed_is_not_collected_though_its_loop_is_closed(act: str) -> None:
+def test_a_listed_task_is_not_collected_although_its_loop_is_closed(act: str) -> None:
     """Its collection would close it, perhaps under the lock it needs to leave."""
 
     async def wait(end: MessageQueue) -> None:

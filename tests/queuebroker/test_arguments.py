@@ -78,7 +78,7 @@ def test_check_port_refuses_numbers_out_of_range(port: object) -> None:
 
 
 @pytest.mark.parametrize("value", [True, False, 1.0, "1", None, b"1", 1j, [1]])
-def test_index_refuses_what_is_no_int(value: object) -> None:
+def test_index_refuses_a_bool_and_other_types(value: object) -> None:
     """A bool is an int to Python, but a mistake here."""
     with pytest.raises(TypeError, match=f"^thing must be an int, got {_kind(value)}$"):
         index("thing", value)
@@ -106,7 +106,9 @@ def test_positive_takes_one() -> None:
 @pytest.mark.parametrize(
     "timeout", [None, math.inf, 1e300, 10**400, threading.TIMEOUT_MAX * 2]
 )
-def test_deadline_is_never_for_what_is_too_long(timeout: float | None) -> None:
+def test_deadline_is_none_for_an_unbounded_or_too_long_timeout(
+    timeout: float | None,
+) -> None:
     """A value that the platform cannot wait for is not an error."""
     assert deadline_after(timeout) is None
 
@@ -136,7 +138,7 @@ def test_deadline_refuses_other_types(timeout: float) -> None:
 
 
 @given(st.integers(0, 6), st.integers(-3, 9), st.none() | st.integers(-3, 9))
-def test_byte_range_is_what_the_rule_says(
+def test_byte_range_returns_begin_and_end_or_raises_with_the_numbers(
     size: int, offset: int, length: int | None
 ) -> None:
     """It returns begin and end, or raises with the numbers that were passed."""
@@ -177,7 +179,7 @@ def test_flat_view_of_memory_of_c_is_that_memory(item: type[ctypes.c_uint]) -> N
 
 
 @pytest.mark.parametrize("data", ["text", 7, None])
-def test_the_error_for_what_is_not_bytes_says_what_it_was(data: object) -> None:
+def test_the_error_for_data_that_is_not_bytes_names_its_type(data: object) -> None:
     """The text is the library's own, with any interpreter."""
     wanted = f"^data must be bytes-like, got {type(data).__name__}$"
     with pytest.raises(TypeError, match=wanted):
@@ -192,7 +194,7 @@ def test_an_error_is_an_exception(error: object) -> None:
 
 
 @pytest.mark.parametrize("data", ["text", 7, None, memoryview(b"abcd")[::2]])
-def test_flat_view_refuses_what_is_no_run_of_bytes(data: object) -> None:
+def test_flat_view_refuses_data_that_is_no_contiguous_buffer(data: object) -> None:
     """A str has no buffer, and a strided view is not contiguous."""
     with pytest.raises(TypeError):
         flat_view(data)  # type: ignore[arg-type]  # under test
@@ -205,7 +207,7 @@ def test_snapshot_of_whole_bytes_is_no_copy() -> None:
     assert snapshot(data, 0, None, None) is data
 
 
-def test_snapshot_is_exact_bytes_of_what_can_change() -> None:
+def test_snapshot_copies_other_buffers_and_subclasses_to_exact_bytes() -> None:
     """A bytearray and a subclass of bytes are copied."""
 
     class Changing(bytes):
@@ -271,7 +273,7 @@ def test_a_class_is_known_by_the_name_that_users_know(kind: type, name: str) -> 
     ("kind", "wanted"),
     [(int, "an int"), (str, "a str"), (aio.QueueBroker, "an aio.QueueBroker")],
 )
-def test_what_is_no_instance_is_told_from_what_is_wanted(
+def test_check_instance_distinguishes_classes_of_the_same_name(
     kind: type, wanted: str
 ) -> None:
     """The text distinguishes the classes even if they have one name."""

@@ -145,7 +145,7 @@ def test_close_with_disconnect_may_follow_close() -> None:
     assert [end.closed for end in ends] == [True, True]
 
 
-def test_a_manager_remembers_no_connection_that_is_gone() -> None:
+def test_a_manager_forgets_disconnected_connections() -> None:
     """A server makes connections for months."""
     with BrokerManager() as manager:
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
@@ -243,7 +243,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
-def test_the_child_of_a_fork_can_close_what_another_thread_had_locked() -> None:
+def test_the_child_of_a_fork_can_close_objects_that_another_thread_had_locked() -> None:
     """Nothing waits there for a thread that no longer exists; the names are free."""
     assert _end_of(FORK_WHILE_LOCKED) == (0, b"")
 

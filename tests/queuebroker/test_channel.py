@@ -104,7 +104,7 @@ class TwoEnds(RuleBasedStateMachine):
 
 
 @clause("QB-CHAN-1", "QB-CHAN-2", "QB-CHAN-4", "QB-CHAN-6")
-def test_two_ends_of_a_channel_do_what_the_model_does() -> None:
+def test_two_ends_of_a_channel_behave_like_the_model() -> None:
     """Each result and state is the model's; no byte outside a range changes."""
     run_state_machine_as_test(TwoEnds, settings=settings(stateful_step_count=30))
 
@@ -140,7 +140,7 @@ def test_a_negative_count_is_refused(count: int) -> None:
         right.read_exactly(count)
 
 
-def test_an_early_end_hands_over_what_came_with_side_and_cause() -> None:
+def test_an_incomplete_read_hands_over_its_bytes_with_side_and_cause() -> None:
     fault = RuntimeError("disk full")
     with channel_pair(4) as (left, right):
         left.write_all(b"abc")
@@ -155,7 +155,7 @@ def test_an_early_end_hands_over_what_came_with_side_and_cause() -> None:
     assert caught.value.reason == "disk full"
 
 
-def test_a_read_that_runs_out_of_time_hands_over_what_came() -> None:
+def test_a_read_that_times_out_hands_over_its_partial_bytes() -> None:
     with channel_pair(4) as (left, right):
         left.write_all(b"abc")
 
@@ -181,7 +181,7 @@ def test_a_local_disconnect_releases_both_loops() -> None:
             assert error.side == "local"
 
 
-def test_an_end_tells_what_it_is() -> None:
+def test_the_repr_of_a_channel_shows_its_names_status_and_counts() -> None:
     with channel_pair(4) as (left, right):
         left.write(b"abc")
         assert isinstance(left, Channel)

@@ -175,7 +175,7 @@ def test_a_byte_out_of_range_is_refused(byte: int) -> None:
     assert buffer.empty()
 
 
-def test_what_is_no_bytes_is_refused_and_leaves_the_buffers_as_they_are() -> None:
+def test_a_buffer_refuses_arguments_that_are_not_bytes_and_stays_unchanged() -> None:
     buffer = CircularBuffer(4)
     buffer.write(b"ab")
 

@@ -187,7 +187,7 @@ def test_a_strict_side_refuses_where_another_drops() -> None:
     assert connection.send_verdict(1, waited=False) is Verdict.DROP
 
 
-def test_closing_discards_what_was_unread_and_keeps_the_counters() -> None:
+def test_closing_discards_the_unread_messages_and_keeps_the_counters() -> None:
     connection = _connection()
     connection.send_locked(1, b"one")
     connection.send_locked(1, b"two")
@@ -272,7 +272,7 @@ def test_a_finalizer_leaves_a_note_if_the_lock_is_taken() -> None:
     assert connection.deferred == []
 
 
-def test_an_observer_is_told_the_senders_number_and_who_receives() -> None:
+def test_an_observer_gets_the_senders_number_and_the_receiving_side() -> None:
     told: list[tuple[Operation, int, int, int, Reason]] = []
 
     def watch(

@@ -43,7 +43,9 @@ def test_a_parker_is_listed_where_something_can_come(observer: Observer | None) 
 
 
 @both_kinds
-def test_what_is_forgotten_is_not_left_again(observer: Observer | None) -> None:
+def test_a_selection_does_not_leave_a_wait_list_that_it_has_forgotten(
+    observer: Observer | None,
+) -> None:
     """The driver has removed some list entries itself; the others stay ours."""
     with (
         queue_pair(observer=observer) as (_, first),
@@ -88,7 +90,7 @@ def test_it_is_ready_when_there_is_something_to_take_or_nothing_to_hope_for(
 
 
 @both_kinds
-def test_who_leaves_wakes_the_next_for_what_it_leaves(
+def test_a_withdrawing_selection_passes_its_wake_up_to_the_next_waiter(
     observer: Observer | None,
 ) -> None:
     with queue_pair(2, observer=observer) as (sender, queue):
@@ -105,7 +107,9 @@ def test_who_leaves_wakes_the_next_for_what_it_leaves(
 
 
 @both_kinds
-def test_who_leaves_nothing_wakes_nobody(observer: Observer | None) -> None:
+def test_a_selection_that_took_its_message_wakes_no_other_waiter(
+    observer: Observer | None,
+) -> None:
     with queue_pair(2, observer=observer) as (sender, queue):
         selection = Selection([queue])
         selection.enlist(SharedParker)

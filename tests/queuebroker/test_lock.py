@@ -63,7 +63,7 @@ def test_a_wait_for_a_lock_is_interrupted_and_takes_nothing(lock: Any) -> None:
         assert lock.locked()
 
 
-def test_the_stand_in_does_what_a_lock_does() -> None:
+def test_the_substitute_behaves_like_a_lock() -> None:
     lock = _sync.WithLock()
     order = []
 

@@ -26,7 +26,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> tuple[MessageQueue, MessageQueue]:
     return pairs.loose_queue_pair()
 
 
-def test_who_only_meets_and_parts_makes_no_lock_free_buffer(
+def test_an_end_that_only_disconnects_makes_no_lock_free_buffer(
     fresh: tuple[MessageQueue, MessageQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -39,7 +39,7 @@ def test_who_only_meets_and_parts_makes_no_lock_free_buffer(
 
 
 @clause("QB-CONC-4", "QB-CONC-7")
-def test_of_several_who_make_the_lock_free_all_get_the_same(
+def test_threads_that_race_to_make_a_lock_free_buffer_share_one(
     fresh: tuple[MessageQueue, MessageQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread sends in the middle; its message must not be lost."""

@@ -270,7 +270,7 @@ def test_a_timeout_says_the_seconds(
 
 
 @clause("QB-RDV-4", "QB-RDV-16", "QB-BOOK-2")
-def test_brokers_do_what_the_model_does() -> None:
+def test_brokers_behave_like_the_model() -> None:
     """Matches, waiting callers and rejections are those of the model."""
     run_state_machine_as_test(
         Meeting, settings=settings(max_examples=60, stateful_step_count=40)

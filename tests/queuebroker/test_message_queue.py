@@ -209,7 +209,7 @@ class TwoEnds(RuleBasedStateMachine):
 
 
 @clause("QB-DISC-1", "QB-DISC-2", "QB-DISC-13", "QB-TIME-8")
-def test_two_ends_do_what_the_model_does() -> None:
+def test_two_ends_behave_like_the_model() -> None:
     """After any sequence of operations, each result and state is the model's."""
     run_state_machine_as_test(TwoEnds, settings=settings(stateful_step_count=30))
 
@@ -263,7 +263,7 @@ def test_a_message_is_received_into_a_buffer_of_any_item_size() -> None:
         assert bytes(numbers)[:5] == b"\x01\x00\x00\x00\x02"
 
 
-def test_a_range_outside_is_told_in_the_numbers_that_were_given() -> None:
+def test_the_error_for_a_range_outside_gives_the_passed_numbers() -> None:
     with queue_pair() as (left, _):
         with pytest.raises(ValueError, match=r": offset 5, size 3$"):
             left.send(b"abc", 5)

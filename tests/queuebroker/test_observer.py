@@ -28,7 +28,7 @@ def observe_once(watch: Watch, port: int = 0) -> None:
     watch(O.SEND, 1, 0, 1, 5, 1, 0, "a", "b", port, R.NONE)
 
 
-def test_what_is_told_is_passed_on_unchanged() -> None:
+def test_a_watch_passes_every_argument_to_its_observer_unchanged() -> None:
     """Every argument in its place."""
     told: list[tuple[object, ...]] = []
 
@@ -80,7 +80,7 @@ def test_two_that_raise_at_once_make_one_line(
     assert len(caplog.records) == 1
 
 
-def test_what_is_no_error_goes_on() -> None:
+def test_an_interrupt_does_not_switch_an_observer_off() -> None:
     """An interrupt belongs to the caller; it switches nothing off."""
     calls: list[int] = []
 
@@ -152,7 +152,7 @@ def test_a_rendezvous_tells_of_names_tickets_and_the_match() -> None:
         (lambda b: b.connect("nobody", 1), [(O.REFUSE, R.UNKNOWN_BROKER)]),
     ],
 )
-def test_a_call_that_meets_nobody_tells_why(
+def test_an_observer_gets_the_reason_of_a_call_without_a_match(
     act: Callable[[QueueBroker], object], expected: list[tuple[Operation, Reason]]
 ) -> None:
     """The report has the side, the port and the ticket of its start."""
@@ -168,7 +168,7 @@ def test_a_call_that_meets_nobody_tells_why(
     assert {row[8] for row in rows} == {1}
 
 
-def test_each_message_tells_its_number_size_and_what_is_left() -> None:
+def test_an_observer_gets_the_number_size_and_depth_of_each_message() -> None:
     """The number is the sender's, from 1 in each direction."""
     recorder = Recorder()
     with queues(observer=recorder) as (left, right):
@@ -193,7 +193,7 @@ def test_each_message_tells_its_number_size_and_what_is_left() -> None:
     ]
 
 
-def test_a_goodbye_tells_what_it_drops_and_who_sees_it() -> None:
+def test_an_observer_gets_the_drops_and_both_closes_of_a_disconnect() -> None:
     """Unread messages one by one, then the close; the peer's drops and first look."""
     recorder = Recorder()
     with queues(observer=recorder) as (left, right):

@@ -90,13 +90,13 @@ class WaitListMachine(RuleBasedStateMachine):
         assert {one for one in self.listed if one.locked()} == self.asleep
 
 
-def test_the_oldest_that_sleeps_is_woken_and_nobody_is_dropped() -> None:
+def test_a_wait_list_wakes_its_oldest_sleeper_and_drops_no_waiter() -> None:
     run_state_machine_as_test(WaitListMachine)
 
 
 @clause("QB-CONC-4", "QB-ERR-9")
 @pytest.mark.parametrize("act", ["leave", "wake_one"])
-def test_an_interrupt_never_makes_a_list_deny_who_sleeps(act: str) -> None:
+def test_an_interrupt_never_makes_a_wait_list_hide_a_sleeper(act: str) -> None:
     """A waker that does not take the lock only reads `asleep`."""
 
     def case(interrupted: Blow) -> None:
@@ -211,7 +211,7 @@ def test_after_the_deadline_it_looks_once_and_gives_up(scene: Scene) -> None:
 
 @clause("QB-CONC-9", "QB-ERR-9")
 @pytest.mark.parametrize("last", ["succeeds", "is in vain"])
-def test_what_was_left_under_the_lock_of_the_last_look_is_settled(
+def test_a_wait_settles_the_close_deferred_during_its_last_attempt(
     scene: Scene, last: str
 ) -> None:
     """A finalizer ran there: no other thread may come to carry out its close."""
@@ -253,7 +253,7 @@ def test_an_interrupted_sleeper_withdraws_and_makes_everybody_look(
     assert not scene.waiters, "a sleeper that is gone is still listed"
 
 
-def test_an_attempt_that_raises_leaves_nobody_listed(scene: Scene) -> None:
+def test_an_attempt_that_raises_leaves_no_waiter_listed(scene: Scene) -> None:
     def broken() -> str:
         raise ZeroDivisionError
 

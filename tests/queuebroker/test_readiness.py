@@ -84,7 +84,7 @@ def test_each_end_has_one_descriptor_for_life() -> None:
         assert left.fileno() == mine
 
 
-def test_a_first_look_tells_what_came_before() -> None:
+def test_a_new_descriptor_shows_earlier_messages_and_disconnects() -> None:
     """The descriptor has the right state from the start."""
     with queues() as (left, right):
         right.send(b"x")
@@ -111,7 +111,7 @@ def test_it_follows_every_operation() -> None:
 
 
 @clause("QB-BOOK-5")
-def test_a_loop_over_many_ends_hears_all_of_each_and_its_goodbye() -> None:
+def test_a_loop_over_many_ends_receives_every_message_and_disconnect() -> None:
     """A loop that waits for readability alone receives everything, then stops."""
     with Threads() as threads, _many(8) as pairs:
         for number, (_, right) in enumerate(pairs):

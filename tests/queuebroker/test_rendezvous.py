@@ -167,7 +167,9 @@ def test_count_tells_one_role_and_kind_by_port(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("event", RdVEvent)
-def test_mend_lets_go_who_was_left_in_line(broker: Broker, event: RdVEvent) -> None:
+def test_mend_wakes_and_removes_callers_that_an_interrupt_left_listed(
+    broker: Broker, event: RdVEvent
+) -> None:
     """It wakes and removes callers that an interrupt left matched or withdrawn."""
     waiting = RdVMap()
     left, woken, waits = (call(broker, ACCEPT) for _ in range(3))

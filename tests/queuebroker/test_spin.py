@@ -43,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machine]:
     return make
 
 
-def test_what_is_ready_is_not_waited_for(machine: Any) -> None:
+def test_a_spin_returns_at_once_if_its_condition_holds(machine: Any) -> None:
     made = machine(1e-6)
 
     assert _sync.spin(lambda: True)
@@ -70,7 +70,7 @@ def test_a_spin_is_short_however_long_others_run(machine: Any, step_s: float) ->
 
 
 @clause("QB-RECV-2")
-def test_what_came_during_the_spin_is_received_without_sleeping(
+def test_a_receiver_takes_a_message_sent_during_its_spin_without_sleeping(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pairing, "LOCKED", False)

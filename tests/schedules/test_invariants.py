@@ -198,7 +198,9 @@ def test_every_safety_property_of_the_models_is_asserted_on_the_code() -> None:
             )
 
 
-def test_a_hang_up_that_wakes_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disconnect_that_wakes_no_waiter_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(invariants.NotingWaitList, "wake_all", lambda self: None)
 
     def program(run: Run) -> None:

@@ -53,7 +53,7 @@ SOUND = Scenario("tool.sound", ("QB-BUF-4",), _sound)
 TORN = Scenario("tool.torn", ("QB-CONC-4", "QB-SEND-6"), _torn)
 
 
-def test_a_torn_update_is_found_and_told() -> None:
+def test_the_survey_finds_and_reports_a_torn_update() -> None:
     finding = survey(TORN, QUICK)
 
     assert finding.failure is not None
@@ -78,7 +78,7 @@ def test_a_sound_program_is_exhausted() -> None:
     assert "QB-BUF-4" in table.line(finding)
 
 
-def test_what_is_not_exhausted_is_told() -> None:
+def test_the_table_shows_a_program_that_is_not_exhausted() -> None:
     finding = survey(SOUND, SHORT)
 
     assert finding.report is not None

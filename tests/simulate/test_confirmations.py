@@ -166,7 +166,7 @@ def test_no_state_of_an_abandoned_wait_remains() -> None:
 
 
 @clause("BUS-MSG-18", "BUS-SEC-7")
-def test_a_subscription_is_confirmed_by_those_alone_that_it_went_to() -> None:
+def test_only_peers_that_received_a_subscription_can_confirm_it() -> None:
     stage = Stage(slaves=3)
     stage.process("s3").frozen = True
     told = ask(stage.task("h", "s2"))

@@ -20,7 +20,7 @@ from tests.simulate.stage import Stage, told
 
 
 @clause("BUS-DEREG-2", "BUS-DEREG-3", "BUS-DEREG-6")
-def test_all_learn_that_a_task_is_gone() -> None:
+def test_every_process_is_notified_once_of_a_deregistration() -> None:
     """Each process on each machine learns it once; only the relays of that task end."""
     stage = Stage(machines=3)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -66,7 +66,7 @@ def test_however_many_tasks_have_left_nothing_of_them_is_kept() -> None:
 @clause("BUS-DEREG-4", "BUS-DEREG-8", "BUS-MOVE-4")
 @pytest.mark.parametrize("to", ["s1", "s2", "s3", "s4"])
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_not_taken_follows_who_has_the_name_next(to: str, seed: int) -> None:
+def test_unread_commands_follow_the_name_to_its_next_holder(to: str, seed: int) -> None:
     """In order and once each, whether sent or still queued, wherever the name moves."""
     stage = Stage(slaves=3, seed=seed)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -115,7 +115,7 @@ def test_it_does_not_matter_which_news_of_a_departure_comes_first(late: str) -> 
 
 
 @clause("BUS-DEREG-4", "BUS-DEREG-8")
-def test_two_who_leave_while_they_write_to_one_another_lose_nothing() -> None:
+def test_two_tasks_that_leave_while_they_exchange_commands_lose_none() -> None:
     """Neither waits for the other to extract messages that it never will."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -144,7 +144,7 @@ def test_two_who_leave_while_they_write_to_one_another_lose_nothing() -> None:
 
 
 @clause("BUS-DEREG-8")
-def test_what_was_not_taken_by_who_leaves_for_good_fails_everywhere() -> None:
+def test_unread_commands_of_a_final_deregistration_fail_at_every_sender() -> None:
     stage = Stage()
     senders = [stage.task(f"d/{each}", each) for each in ("s1", "s2", "s3")]
     f = stage.task("f", "s3")
@@ -183,7 +183,7 @@ def test_a_link_for_messages_that_nothing_needs_is_closed() -> None:
 
 
 @clause("BUS-DEREG-5", "BUS-DEREG-10")
-def test_a_link_is_closed_when_those_who_used_it_have_left_at_one_end() -> None:
+def test_a_link_is_closed_when_its_users_at_one_end_have_left() -> None:
     """Only when the last user leaves; the addressee still lives."""
     stage = Stage()
     d, e, f = stage.task("d", "s2"), stage.task("e", "s2"), stage.task("f", "s3")
@@ -229,7 +229,7 @@ def test_a_link_stays_as_long_as_anything_is_under_way_on_it() -> None:
 
 
 @clause("BUS-DEREG-5")
-def test_who_needs_a_link_refuses_to_let_it_be_closed() -> None:
+def test_a_process_that_needs_a_link_refuses_to_close_it() -> None:
     """One side may not know that the other still uses the link."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -294,7 +294,7 @@ def test_late_news_of_a_departure_concern_no_newer_registration() -> None:
 
 
 @clause("BUS-DEREG-9", "BUS-MOVE-8")
-def test_what_was_sent_to_a_process_that_is_lost_is_in_doubt() -> None:
+def test_commands_sent_to_a_lost_process_are_in_doubt() -> None:
     """Messages in doubt are never sent again; queued ones wait for the next holder."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -341,7 +341,7 @@ def test_of_a_process_that_is_lost_nothing_is_remembered_for_ever() -> None:
 
 
 @clause("BUS-DEREG-9")
-def test_who_waits_for_an_answer_of_a_lost_process_is_told() -> None:
+def test_an_asker_that_awaits_an_answer_of_a_lost_process_receives_an_error() -> None:
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.soon()

@@ -38,7 +38,7 @@ def test_a_master_has_relays_of_all_public_tasks_at_once_if_it_is_to(
 
 
 @clause("BUS-INIT-13", "BUS-INIT-15")
-def test_a_master_that_is_new_has_relays_of_those_who_were_there_before() -> None:
+def test_a_new_master_has_relays_of_the_tasks_registered_before() -> None:
     stage = Stage(eager_relays=True)
     stage.task("f", "s3")
     stage.soon()
@@ -52,7 +52,7 @@ def test_a_master_that_is_new_has_relays_of_those_who_were_there_before() -> Non
 
 
 @clause("BUS-INIT-14", "BUS-ENT-13")
-def test_what_a_master_has_at_once_serves_its_own_tasks_only() -> None:
+def test_the_eager_relays_of_a_master_serve_its_own_tasks_only() -> None:
     """The host answers other processes, whose messages then bypass the master."""
     stage = Stage(eager_relays=True)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -73,7 +73,7 @@ def test_what_a_master_has_at_once_serves_its_own_tasks_only() -> None:
 
 
 @clause("BUS-INIT-13", "BUS-MOVE-7")
-def test_who_claims_a_name_later_is_not_what_a_master_finds() -> None:
+def test_a_master_never_routes_to_a_later_claimant_of_a_name() -> None:
     """Not even before the later claimant is evicted."""
     stage = Stage(eager_relays=True)
     a, f = stage.task("a", "s1"), stage.task("f", "s3")

@@ -123,7 +123,7 @@ def _counters(process: SimProcess, other: SimProcess) -> dict[str, Any]:
 
 
 @clause("BUS-CHAN-7")
-def test_the_accounts_are_in_the_end_those_of_rounds() -> None:
+def test_the_fast_path_leaves_the_same_counters_as_rounds() -> None:
     """Two worlds send the same, one of them by the fast path where possible."""
     ends = []
     for fast_paths in (0.0, 1.0):
@@ -249,7 +249,7 @@ def test_nothing_goes_by_a_fast_path_that_could_overtake(
 
 @clause("BUS-MSG-15")
 @pytest.mark.parametrize("so", [_other_things_to_say, _full_window, _superseded])
-def test_what_was_decided_since_the_last_question_is_noticed(
+def test_a_decision_since_the_last_question_stops_the_fast_path(
     so: Callable[[Dialogue], None],
 ) -> None:
     """The conditions are remembered only until the next decision."""
@@ -283,7 +283,7 @@ def test_each_task_has_leave_of_its_own() -> None:
     assert talk.short.command(question, talk.stage.world.now) is None
 
 
-def test_what_may_go_by_a_fast_path_does() -> None:
+def test_an_eligible_command_takes_the_fast_path() -> None:
     """This shows that the refusals in other tests have their stated reason."""
     talk = Dialogue()
     before = _counters(talk.near, talk.far)
@@ -310,7 +310,7 @@ def test_only_a_short_command_that_is_not_recorded_goes_by_a_fast_path(
 
 
 @clause("BUS-MSG-15")
-def test_a_task_that_is_not_known_there_is_told_of_first() -> None:
+def test_a_task_that_the_peer_does_not_know_is_announced_first() -> None:
     talk = Dialogue()
     new = talk.stage.task("new", "s1")
     talk.stage.soon()
@@ -391,7 +391,7 @@ class Arrival(Dialogue):
 
 
 @clause("AMO-7")
-def test_what_comes_by_a_fast_path_is_what_a_round_would_have_read() -> None:
+def test_a_fast_path_message_equals_the_message_that_a_round_reads() -> None:
     talk, other = Arrival(), Arrival()
 
     short = talk.come(talk.frame())
@@ -412,7 +412,7 @@ def test_what_comes_by_a_fast_path_is_what_a_round_would_have_read() -> None:
 
 
 @clause("AMO-7")
-def test_what_came_is_not_taken_again() -> None:
+def test_an_accepted_frame_is_not_accepted_again() -> None:
     talk = Arrival()
     frame = talk.frame()
     assert talk.come(frame) is not None
@@ -425,7 +425,7 @@ def test_what_came_is_not_taken_again() -> None:
     )
 
 
-def test_what_follows_it_is_taken() -> None:
+def test_the_frame_that_follows_an_accepted_frame_is_accepted() -> None:
     talk = Arrival()
 
     assert talk.come(talk.frame()) is not None
@@ -629,9 +629,7 @@ def test_an_answer_acknowledges_the_commands_before_its_question() -> None:
 
 
 @clause("BUS-RELAY-9", "BUS-FLOW-7")
-def test_an_answer_that_acknowledges_some_of_what_is_under_way_is_left_to_a_round() -> (
-    None
-):
+def test_an_answer_that_acknowledges_only_some_messages_is_left_to_a_round() -> None:
     talk = RoundTrips()
     question, frame = talk.ask_now()
     message = talk.take(frame)
@@ -646,7 +644,7 @@ def test_an_answer_that_acknowledges_some_of_what_is_under_way_is_left_to_a_roun
 
 
 @clause("AMO-23", "BUS-WIRE-4")
-def test_what_was_never_sent_is_not_acknowledged() -> None:
+def test_an_acknowledgement_of_an_unsent_message_is_rejected() -> None:
     talk = RoundTrips()
     _, frame = talk.ask_now()
     answer = decode(talk.answer_now(talk.take(frame)))
@@ -662,7 +660,7 @@ def test_what_was_never_sent_is_not_acknowledged() -> None:
 
 @clause("BUS-RELAY-11")
 @pytest.mark.parametrize("arrived", [False, True])
-def test_what_waits_for_room_goes_on_when_an_answer_makes_room(
+def test_a_message_that_waits_for_room_is_sent_when_an_answer_makes_room(
     *, arrived: bool
 ) -> None:
     """The normal path puts it on the link.
@@ -685,7 +683,7 @@ def test_what_waits_for_room_goes_on_when_an_answer_makes_room(
 
 
 @clause("BUS-RELAY-11", "AMO-13")
-def test_what_waits_for_numbers_goes_on_when_an_answer_frees_some() -> None:
+def test_an_answer_that_frees_numbers_for_waiting_messages_is_left_to_a_round() -> None:
     """Though the answering task has extracted nothing that is under way."""
     talk = RoundTrips()
     message = talk.take(talk.ask_now()[1])
@@ -740,7 +738,9 @@ def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
         {"bodies": (b"\xc1",)},
     ],
 )
-def test_what_is_not_plain_is_left_to_the_counters(changes: dict[str, Any]) -> None:
+def test_a_frame_that_is_not_plain_is_left_to_the_normal_path(
+    changes: dict[str, Any],
+) -> None:
     talk = Arrival()
     before = _counters(talk.far, talk.near)
 
@@ -749,7 +749,7 @@ def test_what_is_not_plain_is_left_to_the_counters(changes: dict[str, Any]) -> N
 
 
 @clause("BUS-DEREG-4", "BUS-CHAN-7")
-def test_what_comes_for_a_task_that_has_left_is_left_to_a_round() -> None:
+def test_a_message_for_a_task_that_has_left_is_left_to_a_round() -> None:
     """The addressee was looked up before it left."""
     talk = Arrival()
     assert talk.come(talk.frame()) is not None
@@ -824,7 +824,7 @@ def test_of_answers_and_commands_the_answers_may_be_taken_alone() -> None:
 
 
 @clause("BUS-SEC-1")
-def test_what_a_guest_sends_is_left_to_the_counters() -> None:
+def test_a_message_from_a_guest_is_left_to_the_normal_path() -> None:
     """The normal path checks the guest's rights."""
     talk = Arrival(
         asker="s3", guests={"s3"}, rights=lambda _who, _by: Rights(subscribe=())
@@ -833,7 +833,7 @@ def test_what_a_guest_sends_is_left_to_the_counters() -> None:
     assert talk.come(talk.frame()) is None
 
 
-def test_what_comes_by_an_old_link_is_left_to_the_counters() -> None:
+def test_a_message_on_an_old_link_is_left_to_the_normal_path() -> None:
     talk = Arrival()
     talk.stage.cut("s1", "s2")
     talk.stage.soon()
@@ -854,7 +854,7 @@ def test_an_answer_to_a_notification_is_not_given_by_a_fast_path() -> None:
     assert talk.short.answer(question, 7) is not None
 
 
-def test_who_has_left_gives_no_answer_by_a_fast_path() -> None:
+def test_a_task_that_has_left_gives_no_answer_by_the_fast_path() -> None:
     talk = Arrival()
     message = talk.come(talk.frame())
     assert isinstance(message, Post)

@@ -48,7 +48,7 @@ def notify(task: SimTask, count: int) -> None:
 
 
 @clause("BUS-FLOW-3")
-def test_what_a_process_drops_since_there_is_no_link_is_told_by_the_next() -> None:
+def test_the_next_notification_reports_drops_since_the_loss_of_the_link() -> None:
     """For each subscriber, received and missing notifications add up to those sent."""
     stage = Stage()
     notifier = stage.task("news", "s3")
@@ -76,7 +76,7 @@ def test_what_a_process_drops_since_there_is_no_link_is_told_by_the_next() -> No
 
 
 @clause("BUS-FLOW-1", "BUS-FLOW-3", "BUS-FLOW-7")
-def test_what_waits_for_a_process_is_bounded_in_bytes_too() -> None:
+def test_notifications_queued_for_a_process_are_bounded_in_bytes_too() -> None:
     """Drops for size are reported and counted as drops for number are."""
     bound = 60
     stage = Stage(relay_bytes=bound)
@@ -143,7 +143,7 @@ def test_each_notifier_tells_of_its_own() -> None:
 
 @clause("BUS-FLOW-3", "BUS-RELAY-10")
 @pytest.mark.parametrize("seed", range(10))
-def test_a_gap_is_told_once_however_often_the_link_is_lost(seed: int) -> None:
+def test_a_gap_is_reported_once_however_often_the_link_is_lost(seed: int) -> None:
     stage = Stage(seed=seed)
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")

@@ -65,7 +65,7 @@ def task_of(
 
 @clause("BUS-SEC-1", "BUS-WIRE-4")
 @pytest.mark.parametrize("host", ["s1", "s2"])
-def test_one_registration_by_two_names_ends_nobody(host: str) -> None:
+def test_a_guest_that_gives_one_registration_two_names_ends_no_task(host: str) -> None:
     stage = stage_of()
     guest, other = stage.task("guest/z", GUEST), stage.task("open", host)
     stage.send(guest, "open")
@@ -124,7 +124,7 @@ def test_an_answer_that_a_guest_makes_up_costs_it_its_link(
 
 @clause("BUS-SEC-1")
 @pytest.mark.parametrize("host", ["s1", "s2"])
-def test_who_searches_is_not_known_by_a_name_that_it_gives_itself(
+def test_a_searching_guest_cannot_claim_the_name_of_another_task(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = stage_of()
@@ -211,7 +211,7 @@ def test_a_guest_is_master_of_nothing(machine: str, reason: Reason) -> None:
 
 
 @clause("BUS-SEC-1", "OPEN-3")
-def test_no_guest_has_registered_before_who_has_the_name() -> None:
+def test_no_guest_can_claim_an_earlier_registration_than_the_holder() -> None:
     stage = stage_of()
     owner = stage.task("guest/a", "s2")
     stage.soon()
@@ -226,7 +226,7 @@ def test_no_guest_has_registered_before_who_has_the_name() -> None:
 
 
 @clause("BUS-SEC-1", "BUS-ROUTE-11")
-def test_who_is_sent_to_the_wrong_process_does_not_go_there_again_and_again() -> None:
+def test_a_process_directed_to_a_wrong_process_does_not_dial_it_repeatedly() -> None:
     stage = stage_of()
     stage.task("f", "s2")
     caller = stage.task("d", "s4")
@@ -249,7 +249,7 @@ def test_who_is_sent_to_the_wrong_process_does_not_go_there_again_and_again() ->
 @clause("BUS-SEC-1", "BUS-SEC-2")
 @pytest.mark.parametrize("later", [0, 1], ids=["the same life", "a later one"])
 @pytest.mark.parametrize("known", [False, True], ids=["first", "told of the real one"])
-def test_who_passes_for_a_process_that_was_not_met_gets_nothing_for_it(
+def test_an_impostor_of_an_unmet_process_receives_no_commands(
     later: int, *, known: bool
 ) -> None:
     """The master has reported the real owner; the impostor is dropped or rejected."""

@@ -45,7 +45,7 @@ def test_a_relay_goes_with_the_last_task_that_used_it() -> None:
 
 
 @clause("BUS-DEREG-13", "BUS-DEREG-5")
-def test_of_a_relay_whose_task_has_left_nothing_is_to_be_seen_later() -> None:
+def test_the_relay_of_a_deregistered_task_leaves_no_deadline() -> None:
     """Otherwise short-lived relays would pile up until the linger time has passed."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -64,7 +64,7 @@ def test_of_a_relay_whose_task_has_left_nothing_is_to_be_seen_later() -> None:
 
 
 @clause("BUS-DEREG-13")
-def test_a_relay_whose_name_is_somebody_elses_goes_when_nobody_uses_it() -> None:
+def test_a_superseded_relay_is_released_when_no_task_uses_it() -> None:
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(stage.task("e", "s2"), stage.task("g", "s3").name)  # keeps the link open
@@ -80,7 +80,7 @@ def test_a_relay_whose_name_is_somebody_elses_goes_when_nobody_uses_it() -> None
 
 
 @clause("BUS-DEREG-13", "BUS-RELAY-8")
-def test_the_relay_of_a_notifier_goes_with_who_heard_it() -> None:
+def test_the_relay_of_a_notifier_is_released_with_its_last_subscription() -> None:
     """No frame is sent for the relay any more; a later subscriber receives again."""
     stage = Stage()
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
@@ -193,7 +193,7 @@ def test_a_process_is_not_asked_again_before_it_has_answered(early_ms: float) ->
 
 @clause("BUS-DEREG-13")
 @pytest.mark.parametrize("after_ms", range(8))
-def test_a_relay_that_nobody_ever_used_goes(after_ms: int) -> None:
+def test_a_relay_that_was_never_used_is_released(after_ms: int) -> None:
     """The subscriber has unsubscribed by the time the notifier is introduced."""
     stage = used_link()
     stage.task("news", "s3")
@@ -207,7 +207,7 @@ def test_a_relay_that_nobody_ever_used_goes(after_ms: int) -> None:
 
 
 @clause("BUS-DEREG-13")
-def test_a_relay_that_is_made_after_all_had_gone_goes_too() -> None:
+def test_a_relay_made_after_the_last_unsubscription_is_released_too() -> None:
     """Its notifier has not yet received the cancellation of the last subscription."""
     stage = used_link()
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
@@ -227,7 +227,7 @@ def test_a_relay_that_is_made_after_all_had_gone_goes_too() -> None:
 
 
 @clause("BUS-DEREG-13", "BUS-MSG-5")
-def test_a_notifier_gets_its_answer_from_who_hears_it_no_more() -> None:
+def test_a_notifier_gets_its_answer_from_a_former_subscriber() -> None:
     stage = used_link()
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")
@@ -249,7 +249,7 @@ def test_a_notifier_gets_its_answer_from_who_hears_it_no_more() -> None:
 
 
 @clause("BUS-DEREG-13")
-def test_who_is_asked_may_have_sent_something_before() -> None:
+def test_a_message_that_crosses_the_release_of_its_relay_is_delivered() -> None:
     """That message is delivered with its sender; then the relay has a use."""
     for delay in range(40):
         stage = Stage(seed=delay)

@@ -36,7 +36,7 @@ def test_a_silent_link_is_asked_once_in_a_while_and_answers() -> None:
 
 
 @clause("OPEN-2")
-def test_who_hears_something_anyway_asks_nothing() -> None:
+def test_a_process_that_receives_other_frames_sends_no_ping() -> None:
     stage = stage_of()
     a, b = stage.task("a", "s1"), stage.task("b", "s2")
     stage.soon()
@@ -51,7 +51,7 @@ def test_who_hears_something_anyway_asks_nothing() -> None:
 
 
 @clause("OPEN-2")
-def test_who_stands_still_is_complained_of_once_and_kept() -> None:
+def test_an_unresponsive_slave_is_reported_once_and_kept() -> None:
     stage = stage_of()
     a, b = stage.task("a", "s1"), stage.task("b", "s2")
     stage.send(a, "b")
@@ -80,7 +80,7 @@ def test_who_stands_still_is_complained_of_once_and_kept() -> None:
 
 
 @clause("OPEN-2")
-def test_who_stands_still_on_another_machine_loses_its_link() -> None:
+def test_an_unresponsive_process_on_another_machine_loses_its_link() -> None:
     stage = stage_of(machines=2, slaves=0)
     told = complaints(stage, "s1", "m1")
     far = stage.process("s1", "m2")

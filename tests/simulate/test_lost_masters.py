@@ -77,7 +77,7 @@ def test_a_subscription_outlives_the_master_that_passed_it_on(
 
 @clause("BUS-RELAY-8")
 @pytest.mark.parametrize("heir", NEW_MASTERS)
-def test_a_task_registered_later_is_heard_under_the_next_master(
+def test_a_subscription_covers_a_task_registered_after_the_master_is_lost(
     heir: str | None,
 ) -> None:
     """Its process keeps the surviving request, or receives its repetition."""
@@ -162,7 +162,7 @@ def test_a_subscription_to_a_task_that_left_without_a_master_is_forgotten() -> N
 
 
 @clause("BUS-RELAY-8", "BUS-ROUTE-17")
-def test_a_new_master_passes_on_what_subscribers_say_and_nothing_it_kept() -> None:
+def test_a_new_master_forwards_only_the_subscriptions_that_are_repeated() -> None:
     """A subscription that it kept for a late process may be cancelled by then."""
     stage = Stage(slaves=3)
     stage.task("news", "s3")
@@ -185,7 +185,7 @@ def test_a_new_master_passes_on_what_subscribers_say_and_nothing_it_kept() -> No
 @clause("BUS-DEREG-2")
 @pytest.mark.parametrize("heir", [None, "s2", "s5"])
 @pytest.mark.parametrize("seed", range(8))
-def test_tasks_that_leave_along_with_the_master_are_gone(
+def test_tasks_that_leave_together_with_the_master_are_reported_as_left(
     heir: str | None, seed: int
 ) -> None:
     """Four processes shut down at about the same time, the master among them."""
@@ -217,7 +217,7 @@ def test_tasks_that_leave_along_with_the_master_are_gone(
 
 
 @clause("BUS-DEREG-2")
-def test_a_process_late_at_the_new_master_is_gone_until_it_joins() -> None:
+def test_a_process_late_at_the_new_master_is_absent_until_it_joins() -> None:
     """It may have died; if it was only stopped, the watch reports its tasks again."""
     stage = Stage(slaves=3)
     stage.task("t/3", "s3")

@@ -24,7 +24,7 @@ from tests.simulate.stage import Stage
 
 
 @clause("BUS-INIT-2", "BUS-INIT-4")
-def test_both_sides_say_who_they_are_before_all_else() -> None:
+def test_both_ends_identify_themselves_before_any_other_frame() -> None:
     stage = Stage(slaves=0)
     world = stage.world
     slave = world.start("m1", "s2")
@@ -224,7 +224,7 @@ def test_managers_speak_of_others_on_signalling_links_alone() -> None:
 
 
 @clause("BUS-ENT-13")
-def test_who_know_one_another_need_no_master() -> None:
+def test_linked_processes_need_no_master() -> None:
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
     stage.send(d, "f")
@@ -292,7 +292,7 @@ def test_a_slave_takes_over_from_a_master_that_is_lost(seed: int) -> None:
     assert owners == {"d": ("m1", "s2"), "f": ("m1", "s3"), "later": ("m1", "s3")}
 
 
-def test_of_two_who_claim_a_name_under_a_new_master_the_earlier_has_it() -> None:
+def test_the_earlier_of_two_claimants_keeps_a_name_under_a_new_master() -> None:
     """OPEN-1: regardless of whose claim arrives first."""
     stage = Stage(slaves=2)
     stage.process("s1").die()

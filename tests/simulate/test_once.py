@@ -116,7 +116,7 @@ def test_a_subscription_that_is_asked_for_again_is_one() -> None:
 
 
 @clause("AMO-29")
-def test_what_is_notified_after_a_subscription_was_answered_is_heard() -> None:
+def test_notifications_after_an_answered_subscription_are_delivered() -> None:
     """Notifications sent before the answer may be missed."""
     stage = Stage()
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")

@@ -70,7 +70,7 @@ def test_a_command_waits_for_a_notification_that_was_sent_before_it() -> None:
 
 
 @clause("BUS-MSG-15", "BUS-RELAY-11")
-def test_a_task_that_does_not_read_holds_up_who_writes_to_it_and_nobody_else() -> None:
+def test_a_task_that_does_not_read_delays_only_its_own_senders() -> None:
     """Other senders notify, and send to other tasks, past the waiting messages."""
     stage = Stage()
     d, f = pair(stage)
@@ -97,7 +97,9 @@ def test_a_task_that_does_not_read_holds_up_who_writes_to_it_and_nobody_else() -
 
 @clause("BUS-MSG-15", "BUS-DEREG-4")
 @pytest.mark.parametrize("end", ["leaves", "expires"])
-def test_a_notification_goes_on_when_what_it_waits_for_goes_elsewhere(end: str) -> None:
+def test_a_notification_proceeds_when_the_command_before_it_goes_elsewhere(
+    end: str,
+) -> None:
     stage = Stage()
     d, f = pair(stage)
     hearer = stage.task("h", "s3")
@@ -118,7 +120,7 @@ def test_a_notification_goes_on_when_what_it_waits_for_goes_elsewhere(end: str) 
 
 
 @clause("BUS-MSG-15")
-def test_what_was_sent_first_does_not_wait_for_what_waits_for_it() -> None:
+def test_parked_messages_are_sent_before_a_later_notification() -> None:
     """Messages parked before the relay opened go first, then a later notification."""
     stage = Stage()
     d, f = pair(stage)

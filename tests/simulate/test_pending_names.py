@@ -18,7 +18,7 @@ def awaited(stage: Stage, process: str) -> list[Entry]:
 
 
 @clause("OPEN-3")
-def test_a_slave_hears_that_its_names_are_free() -> None:
+def test_a_slave_receives_the_verdict_that_its_names_are_free() -> None:
     """One verdict covers each name; a PING follows each EXPORT."""
     stage = Stage()
     a, b = stage.task("a", "s2"), stage.task("b", "s2")
@@ -33,7 +33,7 @@ def test_a_slave_hears_that_its_names_are_free() -> None:
 
 
 @clause("OPEN-3")
-def test_a_master_asks_nobody_nor_does_a_private_task() -> None:
+def test_neither_a_master_nor_a_private_task_requests_a_verdict() -> None:
     stage = Stage()
     stage.soon()
     stage.forget()
@@ -47,7 +47,7 @@ def test_a_master_asks_nobody_nor_does_a_private_task() -> None:
 
 
 @clause("OPEN-3", "BUS-MOVE-7")
-def test_what_the_master_has_against_a_name_comes_before_its_verdict() -> None:
+def test_the_objection_of_the_master_to_a_name_arrives_before_its_verdict() -> None:
     stage = Stage()
     first = stage.task("a", "s3")
     stage.soon()
@@ -94,7 +94,7 @@ def test_another_master_gives_the_verdict_that_the_first_one_owes() -> None:
 
 
 @clause("OPEN-3", "BUS-ENT-17")
-def test_who_leaves_waits_for_no_verdict() -> None:
+def test_a_task_that_deregisters_awaits_no_verdict() -> None:
     stage = Stage()
     stage.soon()
     stage.process("s1").frozen = True

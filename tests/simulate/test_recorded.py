@@ -235,7 +235,7 @@ def records(stage: Stage) -> list[Record]:
 
 @clause("B2", "B3", "BUS-MOVE-8", "BUS-FLOW-3")
 @pytest.mark.parametrize(("loss", "name", "operation", "reason"), LOSSES)
-def test_a_loss_is_told(
+def test_a_loss_is_recorded(
     monkeypatch: pytest.MonkeyPatch,
     loss: Callable[[], Stage],
     name: str,
@@ -251,7 +251,7 @@ def test_a_loss_is_told(
         records(loss())
 
 
-def test_what_is_read_and_not_told_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_without_a_record_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """No rule detects it if a journal has no record of the message."""
     put = SimTask.put
 
@@ -279,7 +279,7 @@ def test_two_that_go_on_after_one_gave_up_the_other_both_tell_it() -> None:
         assert [each for each in about if each in {up, down}] == [up, up, down, up]
 
 
-def test_a_death_is_told_by_who_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_death_is_recorded_by_its_observer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A false report about a living process would be detected."""
     cut = Network.cut
 
@@ -297,7 +297,7 @@ def test_a_death_is_told_by_who_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
         records(given_up())
 
 
-def test_a_link_that_nobody_tells_of_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unrecorded_link_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LinkTable, "is_up", nothing)
 
     with pytest.raises(BrokenPromiseError, match="is linked with"):

@@ -57,7 +57,7 @@ def test_a_relay_is_made_once_for_a_registration() -> None:
 
 
 @clause("BUS-RELAY-3")
-def test_a_task_that_left_has_one_relay_for_all_that_it_has_still_to_say() -> None:
+def test_a_task_that_left_keeps_one_relay_for_all_its_queued_messages() -> None:
     """Some messages wait for the window, others have just found their addressee."""
     stage = Stage()
     pair(stage)
@@ -128,7 +128,7 @@ def test_a_notification_crosses_each_link_once() -> None:
 
 
 @clause("BUS-RELAY-8", "AMO-26", "AMO-27")
-def test_one_request_is_for_all_who_come() -> None:
+def test_one_subscription_covers_all_later_notifiers() -> None:
     """For matching tasks in any process and any of its lives, until cancelled."""
     stage = Stage()
     hearer = stage.task("h", "s2")
@@ -156,7 +156,7 @@ def test_one_request_is_for_all_who_come() -> None:
 
 
 @clause("BUS-RELAY-8")
-def test_who_subscribed_hears_a_process_that_was_lost_and_came_back() -> None:
+def test_a_subscription_survives_the_loss_and_return_of_a_process() -> None:
     """Without a new call by the subscriber."""
     stage = Stage()
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
@@ -176,7 +176,7 @@ def test_who_subscribed_hears_a_process_that_was_lost_and_came_back() -> None:
 
 @clause("BUS-RELAY-8", "BUS-DEREG-5")
 @pytest.mark.parametrize("seed", range(3))
-def test_a_notifier_that_comes_as_a_link_is_closed_is_heard_however_late(
+def test_a_notifier_that_registers_as_a_link_closes_reaches_its_subscriber(
     seed: int,
 ) -> None:
     """Hearsay about the notifier is forgotten unless its process confirms it."""
@@ -204,7 +204,9 @@ def test_a_notifier_that_comes_as_a_link_is_closed_is_heard_however_late(
 
 @clause("BUS-RELAY-8", "BUS-RELAY-10")
 @pytest.mark.parametrize("still_s", [0.7, 0.9, 1.5, 3.0])
-def test_who_was_given_up_is_heard_again_by_those_who_did(still_s: float) -> None:
+def test_a_notifier_abandoned_during_a_pause_reaches_its_subscriber_again(
+    still_s: float,
+) -> None:
     """It is asked before it notices the loss; then it introduces its tasks again."""
     stage = Stage()
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
@@ -225,7 +227,7 @@ def test_who_was_given_up_is_heard_again_by_those_who_did(still_s: float) -> Non
 
 
 @clause("BUS-RELAY-8")
-def test_nobody_hears_what_is_notified_after_it_has_cancelled() -> None:
+def test_a_subscriber_that_has_unsubscribed_receives_no_notification() -> None:
     stage = Stage()
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
     hearer.process.subscribe(hearer, "news")
@@ -243,7 +245,7 @@ def test_nobody_hears_what_is_notified_after_it_has_cancelled() -> None:
 @clause("BUS-MSG-1", "BUS-CHAN-6")
 @pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize("known", [True, False])
-def test_what_several_tasks_send_together_is_of_each_of_them(
+def test_messages_that_several_tasks_send_together_keep_their_senders(
     *, known: bool, asks: bool
 ) -> None:
     """Even if the peer does not know the senders yet, and one of them sends in between.
@@ -303,7 +305,7 @@ def test_a_sender_is_announced_though_others_send_to_more_relays(seed: int) -> N
 
 
 @clause("BUS-RELAY-2", "BUS-CHAN-6")
-def test_what_comes_together_for_several_tasks_is_for_each_of_them() -> None:
+def test_messages_for_several_tasks_that_arrive_together_reach_each_task() -> None:
     stage = Stage()
     pair(stage)
     d, f = stage.process("s2").tasks["d"], stage.process("s3").tasks["f"]
@@ -322,7 +324,7 @@ def test_what_comes_together_for_several_tasks_is_for_each_of_them() -> None:
 
 
 @clause("BUS-RELAY-9", "BUS-RELAY-11")
-def test_what_is_not_taken_fills_the_window_and_no_more() -> None:
+def test_unread_messages_fill_the_window_and_no_more() -> None:
     """Acknowledged when extracted, not on arrival; other tasks continue."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -347,7 +349,7 @@ def test_what_is_not_taken_fills_the_window_and_no_more() -> None:
 
 
 @clause("BUS-RELAY-9")
-def test_what_is_taken_is_acknowledged_for_many_at_once() -> None:
+def test_one_acknowledgement_covers_many_extracted_messages() -> None:
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s1")
     stage.send(d, "f")
@@ -401,7 +403,7 @@ def test_numbers_go_on_from_link_to_link() -> None:
 
 
 @clause("BUS-RELAY-12")
-def test_who_needed_no_search_is_announced_before_its_first_message() -> None:
+def test_a_task_that_needed_no_search_is_announced_before_its_first_message() -> None:
     stage = Stage()
     pair(stage)
     other = stage.task("other", "s2")
@@ -416,7 +418,7 @@ def test_who_needed_no_search_is_announced_before_its_first_message() -> None:
 
 
 @clause("BUS-FLOW-1", "BUS-FLOW-2")
-def test_what_waits_in_a_relay_is_bounded() -> None:
+def test_messages_queued_in_a_relay_are_bounded() -> None:
     """Messages beyond the bound are refused; all accepted messages arrive."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -477,7 +479,7 @@ def test_of_an_answer_that_is_too_late_nothing_is_kept(*, leaves: bool) -> None:
 
 
 @clause("BUS-ENT-17", "BUS-DEREG-1")
-def test_of_a_question_of_who_has_left_none_is_asked() -> None:
+def test_a_relay_keeps_no_question_of_a_deregistered_task() -> None:
     """The question is under way when its asker leaves, and is extracted afterwards."""
     stage = Stage()
     d, other, f = stage.task("d", "s2"), stage.task("o", "s2"), stage.task("f", "s3")

@@ -102,7 +102,7 @@ def test_a_guest_that_takes_a_name_all_the_same_gets_nothing_for_it() -> None:
 
 @clause("BUS-SEC-1", "BUS-SEC-7")
 @pytest.mark.parametrize("reason", [Reason.NAME_TAKEN, Reason.ACCESS])
-def test_only_the_master_says_who_is_not_to_have_a_name(reason: Reason) -> None:
+def test_only_the_master_can_deny_a_name_to_a_task(reason: Reason) -> None:
     stage = Stage(slaves=2)
     task, other = stage.task("f", "s2"), stage.task("g", "s3")
     stage.send(other, "f")
@@ -144,7 +144,7 @@ def test_a_guest_sends_commands_where_that_is_granted_and_nowhere_else(
 
 
 @clause("BUS-SEC-1")
-def test_whoever_answers_a_guest_needs_no_right_nor_does_a_guest_that_answers() -> None:
+def test_an_answer_to_or_from_a_guest_needs_no_right() -> None:
     stage = stage_of()
     guest = stage.task("guest/a", GUEST)
     asker = stage.task("d", "s2")
@@ -165,7 +165,7 @@ def test_whoever_answers_a_guest_needs_no_right_nor_does_a_guest_that_answers() 
 
 @clause("BUS-SEC-1")
 @pytest.mark.parametrize("host", ["s1", "s2"])
-def test_whom_a_guest_hears_it_may_still_not_command(host: str) -> None:
+def test_a_subscription_of_a_guest_grants_it_no_commands(host: str) -> None:
     """Its relay of that task is not found by name."""
     stage = stage_of()
     notifier, hearer = stage.task("news", host), stage.task("guest/a", GUEST)
@@ -182,7 +182,7 @@ def test_whom_a_guest_hears_it_may_still_not_command(host: str) -> None:
 
 
 @clause("BUS-SEC-1", "BUS-FLOW-7")
-def test_what_comes_all_the_same_is_refused_and_nothing_else_waits_for_it() -> None:
+def test_a_forbidden_command_that_arrives_is_refused_and_delays_no_other() -> None:
     """It arrives here since only the addressee's process denies the right."""
     stage = Stage(
         slaves=3,
@@ -213,7 +213,9 @@ def test_what_comes_all_the_same_is_refused_and_nothing_else_waits_for_it() -> N
 @clause("BUS-SEC-1", "AMO-27")
 @pytest.mark.parametrize("host", ["s1", "s2"])
 @pytest.mark.parametrize("early", [True, False])
-def test_a_guest_hears_what_is_granted_and_nothing_else(host: str, early: bool) -> None:
+def test_a_guest_receives_only_the_granted_notifications(
+    host: str, early: bool
+) -> None:
     stage = stage_of()
     hearer = stage.task("guest/a", GUEST)
     if early:
@@ -241,7 +243,7 @@ def test_a_guest_hears_what_is_granted_and_nothing_else(host: str, early: bool) 
 
 
 @clause("BUS-SEC-1")
-def test_what_waited_for_a_process_before_it_was_known_is_dropped() -> None:
+def test_queued_notifications_that_a_guest_may_not_receive_are_dropped() -> None:
     """Those that it may not receive; the master has accepted its subscription."""
     stage = Stage(
         slaves=3,
@@ -308,5 +310,7 @@ def test_a_guest_does_not_pass_for_a_process_of_somebody_else() -> None:
         (Rights(command=patterns("_bus/*")), "_bus/s1", True),
     ],
 )
-def test_what_a_pattern_grants(rights: Rights, name: str, allowed: bool) -> None:
+def test_a_pattern_grants_only_the_names_that_it_matches(
+    rights: Rights, name: str, allowed: bool
+) -> None:
     assert rights.may_command(name) is allowed

@@ -78,7 +78,7 @@ def letter(counters: Counters, *, asks: bool = False) -> Letter:
     return one
 
 
-def test_the_counters_see_what_must_not_be() -> None:
+def test_the_counters_detect_each_violation() -> None:
     """Each call violates one invariant."""
     counters = Counters(ordered=True)
     one = letter(counters)

@@ -97,7 +97,7 @@ def test_a_slave_finds_a_task_of_another_slave() -> None:
 
 
 @clause("BUS-ROUTE-10")
-def test_only_who_hosts_a_public_task_answers() -> None:
+def test_only_the_host_of_a_public_task_answers() -> None:
     """Neither does a relay of it, nor a private task of that name."""
     stage = Stage(slaves=3)
     f = stage.task("f", "s3")
@@ -122,7 +122,7 @@ def test_only_who_hosts_a_public_task_answers() -> None:
 
 @clause("BUS-ROUTE-11")
 @pytest.mark.parametrize("seed", range(40))
-def test_two_who_find_one_another_at_once_share_one_link(seed: int) -> None:
+def test_two_processes_that_find_one_another_at_once_share_one_link(seed: int) -> None:
     """Whichever dials first; each message arrives once, in order."""
     stage = Stage(seed=seed)
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -153,7 +153,7 @@ def test_all_pairs_of_tasks_of_two_processes_share_one_link() -> None:
 
 
 @clause("BUS-ROUTE-12")
-def test_who_was_searched_for_can_write_before_there_is_a_link() -> None:
+def test_a_task_that_was_searched_for_can_send_before_there_is_a_link() -> None:
     """The relay of the searcher exists as soon as its search is answered."""
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -173,7 +173,7 @@ def test_who_was_searched_for_can_write_before_there_is_a_link() -> None:
 
 
 @clause("BUS-ROUTE-12")
-def test_what_waits_for_a_link_that_cannot_be_made_fails() -> None:
+def test_messages_that_wait_for_an_impossible_link_fail() -> None:
     stage = Stage()
     d = stage.task("d", "s2")
     stage.task("f", "s3")
@@ -189,7 +189,7 @@ def test_what_waits_for_a_link_that_cannot_be_made_fails() -> None:
 
 
 @clause("BUS-ROUTE-13")
-def test_a_master_asks_only_who_has_the_name_if_it_knows_it() -> None:
+def test_a_master_forwards_a_search_only_to_the_holder_of_a_known_name() -> None:
     """If it does not know the name, it asks all slaves except the asker."""
     stage = Stage(slaves=3)
     d = stage.task("d", "s2")
@@ -285,7 +285,7 @@ def test_a_message_for_a_machine_that_is_not_known_waits_for_it() -> None:
 
 @clause("BUS-ROUTE-18", "BUS-MOVE-5")
 @pytest.mark.parametrize("where", ["s1", "s2", "s3"])
-def test_who_registers_later_answers_a_search(where: str) -> None:
+def test_a_task_that_registers_later_answers_a_search(where: str) -> None:
     """Without another search, wherever the searchers and the task are."""
     stage = Stage()
     senders = [stage.task(f"d/{each}", f"s{each}") for each in (1, 2, 3)]
@@ -319,7 +319,7 @@ def test_a_slave_that_comes_later_is_asked_too() -> None:
 
 
 @clause("BUS-ROUTE-19", "BUS-DEREG-11")
-def test_a_search_ends_when_nobody_waits_for_it() -> None:
+def test_a_search_ends_when_no_sender_waits_for_it() -> None:
     """Each sender gets one error, and no process keeps the search."""
     stage = Stage()
     d = stage.task("d", "s2")
@@ -338,7 +338,7 @@ def test_a_search_ends_when_nobody_waits_for_it() -> None:
 @pytest.mark.parametrize(
     ("bound", "fits"), [("searches_per_process", True), ("searches_in_all", False)]
 )
-def test_what_a_master_keeps_of_searches_is_bounded(bound: str, fits: bool) -> None:
+def test_the_searches_that_a_master_keeps_are_bounded(bound: str, fits: bool) -> None:
     """Each further message is refused once; the host of a task still answers."""
     limits: dict[str, Any] = {bound: 2}
     stage = Stage(**limits)
@@ -363,7 +363,7 @@ def test_what_a_master_keeps_of_searches_is_bounded(bound: str, fits: bool) -> N
 
 
 @clause("BUS-FLOW-1")
-def test_what_a_master_keeps_of_subscriptions_is_bounded() -> None:
+def test_the_subscriptions_that_a_master_keeps_are_bounded() -> None:
     """One too many is skipped and logged; those kept stay in effect."""
     stage = Stage(subscriptions_in_all=2)
     lines: list[str] = []
@@ -417,7 +417,7 @@ def test_a_slave_that_keeps_no_more_searches_is_asked_again_when_it_has_the_name
 
 
 @clause("BUS-FLOW-1", "BUS-ROUTE-14")
-def test_a_master_that_is_refused_by_another_tells_who_asked() -> None:
+def test_a_master_that_another_master_refuses_reports_it_to_the_askers() -> None:
     stage = Stage(machines=2)
     d, e = stage.task("d", "s2", "m1"), stage.task("e", "s1", "m1")
     other = stage.process("s1", "m2").remote.topology

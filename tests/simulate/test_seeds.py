@@ -30,7 +30,7 @@ def test_machines_keep_their_promises(seed: int) -> None:
 
 @clause("BUS-RELAY-8", "BUS-DEREG-5")
 @pytest.mark.parametrize("seed", [20169, 20459])
-def test_who_hears_goes_on_hearing_on_many_machines(seed: int) -> None:
+def test_subscribers_keep_receiving_on_many_machines(seed: int) -> None:
     failure = run(seed, machines=3, processes=3, steps=80, recorded=False)
     assert failure is None, failure.error
 

@@ -66,7 +66,7 @@ def sleeper(made: Made) -> Iterator[_net.Sleeper]:
 
 
 @clause("QB-SOCK-8", "QB-TIME-2")
-def test_what_came_soon_is_awaited_awake_the_next_time(
+def test_after_a_short_sleep_the_next_wait_spins(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
     sleeper.sleep(None, answered=True)
@@ -125,7 +125,7 @@ def test_after_a_long_sleep_the_next_one_is_a_sleep(
 
 
 @clause("QB-SOCK-8")
-def test_who_has_said_nothing_waits_for_no_answer(
+def test_a_sleeper_that_expects_no_answer_does_not_spin(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
     """In a one-way stream of messages a spin would only burn a processor."""
@@ -136,7 +136,7 @@ def test_who_has_said_nothing_waits_for_no_answer(
 
 
 @clause("QB-SOCK-8")
-def test_on_one_processor_nobody_stays_awake(made: Made) -> None:
+def test_a_sleeper_on_one_processor_does_not_spin(made: Made) -> None:
     """The peer that has to answer cannot run during a spin."""
     made.processors = 1
     sleeper = _net.Sleeper()
@@ -163,7 +163,7 @@ def test_a_look_that_takes_too_long_is_in_vain_whatever_it_finds(
 
 
 @clause("QB-SOCK-8")
-def test_an_answer_is_waited_for_once_after_something_was_said() -> None:
+def test_a_receiver_expects_an_answer_only_once_after_a_send() -> None:
     with ends() as (left, right):
         link = left._far.link
         said = [link.read_owner.spoke]

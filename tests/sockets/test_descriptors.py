@@ -67,7 +67,7 @@ def test_a_descriptor_may_be_closed_once_it_was_sent(pipe: tuple[int, int]) -> N
 
 @clause("QB-SOCK-9")
 @pytest.mark.parametrize("way", ["receive", "many", "into", "unread", "left", "full"])
-def test_descriptors_that_nobody_takes_are_closed(
+def test_descriptors_that_no_receiver_takes_are_closed(
     pipe: tuple[int, int], way: str
 ) -> None:
     """However their message ends; the leak check of each test verifies it."""

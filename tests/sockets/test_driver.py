@@ -30,7 +30,7 @@ def rung(driver: Driver, limit_s: float = 0) -> bool:
     return bool(select.select([driver], [], [], limit_s)[0])
 
 
-def test_a_call_rings_for_who_turns_it(driver: Driver) -> None:
+def test_a_call_marks_the_driver_ready_until_the_next_poll(driver: Driver) -> None:
     """This includes a call from that thread between its polls."""
     made: list[int] = []
     assert not rung(driver)
@@ -77,7 +77,7 @@ def test_a_driver_that_has_ended_keeps_no_call() -> None:
 
 
 @pytest.mark.parametrize("soon", [True, False], ids=["call", "timer"])
-def test_what_is_called_may_call_again_in_the_same_turn(
+def test_a_callback_may_add_a_call_to_the_same_poll(
     driver: Driver, *, soon: bool
 ) -> None:
     """No wake-up is needed."""
@@ -96,7 +96,9 @@ def test_what_is_called_may_call_again_in_the_same_turn(
     assert not rung(driver)
 
 
-def test_what_is_called_may_fail(driver: Driver) -> None:
+def test_a_callback_that_raises_leaves_the_other_calls_to_the_next_poll(
+    driver: Driver,
+) -> None:
     """The owner gets the error; the remaining calls run in the next turn."""
     made: list[int] = []
 
@@ -114,7 +116,7 @@ def test_what_is_called_may_fail(driver: Driver) -> None:
     assert made == [1, 2]
 
 
-def test_a_call_from_elsewhere_wakes_who_turns_it(driver: Driver) -> None:
+def test_a_call_from_another_thread_wakes_the_polling_thread(driver: Driver) -> None:
     """Otherwise it would sleep."""
     made: list[int] = []
     with Threads() as threads:
@@ -140,7 +142,7 @@ def test_after_a_receive_the_driver_reads_again() -> None:
         assert near.receive_nowait() == b"2"
 
 
-def test_one_timer_serves_all_who_receive_within_its_time(
+def test_one_timer_serves_all_receivers_within_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It continues while receives do, and then returns the read lease."""
@@ -168,7 +170,7 @@ def test_one_timer_serves_all_who_receive_within_its_time(
         monkeypatch.undo()
 
 
-def test_who_waits_gets_the_reading_at_once() -> None:
+def test_a_finished_receiver_hands_the_read_lease_to_the_next_waiter() -> None:
     """A receiver that leaves the socket hands the lease to the next waiter."""
     with ends() as (near, far), Threads() as threads:
         first = threads.start(near.receive)

@@ -56,7 +56,9 @@ def accepted(
 
 @clause("QB-SOCK-9")
 @pytest.mark.parametrize("leaves", [False, True])
-def test_who_broke_the_rules_and_reads_nothing_is_not_waited_for(leaves: bool) -> None:
+def test_a_link_closes_after_a_violation_although_the_peer_does_not_read(
+    leaves: bool,
+) -> None:
     """The limit is that of an orderly close, if this end disconnects or not."""
     options = SocketOptions(farewell_s=0.05)
     with (
@@ -76,7 +78,7 @@ def test_who_broke_the_rules_and_reads_nothing_is_not_waited_for(leaves: bool) -
 
 @clause("QB-SOCK-4", "QB-SOCK-9")
 @pytest.mark.parametrize("leaves", [False, True])
-def test_who_was_silent_past_the_lease_and_reads_nothing_is_not_waited_for(
+def test_a_link_closes_after_the_lease_although_the_peer_does_not_read(
     leaves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its machine may be down; no option sets how long it may take to read."""
@@ -96,7 +98,7 @@ def test_who_was_silent_past_the_lease_and_reads_nothing_is_not_waited_for(
 
 
 @clause("QB-SOCK-9")
-def test_who_broke_the_rules_and_reads_is_told_why(
+def test_a_peer_that_violates_the_protocol_and_reads_receives_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The reason comes after all data sent before."""
@@ -112,7 +114,7 @@ def test_who_broke_the_rules_and_reads_is_told_why(
 
 
 @clause("QB-SOCK-9")
-def test_at_a_port_that_is_not_offered_nobody_waits() -> None:
+def test_a_broker_rejects_a_connect_at_a_port_that_it_does_not_offer() -> None:
     options = SocketOptions(ports={PORT})
     with brokers(host={"options": options}) as (host, guest):
         assert host.address is not None

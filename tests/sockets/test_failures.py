@@ -146,7 +146,7 @@ def test_an_error_on_the_way_of_a_peer_ends_that_peer(
 
 @clause("QB-SOCK-10")
 @pytest.mark.parametrize("what", ["expire_unknown", "_look"])
-def test_an_error_of_a_timer_or_a_call_ends_what_it_was_for(
+def test_an_error_in_a_timer_or_a_call_ends_its_incoming_connect(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tested: the handshake timer, and the check of an accept's outcome."""
@@ -192,7 +192,7 @@ def test_an_error_in_the_life_of_a_connection_ends_it(
 
 
 @clause("QB-SOCK-10")
-def test_a_connection_whose_end_fails_is_released(
+def test_the_driver_releases_a_connection_although_an_end_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise its driver would never end, and its descriptor would leak."""
@@ -420,7 +420,7 @@ def test_an_epoll_that_fails_ends_a_driver_in_order(
 
 
 @clause("QB-SOCK-10")
-def test_a_driver_whose_thread_cannot_be_started_is_started_by_the_next_call(
+def test_the_next_call_starts_a_driver_after_its_thread_failed_to_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The failed call leaves no driver, broker name or file behind."""

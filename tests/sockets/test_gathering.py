@@ -7,7 +7,7 @@ import pytest
 from queuebroker.sockets.gathering import Gathering
 
 
-def test_what_was_set_aside_becomes_the_message() -> None:
+def test_the_gathered_memory_becomes_the_message_without_a_copy() -> None:
     """No copy of it is made."""
     size = 1 << 20
     tracemalloc.start()
@@ -38,7 +38,7 @@ def test_a_room_that_is_held_costs_a_copy_and_not_the_message() -> None:
 
 
 @pytest.mark.parametrize("came", [0, 1, 9])
-def test_the_room_is_what_is_wanted(came: int) -> None:
+def test_the_room_has_the_size_of_the_missing_bytes(came: int) -> None:
     """The memory begins after the bytes that have arrived."""
     gathering = Gathering(b"head", 10)
     gathering.wanted -= came

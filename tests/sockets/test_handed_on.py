@@ -50,7 +50,7 @@ class Stingy:
 @pytest.mark.parametrize("listen", MEDIA, ids=["unix", "tcp", "tls"])
 @pytest.mark.parametrize("most", [0, 1, 500])
 @pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
-def test_the_driver_goes_on_with_what_a_socket_took_in_part(
+def test_the_driver_writes_the_rest_after_a_partial_socket_write(
     listen: str | None, most: int, several: bool
 ) -> None:
     """The sender makes no further call, and the peer sends nothing."""
@@ -69,7 +69,7 @@ def test_the_driver_goes_on_with_what_a_socket_took_in_part(
 
 
 @clause("QB-SOCK-9")
-def test_a_peer_that_has_said_what_it_wants_may_wait_longer_than_a_handshake() -> None:
+def test_the_handshake_timer_does_not_expire_a_peer_that_has_sent_its_port() -> None:
     """The handshake timer is only for peers that have sent no port."""
     with brokers(host={"options": SocketOptions(handshake_s=60.0)}) as (host, guest):
         assert host.address is not None

@@ -202,7 +202,7 @@ def test_a_receive_that_is_interrupted_as_it_begins_to_wait(
 
 
 @clause("QB-ERR-9")
-def test_who_is_interrupted_as_its_peer_goes_knows_that_it_went(
+def test_a_receiver_interrupted_during_a_peer_loss_notices_the_loss(
     pair: Callable[[], Ends],
 ) -> None:
     def case(interrupted: Blow) -> None:
@@ -235,7 +235,7 @@ def test_a_sleeper_that_is_interrupted_can_be_slept_on() -> None:
 
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("patience_s", [3600, 0], ids=["in the socket", "in a poll"])
-def test_what_the_handler_of_a_signal_raises_is_no_failure_of_the_socket(
+def test_an_exception_of_a_signal_handler_is_no_failure_of_the_socket(
     patience_s: int, pair: Callable[[], Ends], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if it is an `OSError`; the connection is unchanged."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @clause("QB-SOCK-4")
-def test_who_is_killed_leaves_nothing_behind(
+def test_a_killed_process_leaves_nothing_behind_and_hangs_no_peer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No call hangs and counters balance; twelve kills print a count of each kind."""

@@ -98,7 +98,7 @@ def test_callers_from_here_and_from_afar_wait_in_one_line() -> None:
 
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("kind", ["no file", "left behind", "no folder"])
-def test_where_nobody_listens_is_an_unknown_broker(kind: str) -> None:
+def test_an_address_without_a_listener_is_an_unknown_broker(kind: str) -> None:
     """None, or the error with ``required``, with any timeout."""
     with folder() as place, BrokerManager() as manager:
         address = f"ipc://{place}/x" if kind != "no folder" else f"ipc://{place}/x/y"
@@ -149,7 +149,7 @@ def test_a_manager_that_closes_takes_the_address_along() -> None:
         assert guest.connect(host.address, PORT) is None
 
 
-def test_an_expired_connect_is_met_by_nobody() -> None:
+def test_an_accept_does_not_match_an_expired_connect() -> None:
     """The listener gets a notice, and forgets it."""
     with brokers() as (host, guest):
         assert host.address is not None
@@ -196,7 +196,7 @@ def test_a_file_left_behind_is_replaced() -> None:
         assert not (place / "x").exists()
 
 
-def test_what_is_no_socket_is_not_replaced() -> None:
+def test_a_listener_does_not_replace_a_file_that_is_no_socket() -> None:
     """A regular file stays unchanged."""
     with folder() as place, BrokerManager() as manager:
         (place / "x").write_text("mine")
@@ -290,7 +290,7 @@ _STRANGER = """
 
 @clause("QB-SOCK-2")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_where_the_system_lets_one_not_go_one_is_told_so() -> None:
+def test_a_connect_without_permission_raises_the_permission_error() -> None:
     """A broker may listen there; reporting "no broker" would be a guess."""
     with brokers() as (host, _):
         address = str(host.address)

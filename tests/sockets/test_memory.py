@@ -48,13 +48,13 @@ def _faults(how: str) -> int:
 
 @clause("QB-SOCK-8")
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
-def test_what_long_messages_leave_behind_is_used_again() -> None:
+def test_long_messages_reuse_the_pages_of_freed_messages() -> None:
     assert 20 * _faults("keeps") < _faults("does not")
 
 
 @clause("QB-SOCK-8")
 @pytest.mark.parametrize("longer", [0, 1])
-def test_who_writes_what_is_long_keeps_memory(
+def test_a_sender_calls_keep_memory_only_for_a_long_message(
     monkeypatch: pytest.MonkeyPatch, longer: int
 ) -> None:
     calls = _noted(monkeypatch, unsent)
@@ -72,7 +72,9 @@ def test_who_writes_what_is_long_keeps_memory(
 
 
 @clause("QB-SOCK-8")
-def test_who_reads_what_is_long_keeps_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_gathers_a_message_calls_keep_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls = _noted(monkeypatch, gathering)
 
     assert Gathering(b"begun", 0).message() == b"begun"

@@ -19,7 +19,7 @@ def _sent_bytes(made: _net.Socket) -> int:
 
 
 @pytest.mark.parametrize(("host", "warm"), [("127.0.0.1", True), ("127.0.0.2", False)])
-def test_within_a_machine_what_is_sent_stays_in_the_cache(
+def test_tcp_send_buffers_are_small_only_if_both_ends_have_one_address(
     host: str, *, warm: bool
 ) -> None:
     """If both ends have the same address, their buffers are small; else the default.

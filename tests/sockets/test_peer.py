@@ -46,7 +46,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 @clause("QB-SOCK-9")
-def test_over_unix_the_kernel_says_who_is_there() -> None:
+def test_over_unix_the_kernel_identifies_the_peer() -> None:
     """On both sides."""
     with ends() as (near, far):
         for end, name in ((near, "guest"), (far, "host")):
@@ -70,7 +70,7 @@ def test_a_process_in_another_pid_namespace_has_no_pid(
 
 
 @clause("QB-SOCK-9")
-def test_over_tls_the_certificate_says_who_is_there() -> None:
+def test_over_tls_the_certificate_identifies_the_peer() -> None:
     """On both sides, since both show one."""
     with ends(TLS, {"tls": identity("host")}, {"tls": identity("guest")}) as (
         near,
@@ -152,7 +152,7 @@ def test_another_user_is_known_and_refused(mode: int) -> None:
 
 
 @clause("QB-SOCK-9")
-def test_what_admitting_raises_is_a_refusal() -> None:
+def test_an_exception_in_admit_rejects_the_connect() -> None:
     """The listener goes on."""
     answers: list[Any] = [LookupError("no book"), None]
 
@@ -180,7 +180,7 @@ def raw(host: SocketQueueBroker) -> socket.socket:
 
 
 @clause("QB-SOCK-9")
-def test_who_says_nothing_is_let_go() -> None:
+def test_the_listener_closes_a_silent_peer_after_the_handshake_timeout() -> None:
     """Its connection is closed when the time for the handshake is over."""
     options = SocketOptions(handshake_s=0.05)
     with brokers(host={"options": options}) as (host, _), raw(host) as silent:
@@ -188,7 +188,7 @@ def test_who_says_nothing_is_let_go() -> None:
 
 
 @clause("QB-SOCK-9")
-def test_there_is_a_limit_for_those_who_have_said_nothing() -> None:
+def test_the_listener_limits_the_peers_that_have_sent_nothing() -> None:
     """A peer above it is closed at once; peers that have spoken do not count."""
     options = SocketOptions(unknown_peers_max=2)
     with brokers(host={"options": options}) as (host, guest):
@@ -207,7 +207,7 @@ def test_there_is_a_limit_for_those_who_have_said_nothing() -> None:
 
 
 @clause("QB-SOCK-9")
-def test_there_is_a_limit_for_those_who_wait() -> None:
+def test_the_listener_limits_the_waiting_peers() -> None:
     """A peer above the limit is rejected with that reason."""
     options = SocketOptions(waiting_peers_max=1)
     with brokers(host={"options": options}) as (host, guest), raw(host) as one:
@@ -230,7 +230,7 @@ def test_there_is_a_limit_for_those_who_wait() -> None:
     ],
     ids=["http", "long", "huge", "message", "zeros"],
 )
-def test_who_speaks_another_language_is_told_and_let_go(said: bytes) -> None:
+def test_the_listener_rejects_a_peer_that_speaks_another_protocol(said: bytes) -> None:
     """Other connections are not affected."""
     options = SocketOptions(first_frame_bytes_max=100)
     with brokers(host={"options": options}) as (host, guest):
@@ -268,7 +268,7 @@ def test_a_violation_ends_that_connection_with_one_error() -> None:
 @clause("QB-SOCK-4")
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
 @pytest.mark.parametrize("ends", ["closes", "reads no more"])
-def test_who_writes_to_one_that_is_gone_receives_what_had_come(
+def test_a_sender_to_a_lost_peer_still_receives_the_arrived_messages(
     ends: str, *, long: bool
 ) -> None:
     """After any write, with any amount of arrived data: the write fails first."""
@@ -347,7 +347,7 @@ def test_a_good_bye_may_not_be_waited_for() -> None:
 
 
 @clause("QB-SOCK-9")
-def test_who_reads_nothing_is_not_waited_for_either() -> None:
+def test_a_disconnected_link_closes_although_the_peer_does_not_read() -> None:
     """The wait is limited by the option, even if not all data is written."""
     with (
         brokers(host={"options": SocketOptions(farewell_s=0.05)}) as (host, _),
@@ -362,7 +362,7 @@ def test_who_reads_nothing_is_not_waited_for_either() -> None:
 
 
 @clause("QB-SOCK-4", "QB-SOCK-9")
-def test_who_is_there_loses_nothing_by_that() -> None:
+def test_a_live_peer_receives_all_messages_and_an_orderly_disconnect() -> None:
     """A live peer receives all messages, even a long one, and an orderly end."""
     options = SocketOptions(farewell_s=LIMIT_S)
     both = {"options": options}
@@ -394,7 +394,7 @@ def test_else_a_connection_stays_until_the_peer_is_done() -> None:
 
 
 @clause("QB-SOCK-8")
-def test_who_waits_needs_no_descriptor_of_its_own(
+def test_a_receiver_waits_without_a_descriptor_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If none is left the driver reads, as it does if no caller waits."""
@@ -410,7 +410,7 @@ def test_who_waits_needs_no_descriptor_of_its_own(
 
 
 @clause("QB-SOCK-9")
-def test_who_comes_while_no_descriptor_is_left_waits(
+def test_a_new_peer_waits_while_no_descriptor_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The listener does not poll meanwhile for a free descriptor."""
@@ -449,7 +449,7 @@ def test_who_comes_while_no_descriptor_is_left_waits(
         driver.poll(0)
 
 
-def test_what_listens_there_may_be_no_broker() -> None:
+def test_a_connect_to_a_service_that_is_no_broker_raises_a_protocol_error() -> None:
     """The connect raises with the bytes that came instead of an answer."""
     with brokers() as (host, guest), socket.socket(socket.AF_UNIX) as other:
         assert host.address is not None
@@ -487,7 +487,7 @@ while True:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"], ids=["unix", "tcp"])
 @clause("QB-SOCK-4")
-def test_a_killed_peer_is_lost_after_what_had_arrived(
+def test_a_killed_peer_is_lost_after_its_arrived_messages(
     listen: str | None, seed: int
 ) -> None:
     """A prefix of its messages, each whole, then one error with a cause."""
@@ -521,7 +521,7 @@ def test_a_killed_peer_is_lost_after_what_had_arrived(
 
 
 @clause("QB-SOCK-4")
-def test_who_waits_is_told_how_the_socket_failed() -> None:
+def test_a_waiting_receiver_gets_the_error_of_the_socket() -> None:
     """The kernel reports the error once, to the waiter, not to a later read."""
     with brokers("tcp://127.0.0.1:0") as (host, _), Threads() as threads:
         assert host.address is not None

@@ -107,7 +107,7 @@ def test_a_refusal_ends_it() -> None:
     assert far.ended
 
 
-def test_who_asks_no_more_says_so() -> None:
+def test_a_connector_that_withdraws_sends_a_goodbye() -> None:
     """The listener gets a good-bye, so that no accept takes the connect."""
     near, far = Protocol.asking(HELLO), Protocol.listening()
     carry(near, far)
@@ -150,7 +150,9 @@ def test_credit_comes_in_batches_and_at_once_when_there_may_be_none() -> None:
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 64])
 @clause("QB-SOCK-3")
-def test_who_is_quiet_never_keeps_the_last_credit(capacity: int) -> None:
+def test_a_receiver_that_sends_nothing_never_withholds_the_last_credit(
+    capacity: int,
+) -> None:
     """After any number of receives, a sender without room gets credit."""
     for taken in range(1, capacity + 1):
         near, far = open_pair(Welcome("bob", capacity, 100))
@@ -164,7 +166,7 @@ def test_who_is_quiet_never_keeps_the_last_credit(capacity: int) -> None:
 
 
 @clause("QB-SOCK-4")
-def test_a_good_bye_comes_after_all_that_was_sent() -> None:
+def test_a_goodbye_arrives_after_all_earlier_messages() -> None:
     """It has the number of received messages, and its reason."""
     near, far = open_pair()
     far.send_message(b"unread")
@@ -189,7 +191,7 @@ def test_a_good_bye_comes_after_all_that_was_sent() -> None:
     assert far.ended
 
 
-def test_what_is_sent_before_the_good_bye_was_heard_is_no_violation() -> None:
+def test_a_message_that_crosses_a_goodbye_is_no_violation() -> None:
     """Frames of both directions may cross."""
     near, far = open_pair()
     near.disconnect()
@@ -202,7 +204,7 @@ def test_what_is_sent_before_the_good_bye_was_heard_is_no_violation() -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_what_the_state_does_not_allow_is_not_said(state: State) -> None:
+def test_a_call_sends_a_frame_only_if_the_state_allows_it(state: State) -> None:
     """The call raises a ValueError, and nothing changes."""
     calls: dict[Act, Callable[[Protocol], None]] = {
         Act.SAY_WELCOME: lambda one: one.welcome(WELCOME),
@@ -336,7 +338,7 @@ def test_every_truncation_is_a_lost_peer() -> None:
 
 
 @clause("QB-SOCK-5")
-def test_every_flipped_bit_ends_it_or_changes_what_is_said() -> None:
+def test_any_flipped_bit_causes_at_most_one_loss_and_no_exception() -> None:
     """At most one `Lost` reports it; no exception is raised."""
     said = conversation()
     for bit in range(8 * len(said)):
@@ -371,7 +373,7 @@ def test_a_length_is_judged_before_the_body_comes(kind: int) -> None:
 
 @pytest.mark.parametrize("piece", [1, 1 << 20], ids=["apart", "together"])
 @clause("QB-SOCK-4", "QB-SOCK-5")
-def test_what_came_before_a_frame_that_is_too_long_is_received(piece: int) -> None:
+def test_an_end_receives_a_message_before_a_frame_that_is_too_long(piece: int) -> None:
     """However the bytes of the two frames are cut."""
     _, far = open_pair()
     said = frames.encode_message(1, b"first") + HEAD.pack(Frame.MESSAGE, 2**31)
@@ -406,7 +408,9 @@ def open_unanswered(most: int, welcome: Welcome = WELCOME) -> tuple[Protocol, Pr
 
 @pytest.mark.parametrize("kind", [Frame.MESSAGE, Frame.RUN, Frame.MESSAGE_WITH_FDS])
 @clause("QB-SOCK-9")
-def test_until_it_is_answered_a_peer_can_make_nobody_keep_much(kind: Frame) -> None:
+def test_before_its_first_message_an_acceptor_buffers_only_short_frames(
+    kind: Frame,
+) -> None:
     """A longer frame ends the connection before any of its body is stored."""
     most = 10 + (
         FIRST_FRAME_BYTES_MAX if kind is Frame.MESSAGE_WITH_FDS else OVERHEAD_BYTES
@@ -450,7 +454,7 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
         assert far.receive_whole(first) == bytes(size)
 
 
-def test_who_connects_may_hear_anything_at_once() -> None:
+def test_a_connector_receives_messages_up_to_the_agreed_limit_at_once() -> None:
     """The small limit is not for connectors, and never raises the agreed limit."""
     near, far = open_unanswered(10)
     far.send_message(bytes(WELCOME.limit))
@@ -514,7 +518,7 @@ def test_pings_without_end_are_a_violation() -> None:
     assert far.ended
 
 
-def test_a_ping_is_answered_after_what_came_before() -> None:
+def test_a_peer_answers_a_ping_after_all_earlier_frames() -> None:
     """So an answer proves that all earlier frames have arrived."""
     near, far = open_pair()
     near.send_message(b"m")
@@ -586,7 +590,7 @@ acts = st.lists(
 @settings(max_examples=EXAMPLES)
 @given(st.integers(1, 5), acts, st.integers(1, 40))
 @clause("QB-SOCK-3", "QB-SOCK-5")
-def test_two_sides_agree_whatever_is_said_when(
+def test_two_sides_agree_on_messages_and_credit_after_any_script(
     capacity: int, script: list[tuple[int, str]], piece: int
 ) -> None:
     """All messages arrive once, in order, and never more than the capacity."""
@@ -701,7 +705,7 @@ def test_a_long_message_is_put_where_it_stays(begun: int, piece: int) -> None:
 
 
 @pytest.mark.parametrize("ends", ["nothing", "eof", "violation"])
-def test_what_ends_in_the_middle_of_a_gathered_message_is_lost(ends: str) -> None:
+def test_a_connection_that_ends_within_a_gathered_message_is_lost(ends: str) -> None:
     """No part of the message is kept."""
     near, _ = open_pair()
     near.receive_data(frames.encode_message(1, bytes(100))[:20])

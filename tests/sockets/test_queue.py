@@ -104,7 +104,9 @@ def test_a_sender_that_waits_goes_on_when_there_is_room(pair: Ends) -> None:
 
 @clause("QB-SOCK-4")
 @pytest.mark.parametrize("unread", [0, 3])
-def test_a_good_bye_is_told_after_what_was_sent(pair: Ends, unread: int) -> None:
+def test_a_receiver_drains_and_then_gets_the_disconnect_with_its_cause(
+    pair: Ends, unread: int
+) -> None:
     """The peer drains, then sees the disconnect with its cause."""
     near, far = pair
     for _ in range(unread):
@@ -126,7 +128,7 @@ def test_a_good_bye_is_told_after_what_was_sent(pair: Ends, unread: int) -> None
 
 
 @clause("QB-SOCK-4")
-def test_who_hangs_up_at_once_has_sent_all(pair: Ends) -> None:
+def test_a_disconnect_right_after_send_many_loses_no_message(pair: Ends) -> None:
     """The kernel takes less: the driver sends the rest after the caller has left."""
     near, far = pair
     messages = [bytes([n]) * (1 << 20) for n in range(8)]
@@ -192,7 +194,7 @@ def test_the_descriptor_is_readable_while_a_receive_would_succeed(medium: str) -
 
 
 @clause("QB-SOCK-8")
-def test_a_send_whose_time_is_up_is_either_sent_or_not(pair: Ends) -> None:
+def test_a_send_that_times_out_leaves_no_partial_message(pair: Ends) -> None:
     """A frame once begun is completed: the message after it arrives whole."""
     near, far = pair
     large = bytes(4 << 20)
@@ -213,7 +215,9 @@ def test_a_send_whose_time_is_up_is_either_sent_or_not(pair: Ends) -> None:
 
 
 @pytest.mark.parametrize("act", ["send", "receive", "read"])
-def test_a_local_disconnect_releases_who_waits(pair: Ends, act: str) -> None:
+def test_a_local_disconnect_releases_waiting_senders_and_receivers(
+    pair: Ends, act: str
+) -> None:
     """This includes the reader that sleeps at the socket."""
     near, _ = pair
     with Threads() as threads:
@@ -374,7 +378,9 @@ def test_a_manager_may_close_its_queues() -> None:
 
 @clause("QB-BOOK-4")
 @pytest.mark.parametrize("capacity", [1, 8])
-def test_an_observed_end_receives_what_is_here_and_what_comes(capacity: int) -> None:
+def test_an_observed_end_receives_both_arrived_and_later_messages(
+    capacity: int,
+) -> None:
     """The fast path, which no observer sees, must not wait for arrived messages."""
     seen: list[Operation] = []
     with brokers(

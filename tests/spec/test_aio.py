@@ -85,7 +85,9 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 
 @clause("QB-PY-11")
-def test_the_face_shows_what_the_end_is(loop: SteppedLoop) -> None:
+def test_the_face_shows_the_names_status_and_counters_of_its_end(
+    loop: SteppedLoop,
+) -> None:
     """In every state; a disconnect by either face shows in both."""
     with queue_pair(3) as (left, right):
         face = aio.wrap(left)
@@ -236,7 +238,9 @@ def test_the_faces_refuse_to_be_pickled_and_copied() -> None:
 
 @clause("QB-PY-11")
 @both_kinds
-def test_what_one_task_sends_the_other_receives(kind: str, loop: SteppedLoop) -> None:
+def test_one_task_receives_the_messages_of_another_in_order(
+    kind: str, loop: SteppedLoop
+) -> None:
     """A buffer of one makes both wait; every form arrives in order."""
     with queue_pair(observer=KINDS[kind]) as (left, right):
         sender, receiver = aio.wrap(left), aio.wrap(right)
@@ -326,7 +330,7 @@ def test_wrong_arguments_are_found_before_anything_else(
 @clause("QB-PY-11")
 @both_kinds
 @pytest.mark.parametrize("late", [False, True])
-def test_who_is_woken_while_the_loop_answers_is_not_forgotten(
+def test_a_task_woken_while_its_loop_reads_the_descriptor_is_resumed(
     kind: str, late: bool, loop: SteppedLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is woken right before the loop reads its descriptor, or right after."""
@@ -358,7 +362,9 @@ def test_who_is_woken_while_the_loop_answers_is_not_forgotten(
 @clause("QB-PY-11")
 @both_kinds
 @pytest.mark.parametrize("who", ["local", "remote", "abnormal"])
-def test_hanging_up_wakes_who_waits(kind: str, who: str, loop: SteppedLoop) -> None:
+def test_a_disconnect_wakes_every_waiting_task(
+    kind: str, who: str, loop: SteppedLoop
+) -> None:
     """Senders and receivers get the exception; an iteration just ends."""
     with queue_pair(observer=KINDS[kind]) as (left, right):
         face = aio.wrap(left)
@@ -469,7 +475,9 @@ def test_time_is_up_at_the_deadline_and_never_before(
 
 @clause("QB-PY-11")
 @both_kinds
-def test_what_came_by_the_deadline_counts(kind: str, loop: SteppedLoop) -> None:
+def test_success_beats_a_timeout_that_has_not_yet_fired(
+    kind: str, loop: SteppedLoop
+) -> None:
     """Success beats the timeout (QB-TIME-5)."""
     with queue_pair(observer=KINDS[kind]) as (left, right):
         face = aio.wrap(left)
@@ -519,7 +527,9 @@ def test_timeout_0_tries_once(kind: str, loop: SteppedLoop) -> None:
 
 @clause("QB-PY-11")
 @pytest.mark.parametrize("ends", ["message", "cancel", "hang-up", "timeout"])
-def test_an_observer_is_told_of_the_wait(ends: str, loop: SteppedLoop) -> None:
+def test_an_observer_gets_the_begin_and_the_end_of_a_wait(
+    ends: str, loop: SteppedLoop
+) -> None:
     """It gets the start of the wait, and its end with the reason, as for a thread."""
     told: list[tuple[Operation, Reason]] = []
 

@@ -206,7 +206,7 @@ def test_an_accept_or_connect_cancelled_anywhere_leaves_no_ghost(
 
 
 @clause("QB-PY-11")
-def test_a_cancelled_step_of_accept_iter_accepts_nobody_and_it_goes_on() -> None:
+def test_a_cancelled_step_of_accept_iter_accepts_no_connect_and_it_continues() -> None:
     """The next step gets the next connect."""
     with BrokerManager() as manager, stepped_loop() as loop:
         server = aio.QueueBroker("server", manager=manager)

@@ -85,7 +85,7 @@ CALLS: dict[str, Call] = {
 @clause("QB-PY-11", "QB-ERR-9")
 @both_kinds
 @pytest.mark.parametrize("name", CALLS)
-def test_an_interrupt_anywhere_in_a_receive_lets_nobody_sleep_on(
+def test_an_interrupt_anywhere_in_a_receive_leaves_no_waiter_asleep(
     kind: str, name: str
 ) -> None:
     """The next waiter gets the message; the message after it is received."""
@@ -204,7 +204,7 @@ def test_an_interrupt_anywhere_in_a_meeting_leaves_no_ghost(accepts: bool) -> No
 @both_kinds
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("late", [False, True])
-def test_an_interrupt_in_what_a_cancel_leads_to_leaves_nobody_listed(
+def test_an_interrupt_in_a_cancelled_calls_withdrawal_leaves_no_waiter_listed(
     kind: str, name: str, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before and after its removal from the list; the next waiter continues."""
@@ -228,7 +228,7 @@ def test_an_interrupt_in_what_a_cancel_leads_to_leaves_nobody_listed(
 
 @clause("QB-PY-11", "QB-RDV-11")
 @pytest.mark.parametrize("late", [False, True])
-def test_an_interrupt_in_what_a_cancelled_accept_leads_to_leaves_no_ghost(
+def test_an_interrupt_in_a_cancelled_accepts_withdrawal_leaves_no_ghost(
     late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before and after its withdrawal."""
@@ -246,7 +246,7 @@ def test_an_interrupt_in_what_a_cancelled_accept_leads_to_leaves_no_ghost(
 
 
 @clause("QB-PY-11", "QB-ERR-9")
-def test_what_a_wait_has_begun_is_undone_wherever_an_interrupt_strikes() -> None:
+def test_an_interrupt_anywhere_in_a_wait_undoes_its_registration() -> None:
     """In the wait, in the undo, and at the entry of a function that leads to it."""
 
     def case(interrupted: Blow) -> None:

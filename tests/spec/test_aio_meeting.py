@@ -61,7 +61,9 @@ def test_two_tasks_meet_in_either_order(first: str, loop: SteppedLoop) -> None:
 
 
 @clause("QB-PY-11")
-def test_accept_and_connect_raise_what_they_raise(loop: SteppedLoop) -> None:
+def test_accept_and_connect_raise_the_errors_of_their_blocking_forms(
+    loop: SteppedLoop,
+) -> None:
     """Tested: an unknown name, a timeout, an exclusive accept, a closed broker."""
     with BrokerManager() as manager:
         server = aio.QueueBroker("server", manager=manager)

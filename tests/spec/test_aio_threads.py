@@ -160,7 +160,7 @@ def test_cancels_at_any_moment_lose_and_repeat_nothing(kind: str, seed: int) -> 
 
 @clause("QB-PY-11")
 @both_kinds
-def test_who_came_first_is_served_first_thread_or_task(kind: str) -> None:
+def test_an_end_serves_threads_and_tasks_in_their_order_of_arrival(kind: str) -> None:
     """Waiters are served in order of arrival, tasks and threads alike."""
     with queue_pair(observer=KINDS[kind]) as (left, right), Threads() as threads:
         waiting = left._connection.flows[left._side].buffer.arrived
@@ -294,7 +294,7 @@ def abandoned(call: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
 
 @clause("QB-PY-11")
 @both_kinds
-def test_a_loop_that_is_closed_before_its_task_ends_harms_nobody(kind: str) -> None:
+def test_a_loop_closed_before_its_task_ends_harms_no_other_receiver(kind: str) -> None:
     """Waking it has no effect; its descriptor stays open until then."""
     with queue_pair(2, observer=KINDS[kind]) as (left, right):
         tasks = [abandoned(aio.wrap(left).receive()) for _ in range(2)]
@@ -357,7 +357,7 @@ def test_a_meeting_may_be_collected_while_a_thread_holds_the_lock(
 
 
 @clause("QB-PY-11")
-def test_a_loop_that_reads_no_descriptors_is_told_so(
+def test_a_receive_raises_if_its_loop_does_not_read_descriptors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The call raises one clear error, and nothing stays open or listed."""

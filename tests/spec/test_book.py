@@ -39,7 +39,7 @@ def counters(
 
 
 @clause("QB-BOOK-1")
-def test_every_message_is_booked_once_by_what_became_of_it() -> None:
+def test_the_counters_record_every_message_once_by_its_outcome() -> None:
     """Each is sent, received, pending, dropped or discarded unread; or not counted."""
     with queue_pair(3) as (left, right):
         assert (left.stats(), right.stats()) == (counters(), counters())

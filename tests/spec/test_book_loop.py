@@ -138,7 +138,7 @@ def _perform(end: MessageQueue, act: str) -> None:
 
 @clause("QB-BOOK-5")
 @pytest.mark.parametrize("side", ["local", "remote"])
-def test_a_loop_that_sleeps_is_told_of_the_disconnect(side: str) -> None:
+def test_a_disconnect_wakes_a_sleeping_event_loop(side: str) -> None:
     """A disconnect wakes a sleeping event loop, which would otherwise never wake."""
     with queue_pair() as (left, right), selectors.DefaultSelector() as selector:
         selector.register(left, selectors.EVENT_READ)
@@ -223,7 +223,7 @@ def test_a_buffer_that_will_not_do_leaves_the_message_where_it_is(
 
 
 @clause("QB-BOOK-5")
-def test_receive_into_raises_what_receive_raises() -> None:
+def test_receive_into_raises_the_errors_of_receive() -> None:
     """It raises on a timeout, and on a disconnect once nothing is left."""
     with queue_pair() as (left, right):
         with pytest.raises(ReceiveTimeoutError):
@@ -237,7 +237,7 @@ def test_receive_into_raises_what_receive_raises() -> None:
 
 
 @clause("QB-BOOK-5")
-def test_a_receive_into_that_cannot_take_it_leaves_it_to_who_can() -> None:
+def test_a_receive_into_a_small_buffer_wakes_the_next_waiter() -> None:
     """If the woken waiter's buffer is too small, the second waiter is woken."""
     with queue_pair() as (left, right), Threads() as threads:
         small = threads.start(left.receive_into, bytearray(1))

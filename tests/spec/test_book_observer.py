@@ -270,7 +270,7 @@ def test_without_an_observer_nothing_is_kept_for_one() -> None:
 
 @clause("QB-BOOK-4")
 @pytest.mark.parametrize("act", ["accept", "connect"])
-def test_what_never_began_is_not_told_of(act: str) -> None:
+def test_an_observer_gets_no_report_of_a_call_on_a_closed_broker(act: str) -> None:
     """A call on a closed broker is the caller's error, not a rendezvous."""
     told: list[object] = []
     with BrokerManager(observer=lambda *event: told.append(event)) as manager:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @clause("QB-BOOK-2")
-def test_a_broker_tells_who_waits_at_any_moment() -> None:
+def test_a_broker_reports_its_waiting_callers_at_any_moment() -> None:
     """By port and kind; own connects by name and port; the query has no effect."""
     with BrokerManager() as manager, Threads() as threads:
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
@@ -63,7 +63,7 @@ def test_a_broker_tells_who_waits_at_any_moment() -> None:
 
 
 @clause("QB-BOOK-2")
-def test_what_is_told_cannot_be_used_to_change_it() -> None:
+def test_a_change_of_a_reported_result_does_not_change_the_broker() -> None:
     """Each result is a copy."""
     with BrokerManager() as manager:
         b = QueueBroker("b", manager=manager)
@@ -138,7 +138,7 @@ def _both_wait(end: End) -> bool:
 
 
 @clause("QB-BOOK-3")
-def test_closing_a_manager_against_matches_leaves_nobody() -> None:
+def test_a_manager_that_closes_during_a_match_leaves_no_connected_end() -> None:
     """In every schedule each caller raises or has an end that is disconnected."""
 
     def program(run: Run) -> None:

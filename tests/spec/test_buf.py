@@ -55,7 +55,7 @@ def test_a_capacity_is_a_positive_int(
 
 @clause("QB-BUF-1")
 @pytest.mark.parametrize("make", [CircularBufferQueue, CircularBuffer])
-def test_a_capacity_is_what_was_asked_for(make: Callable[[int], object]) -> None:
+def test_a_buffer_has_the_requested_capacity(make: Callable[[int], object]) -> None:
     """The capacity is fixed when the buffer is created."""
     for capacity in (1, 2, 1000):
         buffer = make(capacity)

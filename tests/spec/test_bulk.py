@@ -152,7 +152,7 @@ def test_a_generator_that_raises_sends_nothing() -> None:
     limit=st.none() | st.integers(1, 7),
     goodbye=st.booleans(),
 )
-def test_receive_many_takes_what_is_there_up_to_the_limit(
+def test_receive_many_takes_the_unread_messages_up_to_the_limit(
     unread: list[bytes], limit: int | None, goodbye: bool
 ) -> None:
     """In order, never empty, at most the limit; also after a disconnect."""

@@ -69,7 +69,7 @@ def _read(end: Channel, sizes: list[int]) -> bytes:
     written=SIZES,
     read=SIZES,
 )
-def test_what_is_read_is_what_was_written_however_it_is_cut(
+def test_reads_return_the_written_bytes_however_the_pieces_are_cut(
     data: bytes, capacity: int, written: list[int], read: list[int]
 ) -> None:
     """Concatenated reads equal concatenated writes, in both directions at once."""

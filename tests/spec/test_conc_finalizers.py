@@ -215,7 +215,7 @@ def test_the_peer_is_collected_by_the_very_thread_that_goes_to_sleep(way: str) -
 
 @clause("QB-CONC-9")
 @pytest.mark.parametrize("way", [way for way in ASLEEP if way.startswith("receive")])
-def test_the_peer_is_collected_by_who_lies_down_without_the_lock(
+def test_a_thread_that_goes_to_sleep_without_the_lock_collects_the_peer(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for the fast kind, which takes no lock on the way to sleep."""
@@ -322,7 +322,7 @@ class _Unlocking:
 
 @clause("QB-CONC-9")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_who_does_a_finalizers_wish_looks_once_more_after_that() -> None:
+def test_settle_also_closes_an_end_collected_just_before_its_unlock() -> None:
     """An end collected just before the unlock is closed too."""
     left, right = loose_queue_pair(2)
     left.send(b"keeps the peer half-disconnected")

@@ -335,7 +335,7 @@ def test_a_handler_anywhere_in_a_meeting_leaves_sound_lists(
 @clause("QB-CONC-10", "QB-CONC-4")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("handled", ["send_nowait", "disconnect"])
-def test_a_handler_anywhere_in_a_send_wakes_those_who_wait(
+def test_a_handler_anywhere_in_a_send_wakes_the_waiting_receivers(
     kind: str, handled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two receivers wait; each gets a message or the disconnect."""

@@ -126,7 +126,7 @@ def _play(
 
 
 @clause("QB-CONC-7", "QB-SEND-2", "QB-DISC-14", "QB-FIFO-2", "QB-BULK-1", "QB-BULK-2")
-def test_what_real_threads_do_to_a_queue_is_linearizable() -> None:
+def test_the_history_of_real_threads_on_a_queue_is_linearizable() -> None:
     """Two to four threads, three operations each, capacity 1 or 2, strict or not."""
     rng = Random(1)
     for _ in range(ROUNDS):
@@ -139,7 +139,7 @@ def test_what_real_threads_do_to_a_queue_is_linearizable() -> None:
 
 
 @clause("QB-CONC-7", "QB-CHAN-3", "QB-CHAN-4")
-def test_what_real_threads_do_to_a_channel_is_linearizable() -> None:
+def test_the_history_of_real_threads_on_a_channel_is_linearizable() -> None:
     """Two to four threads, three operations each, three bytes of room."""
     rng = Random(2)
     for _ in range(ROUNDS):
@@ -150,7 +150,7 @@ def test_what_real_threads_do_to_a_channel_is_linearizable() -> None:
 
 
 @clause("QB-CONC-7", "QB-RDV-4", "QB-NAME-6", "QB-TIME-4")
-def test_what_real_threads_do_to_brokers_is_linearizable() -> None:
+def test_the_history_of_real_threads_on_brokers_is_linearizable() -> None:
     """Three or four threads accept, connect, time out and close, two calls each."""
     rng = Random(3)
     for _ in range(ROUNDS):

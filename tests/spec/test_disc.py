@@ -88,7 +88,7 @@ def test_after_disconnect_the_state_can_still_be_asked_for() -> None:
 
 
 @clause("QB-DISC-11")
-def test_a_local_disconnect_frees_what_was_unread() -> None:
+def test_a_local_disconnect_frees_the_unread_messages() -> None:
     """Messages that the end has not received are discarded; their memory is freed."""
     messages = [b"unread %d" % number for number in range(3)]
     with queue_pair(3) as (left, right):
@@ -144,7 +144,7 @@ def test_ten_threads_disconnect_one_end_and_the_first_reason_stays() -> None:
 
 @clause("QB-DISC-1")
 @pytest.mark.usefixtures("eager_switching")
-def test_who_watches_an_end_never_sees_it_go_back() -> None:
+def test_a_watcher_never_sees_the_status_of_an_end_move_back() -> None:
     """Read without a lock while other threads use it, the status only moves forward."""
     order = list(Status)
     for number in range(60):

@@ -305,7 +305,9 @@ def test_an_abnormal_disconnect_has_its_cause() -> None:
 
 @clause("QB-ERR-10")
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_what_belongs_to_its_process_cannot_be_copied(protocol: int) -> None:
+def test_an_object_that_belongs_to_its_process_rejects_pickle_and_copy(
+    protocol: int,
+) -> None:
     """Managers, brokers, queues and channels reject pickle, copy and deepcopy."""
     with queues() as (queue, _), channels() as (channel, _), BrokerManager() as manager:
         broker = Broker("b", manager=manager)
@@ -322,7 +324,9 @@ def test_what_belongs_to_its_process_cannot_be_copied(protocol: int) -> None:
 
 @clause("QB-RECV-9", "QB-ERR-4")
 @pytest.mark.parametrize("error", ["oops", ValueError])
-def test_a_disconnect_with_what_is_no_exception_changes_nothing(error: object) -> None:
+def test_a_disconnect_with_an_error_that_is_no_exception_changes_nothing(
+    error: object,
+) -> None:
     """The call raises, and both ends are unchanged."""
     with queue_pair() as (left, right):
         with pytest.raises(TypeError, match="error must be an exception"):

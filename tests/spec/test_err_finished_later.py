@@ -151,7 +151,7 @@ def test_a_match_that_was_interrupted_leaves_nothing_with_the_other(
 
 
 @clause("QB-BOOK-5", "QB-ERR-9")
-def test_a_descriptor_whose_making_was_interrupted_is_right_the_next_time() -> None:
+def test_a_descriptor_is_readable_after_an_interrupt_of_its_creation() -> None:
     """A message that has arrived makes it readable."""
 
     def case(interrupted: Blow) -> None:
@@ -220,7 +220,7 @@ def test_a_close_of_everything_that_was_interrupted_can_be_repeated() -> None:
 
 
 @clause("QB-BOOK-4", "QB-ERR-9")
-def test_a_send_that_was_interrupted_is_told_of_before_it_is_received() -> None:
+def test_an_observer_sees_an_interrupted_send_before_its_receive() -> None:
     """An observer never sees a message received before it has seen it sent."""
 
     def case(interrupted: Blow) -> None:
@@ -236,7 +236,7 @@ def test_a_send_that_was_interrupted_is_told_of_before_it_is_received() -> None:
 
 
 @clause("QB-BOOK-4", "QB-ERR-9")
-def test_a_receive_that_was_interrupted_is_told_of_all_the_same() -> None:
+def test_an_observer_sees_every_message_that_an_interrupted_receive_removed() -> None:
     """A message it removed is reported as received, or as dropped."""
 
     def case(interrupted: Blow) -> None:
@@ -252,7 +252,7 @@ def test_a_receive_that_was_interrupted_is_told_of_all_the_same() -> None:
 
 
 @clause("QB-BOOK-4", "QB-DISC-11", "QB-ERR-9")
-def test_a_disconnect_that_was_interrupted_and_repeated_is_told_of_whole() -> None:
+def test_an_observer_sees_all_of_a_disconnect_interrupted_and_repeated() -> None:
     """Both the discarded messages and the close are reported."""
 
     def case(interrupted: Blow) -> None:

@@ -242,7 +242,7 @@ WOKEN: dict[str, tuple[QueueCall, QueueCall]] = {
 
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("name", WOKEN)
-def test_an_interrupted_call_leaves_nobody_asleep(name: str) -> None:
+def test_an_interrupted_call_leaves_no_waiter_asleep(name: str) -> None:
     """At every point, a thread that the call's effect enables continues."""
     call, wait = WOKEN[name]
 

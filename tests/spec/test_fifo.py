@@ -107,7 +107,7 @@ PARTS = st.lists(st.sampled_from(["send", "receive", "goodbye"]), max_size=4)
 @clause("QB-FIFO-6")
 @settings(max_examples=40)
 @given(left_does=PARTS, right_does=PARTS, seed=st.integers(0, 999))
-def test_what_is_received_is_a_prefix_wherever_either_side_hangs_up(
+def test_an_end_receives_a_prefix_wherever_either_side_disconnects(
     left_does: list[str], right_does: list[str], seed: int
 ) -> None:
     """Complete unless the receiver itself disconnects; for random programs."""

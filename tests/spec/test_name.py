@@ -74,7 +74,9 @@ STEPS = st.lists(st.tuples(st.sampled_from(["create", "close", "get"]), NAMES))
 
 @clause("QB-NAME-2")
 @given(STEPS)
-def test_names_do_what_a_dict_does(steps: list[tuple[str, str]]) -> None:
+def test_a_manager_maps_names_to_brokers_like_a_dict(
+    steps: list[tuple[str, str]],
+) -> None:
     """Any sequence of create, close and look-up gives the results of a dict."""
     live: dict[str, Broker] = {}
     with BrokerManager() as manager:

@@ -57,7 +57,7 @@ def test_a_name_is_free_after_close_and_its_heir_inherits_nothing(
 
 @clause("QB-NAME-6")
 @both_faces
-def test_close_releases_whoever_waits_at_a_broker_or_for_it(
+def test_close_releases_the_callers_that_wait_at_a_broker_or_for_it(
     face: Face, manager: BrokerManager
 ) -> None:
     """An accept on it, a connect to it and a connect from it raise; others wait on."""

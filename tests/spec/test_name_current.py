@@ -45,7 +45,7 @@ def test_each_task_sees_its_own_broker(manager: BrokerManager) -> None:
 
 @clause("QB-NAME-9")
 @pytest.mark.parametrize("face", [Broker, QueueBroker])
-def test_a_task_keeps_its_broker_when_nobody_else_knows_it(
+def test_a_task_keeps_its_broker_after_the_broker_and_its_manager_close(
     face: type[Broker | QueueBroker],
 ) -> None:
     """The broker was closed, its name reused, and its manager closed."""

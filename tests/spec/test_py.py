@@ -153,7 +153,7 @@ def test_the_two_ends_mirror_each_other() -> None:
         "remote_disconnected",
     ],
 )
-def test_what_an_end_tells_is_read_only(name: str) -> None:
+def test_the_attributes_of_an_end_are_read_only(name: str) -> None:
     """Setting or deleting an attribute raises AttributeError; none can be added."""
     with queue_pair() as (queue, _), channel_pair() as (channel, _):
         for end in (queue, channel):

@@ -78,7 +78,7 @@ def pair_in(state: str) -> Iterator[Pair]:
 
 @clause("QB-PY-3")
 @every_state
-def test_closed_says_what_disconnected_says(state: str) -> None:
+def test_closed_equals_disconnected_in_every_state(state: str) -> None:
     """`closed` is a property, `disconnected` a method: equal at both ends."""
     with pair_in(state) as ends:
         for end in ends:
@@ -89,7 +89,9 @@ def test_closed_says_what_disconnected_says(state: str) -> None:
 @clause("QB-PY-3")
 @every_state
 @pytest.mark.parametrize("kind", ["queue", "channel"])
-def test_close_does_what_disconnect_does(state: str, kind: str) -> None:
+def test_close_has_the_effect_of_disconnect_in_every_state(
+    state: str, kind: str
+) -> None:
     """In every state both leave the same state, counters and errors at both ends."""
     outcomes = []
     for name in ("close", "disconnect"):

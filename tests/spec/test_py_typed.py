@@ -72,7 +72,7 @@ OBJECTS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 @both_kinds
 @pytest.mark.parametrize("name", OBJECTS)
 @given(data=st.data())
-def test_what_is_sent_is_received(
+def test_a_receiver_gets_equal_objects_of_the_same_class_in_order(
     observer: Observer | None, name: str, data: st.DataObject
 ) -> None:
     """Objects arrive equal, of the same class and in order, by every pair of calls."""
@@ -124,7 +124,7 @@ CANNOT_BE_SENT: dict[str, tuple[Any, type[Exception]]] = {
 @pytest.mark.parametrize(
     ("obj", "error"), CANNOT_BE_SENT.values(), ids=list(CANNOT_BE_SENT)
 )
-def test_what_cannot_be_encoded_is_refused_before_anything_is_sent(
+def test_a_send_refuses_an_object_that_cannot_be_encoded(
     obj: object, error: type[Exception], connected: bool
 ) -> None:
     """In any state; among many messages it ends the call with the count (QB-BULK-1)."""
@@ -265,7 +265,7 @@ def test_a_face_is_of_an_end_for_messages(name: str) -> None:
 
 
 @clause("QB-PY-12")
-def test_encode_and_decode_are_what_send_and_receive_do() -> None:
+def test_encode_and_decode_use_the_bytes_of_send_and_receive() -> None:
     """The bytes are identical; a message may be in any buffer."""
     with queue_pair() as (left, right):
         face = left.of(Reading)
@@ -281,7 +281,9 @@ def test_encode_and_decode_are_what_send_and_receive_do() -> None:
 @pytest.mark.parametrize(
     ("obj", "error"), CANNOT_BE_SENT.values(), ids=list(CANNOT_BE_SENT)
 )
-def test_encode_refuses_what_send_refuses(obj: object, error: type[Exception]) -> None:
+def test_encode_refuses_the_same_objects_as_send(
+    obj: object, error: type[Exception]
+) -> None:
     """With the same text."""
     with queue_pair() as (left, _):
         face = left.of(object)
@@ -295,7 +297,7 @@ def test_encode_refuses_what_send_refuses(obj: object, error: type[Exception]) -
 
 
 @clause("QB-PY-12")
-def test_decode_keeps_the_bytes_of_what_is_no_t() -> None:
+def test_an_error_of_decode_keeps_the_bytes_of_the_message() -> None:
     """Even if the buffer is reused; a non-buffer is another error."""
     with queue_pair() as (left, _):
         face = left.of(Reading)

@@ -56,7 +56,7 @@ RECEIVES: dict[str, Callable[[TypedQueue[Any]], object]] = {
 @both_kinds
 @pytest.mark.parametrize("receive", RECEIVES.values(), ids=list(RECEIVES))
 @pytest.mark.parametrize(("wanted", "payload"), BAD.values(), ids=list(BAD))
-def test_a_message_that_does_not_decode_is_told_and_kept(
+def test_a_message_that_does_not_decode_raises_an_error_with_its_bytes(
     observer: Observer | None,
     wanted: Any,
     payload: bytes,

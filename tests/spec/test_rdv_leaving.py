@@ -38,7 +38,9 @@ both_roles = pytest.mark.parametrize(
 @clause("QB-RDV-11")
 @both_roles
 @pytest.mark.parametrize("timeout", [0, 0.001])
-def test_who_ran_out_of_time_cannot_be_met(accepts: bool, timeout: float) -> None:
+def test_a_caller_that_timed_out_cannot_be_matched(
+    accepts: bool, timeout: float
+) -> None:
     """The call is withdrawn before its exception escapes: the opposite call waits."""
     b, a = two_brokers()
     mine, opposite = calls(b, a, accepts=accepts)
@@ -53,7 +55,7 @@ def test_who_ran_out_of_time_cannot_be_met(accepts: bool, timeout: float) -> Non
 
 
 @clause("QB-RDV-11")
-def test_who_was_released_by_a_close_cannot_be_met() -> None:
+def test_a_caller_released_by_a_close_cannot_be_matched() -> None:
     """A connect from a closed broker is withdrawn from the list where it waited."""
     b, a = two_brokers()
     with Threads() as threads:
@@ -70,7 +72,7 @@ def test_who_was_released_by_a_close_cannot_be_met() -> None:
 
 @clause("QB-RDV-11")
 @both_roles
-def test_who_was_interrupted_while_waiting_cannot_be_met(accepts: bool) -> None:
+def test_a_caller_interrupted_while_it_waits_cannot_be_matched(accepts: bool) -> None:
     """At every wait point, in every schedule, no trace is left and the port works."""
 
     def program(run: Run) -> None:
@@ -97,7 +99,9 @@ def test_who_was_interrupted_while_waiting_cannot_be_met(accepts: bool) -> None:
 
 @clause("QB-RDV-11", "QB-RDV-12", "QB-RDV-6")
 @both_roles
-def test_who_is_interrupted_leaves_its_opposites_to_others(accepts: bool) -> None:
+def test_an_interrupted_caller_leaves_its_opposites_to_other_callers(
+    accepts: bool,
+) -> None:
     """Two of each role, one is interrupted: the rest are matched or wait in order."""
 
     def program(run: Run) -> None:
@@ -127,7 +131,7 @@ def test_who_is_interrupted_leaves_its_opposites_to_others(accepts: bool) -> Non
 
 @clause("QB-RDV-12")
 @both_roles
-def test_who_is_interrupted_after_its_match_hangs_up(accepts: bool) -> None:
+def test_a_caller_interrupted_after_its_match_disconnects(accepts: bool) -> None:
     """At every wait point and after the match, the interrupted end disconnects."""
 
     def program(run: Run) -> None:
@@ -153,7 +157,7 @@ def test_who_is_interrupted_after_its_match_hangs_up(accepts: bool) -> None:
 
 @clause("QB-RDV-12")
 @both_roles
-def test_who_is_interrupted_on_waking_hangs_up(
+def test_a_caller_interrupted_on_waking_disconnects(
     accepts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception between match and return disconnects: the peer's receive raises."""

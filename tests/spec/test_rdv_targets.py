@@ -42,7 +42,7 @@ def test_an_unknown_name_is_none_at_once_and_for_good(
 
 
 @clause("QB-RDV-13")
-def test_an_unknown_name_takes_no_time_and_waits_for_nobody() -> None:
+def test_a_connect_to_an_unknown_name_returns_at_once_and_does_not_wait() -> None:
     """In every schedule with a registration: None, or the broker was found."""
 
     def program(run: Run) -> None:

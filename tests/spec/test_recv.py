@@ -23,7 +23,7 @@ RECEIVES: dict[str, Callable[[MessageQueue], object]] = {
 
 
 @clause("QB-RECV-7")
-def test_what_is_received_is_bytes_and_nobody_elses() -> None:
+def test_a_receiver_gets_plain_bytes_and_no_object_of_the_sender() -> None:
     """A subclass of bytes arrives as bytes: no object of the sender is shared."""
 
     class Tainted(bytes):
@@ -76,7 +76,7 @@ def test_every_way_to_receive_tells_the_error_after_draining(way: str) -> None:
 
 
 @clause("QB-RECV-9")
-def test_an_error_without_a_text_is_told_by_its_name() -> None:
+def test_the_reason_of_an_error_without_a_text_is_its_class_name() -> None:
     """The reason is the error's text, or its class if it has no text."""
     with queue_pair() as (left, right):
         right.disconnect(KeyError())
@@ -88,7 +88,7 @@ def test_an_error_without_a_text_is_told_by_its_name() -> None:
 
 
 @clause("QB-RECV-9")
-def test_who_waits_is_told_the_error_too() -> None:
+def test_an_abnormal_disconnect_releases_waiting_calls_with_its_cause() -> None:
     """An abnormal disconnect releases a send and a receive, with its cause."""
     fault = RuntimeError("disk full")
     with queue_pair() as (left, right), Threads() as threads:
@@ -107,7 +107,7 @@ def test_who_waits_is_told_the_error_too() -> None:
 
 
 @clause("QB-RECV-9", "QB-CHAN-4")
-def test_a_channel_tells_who_and_why() -> None:
+def test_the_error_of_a_channel_has_the_side_the_cause_and_the_reason() -> None:
     """A Channel's exception, too, has the side, the cause and the reason."""
     fault = RuntimeError("disk full")
     with channel_pair(4) as (left, right):

@@ -94,7 +94,7 @@ def test_exactly_the_range_is_received_whatever_the_form(
         pytest.param(Mock(spec=bytes), id="what only says it is bytes"),
     ],
 )
-def test_what_is_not_contiguous_bytes_is_refused(data: Any) -> None:
+def test_a_send_refuses_data_that_is_not_contiguous_bytes(data: Any) -> None:
     """A str, a view with gaps and an object without a buffer raise a TypeError."""
     with queue_pair() as (left, right):
         with pytest.raises(TypeError):

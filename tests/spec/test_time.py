@@ -134,7 +134,7 @@ class _AnnouncedLock:
 
 @clause("QB-TIME-8")
 @pytest.mark.parametrize("polls", ["a receive", "a send"])
-def test_a_poll_waits_for_who_is_at_it(
+def test_a_poll_waits_for_the_operation_under_way(
     polls: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With timeout 0 the answer comes after the operation that is under way."""

@@ -61,7 +61,9 @@ def _sleepers(end: MessageQueue) -> int:
 
 
 @clause("QB-WAIT-1")
-def test_one_message_of_one_queue_is_taken_and_the_queue_is_told(three: Pairs) -> None:
+def test_receive_any_returns_the_oldest_message_of_one_queue_and_that_queue(
+    three: Pairs,
+) -> None:
     """It returns the oldest message of a queue, and that queue; the rest stays."""
     senders, queues = three
     senders[1].send_many([b"1", b"2"])
@@ -77,7 +79,7 @@ def test_one_message_of_one_queue_is_taken_and_the_queue_is_told(three: Pairs) -
 
 @clause("QB-WAIT-1")
 @pytest.mark.parametrize("which", range(3))
-def test_who_sleeps_is_woken_by_any_of_them(three: Pairs, which: int) -> None:
+def test_any_of_the_queues_wakes_a_sleeping_receiver(three: Pairs, which: int) -> None:
     """A message on any queue is received, and no waiter stays listed."""
     senders, queues = three
     with Threads() as threads:
@@ -179,7 +181,7 @@ def test_disconnected_queues_are_passed_over(three: Pairs) -> None:
 
 @clause("QB-WAIT-1")
 @pytest.mark.parametrize("hang_up", ["local", "remote"])
-def test_who_sleeps_is_told_when_the_last_is_disconnected(
+def test_only_the_last_disconnect_ends_the_wait_of_a_sleeping_receiver(
     three: Pairs, hang_up: str
 ) -> None:
     """Ends disconnect one by one; only the last one ends the wait."""
@@ -217,7 +219,9 @@ def test_a_peer_that_is_forgotten_counts_as_disconnected(
 
 
 @clause("QB-WAIT-1", "QB-ERR-6", "QB-ERR-8")
-def test_the_refusal_tells_how_many_and_who(three: Pairs) -> None:
+def test_the_error_gives_the_number_of_queues_and_names_one_disconnect(
+    three: Pairs,
+) -> None:
     """If all are disconnected, each call raises; the text names one of them."""
     senders, queues = three
     senders[0].disconnect()
@@ -253,7 +257,7 @@ def test_the_first_abnormal_disconnect_is_the_cause(three: Pairs) -> None:
 
 
 @clause("QB-WAIT-1", "QB-TIME-8")
-def test_what_is_on_its_way_from_a_peer_that_hung_up_is_waited_for(
+def test_a_receive_waits_for_messages_under_way_from_a_disconnected_peer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A message whose send is under way is waited for, at timeout 0 as well."""
@@ -280,7 +284,7 @@ def test_what_is_on_its_way_from_a_peer_that_hung_up_is_waited_for(
 
 
 @clause("QB-WAIT-1", "QB-TIME-5")
-def test_what_is_there_at_the_deadline_beats_it(
+def test_a_message_or_disconnect_at_the_deadline_beats_the_timeout(
     three: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the deadline, before any wake-up, the outcomes have an order of priority.
@@ -342,7 +346,7 @@ def test_an_observer_sees_the_one_message_and_nothing_else() -> None:
 
 
 @clause("QB-WAIT-1", "QB-BOOK-4")
-def test_all_are_told_when_all_are_disconnected() -> None:
+def test_each_observer_gets_one_report_when_all_queues_are_disconnected() -> None:
     """Each queue's observer gets one report that its end saw the peer's disconnect."""
     seen: list[Operation] = []
 
@@ -391,7 +395,7 @@ def test_a_lock_free_buffer_goes_on_without_the_lock(
 
 
 @clause("QB-WAIT-1", "QB-SEND-8")
-def test_wrong_arguments_are_told_before_anything_else(three: Pairs) -> None:
+def test_receive_any_rejects_wrong_arguments_before_anything_else(three: Pairs) -> None:
     """None, a non-iterable, no queues or a bad timeout: nothing is taken."""
     senders, queues = three
     senders[0].send(b"m")

@@ -71,7 +71,9 @@ def test_an_interrupt_anywhere_costs_no_place(
 
 @clause("QB-WAIT-1", "QB-ERR-9", "QB-CONC-4")
 @both_kinds
-def test_an_interrupt_anywhere_leaves_nobody_asleep(observer: Observer | None) -> None:
+def test_an_interrupt_anywhere_leaves_no_waiter_asleep(
+    observer: Observer | None,
+) -> None:
     """Two queues wake the interrupted call; the other waiter is woken as well."""
 
     def case(interrupted: Blow) -> None:

@@ -161,7 +161,7 @@ def test_another_decorator_of_the_same_name_is_not_ours(
         ("@clause", "clause is not called with any id"),
     ],
 )
-def test_what_is_no_literal_id_is_told_with_file_and_line(
+def test_the_coverage_reports_a_wrong_decorator_with_its_file_and_line(
     tmp_path: Path, write: Write, decorator: str, reason: str
 ) -> None:
     write("tests/test_a.py", f"{IMPORT}\n{decorator}\ndef test_b(): ...")
@@ -173,7 +173,9 @@ def test_what_is_no_literal_id_is_told_with_file_and_line(
     assert not coverage.sound
 
 
-def test_a_file_that_cannot_be_parsed_is_told(tmp_path: Path, write: Write) -> None:
+def test_the_coverage_reports_a_file_that_cannot_be_parsed(
+    tmp_path: Path, write: Write
+) -> None:
     write("tests/test_a.py", IMPORT + "\ndef test_b(:\n")
 
     (trouble,) = weigh({}, tmp_path).troubles
@@ -182,7 +184,7 @@ def test_a_file_that_cannot_be_parsed_is_told(tmp_path: Path, write: Write) -> N
     assert trouble.reason.startswith("cannot read")
 
 
-def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_the_coverage_reports_a_file_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_bytes(b"clause \xff\xfe")
 

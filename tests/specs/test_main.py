@@ -101,7 +101,7 @@ def test_an_unreadable_decorator_fails_and_is_named(
     assert "tests/test_x.py:6: clause id must be a literal" in capsys.readouterr().out
 
 
-def test_the_same_is_told_as_data(
+def test_the_command_reports_the_same_as_json(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project.write_text(HELD, encoding="utf-8")

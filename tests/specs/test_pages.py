@@ -87,7 +87,7 @@ def test_the_index_lists_every_page() -> None:
     assert listed == PAGES.keys() - {"README.md"}
 
 
-def test_the_rules_of_traffic_are_those_that_are_checked() -> None:
+def test_the_traffic_rules_of_the_pages_match_the_checked_rules() -> None:
     rules = {
         each.id: each
         for each in load_clauses().values()

@@ -70,7 +70,9 @@ def own(*props: str, faults: tuple[Fault, ...] = ()) -> Model:
     ],
     ids=["holds", "safety", "liveness"],
 )
-def test_what_the_verifier_says_is_understood(text: str, finding: Finding) -> None:
+def test_parse_returns_the_finding_in_the_output_of_the_verifier(
+    text: str, finding: Finding
+) -> None:
     assert parse(text) == finding
 
 
@@ -102,7 +104,7 @@ def test_every_property_is_run_and_can_be_broken(model: Model) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_every_define_of_a_model_is_used_and_told(model: Model) -> None:
+def test_every_define_of_a_model_is_used_and_documented(model: Model) -> None:
     text = model.text()
     head = text.partition("*/")[0]
     tested = set(re.findall(r"#ifn?def (\w+)|defined\((\w+)\)", text))
@@ -145,7 +147,7 @@ def mirrored_functions(head: str) -> Iterator[tuple[str, str]]:
             yield f"{package}.{module}", name
 
 
-def test_a_missing_tool_is_told_in_one_line(
+def test_the_command_reports_a_missing_tool_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -173,7 +175,7 @@ def test_wrong_arguments_are_a_wrong_use() -> None:
         (Verdict.HOLDS, "GHOST", False, "NOT FOUND"),
     ],
 )
-def test_what_was_not_expected_fails_the_run(
+def test_an_unexpected_verdict_fails_the_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     verdict: Verdict,

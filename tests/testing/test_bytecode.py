@@ -63,7 +63,7 @@ def test_a_story_names_line_and_instruction() -> None:
 
 
 @pytest.mark.parametrize("how", ["exhaustive", "random"])
-def test_what_was_found_is_found_again_by_schedule_and_by_seed(how: str) -> None:
+def test_the_schedule_and_the_seed_of_a_failure_repeat_it(how: str) -> None:
     part = {"random": 0} if how == "exhaustive" else {"limit": 0}
     found = failure_of(counting, bytecode=[Counter], seed=1, **part)
 
@@ -100,7 +100,7 @@ def test_to_check_and_then_to_act_is_two_steps() -> None:
     assert failure_of(program, bytecode=[get_or_make]).kind is FailureKind.EXCEPTION
 
 
-def test_a_call_of_what_is_written_in_c_is_one_step() -> None:
+def test_a_call_of_a_c_function_is_one_step() -> None:
     def add(items: list[int], new: int) -> None:
         items.append(new)
 
@@ -118,7 +118,7 @@ def test_a_call_of_what_is_written_in_c_is_one_step() -> None:
     assert report.classes >= 6
 
 
-def test_what_is_not_named_is_not_split() -> None:
+def test_the_explorer_does_not_split_functions_that_are_not_named() -> None:
     def program(run: Run) -> None:
         counter = Counter()
         run.spawn(counter.add_twice)

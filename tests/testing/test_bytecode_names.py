@@ -72,7 +72,7 @@ def _steps(body: Callable[[], object], *named: object) -> int:
         lambda: Kinds.Nested().length,
     ],
 )
-def test_all_that_stands_in_a_class_can_be_split(body: Callable[[], object]) -> None:
+def test_every_function_in_a_class_can_be_split(body: Callable[[], object]) -> None:
     assert _steps(body, Kinds) > 0
     assert _steps(body, sys.modules[__name__]) > _steps(body, Kinds)
 
@@ -96,6 +96,6 @@ def test_one_thing_for_a_list_of_one_is_refused_by_its_name(named: Any) -> None:
 
 
 @pytest.mark.parametrize("named", [len, "Counter", 1, object(), deque])
-def test_what_has_no_code_in_python_is_refused(named: object) -> None:
+def test_an_object_without_python_code_is_refused(named: object) -> None:
     with pytest.raises(TypeError, match="bytecode takes functions, classes and"):
         explore(counting, bytecode=[named])

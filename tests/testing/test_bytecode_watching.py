@@ -58,7 +58,7 @@ def test_nothing_is_traced_after_an_exploration() -> None:
     assert before.steps == explore(counting, bound=0, random=0).steps
 
 
-def test_what_a_function_held_is_finalized_when_it_was_left() -> None:
+def test_an_object_held_by_a_function_is_finalized_when_the_function_ends() -> None:
     """Watching keeps nothing alive, even after an exception."""
     gone: list[bool] = []
 

@@ -69,7 +69,7 @@ def file(write: Callable[[str, str], str]) -> str:
     return write("forks.py", DEADLOCK)
 
 
-def test_a_fault_is_told_and_the_exit_code_is_1(
+def test_the_command_reports_a_fault_and_exits_with_1(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main([file])
@@ -84,7 +84,7 @@ def test_a_fault_is_told_and_the_exit_code_is_1(
     assert "nobody wants to read" not in out
 
 
-def test_the_command_that_is_told_replays_the_fault(
+def test_the_printed_command_replays_the_fault(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main([file])
@@ -105,7 +105,7 @@ def test_choices_are_taken_as_a_story_writes_them(file: str, form: str) -> None:
     assert main([file, "--replay", form]) == 1
 
 
-def test_a_schedule_that_holds_is_said_to(
+def test_the_command_reports_a_schedule_that_holds(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main([file, "--replay", "0"])
@@ -174,7 +174,7 @@ UNGUARDED = """
     """
 
 
-def test_what_nobody_guards_is_found_within_a_line(
+def test_the_command_finds_an_unguarded_update_within_a_line(
     write: Callable[[str, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write("votes.py", UNGUARDED)
@@ -244,7 +244,7 @@ def test_modules_beside_the_file_are_explored_with_it(
     assert {"beside", "__explored__"} & (set(sys.modules) - modules) == set()
 
 
-def test_what_cannot_be_explored_is_told_and_the_exit_code_is_1(
+def test_the_command_reports_an_uncontrolled_program_and_exits_with_1(
     write: Callable[[str, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write(
@@ -343,7 +343,7 @@ def test_a_program_that_would_not_run_is_wrong_usage(
     )
 
 
-def test_what_stands_for_a_module_is_left_alone(
+def test_the_command_leaves_an_object_in_place_of_a_module_alone(
     write: Callable[[str, str], str],
 ) -> None:
     """It may be any object, and only modules are treated as modules."""

@@ -53,7 +53,9 @@ def _found(faulty: Callable[[Run], object], seed: int) -> Failure:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_random_failure_is_told_with_one_preemption_if_that_does(seed: int) -> None:
+def test_a_story_of_a_random_failure_has_at_most_one_preemption_if_possible(
+    seed: int,
+) -> None:
     failure = _found(_deadlock_among_many, seed)
 
     assert failure.story.count("is stopped here") <= 1
@@ -110,7 +112,7 @@ def test_locks_made_along_the_way_do_not_confuse_the_translation() -> None:
     assert found.kind is FailureKind.DEADLOCK
 
 
-def test_a_schedule_of_the_exhaustive_search_is_told_as_replay_takes_it() -> None:
+def test_a_failure_of_the_exhaustive_search_has_a_schedule_for_replay() -> None:
     """That search has no switch points after releases, `replay` has."""
     found = failure_of(_deadlock_among_many, bound=1, random=0)
 

@@ -23,7 +23,7 @@ def _deadlocks(program: Callable[[Run], object]) -> None:
     assert failure_of(program).kind is FailureKind.DEADLOCK
 
 
-def test_a_task_that_fails_lets_go_of_what_it_holds() -> None:
+def test_a_deadlocked_task_is_unwound_and_its_finally_blocks_do_not_block() -> None:
     """Blocked tasks are unwound: their ``finally`` blocks run, and nothing blocks."""
     events: list[str] = []
 
@@ -78,7 +78,7 @@ def test_a_task_that_swallows_its_end_is_ended_all_the_same(
     assert _thread._count() == before
 
 
-def test_what_is_cut_short_warns_of_nothing() -> None:
+def test_a_task_that_is_cut_short_emits_no_warning() -> None:
     class Open:
         def __del__(self) -> None:
             import warnings  # noqa: PLC0415 # in the finalizer, as `open` does

@@ -43,7 +43,7 @@ def test_a_seed_with_an_index_gives_that_one_run() -> None:
     assert report.seed == "7:4"
 
 
-def test_without_a_seed_one_is_drawn_and_told() -> None:
+def test_without_a_seed_the_explorer_draws_and_reports_one() -> None:
     traces: list[list[str]] = []
     again: list[list[str]] = []
 
@@ -76,7 +76,7 @@ def test_exhaustive_search_runs_no_schedule_twice() -> None:
     assert report.classes == len({tuple(trace) for trace in traces})
 
 
-def test_a_higher_bound_adds_to_what_a_lower_one_has_searched() -> None:
+def test_a_higher_bound_extends_the_search_of_a_lower_bound() -> None:
     """Each round has the schedules with exactly that many preemptions."""
     lower = explore(taking_turns([]), bound=1, random=0)
     higher = explore(taking_turns([]), bound=2, random=0)
@@ -86,7 +86,7 @@ def test_a_higher_bound_adds_to_what_a_lower_one_has_searched() -> None:
     assert higher.preemptions == 2
 
 
-def test_the_limit_ends_the_exhaustive_search_and_is_told() -> None:
+def test_the_limit_ends_the_exhaustive_search_and_the_report_shows_it() -> None:
     report = explore(taking_turns([]), bound=2, random=0, limit=25)
 
     assert report.schedules == 25
@@ -150,7 +150,7 @@ def test_a_report_can_be_read() -> None:
     ]
 
 
-def test_each_way_of_searching_tells_what_it_has_shown_by_itself() -> None:
+def test_a_report_has_the_counts_of_each_search_mode() -> None:
     report = explore(program(Bounded, _put, _get), seed=5, random=20, pct=10)
 
     exhaustive, random, pct = report.modes
@@ -185,14 +185,14 @@ def test_replay_of_a_schedule_that_does_not_fail_runs_it_once() -> None:
     assert len(traces) == 1
 
 
-def test_replay_of_a_schedule_of_another_program_is_told() -> None:
+def test_replay_rejects_a_schedule_of_another_program() -> None:
     with pytest.raises(Failure, match="choice 1 of the schedule is option 9") as caught:
         replay(taking_turns([]), [0, 9])
 
     assert caught.value.kind is FailureKind.NONDETERMINISTIC
 
 
-def test_a_program_that_keeps_something_between_runs_is_told() -> None:
+def test_the_explorer_reports_a_program_that_keeps_state_between_runs() -> None:
     runs: list[int] = []
 
     def forgetful(run: Run) -> None:
@@ -206,7 +206,7 @@ def test_a_program_that_keeps_something_between_runs_is_told() -> None:
     assert "the program does not do the same each time" in found.story
 
 
-def test_a_failure_that_does_not_come_again_is_told() -> None:
+def test_the_explorer_reports_a_failure_that_does_not_recur() -> None:
     chance = random.Random(1)
 
     def fickle(run: Run) -> None:
@@ -219,7 +219,7 @@ def test_a_failure_that_does_not_come_again_is_told() -> None:
     assert "ended well when it was run again" in found.story
 
 
-def test_a_failure_that_comes_again_as_another_is_told() -> None:
+def test_the_explorer_reports_a_failure_that_recurs_as_another_kind() -> None:
     runs: list[int] = []
 
     def fickle(_run: Run) -> None:

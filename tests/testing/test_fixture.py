@@ -112,7 +112,7 @@ def test_random_schedules_are_as_many_as_the_option_says(tmp_path: Path) -> None
         "def test_nothing(request): request.getfixturevalue('tmp_path')",
     ],
 )
-def test_who_does_not_explore_does_not_load_the_explorer(
+def test_a_test_that_does_not_explore_does_not_load_the_explorer(
     tmp_path: Path, code: str
 ) -> None:
     looks = inspect.cleandoc(
@@ -141,7 +141,7 @@ def test_an_exploration_of_no_schedule_is_wrong_usage(
     assert told in ran.stderr
 
 
-def test_a_test_whose_program_would_not_run_fails(tmp_path: Path) -> None:
+def test_a_test_fails_if_its_program_would_not_run(tmp_path: Path) -> None:
     code = """
 async def program(run):
     assert False

@@ -40,7 +40,7 @@ def _variables(text: str) -> list[str]:
         "return (lambda: 1)",
     ],
 )
-def test_what_stays_in_its_own_frame_is_no_switch_point(text: str) -> None:
+def test_an_instruction_within_its_own_frame_is_no_switch_point(text: str) -> None:
     assert _variables(text) == []
 
 
@@ -69,7 +69,9 @@ def test_what_stays_in_its_own_frame_is_no_switch_point(text: str) -> None:
         ("return f'{a}'", ["*"]),
     ],
 )
-def test_what_others_could_notice_is_one(text: str, touched: list[str]) -> None:
+def test_an_instruction_that_other_tasks_could_notice_is_a_switch_point(
+    text: str, touched: list[str]
+) -> None:
     found = _variables(text)
 
     # Versions split an instruction differently, but the variables are the same.
@@ -102,7 +104,7 @@ def test_no_version_has_fewer_switch_points_in_a_line(text: str, on_3_11: int) -
         assert found == on_3_11
 
 
-def test_only_what_is_not_a_bool_already_is_asked_whether_it_is_true() -> None:
+def test_a_truth_test_is_a_switch_point_unless_its_value_is_a_bool() -> None:
     """The truth of a list depends on its length, which others may change."""
     asked = len(_variables("if a: return b"))
 
@@ -131,7 +133,7 @@ def test_an_instruction_with_a_long_argument_is_one_switch_point() -> None:
     ]
 
 
-def test_an_instruction_that_nobody_knows_is_a_switch_point(
+def test_an_unknown_instruction_is_a_switch_point(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     code = _code("a = b")

@@ -40,7 +40,7 @@ def test_the_date_of_the_clock_is_virtual_and_that_of_the_calendar_is_not() -> N
     explore(program, bound=0, random=0)
 
 
-def test_an_update_that_nobody_guards_passes_unless_its_code_is_named() -> None:
+def test_an_unguarded_update_passes_unless_its_code_is_named() -> None:
     def program(run: Run) -> None:
         total = 0
 

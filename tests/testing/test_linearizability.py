@@ -94,14 +94,14 @@ def test_no_operations_need_no_explanation() -> None:
     assert check_linearizable([], Fifo()) == []
 
 
-def test_what_ended_before_comes_before() -> None:
+def test_an_operation_that_ended_earlier_is_ordered_earlier() -> None:
     history = [put("a", 1, 2), put("b", 3, 4), get("b", 5, 6)]
 
     with pytest.raises(NotLinearizableError):
         check_linearizable(history, Fifo())
 
 
-def test_what_overlaps_may_come_in_either_order() -> None:
+def test_overlapping_operations_may_take_either_order() -> None:
     history = [put("a", 1, 4), put("b", 2, 3), get("b", 5, 6)]
 
     order = check_linearizable(history, Fifo())
@@ -118,7 +118,7 @@ def test_a_pending_operation_may_have_had_its_effect() -> None:
         check_linearizable([get("a", 2, 3), put("a", 4, PENDING)], Fifo())
 
 
-def test_a_failure_tells_what_could_be_explained_and_what_not() -> None:
+def test_a_failure_lists_the_explained_and_the_stuck_operations() -> None:
     history = [put("a", 1, 2), put("b", 3, 4), get("b", 5, 6), get("a", 7, 8)]
 
     with pytest.raises(NotLinearizableError) as caught:
@@ -135,7 +135,7 @@ def test_a_failure_tells_what_could_be_explained_and_what_not() -> None:
     )
 
 
-def test_a_failure_at_the_very_beginning_is_told() -> None:
+def test_a_failure_at_the_first_operation_shows_that_nothing_is_explained() -> None:
     with pytest.raises(NotLinearizableError, match="after\n  nothing\nthe state"):
         check_linearizable([get("a", 1, 2)], Fifo())
 

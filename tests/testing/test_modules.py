@@ -238,7 +238,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_exchanged_is_refused_when_it_is_used(
+def test_an_object_that_cannot_be_replaced_is_refused_when_it_is_used(
     load: Callable[[str], Any], name: str
 ) -> None:
     module = load(REFUSED[name])

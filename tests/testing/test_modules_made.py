@@ -92,7 +92,7 @@ MADE_AT_IMPORT = {
 
 
 @pytest.mark.parametrize("name", MADE_AT_IMPORT)
-def test_what_a_module_made_when_imported_is_new_in_every_run(
+def test_an_object_that_a_module_makes_at_import_is_new_in_every_run(
     load: Callable[[str], Any], name: str
 ) -> None:
     made, one, other = MADE_AT_IMPORT[name]
@@ -129,7 +129,7 @@ def test_something_of_a_users_own_class_from_before_the_run_is_refused(
         explore(lambda run: module.inbox.get(), modules=[module])
 
 
-def test_a_lock_made_when_imported_is_called_what_its_module_calls_it(
+def test_a_story_names_a_lock_made_at_import_as_its_module_does(
     load: Callable[[str], Any],
 ) -> None:
     module = load(

@@ -11,7 +11,7 @@ def _notice(waiters: deque[object], *, in_vain: bool = True) -> Notice:
     return Notice(waiters, "put", None, in_vain=in_vain)
 
 
-def test_one_that_reached_nobody_is_kept_once() -> None:
+def test_a_notice_that_woke_no_waiter_is_kept_once() -> None:
     notices = Notices(keeping=True)
     waiters = deque[object]()
     notices.add(_notice(waiters))

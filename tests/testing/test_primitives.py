@@ -48,7 +48,7 @@ def _outcome(script: Callable[[Any], object], lock: Any) -> object:
 
 @pytest.mark.parametrize("kind", LOCKS)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_simulated_lock_does_what_the_real_one_does(name: str, kind: str) -> None:
+def test_a_simulated_lock_behaves_like_the_real_one(name: str, kind: str) -> None:
     script = SCRIPTS[name]
     real = _outcome(script, _make(kind))
     simulated: list[object] = []
@@ -72,7 +72,7 @@ def test_locks_made_in_a_run_are_simulated_and_others_are_not(kind: str) -> None
     assert type(_make(kind)) is real
 
 
-def test_a_simulated_lock_is_an_instance_of_what_stands_for_lock() -> None:
+def test_a_simulated_lock_is_an_instance_of_the_substitute_for_lock() -> None:
     """From 3.13 on `threading.Lock` is a class that isinstance accepts."""
 
     def program(_run: Run) -> None:

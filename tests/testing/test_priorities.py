@@ -105,7 +105,7 @@ def test_a_failure_tells_the_seed_that_repeats_it() -> None:
     assert again.schedule == found.schedule
 
 
-def test_who_waits_for_others_in_a_loop_does_not_keep_them_waiting() -> None:
+def test_a_task_that_polls_in_a_loop_does_not_starve_the_others() -> None:
     def program(run: Run) -> None:
         done: list[int] = []
         run.spawn(done.append, 1)

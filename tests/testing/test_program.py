@@ -96,7 +96,9 @@ PROGRAMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_would_not_run_is_refused_before_any_run(name: str, way: str) -> None:
+def test_a_program_that_would_not_run_is_refused_before_any_run(
+    name: str, way: str
+) -> None:
     assert not is_plain(PROGRAMS[name])
     with pytest.raises(TypeError, match=f"^{TEXT}$"):
         WAYS[way](PROGRAMS[name])
@@ -121,7 +123,9 @@ RETURNING: dict[str, Callable[[Run], object]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", RETURNING)
-def test_what_shows_only_at_the_run_is_refused_then(name: str, way: str) -> None:
+def test_a_program_that_returns_a_coroutine_or_generator_is_refused_in_its_run(
+    name: str, way: str
+) -> None:
     """It is not a fault of a schedule, and causes no "never awaited" warning."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -51,7 +51,7 @@ def test_it_is_refused_by_name(name: str) -> None:
     assert "test_refusals.py" in failure.story
 
 
-def test_it_is_told_also_if_the_program_swallows_it() -> None:
+def test_the_explorer_reports_a_refusal_that_the_program_swallows() -> None:
     def program(run: Run) -> None:
         with contextlib.suppress(Exception):
             socket.create_connection(("localhost", 1))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 
-def test_a_result_is_what_the_function_returned() -> None:
+def test_a_result_is_the_return_value_of_the_function() -> None:
     def program(run: Run) -> None:
         spawned = run.spawn(divmod, 7, 2)
         run.join()
@@ -28,7 +28,7 @@ def test_a_result_is_what_the_function_returned() -> None:
     explore(program)
 
 
-def test_a_result_raises_what_the_function_raised() -> None:
+def test_a_result_raises_the_exception_of_the_function() -> None:
     def program(run: Run) -> None:
         spawned = run.spawn(divmod, 1, 0)
         run.join()
@@ -58,7 +58,7 @@ def test_a_result_before_the_end_is_refused() -> None:
     explore(program)
 
 
-def test_an_error_that_nobody_looked_at_is_a_failure_and_its_cause() -> None:
+def test_an_unread_error_is_a_failure_and_its_cause() -> None:
     def program(run: Run) -> None:
         run.spawn(divmod, 1, 0)
 
@@ -79,7 +79,7 @@ def test_an_error_of_the_program_itself_is_a_failure_and_its_cause() -> None:
     assert isinstance(caught.value.__cause__, LookupError)
 
 
-def test_an_error_that_leaves_others_waiting_is_told_before_the_deadlock() -> None:
+def test_a_failure_reports_an_error_rather_than_the_deadlock_that_it_causes() -> None:
     def program(run: Run) -> None:
         done = threading.Event()
         run.spawn(divmod, 1, 0)
@@ -90,7 +90,7 @@ def test_an_error_that_leaves_others_waiting_is_told_before_the_deadlock() -> No
     assert found.kind is FailureKind.EXCEPTION
 
 
-def test_names_are_those_of_functions_made_distinct() -> None:
+def test_task_names_are_function_names_made_distinct() -> None:
     def program(run: Run) -> None:
         assert [
             run.spawn(time.sleep, 0).name,
@@ -129,7 +129,7 @@ def test_join_with_a_timeout_tells_whether_it_is_done() -> None:
     explore(program, bound=0, random=0)
 
 
-def test_settle_returns_when_nobody_else_can_go_on() -> None:
+def test_settle_returns_when_no_other_task_can_run() -> None:
     def program(run: Run) -> None:
         lock = threading.Lock()
         steps: list[int] = []

@@ -106,7 +106,7 @@ def test_looking_at_the_clock_without_end_is_a_livelock() -> None:
     assert "looked at the clock" in failure.story
 
 
-def test_a_predicate_that_raises_is_told() -> None:
+def test_a_story_reports_a_predicate_that_raises() -> None:
     def program(run: Run) -> None:
         condition = threading.Condition()
         stock = {"apples": 0}
@@ -189,7 +189,7 @@ def test_a_task_has_a_context_of_its_own() -> None:
     explore(program)
 
 
-def test_what_is_thread_local_does_not_last_from_run_to_run() -> None:
+def test_thread_local_data_does_not_last_from_run_to_run() -> None:
     def program(run: Run) -> None:
         assert not hasattr(_local, "mark")
         _local.mark = "main"

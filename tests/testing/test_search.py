@@ -114,7 +114,7 @@ def test_a_forced_choice_that_is_not_there_is_an_error_or_the_first_option() -> 
     assert Forced([2], lenient=True).choose(two, 1, 2) == 0
 
 
-def test_followed_tasks_run_in_turn_and_those_that_cannot_are_passed_over() -> None:
+def test_followed_tasks_run_in_turn_and_the_blocked_ones_are_skipped() -> None:
     a, b, c = TASKS
     strategy = Followed([(c.key, False), (a.key, False), (b.key, True), (b.key, False)])
 

@@ -109,7 +109,7 @@ def test_a_timer_fires_at_its_time_unless_it_is_cancelled() -> None:
     _explored(program)
 
 
-def test_a_timer_is_cancelled_in_time_if_nobody_is_slow() -> None:
+def test_a_cancelled_timer_does_not_fire_if_no_task_is_slow() -> None:
     def program(_run: Run) -> None:
         fired: list[int] = []
         timer = threading.Timer(5, fired.append, (0,))
@@ -257,7 +257,7 @@ def _park_and_let_go(lock: threading.Lock) -> None:
     lock.release()
 
 
-def test_what_was_made_before_the_run_is_refused_when_it_would_wait() -> None:
+def test_an_object_made_before_the_run_is_refused_when_it_would_wait() -> None:
     """Half of it would be simulated. A task may use it as long as no task waits."""
     event = threading.Event()
     channel: queue.Queue[int] = queue.Queue()

@@ -155,7 +155,7 @@ def test_a_task_that_repeats_itself_on_one_line_is_cut_short() -> None:
     assert line.count("is out of time") <= 2
 
 
-def test_locks_are_called_what_they_are_assigned_to() -> None:
+def test_a_story_names_locks_after_the_variables_that_hold_them() -> None:
     class Pair:
         def __init__(self) -> None:
             self.first: threading.Lock = threading.Lock()

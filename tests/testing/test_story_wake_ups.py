@@ -122,7 +122,7 @@ replay with: replay(program, [])
 """  # noqa: E501 # pinned as it is
 
 
-def test_a_bare_wait_that_nobody_ever_notifies() -> None:
+def test_a_bare_wait_that_no_task_ever_notifies() -> None:
     def program(run: Run) -> None:
         condition = threading.Condition()
 
@@ -135,7 +135,7 @@ def test_a_bare_wait_that_nobody_ever_notifies() -> None:
     assert told(program) == NEVER_NOTIFIED.strip()
 
 
-def test_who_was_woken_and_sleeps_again_was_not_notified_too_early() -> None:
+def test_a_task_that_was_woken_and_sleeps_again_was_not_notified_too_early() -> None:
     def program(run: Run) -> None:
         condition = threading.Condition()
 
@@ -186,7 +186,7 @@ def test_a_notify_that_would_not_have_helped_is_no_lost_wake_up(
     assert "main notified it before it slept" in story
 
 
-def test_a_notify_of_all_that_came_too_early_is_told_too() -> None:
+def test_a_story_reports_a_notify_all_before_the_wait() -> None:
     def program(run: Run) -> None:
         condition = threading.Condition()
 
@@ -206,7 +206,7 @@ def test_a_notify_of_all_that_came_too_early_is_told_too() -> None:
     assert re.search(r"main notified it before it slept +test_story_wake_ups", story)
 
 
-def test_that_an_event_wakes_nobody_is_nothing_to_tell() -> None:
+def test_a_story_omits_an_event_that_wakes_no_task() -> None:
     def program(run: Run) -> None:
         event = threading.Event()
         event.set()

@@ -70,7 +70,7 @@ def test_a_fault_is_found_and_its_schedule_shrinks(
 
 @settings(repeatable, max_examples=100)
 @given(items=st.lists(st.integers(), max_size=3), schedule=schedules())
-def test_a_schedule_is_drawn_together_with_what_the_program_is_made_of(
+def test_a_test_draws_a_schedule_together_with_the_items_of_its_program(
     items: list[int], schedule: Schedule
 ) -> None:
     def program(run: Run) -> None:
@@ -94,7 +94,7 @@ def test_a_schedule_is_drawn_together_with_what_the_program_is_made_of(
 
 @settings(repeatable, max_examples=200)
 @given(schedules(switches=3, gap=2, options=2))
-def test_what_is_drawn_keeps_to_its_limits(schedule: Schedule) -> None:
+def test_a_drawn_schedule_keeps_to_its_limits(schedule: Schedule) -> None:
     assert sum(map(bool, schedule)) <= 3
     assert set(schedule) <= {0, 1, 2}
     assert len(schedule) <= 9

@@ -74,7 +74,7 @@ def _more(number: int) -> int:
     return number + 1
 
 
-def test_what_escapes_from_a_task_is_told_with_its_line() -> None:
+def test_a_failure_shows_the_exception_of_a_task_with_its_line() -> None:
     def fail() -> None:
         raise LookupError("gone")
 
@@ -87,7 +87,7 @@ def test_what_escapes_from_a_task_is_told_with_its_line() -> None:
     assert isinstance(found.__cause__, LookupError)
 
 
-def test_what_somebody_has_looked_at_is_no_failure() -> None:
+def test_an_error_that_the_program_has_read_is_no_failure() -> None:
     def program(run: Run) -> None:
         spawned = run.spawn(int, "x")
         run.join()
@@ -98,7 +98,7 @@ def test_what_somebody_has_looked_at_is_no_failure() -> None:
     assert stress(program, runs=1) == 1
 
 
-def test_what_does_not_end_is_told_with_its_stack() -> None:
+def test_a_failure_shows_the_stack_of_a_task_that_does_not_end() -> None:
     leave = threading.Event()
 
     def wait_for_long() -> None:
@@ -157,7 +157,9 @@ def test_the_switch_interval_is_small_meanwhile_and_put_back(fails: bool) -> Non
         lambda run: run.interrupt(run.spawn(int), KeyboardInterrupt),
     ],
 )
-def test_what_needs_control_is_refused(ask: Callable[[Run], object]) -> None:
+def test_stress_refuses_calls_that_need_control_of_the_threads(
+    ask: Callable[[Run], object],
+) -> None:
     assert "RuntimeError: cannot" in _failure(ask, runs=1).story
 
 

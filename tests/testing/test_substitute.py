@@ -91,6 +91,6 @@ def test_a_module_that_imported_names_can_be_rebound() -> None:
 
 
 @pytest.mark.parametrize(("path", "name"), [each[:2] for each in FRESH])
-def test_what_is_fresh_in_every_run_exists(path: str, name: str) -> None:
+def test_every_object_that_is_fresh_in_each_run_exists(path: str, name: str) -> None:
     """After a rename it would silently no longer be fresh."""
     assert hasattr(importlib.import_module(path), name)

@@ -29,7 +29,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_task_blocked_in_a_real_lock_is_told_with_its_stack() -> None:
+def test_a_failure_shows_the_stack_of_a_task_blocked_in_a_real_lock() -> None:
     lock = threading.Lock()
     lock.acquire()
     unwound: list[str] = []
@@ -57,7 +57,7 @@ def test_a_task_blocked_in_a_real_lock_is_told_with_its_stack() -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_task_in_an_endless_loop_is_told_and_ended() -> None:
+def test_the_explorer_reports_and_ends_a_task_in_an_endless_loop() -> None:
     def program(_run: Run) -> None:
         while True:
             pass
@@ -67,7 +67,7 @@ def test_a_task_in_an_endless_loop_is_told_and_ended() -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_who_waits_for_the_exploration_can_interrupt_it() -> None:
+def test_a_signal_handler_of_the_caller_can_interrupt_the_exploration() -> None:
     class Alarm(BaseException):
         pass
 

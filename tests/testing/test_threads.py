@@ -109,7 +109,7 @@ def test_names_and_numbers_are_the_same_in_every_run() -> None:
     assert len(set(idents)) == 2
 
 
-def test_threads_inherit_being_daemons_from_who_makes_them() -> None:
+def test_a_thread_inherits_the_daemon_flag_of_its_creator() -> None:
     def program(_run: Run) -> None:
         daemons: list[bool] = []
 
@@ -125,7 +125,7 @@ def test_threads_inherit_being_daemons_from_who_makes_them() -> None:
     _explored(program)
 
 
-def test_the_main_thread_and_all_threads_are_those_of_the_run() -> None:
+def test_main_thread_and_enumerate_return_the_threads_of_the_run() -> None:
     def program(run: Run) -> None:
         assert threading.main_thread() is threading.current_thread()
         assert threading.active_count() == 1
@@ -142,7 +142,7 @@ def test_the_main_thread_and_all_threads_are_those_of_the_run() -> None:
     assert (threading.main_thread(), threading.enumerate()) == outside
 
 
-def test_misuse_is_told_as_ever() -> None:
+def test_misuse_of_a_thread_raises_the_usual_errors() -> None:
     def program(_run: Run) -> None:
         thread = threading.Thread(target=print, args=("",), kwargs={"end": ""})
         with pytest.raises(RuntimeError, match="cannot join thread before"):
@@ -158,7 +158,7 @@ def test_misuse_is_told_as_ever() -> None:
     _explored(program)
 
 
-def test_a_subclass_that_forgets_its_base_is_told_as_ever() -> None:
+def test_a_subclass_that_omits_the_base_constructor_raises_the_usual_error() -> None:
     class Forgetful(threading.Thread):
         def __init__(self) -> None:
             pass

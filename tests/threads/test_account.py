@@ -66,7 +66,7 @@ def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
 
 
 @clause("BUS-FLOW-6")
-def test_a_task_that_opens_tells_the_senders_of_what_it_drops() -> None:
+def test_a_task_that_opens_reports_the_messages_it_drops_to_their_senders() -> None:
     """More messages are parked for the name than the task has room for."""
     station = Station()
     host = station.home
@@ -83,7 +83,7 @@ def test_a_task_that_opens_tells_the_senders_of_what_it_drops() -> None:
 
 
 @clause("BUS-FLOW-6")
-def test_a_task_that_opens_tells_the_senders_of_what_it_turns_away() -> None:
+def test_a_task_that_opens_reports_the_messages_it_refuses_to_their_senders() -> None:
     station = Station()
     host = station.home
     host.adopt()

@@ -83,7 +83,7 @@ class Threads:
 
 
 @clause("BUS-ROUTE-3", "BUS-ENT-5")
-def test_what_several_threads_send_arrives_in_the_order_of_each() -> None:
+def test_messages_of_several_threads_arrive_in_the_order_of_each_thread() -> None:
     """The receiver sleeps, wakes and sleeps again; no wake-up is lost."""
 
     def program(run: Run) -> None:
@@ -147,7 +147,7 @@ def test_a_task_that_moves_there_and_back_keeps_the_order() -> None:
 
 
 @clause("BUS-MOVE-5", "BUS-ROUTE-20", "BUS-MSG-15")
-def test_who_registers_gets_first_what_was_parked() -> None:
+def test_a_new_task_receives_the_parked_messages_first() -> None:
     """A message that finds a route never overtakes a parked one."""
 
     def program(run: Run) -> None:
@@ -165,7 +165,7 @@ def test_who_registers_gets_first_what_was_parked() -> None:
 
 
 @clause("BUS-DEREG-8", "BUS-MSG-15")
-def test_what_a_task_that_leaves_has_not_read_goes_to_the_next_one() -> None:
+def test_unread_messages_of_a_task_that_leaves_go_to_its_successor() -> None:
     """In order, each once, whether the task leaves or the next one comes first."""
 
     def program(run: Run) -> None:
@@ -187,7 +187,7 @@ def test_what_a_task_that_leaves_has_not_read_goes_to_the_next_one() -> None:
 
 
 @clause("BUS-DEREG-8")
-def test_what_waits_for_a_task_that_leaves_for_good_fails() -> None:
+def test_unread_messages_of_a_task_that_leaves_for_good_fail() -> None:
     """Each message is read, or reported to its sender as failed, and never both."""
 
     def program(run: Run) -> None:
@@ -207,7 +207,7 @@ def test_what_waits_for_a_task_that_leaves_for_good_fails() -> None:
 
 
 @clause("BUS-FLOW-6", "BUS-FLOW-2")
-def test_who_is_held_back_goes_on_when_there_is_room() -> None:
+def test_a_blocked_sender_resumes_when_there_is_room() -> None:
     """No sender sleeps while there is room, and the bound is never exceeded."""
 
     def program(run: Run) -> None:
@@ -324,7 +324,7 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
 
 
 @clause("BUS-MSG-15")
-def test_what_is_recorded_is_read_in_the_order_of_its_numbers() -> None:
+def test_recorded_messages_are_read_in_the_order_of_their_numbers() -> None:
     """Numbers are drawn under the lock of the inbox, so the message goes there."""
     station = Station()
     station.register("c", station.home)
@@ -368,7 +368,7 @@ def _parked(station: Station) -> list[Any]:
 
 
 @clause("BUS-ENT-4", "BUS-ROUTE-2")
-def test_a_message_within_a_thread_takes_no_lock_and_wakes_nobody() -> None:
+def test_a_message_within_a_thread_takes_no_lock_and_wakes_no_thread() -> None:
     """The inbox is not touched; the callback runs after the sender's has returned."""
     station = Station()
     clerk, _ = station.register("b", station.home)
@@ -477,7 +477,7 @@ class Slipping:
 
 
 @clause("BUS-MSG-15")
-def test_an_answer_waits_for_what_was_put_in_a_mailbox_before_it() -> None:
+def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     """The earlier answer comes first, though its thread still counts as asleep."""
     slipping, heard = Slipping(), list[Any]()
     host, client = slipping.host, slipping.entry.mailbox.client
@@ -522,7 +522,9 @@ class Meanwhile(_Way):
 
 @clause("BUS-ROUTE-4", "BUS-MSG-11")
 @pytest.mark.parametrize("what", ["a message", "a request", "a time"])
-def test_what_is_done_while_a_thread_waits_is_found_before_it_sleeps(what: str) -> None:
+def test_an_event_during_a_wait_at_a_link_is_found_before_the_thread_sleeps(
+    what: str,
+) -> None:
     """The waiting thread's work for its process may concern a task of its own."""
     slipping, done = Slipping(), list[str]()
     station, host, entry = slipping.station, slipping.host, slipping.entry
@@ -546,7 +548,7 @@ def test_what_is_done_while_a_thread_waits_is_found_before_it_sleeps(what: str) 
 
 
 @clause("QB-ERR-9")
-def test_who_is_interrupted_as_it_waits_at_a_link_waits_no_more() -> None:
+def test_an_interrupt_during_a_wait_at_a_link_ends_the_wait() -> None:
     """Else all messages that the thread posts to itself would go through the inbox."""
     slipping = Slipping()
 
@@ -562,7 +564,7 @@ def test_who_is_interrupted_as_it_waits_at_a_link_waits_no_more() -> None:
 
 
 @clause("BUS-CHAN-7")
-def test_what_comes_past_the_counters_is_in_the_mailbox_at_once() -> None:
+def test_a_fast_path_message_is_in_its_mailbox_at_once() -> None:
     slipping = Slipping()
     command, reply = slipping.command(), _reply(slipping.entry, 7)
 
@@ -605,7 +607,7 @@ def _being_done(slipping: Slipping) -> None:
     "so",
     [_posted_before, _elsewhere, _held_back, _full, _decided_before, _being_done],
 )
-def test_what_comes_past_the_counters_overtakes_nothing(
+def test_a_fast_path_message_overtakes_no_other_message(
     so: Callable[[Slipping], None],
 ) -> None:
     slipping = Slipping(capacity=1)
@@ -620,7 +622,7 @@ def test_what_comes_past_the_counters_overtakes_nothing(
 
 
 @clause("BUS-CHAN-7")
-def test_what_is_not_taken_past_the_counters_is_nowhere() -> None:
+def test_a_refused_fast_path_message_is_stored_nowhere() -> None:
     slipping = Slipping()
 
     slip = slipping.station.exchange.try_deliver_now(
@@ -632,7 +634,7 @@ def test_what_is_not_taken_past_the_counters_is_nowhere() -> None:
     assert not slipping.station.exchange._todo
 
 
-def test_who_does_some_of_what_is_to_be_done_leaves_the_rest_to_others() -> None:
+def test_a_thread_that_performs_some_actions_leaves_the_rest_to_others() -> None:
     station, given = Station(), list[int]()
     comm: Any = SimpleNamespace(do=lambda action: given.append(action.number))
     station.exchange.comm = comm
@@ -654,7 +656,7 @@ def test_who_does_some_of_what_is_to_be_done_leaves_the_rest_to_others() -> None
 
 
 @clause("BUS-MSG-15")
-def test_a_decision_voids_what_was_looked_up_before_it() -> None:
+def test_a_decision_voids_earlier_lookups() -> None:
     """A look decides nothing; else each look would slow down the next message."""
     station = Station()
     exchange, manager = station.exchange, station.manager

@@ -196,7 +196,7 @@ def test_a_poll_lets_a_task_read_one(station: Station) -> None:
 
 
 @clause("BUS-ENT-7")
-def test_who_has_something_to_read_has_a_turn_after_each_command(
+def test_tasks_with_commands_to_read_take_turns_after_each_command(
     station: Station,
 ) -> None:
     order: list[bytes] = []
@@ -219,7 +219,7 @@ def test_who_has_something_to_read_has_a_turn_after_each_command(
 
 
 @clause("BUS-ENT-7", "BUS-ROUTE-3")
-def test_who_gets_something_meanwhile_waits_for_one_command(
+def test_a_task_that_gets_a_message_meanwhile_waits_for_one_command(
     station: Station,
 ) -> None:
     """The message comes from another thread, or from the reading thread itself."""
@@ -246,7 +246,7 @@ def test_who_gets_something_meanwhile_waits_for_one_command(
 
 
 @clause("BUS-ENT-7")
-def test_a_task_reads_for_a_while_if_nobody_waits(
+def test_a_task_reads_for_a_time_slice_if_no_other_task_waits(
     station: Station, clock: Clock
 ) -> None:
     """One command at first; then as many as fit into a millisecond."""
@@ -266,7 +266,7 @@ def test_a_task_reads_for_a_while_if_nobody_waits(
 
 
 @clause("BUS-ENT-7")
-def test_what_is_due_is_called_in_its_time(station: Station, clock: Clock) -> None:
+def test_a_due_timer_is_called_in_time(station: Station, clock: Clock) -> None:
     """Requests to the thread are served as well; then the task reads on."""
     order: list[Any] = []
     task, entry = reader(station, "c")
@@ -289,7 +289,7 @@ def test_what_is_due_is_called_in_its_time(station: Station, clock: Clock) -> No
 
 
 @clause("BUS-FLOW-5", "BUS-ENT-7")
-def test_what_is_too_late_is_not_read_with_the_others(
+def test_overdue_commands_are_not_read_with_the_others(
     station: Station, clock: Clock
 ) -> None:
     """An overdue command is handed over singly, which reports it to its sender."""
@@ -334,7 +334,7 @@ def test_at_any_time_so_many_count_as_read_as_were_handed_over(
 
 
 @clause("BUS-FLOW-1", "BUS-FLOW-7")
-def test_while_it_reads_there_is_room_for_what_it_has_read(station: Station) -> None:
+def test_each_command_that_is_read_frees_its_room_at_once(station: Station) -> None:
     """In messages and in bytes; and the accounts balance at any time."""
     task, entry = reader(station, "c", capacity=6)
     account = task.account
@@ -380,7 +380,7 @@ def test_the_counters_balance_though_a_reader_was_interrupted(station: Station) 
 
 
 @clause("BUS-FLOW-7")
-def test_who_looks_while_it_is_settled_what_was_read_sees_it_once(
+def test_a_concurrent_look_counts_each_read_command_once(
     station: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The look comes from another thread, which holds no lock."""
@@ -458,7 +458,7 @@ def test_an_interrupt_within_a_callback_loses_nothing_and_repeats_nothing(
 
 @clause("BUS-MOVE-2", "BUS-MOVE-3", "BUS-MSG-15")
 @pytest.mark.parametrize("at", range(4))
-def test_a_task_that_moves_takes_along_what_it_has_not_read(
+def test_a_task_that_moves_takes_its_unread_commands_along(
     station: Station, at: int
 ) -> None:
     """In order, ahead of later messages, and each only once."""
@@ -487,7 +487,7 @@ def test_a_task_that_moves_takes_along_what_it_has_not_read(
 @clause("BUS-DEREG-4", "BUS-FLOW-7")
 @pytest.mark.parametrize("final", [False, True])
 @pytest.mark.parametrize("at", range(4))
-def test_what_a_task_has_not_read_when_it_leaves_is_for_its_sender_to_send_again(
+def test_unread_commands_of_a_task_that_leaves_are_left_to_their_sender(
     station: Station, at: int, *, final: bool
 ) -> None:
     """It counts as returned, not read; the next task of that name does not get it."""

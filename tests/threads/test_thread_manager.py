@@ -125,7 +125,7 @@ def test_a_task_that_asks_for_its_own_move_ends_its_callback_first(
 
 
 @clause("BUS-MOVE-1", "BUS-MSG-15")
-def test_a_second_move_waits_for_what_the_first_one_brings(station: Station) -> None:
+def test_a_second_move_waits_for_the_messages_of_the_first(station: Station) -> None:
     """A thread takes on a task only once all earlier messages have arrived."""
     elsewhere = ThreadManager("elsewhere")
     elsewhere.adopt()
@@ -239,7 +239,7 @@ def test_only_the_thread_that_hosts_a_task_touches_its_mailbox(
     explore(program, bound=1, random=60, seed=1, limit=300)
 
 
-def test_what_is_due_is_called_in_its_time(station: Station) -> None:
+def test_a_due_timer_is_called_in_time(station: Station) -> None:
     """The earliest is called first; a later one does not block the thread."""
     called: list[str] = []
     now = _sync.monotonic()
@@ -291,7 +291,7 @@ class Elsewhere:
 
 @clause("BUS-CHAN-7")
 @pytest.mark.parametrize("stays", [True, False])
-def test_what_others_do_to_it_while_it_waits_elsewhere_is_served(
+def test_a_request_made_while_a_thread_waits_elsewhere_is_served(
     *, stays: bool
 ) -> None:
     """A request is served, not only a posted message."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @clause("OPEN-3")
-def test_what_is_said_first_counts() -> None:
+def test_the_first_verdict_counts() -> None:
     verdict = Verdict()
 
     assert verdict.settle(NameTakenError("a"))
@@ -30,7 +30,7 @@ def test_what_is_said_first_counts() -> None:
 
 
 @clause("OPEN-3")
-def test_who_gives_up_has_the_name_and_who_objects_later_learns_it() -> None:
+def test_a_waiter_that_times_out_has_the_name_and_a_later_objection_fails() -> None:
     verdict = Verdict()
 
     verdict.wait(_sync.monotonic())
@@ -40,7 +40,7 @@ def test_who_gives_up_has_the_name_and_who_objects_later_learns_it() -> None:
 
 
 @clause("OPEN-3")
-def test_the_one_who_waits_and_the_one_who_says_agree() -> None:
+def test_the_waiter_and_the_settling_thread_agree() -> None:
     """At each instruction; a deadline passes whenever that makes a difference."""
 
     def program(run: Run) -> None:
@@ -66,7 +66,7 @@ def test_the_one_who_waits_and_the_one_who_says_agree() -> None:
 
 
 @clause("OPEN-3")
-def test_who_is_interrupted_as_it_says_something_keeps_nobody_waiting() -> None:
+def test_an_interrupt_after_the_verdict_keeps_no_waiter_waiting() -> None:
     """The interrupt comes after the verdict, before the wake-up of the waiter."""
     verdict = Verdict()
 

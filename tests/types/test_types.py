@@ -42,7 +42,7 @@ def check(request: pytest.FixtureRequest, folder: Path) -> Check:
 
 
 @clause("QB-PY-6")
-def test_public_types_are_what_they_say(check: Check) -> None:
+def test_public_objects_have_the_expected_types(check: Check) -> None:
     """Everything public has type hints, and they are these."""
     _must_be_clean(check(_HERE / "public.py"))
 
@@ -54,7 +54,7 @@ def test_connect_gives_no_none_where_the_name_is_required(check: Check) -> None:
 
 
 @clause("QB-PY-6")
-def test_what_is_awaited_is_what_it_says(check: Check) -> None:
+def test_awaited_results_have_the_expected_types(check: Check) -> None:
     """The faces for coroutines have the types of the plain ones."""
     _must_be_clean(check(_HERE / "coroutines.py"))
 
@@ -68,7 +68,7 @@ def test_what_is_awaited_is_what_it_says(check: Check) -> None:
     ],
     ids=["another type", "refused argument", "needless ignore"],
 )
-def test_the_checkers_find_what_is_wrong(
+def test_the_checkers_find_a_wrong_line(
     check: Check, tmp_path: Path, right: str, wrong: str
 ) -> None:
     sample = tmp_path / "sample.py"

@@ -30,7 +30,7 @@ def test_clauses_without_a_noun_are_counted(text: str, count: int) -> None:
     assert subjectless(text) == count
 
 
-def test_prose_is_what_a_person_reads(tmp_path: Path) -> None:
+def test_prose_has_comments_messages_and_page_text_but_no_code(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(
         '"""A module."""\n# One comment\n# of two lines.\n'
@@ -74,7 +74,7 @@ def test_the_largest_of_each_kind_is_named(tmp_path: Path) -> None:
     }
 
 
-def test_circles_of_imports_count_those_for_type_checkers(tmp_path: Path) -> None:
+def test_circles_of_imports_include_imports_for_type_checkers(tmp_path: Path) -> None:
     package = tmp_path / "p"
     package.mkdir()
     (package / "__init__.py").write_text("from p import a, b, c\n")

@@ -53,7 +53,7 @@ def programs(draw: st.DrawFn) -> list[list[Call]]:
 
 
 @given(programs(), TURNS, st.integers(1, 2))
-def test_what_callers_of_the_model_saw_is_explained(
+def test_the_checker_accepts_every_history_of_the_model(
     callers: list[list[Call]], turns: list[int], capacity: int
 ) -> None:
     history = simulate(QueueWorld(capacity), callers, turns)
@@ -119,7 +119,7 @@ def test_a_pending_bulk_call_may_have_done_any_part_in_order() -> None:
     assert not accepted(3, then(b"b"))
 
 
-def test_a_pending_receive_may_have_taken_what_is_missing() -> None:
+def test_a_pending_receive_may_have_taken_the_missing_message() -> None:
     pending = Call("receive_many", (1, None), began=4)
     later = Call("receive", (1,), result=b"b", began=5, ended=6)
 

@@ -48,7 +48,7 @@ def programs(draw: st.DrawFn) -> list[list[Call]]:
 
 
 @given(programs(), TURNS, st.integers(1, 2))
-def test_what_callers_of_the_model_saw_is_explained(
+def test_the_checker_explains_every_history_of_the_model(
     callers: list[list[Call]], turns: list[int], capacity: int
 ) -> None:
     history = simulate(QueueWorld(capacity), callers, turns)
@@ -57,7 +57,7 @@ def test_what_callers_of_the_model_saw_is_explained(
 
 
 @given(programs(), TURNS, st.integers(1, 2), st.data())
-def test_a_result_that_nobody_sent_is_not_explained(
+def test_the_checker_does_not_explain_a_result_that_no_caller_sent(
     callers: list[list[Call]], turns: list[int], capacity: int, data: st.DataObject
 ) -> None:
     history = simulate(QueueWorld(capacity), callers, turns)
@@ -143,7 +143,7 @@ HALF = (sent(b"unread", 1), Call("disconnect", (1,)))
         (Call("send", (0, b"a"), error=KeyboardInterrupt()), got(b"a")),
     ],
 )
-def test_what_may_happen_is_explained(calls: tuple[Call, ...]) -> None:
+def test_the_checker_explains_a_possible_history(calls: tuple[Call, ...]) -> None:
     assert explained(queue_model(2), one_by_one(*calls))
 
 
@@ -177,7 +177,9 @@ def test_what_may_happen_is_explained(calls: tuple[Call, ...]) -> None:
         ),
     ],
 )
-def test_what_may_not_happen_is_not_explained(calls: tuple[Call, ...]) -> None:
+def test_the_checker_does_not_explain_an_impossible_history(
+    calls: tuple[Call, ...],
+) -> None:
     assert not explained(queue_model(2), one_by_one(*calls))
 
 

@@ -70,7 +70,7 @@ PROGRAMS = st.lists(
 
 
 @given(PROGRAMS, TURNS)
-def test_what_callers_of_the_model_saw_is_explained(
+def test_the_checker_accepts_every_history_of_the_model(
     callers: list[list[Call]], turns: list[int]
 ) -> None:
     first = [[A, B, *callers[0]], *callers[1:]]
@@ -138,18 +138,18 @@ def test_a_lone_side_does_not_return() -> None:
     assert accepted(*START, accept(None, 4, NEVER))
 
 
-def test_a_side_whose_opposite_is_pending_may_return() -> None:
+def test_a_side_may_return_while_its_opposite_is_pending() -> None:
     assert accepted(*START, accept(1, 4, 6), connect(None, 5, NEVER))
 
 
-def test_who_timed_out_met_nobody() -> None:
+def test_a_caller_that_timed_out_has_no_match() -> None:
     late = attrs.evolve(accept(None, 4, 6), error=LATE)
 
     assert accepted(*START, late)
     assert not accepted(*START, late, connect(1, 5, 7))
 
 
-def test_nobody_times_out_while_its_opposite_is_in_line() -> None:
+def test_no_caller_times_out_while_its_opposite_waits() -> None:
     # The connect waits all the time and is never matched: the accept should have been.
     waiting = connect(None, 4, NEVER)
     told = Call("close", ("b1",), began=20, ended=21)
@@ -167,7 +167,7 @@ def test_an_interrupted_side_leaves_its_opposite_an_end_or_nothing() -> None:
     assert accepted(*START, interrupted, connect(1, 5, 7))
 
 
-def test_close_ends_who_waits_on_both_sides_of_it() -> None:
+def test_close_ends_the_accepts_at_a_broker_and_the_connects_from_it() -> None:
     calls = [
         attrs.evolve(accept(None, 4, 10, "a1"), error=CLOSED),
         attrs.evolve(connect(None, 5, 11), error=CLOSED),

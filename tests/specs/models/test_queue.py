@@ -108,7 +108,7 @@ def test_a_send_that_waited_is_refused_in_half() -> None:
     assert half().send(0, b"late", waited=True) == DISCONNECTED
 
 
-def test_strict_half_refuses_what_would_be_dropped() -> None:
+def test_strict_half_refuses_a_message_that_would_be_dropped() -> None:
     pair = QueuePair.open(1, strict_half=True)
     pair.send(1, b"unread")
     pair.disconnect(1)
@@ -162,7 +162,7 @@ def test_send_many_is_sends_one_after_another(
 
 
 @given(st.integers(0, 4), st.none() | st.integers(1, 5), st.booleans())
-def test_receive_many_takes_what_is_there_up_to_its_limit(
+def test_receive_many_takes_the_unread_messages_up_to_its_limit(
     unread: int, limit: int | None, hung_up: bool
 ) -> None:
     pair = QueuePair.open(4)

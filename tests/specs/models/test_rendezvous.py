@@ -191,7 +191,7 @@ def test_a_plain_broker_is_unknown_for_messages() -> None:
     assert both.connect(2, "a", "b", 7, medium=Medium.CHANNEL) == WAITS
 
 
-def test_a_name_taken_again_inherits_nobody() -> None:
+def test_a_reused_name_inherits_no_waiting_caller() -> None:
     both = brokers("a", "b")
     both.connect(1, "a", "b", 7)
     both.close("b")
@@ -202,7 +202,7 @@ def test_a_name_taken_again_inherits_nobody() -> None:
     assert both.accept(2, "second", 7) == WAITS
 
 
-def test_close_ends_everybody_it_concerns_and_nobody_else() -> None:
+def test_close_ends_every_call_that_involves_the_broker_and_no_other() -> None:
     three = brokers("a", "b", "c")
     three.accept(1, "b", 1)
     three.connect(2, "a", "b", 2)
