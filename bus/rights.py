@@ -43,7 +43,7 @@ class Rights:
         """Return True if the process may send commands to a task."""
         return _means(self.command, name)
 
-    def may_hear(self, name: str) -> bool:
+    def may_subscribe(self, name: str) -> bool:
         """Return True if the process may subscribe to a task."""
         return _means(self.subscribe, name)
 

@@ -67,6 +67,6 @@ def memory_bus(
         journal=journal,
     ) as bus:
         if beside is not None:
-            beside._meet_others()
-            bus._meet_others()
+            beside._start_comm()
+            bus._start_comm()
         yield bus

@@ -193,7 +193,7 @@ class Selection:
         told = self._ends[0]
         for end in reversed(self._ends):
             connection, side = end._connection, end._side
-            connection.critical(partial(connection.see_close_locked, side))
+            connection.critical(partial(connection.note_close_seen_locked, side))
             if connection.cause(side) is not None:
                 told = end
         return told._refusal(f"receive from any of {len(self._ends)} queues")

@@ -142,7 +142,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "stream_frames",
         "task_frames",
         "codec",
-        "lone",
+        "single",
         "frame_reader",
     ),
     "bus.core.streams": (
@@ -160,7 +160,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "trace",
         "command_run",
         "actions",
-        "far_tasks",
+        "remote_tasks",
         "remote",
         "process_manager",
     ),

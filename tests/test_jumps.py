@@ -34,8 +34,8 @@ _ELSEWHERE: Final = ("bus/cli", "bus/demo", "bus/pipeline", "queuebroker/testing
 _HARMLESS: Final = {
     "Channel.read_exactly": "it handles other exceptions",
     "CommThread._run": "no signal handler runs in that thread",
-    "Driver._turn": "no signal handler runs in that thread",
-    "SocketPoller.until": "no signal handler runs in that thread",
+    "Driver._run": "no signal handler runs in that thread",
+    "SocketPoller.wait": "no signal handler runs in that thread",
     "Segment._sum_up": "a view of the map is released with its last reference",
     "Unsent.send": "it handles other exceptions",
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bus.message import Response
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["AwaitedAnswer", "AwaitedWord"]
+__all__ = ["AwaitedAnswer", "AwaitedSignal"]
 
 
 class AwaitedAnswer:
@@ -39,7 +39,7 @@ class AwaitedAnswer:
     def __init__(self, entry: Entry, host: ThreadManager) -> None:
         self._entry: Final = entry
         self._host: Final = host
-        self.drives: Final = host.owned()
+        self.drives: Final = host.is_owner()
         self.parker: Final[_thread.LockType | None] = (
             None if self.drives else taken_lock()
         )
@@ -56,8 +56,8 @@ class AwaitedAnswer:
 
     def give_up(self) -> None:
         """Withdraw the announcement of `begin`."""
-        if self.drives and self._host.owned():
-            self._host.leave_way()
+        if self.drives and self._host.is_owner():
+            self._host.return_lease()
 
     # Called in any thread.
 
@@ -71,29 +71,29 @@ class AwaitedAnswer:
         if self.parker is not None:
             with suppress(RuntimeError):  # the caller has been woken, but has not run
                 self.parker.release()
-        elif not self._host.owned():  # the task has moved to another thread
+        elif not self._host.is_owner():  # the task has moved to another thread
             self._host.ask(_nothing)
 
 
-class AwaitedWord(AwaitedAnswer):
+class AwaitedSignal(AwaitedAnswer):
     """The wait of one caller for a signal without content.
 
     said: True once the signal was given.
     """
 
-    __slots__ = ("said",)
+    __slots__ = ("signalled",)
 
     def __init__(self, entry: Entry, host: ThreadManager) -> None:
         super().__init__(entry, host)
-        self.said: bool = False
+        self.signalled: bool = False
 
     def over(self) -> bool:
         """Return True if the wait is over: signalled, or the task has deregistered."""
-        return self.said or super().over()
+        return self.signalled or super().over()
 
-    def say(self) -> None:
+    def signal(self) -> None:
         """Give the signal and wake the caller; callable in any thread."""
-        self.said = True
+        self.signalled = True
         self.wake_up()
 
 

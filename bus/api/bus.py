@@ -89,7 +89,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class _Pulse:
+class _ThreadEndHook:
     """A thread-local object whose finalizer reports that its thread has ended."""
 
     def __init__(self, thread: BusThread, orphans: deque[BusThread]) -> None:
@@ -160,10 +160,10 @@ class Bus:
         self._threads: list[BusThread] = []
         self._default: BusThread | None = None
         self._closed: bool = False
-        # Holds the `_Pulse` of the calling thread.
+        # Holds the `_ThreadEndHook` of the calling thread.
         self._mine: Final = _sync.Local()
-        # Finalizers may not take locks. They append here, for `_bury`, the threads that
-        # ended without deregistering and the tasks of dropped iterators.
+        # Finalizers may not take locks. They append here, for `_deregister_orphans`,
+        # threads that ended without deregistering, and tasks of dropped iterators.
         self._orphans: Final[deque[BusThread]] = deque()
         self._dropped: Final[deque[Task]] = deque()
         self._implicit_tasks: Final = ImplicitTasks(self)
@@ -226,17 +226,17 @@ class Bus:
         """
         check_thread_name(name)
         self._check()
-        pulse: _Pulse | None = getattr(self._mine, "pulse", None)
+        pulse: _ThreadEndHook | None = getattr(self._mine, "pulse", None)
         if pulse is not None and not pulse.thread.stopped:
             return pulse.thread
-        self._bury()
+        self._deregister_orphans()
         manager = ThreadManager(name or f"here{next(self._numbers)}")
         manager.adopt()
         thread = BusThread(self, manager)
         with self._lock:
             self._check()
             self._threads.append(thread)
-        self._lives_in_this_thread(thread)
+        self._bind_to_thread(thread)
         return thread
 
     # Tasks.
@@ -280,7 +280,7 @@ class Bus:
             UnknownTaskError: the thread is stopped, or the bus is closed.
         """
         self._check()
-        self._bury()
+        self._deregister_orphans()
         check_module_name(name)
         if is_system(name):
             msg = f"names that begin with {SYSTEM}/ belong to the bus, got {name!r}"
@@ -296,19 +296,19 @@ class Bus:
         receiver = Receiver(
             self._exchange, self._config, account, on_command, ref, on_undelivered
         )
-        receiver.hold()
+        receiver.postpone_openings()
         try:
             entry = self._exchange.register(
                 name, visibility, self.name, host._manager, receiver
             )
             task = Task(self, entry, receiver)
             if receiver.verdict is not None:
-                self._hear_verdict(task, receiver.verdict)
+                self._await_verdict(task, receiver.verdict)
             return task
         finally:
-            receiver.release()
+            receiver.run_openings()
 
-    def _hear_verdict(self, task: Task, verdict: Verdict) -> None:
+    def _await_verdict(self, task: Task, verdict: Verdict) -> None:
         wait_s = 0.0 if self._in_callback() else _VERDICT_S
         try:
             verdict.wait(_sync.monotonic() + wait_s)
@@ -417,7 +417,7 @@ class Bus:
     def inspect(self) -> BusSnapshot:
         """Return a snapshot of this bus in this process."""
         self._check_process()
-        self._bury()
+        self._deregister_orphans()
         return self._look()[0]
 
     @guarded("close a bus")
@@ -439,11 +439,11 @@ class Bus:
             del self._others[self.name]
         until = _sync.monotonic() + drain_s
         if self._comm is not None and not self._in_callback():
-            self._see_off(until)
+            self._drain_parked(until)
         for thread in threads:
-            thread._tell_to_stop(until, final=True)
+            thread._request_stop(until, final=True)
         for thread in threads:
-            thread._see_it_stop()
+            thread._await_end()
         if self._inspector is not None:
             self._inspector.close()
         comm, network = self._comm, self._network
@@ -460,7 +460,7 @@ class Bus:
         if not self._in_callback():
             do_not_call_at_exit(self.close)
 
-    def _see_off(self, until: float) -> None:
+    def _drain_parked(self, until: float) -> None:
         """Wait until the parked list is empty, or until a time.
 
         When the sender deregisters, the search for the name ends (BUS-DEREG-11).
@@ -475,7 +475,7 @@ class Bus:
 
     def _join(self) -> None:
         """Join the network, and wait for the outcome; see `open_bus`."""
-        self._meet_others()
+        self._start_comm()
         assert self._comm is not None
         self._comm.join_state.verdict.wait(
             _sync.monotonic() + self._config.connect_timeout_s
@@ -499,7 +499,7 @@ class Bus:
             managers = [thread._manager for thread in self._threads]
         return inspect(self._exchange, self.name, managers), managers
 
-    def _meet_others(self) -> None:
+    def _start_comm(self) -> None:
         """Start the comm thread, unless it runs."""
         assert self._network is not None
         if self._comm is None:
@@ -598,7 +598,7 @@ class Bus:
 
         def serve() -> None:
             manager.adopt()
-            self._lives_in_this_thread(thread)
+            self._bind_to_thread(thread)
             thread._serve_to_the_end()
 
         # A daemon: the end of the program closes the bus instead of joining the thread.
@@ -609,10 +609,10 @@ class Bus:
         self._threads.append(thread)
         return thread
 
-    def _lives_in_this_thread(self, thread: BusThread) -> None:
-        self._mine.pulse = _Pulse(thread, self._orphans)
+    def _bind_to_thread(self, thread: BusThread) -> None:
+        self._mine.pulse = _ThreadEndHook(thread, self._orphans)
 
-    def _bury(self) -> None:
+    def _deregister_orphans(self) -> None:
         """Deregister the tasks that finalizers have noted.
 
         Their plain thread has ended (BUS-DEREG-9), or their iterator was dropped.
@@ -624,17 +624,17 @@ class Bus:
             with suppress(ValueError):
                 self._dropped.remove(dropped)
         while (orphan := _oldest(self._orphans)) is not None:
-            orphan._tell_to_stop(0.0, final=False)
-            orphan._see_it_stop()
+            orphan._request_stop(0.0, final=False)
+            orphan._await_end()
             with suppress(ValueError):
                 self._orphans.remove(orphan)
 
-    def _farewell(self, thread: BusThread) -> None:
+    def _deregister_tasks(self, thread: BusThread) -> None:
         """Deregister the tasks of a stopped thread; called in that thread."""
         exchange, manager = self._exchange, thread._manager
 
         def hosted() -> list[Entry]:
-            entries = exchange.look(lambda: list(exchange.manager.table))
+            entries = exchange.query(lambda: list(exchange.manager.table))
             return [entry for entry in entries if entry.host is manager]
 
         while True:
@@ -650,7 +650,7 @@ class Bus:
                 self._threads.remove(thread)
             heirs = [each._manager for each in self._threads if not each.stopped]
         for heir in heirs[:1]:
-            exchange.look_after_parked(heir, anew=True)
+            exchange.schedule_parked_expiry(heir, anew=True)
 
 
 def _oldest(noted: deque[T]) -> T | None:

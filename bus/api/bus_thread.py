@@ -49,7 +49,7 @@ class ThreadOwner(Protocol):
     def _in_callback(self) -> bool:
         """Return True if the calling thread runs a callback, or else serves a bus."""
 
-    def _farewell(self, thread: BusThread) -> None:
+    def _deregister_tasks(self, thread: BusThread) -> None:
         """Deregister the tasks of a thread that has stopped."""
 
 
@@ -158,8 +158,8 @@ class BusThread:
         """
         drain_s = duration("drain", drain)
         self._bus._check_process()
-        self._tell_to_stop(_sync.monotonic() + drain_s, final=final)
-        self._see_it_stop()
+        self._request_stop(_sync.monotonic() + drain_s, final=final)
+        self._await_end()
 
     # For the bus.
 
@@ -187,10 +187,10 @@ class BusThread:
         finally:
             # If an exception such as SystemExit leaves a callback, `stop` was not
             # called.
-            self._tell_to_stop(0.0, final=False)
+            self._request_stop(0.0, final=False)
             self._serve(lambda: 0)
 
-    def _tell_to_stop(self, until: float, *, final: bool) -> None:
+    def _request_stop(self, until: float, *, final: bool) -> None:
         """Refuse further tasks, and request the end of the thread; does not wait."""
         with self._bus._lock:
             if self.stopped:
@@ -199,7 +199,7 @@ class BusThread:
             self.stopped = True
         self._manager.stop(until)
 
-    def _see_it_stop(self) -> None:
+    def _await_end(self) -> None:
         """Wait until the thread has ended.
 
         Within a callback this does not wait: other threads may wait for the callback.
@@ -211,12 +211,12 @@ class BusThread:
             if waits and self._thread is not _sync.current_thread():
                 while self._thread.is_alive():
                     self._thread.join(stuck.after_s)
-                    stuck.look()
+                    stuck.check()
             return
         while not self._drive.acquire(waits, stuck.after_s if waits else -1):
             if not waits:
-                return  # its author is about to see that it has stopped
-            stuck.look()
+                return  # the thread finds `stopped` set when this callback returns
+            stuck.check()
         try:
             self._serve_locked(lambda: 0)
         finally:
@@ -242,7 +242,7 @@ class BusThread:
             if self.stopped and not self._manager.ended:
                 self._manager.adopt()
                 self._manager.run()
-                self._bus._farewell(self)
+                self._bus._deregister_tasks(self)
         finally:
             self._driver = None
         return served
@@ -254,7 +254,7 @@ class BusThread:
                 " wait; return from the callback, or do it in another thread"
             )
             raise RuntimeError(msg)
-        if not self._manager.owned():
+        if not self._manager.is_owner():
             self._check_takes_tasks()  # another thread may have taken over at the end
             here = _sync.current_thread().name
             msg = (

@@ -61,7 +61,7 @@ class Registrar(Protocol):
     def _check(self) -> None:
         """Raise unless the bus is open, and of this process."""
 
-    def _bury(self) -> None:
+    def _deregister_orphans(self) -> None:
         """Deregister the tasks of ended threads and of collected iterators."""
 
     def _in_callback(self) -> bool:
@@ -139,7 +139,7 @@ class ImplicitTasks:
 
     def _check_may_wait(self, act: str) -> None:
         self._bus._check()
-        self._bus._bury()
+        self._bus._deregister_orphans()
         if self._bus._in_callback():
             msg = (
                 f"cannot {act} within a callback, whose thread may have to answer:"

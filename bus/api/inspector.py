@@ -148,7 +148,7 @@ class Inspector:
             "since_s": _sync.monotonic() - self._since,
             "threads": _threads(seen, managers),
             "parked": dict(seen.parked),
-            "gave_up": exchange.look(lambda: exchange.manager.parked.given_up),
+            "gave_up": exchange.query(lambda: exchange.manager.parked.given_up),
             "links": [],
             "relays": [],
         }
@@ -156,7 +156,7 @@ class Inspector:
             told["notifying"] = attrs.asdict(seen.notifying)
         comm = exchange.comm
         if comm is not None:
-            told |= exchange.look(lambda: _of_others(comm.remote))
+            told |= exchange.query(lambda: _of_others(comm.remote))
         return told
 
 

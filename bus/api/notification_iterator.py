@@ -132,7 +132,7 @@ class NotificationIterator:
                 lambda: messages or entry.host is None, deadline_after(self._timeout)
             )
         except UnknownTaskError:  # the thread is stopped, but may still drain
-            thread._see_it_stop()
+            thread._await_end()
 
     def __del__(self) -> None:
         if self._open:

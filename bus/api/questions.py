@@ -49,11 +49,11 @@ class Question(Struct, eq=False):
     timeout_s: float | None
     deadline: float | None
     message: Incoming | None = None
-    gone: Callable[[], object] | None = None
+    on_asker_gone: Callable[[], object] | None = None
     direct: bool = False
     answers: int = 0
 
-    def asked(self, machine: str | None) -> Address | None:
+    def addressee(self, machine: str | None) -> Address | None:
         """Return the full address of the addressee.
 
         machine: the machine of the asker, used if the name contains none.
@@ -63,7 +63,7 @@ class Question(Struct, eq=False):
         address = Address.parse(self.to)
         return Address(address.module, machine=address.machine or machine, bus=self.bus)
 
-    def time_is_up(self) -> BusError | None:
+    def timeout_error(self) -> BusError | None:
         """Return the error for a timeout.
 
         Return None for a question to all subscribers: its timeout is its regular end.

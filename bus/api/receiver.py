@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Receiver"]
 
 
-class _TimeUp(Answer, eq=False, kw_only=True):
+class _Timeout(Answer, eq=False, kw_only=True):
     """A timeout of a question, which a task posts to itself.
 
     So it is queued behind the answers that have arrived: these take precedence.
@@ -168,24 +168,24 @@ class Receiver:
         callback = self._on_command
         return None if callback is None else (callback, self._reference)
 
-    def begins(self, run: CommandRun) -> None:
+    def on_run_begun(self, run: CommandRun) -> None:
         """Note that the task starts to read a run of commands without answers."""
         if (comm := self._exchange.comm) is not None:
-            comm.reading(run)
+            comm.on_run_reading(run)
 
-    def has_read(self, run: CommandRun) -> None:
+    def on_run_read(self, run: CommandRun) -> None:
         """Note that the task has read a part of the run."""
         host: ThreadManager = self.entry.host
         if host.inbox.room.asleep:
             host.inbox.wake_senders()
         if (comm := self._exchange.comm) is not None:
-            comm.reading(run)
+            comm.on_run_reading(run)
 
     def on_exception(self, callback: object) -> None:
         """Record the exception of a callback; called in the exception handler."""
         self._failed_callback(callback)
 
-    def listen(self, callback: Callable[[Incoming], Any], reference: Any) -> None:
+    def set_callback(self, callback: Callable[[Incoming], Any], reference: Any) -> None:
         """Set the command callback; the unclaimed commands go to it first.
 
         They return to the front of the mailbox, so that each is read in its own turn.
@@ -243,7 +243,7 @@ class Receiver:
             self._armed = deadline
             host.call_at(
                 deadline,
-                lambda: self._exchange.at_home(self.entry, self._time_is_up),
+                lambda: self._exchange.at_home(self.entry, self._on_timeout),
             )
 
     def armed_before(self, deadline: float) -> bool:
@@ -319,16 +319,16 @@ class Receiver:
         question = self.questions.answer(answer.number, final=answer.final)
         if question is None:
             if type(answer) is Answer:
-                self._is_late(answer)
+                self._count_late(answer)
             return
         self._resolve(question, answer)
 
-    def _is_late(self, answer: Answer) -> None:
+    def _count_late(self, answer: Answer) -> None:
         self.late += 1
         if answer._trace is not None:
             answer._trace.record_discarded(BusReason.UNWANTED)
 
-    def hears(self, answer: Answer) -> bool:
+    def try_deliver_directly(self, answer: Answer) -> bool:
         """Hand an answer to a caller that waits in another thread; False if none does.
 
         Any thread may call this while the host thread sleeps and has no item pending.
@@ -350,7 +350,7 @@ class Receiver:
             answer._trace.record_delivered()
         responder, payload = answer.responder, answer.payload
         if responder is None:  # an error, or the end of the wait after a notification
-            responder = question.asked(self.entry.address.machine)
+            responder = question.addressee(self.entry.address.machine)
             if responder is None:
                 payload = question.answers
         response = Response(
@@ -358,15 +358,15 @@ class Receiver:
         )
         self._run_guarded(question.callback, response)
 
-    def _time_is_up(self) -> None:
+    def _on_timeout(self) -> None:
         self._armed = None
         for number, question in self.questions.due(_sync.monotonic()):
             self._exchange.post(
-                _TimeUp(
+                _Timeout(
                     _to=self.entry,
                     number=number,
                     responder=None,
-                    error=question.time_is_up(),
+                    error=question.timeout_error(),
                 )
             )
         self.arm(self.entry.host)
@@ -477,24 +477,24 @@ class Receiver:
         for subscription in message.subscriptions:
             subscription.cancel()
 
-    def hold(self) -> None:
+    def postpone_openings(self) -> None:
         """Postpone openings until `release`, while the right to the name is unknown."""
         self._released = False
 
     def postpone(self, opening: Callable[[], object]) -> bool:
         """Keep an opening for `release`; return False if the caller must open now."""
-        if self.reads():
+        if self.is_released():
             return False
         self._openings.append(opening)
-        if self.reads():
-            self.release()  # just then: one of the two does it
+        if self.is_released():
+            self.run_openings()  # just then: one of the two does it
         return True
 
-    def reads(self) -> bool:
+    def is_released(self) -> bool:
         """Return True if the opening of the task need not be postponed."""
         return self._released
 
-    def release(self) -> None:
+    def run_openings(self) -> None:
         """Run the postponed openings; does nothing if there are none."""
         self._released = True
         while self._openings:
@@ -522,13 +522,13 @@ class Receiver:
         entry.order = object()
         return self.verdict is not None and self.verdict.settle(error)
 
-    def on_unheard(self, answer: Answer) -> None:
+    def on_unread_answer(self, answer: Answer) -> None:
         """Count an answer that was unread when the task deregistered."""
         question = self.questions.close(answer.number)
         if question is not None:
-            self._is_late(answer)
-            if question.gone is not None:
-                question.gone()
+            self._count_late(answer)
+            if question.on_asker_gone is not None:
+                question.on_asker_gone()
 
     def on_deregistered(self) -> None:
         """Cancel the interests and questions of a deregistered task (BUS-DEREG-10).
@@ -538,8 +538,8 @@ class Receiver:
         for interest in list(self.interests):
             interest.cancel()
         for question in self.questions.close_all():
-            if question.gone is not None:
-                question.gone()
+            if question.on_asker_gone is not None:
+                question.on_asker_gone()
 
     def _name_of(self, message: Incoming) -> str:
         return message._name or message._to.name

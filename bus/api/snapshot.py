@@ -222,18 +222,18 @@ def inspect(
 
     managers: the managers of the threads of the bus.
     """
-    entries = exchange.look(
+    entries = exchange.query(
         lambda: [
             each
             for each in exchange.manager.table
             if not each.remote and not is_system(each.name)
         ]
     )
-    parked = exchange.look(exchange.manager.parked.waiting)
+    parked = exchange.query(exchange.manager.parked.waiting)
     comm = exchange.comm
     sent, peers = _NOTHING, tuple[PeerInfo, ...]()
     if comm is not None:
-        sent, peers = exchange.look(lambda: _of_others(comm.remote))
+        sent, peers = exchange.query(lambda: _of_others(comm.remote))
     hosted = [(entry, entry.host) for entry in entries]
     now = _sync.monotonic()
     return BusSnapshot(

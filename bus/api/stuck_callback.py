@@ -37,7 +37,7 @@ class StuckCallback:
         self.after_s: Final = min(after_s, _sync.WAIT_S_MAX)
         self._warned: float | None = None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Log the current callback, if it has run for too long."""
         manager = self._manager
         running, since = manager.running, manager.since

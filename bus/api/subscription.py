@@ -76,14 +76,14 @@ class Subscription:
         """Unsubscribe and discard the unread notifications; idempotent."""
         self.active = False
         self._interests().pop(self, None)
-        self._exchange.tell(lambda: self._exchange.manager.unsubscribe(self))
+        self._exchange.decide_remote(lambda: self._exchange.manager.unsubscribe(self))
         if self.then is not None:
             self.then()
 
     def _start(self) -> None:
         """Subscribe; cancel at once if the task deregisters meanwhile."""
         self._interests()[self] = None
-        self._exchange.tell(lambda: self._exchange.manager.subscribe(self))
+        self._exchange.decide_remote(lambda: self._exchange.manager.subscribe(self))
         if self.entry.host is None:
             self.cancel()
 
@@ -136,7 +136,7 @@ class Watch:
         """End the watch; idempotent."""
         self.active = False
         self._interests().pop(self, None)
-        self._exchange.tell(lambda: self._exchange.manager.unwatch(self))
+        self._exchange.decide_remote(lambda: self._exchange.manager.unwatch(self))
 
     def _start(self) -> None:
         """Begin the watch; cancel at once if the task deregisters meanwhile."""

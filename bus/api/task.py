@@ -19,7 +19,7 @@ from bus.api.arguments import (
     new_account_limits,
     wrong_type,
 )
-from bus.api.awaited import AwaitedAnswer, AwaitedWord
+from bus.api.awaited import AwaitedAnswer, AwaitedSignal
 from bus.api.questions import Question
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.subscription import Subscription, Watch
@@ -145,7 +145,9 @@ class Task:
         check_callback("callback", callback)
         self._check()
         receiver = self._receiver
-        self._exchange.at_home(self._entry, lambda: receiver.listen(callback, ref))
+        self._exchange.at_home(
+            self._entry, lambda: receiver.set_callback(callback, ref)
+        )
 
     @guarded("receive")
     def receive(self, timeout: float | None = None) -> Incoming:
@@ -239,7 +241,7 @@ class Task:
         outer = enter(_SEND)
         try:
             if on_response is None and type(to) is str:
-                return self._tell(to, payload, bus, timeout)
+                return self._command_one(to, payload, bus, timeout)
             check_optional_callback("on_response", on_response)
             names = addressees(to)
             timeout = answer_timeout(self._bus._config, timeout)
@@ -252,7 +254,7 @@ class Task:
             if outer is False:
                 MAIN.inside = False
 
-    def _tell(
+    def _command_one(
         self, to: str, payload: Any, bus: str | None, timeout: float | Unset | None
     ) -> CommandHandle:
         """Send a command without an answer to one task: the fast case of `_command`."""
@@ -319,7 +321,7 @@ class Task:
         host = entry.host
         if host is None:
             return False
-        send_batch: SendBatch = host.send_batch(
+        send_batch: SendBatch = host.begin_send_batch(
             entry, self._entry, timeout_s, self._exchange.waits_s
         )
         # Checked after the batch exists: if this task deregisters just now, its
@@ -485,7 +487,7 @@ class Task:
             if _sync.park(awaited.parker, awaited.over, soon) or awaited.over():
                 return
         assert question is not None
-        error = question.time_is_up()
+        error = question.timeout_error()
         assert error is not None
         if isinstance(error, CommandTimeoutError) and not error.why:
             why = why_unread(self._entry)
@@ -578,10 +580,10 @@ class Task:
                 _size=size,
             )
             if self._tracer is not None:
-                message._trace = self._tracer.notification_abroad(size)
+                message._trace = self._tracer.remote_notification(size)
             self._exchange.post(message)
         elif not audience:
-            self._exchange.unheard(self._entry)
+            self._exchange.count_unheard(self._entry)
         if refused is not None:
             raise refused
 
@@ -661,9 +663,9 @@ class Task:
             thread = self._bus._thread_of(host)
             if thread is None:  # the thread has just ended
                 raise UnknownTaskError(self._entry.name)
-            awaited = AwaitedWord(self._entry, host)
+            awaited = AwaitedSignal(self._entry, host)
             subscription.then = awaited.wake_up  # on cancel, or if the task deregisters
-            exchange, say = subscription._exchange, awaited.say
+            exchange, say = subscription._exchange, awaited.signal
             exchange.decide(lambda: exchange.manager.confirm(subscription, say))
 
             def over() -> bool:
@@ -674,10 +676,10 @@ class Task:
             else:
                 _sync.park(awaited.parker, over, deadline)
             subscription.then = None
-            if not (awaited.said or awaited.over()) and subscription.active:
+            if not (awaited.signalled or awaited.over()) and subscription.active:
                 assert timeout is not None
                 raise CommandTimeoutError(str(subscription.specification), timeout)
-            if not awaited.said:
+            if not awaited.signalled:
                 self._bus._check()  # a closed bus is the more precise error
                 if awaited.over():
                     raise UnknownTaskError(self._entry.name)
@@ -763,7 +765,7 @@ class Task:
         host, receiver = self._entry.host, self._receiver
         if receiver.armed_before(deadline):
             return
-        if host is not None and host.owned():
+        if host is not None and host.is_owner():
             receiver.arm(host)
         else:
             self._exchange.at_home(self._entry, lambda: receiver.arm(self._entry.host))

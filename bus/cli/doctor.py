@@ -107,7 +107,7 @@ def _sockets(target: Target) -> Finding:
     place = directory.own / fresh_name("doctor")
     try:
         with _net.listen_ipc(place, mode=0o600, backlog=1):
-            dialled = _net.is_listened_at(place)
+            dialled = _net.has_listener(place)
             place.unlink()
     except OSError as error:
         do = "set BUS_RUN_DIR to a folder on a local file system"

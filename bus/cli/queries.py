@@ -222,8 +222,8 @@ def _knownfind_master(bus: Bus) -> str | None:
     comm = bus._comm
     assert comm is not None
     remote = comm.remote
-    stands, master = bus._exchange.look(
-        lambda: (remote.stands, remote.topology.master())
+    stands, master = bus._exchange.query(
+        lambda: (remote.has_master, remote.topology.master())
     )
     if not stands:
         return None

@@ -134,7 +134,7 @@ def _is_taken(bus: Bus) -> bool:
     comm = bus._comm
     assert comm is not None
     counters = comm.remote.topology.counters
-    return bool(bus._exchange.look(lambda: counters.commands_taken))
+    return bool(bus._exchange.query(lambda: counters.commands_taken))
 
 
 def _is_under_way(bus: Bus) -> bool:
@@ -143,7 +143,7 @@ def _is_under_way(bus: Bus) -> bool:
     assert comm is not None
     peers = comm.remote.topology.peers
     return bool(
-        bus._exchange.look(
+        bus._exchange.query(
             lambda: any(
                 relay.unacked
                 for peer in peers.values()

@@ -43,8 +43,8 @@ class AcknowledgementTracker:
         "_read_on",
         "_reading",
         "_taken",
-        "awaited",
-        "look_at",
+        "check_at",
+        "wakes_soon",
     )
 
     def __init__(self, messages: int, length: int) -> None:
@@ -57,8 +57,8 @@ class AcknowledgementTracker:
         # Runs that a task reads; then, runs that it may still be reading.
         self._reading: Final[deque[CommandRun]] = deque()
         self._read_on: list[CommandRun] = []
-        self.awaited: bool = False
-        self.look_at: float | None = None
+        self.wakes_soon: bool = False
+        self.check_at: float | None = None
 
     # For any thread.
 
@@ -74,7 +74,7 @@ class AcknowledgementTracker:
         The run counts its reads itself, so that no message needs a note of its own.
         """
         self._reading.append(run)
-        return not self.awaited or run.at - run.told >= self._messages_max
+        return not self.wakes_soon or run.at - run.reported >= self._messages_max
 
     @property
     def due(self) -> bool:
@@ -88,16 +88,16 @@ class AcknowledgementTracker:
         """
         if not (self._taken or self._reading):
             return False
-        if not (self.awaited or watched) or self._bytes >= self._bytes_max:
+        if not (self.wakes_soon or watched) or self._bytes >= self._bytes_max:
             return True
         read = len(self._taken)
         if self._reading:
-            read += sum([run.at - run.told for run in self._reading.copy()])
+            read += sum([run.at - run.reported for run in self._reading.copy()])
         return read >= self._messages_max
 
     # For one thread at a time, under `FastPathDriver.hold`.
 
-    def take_lone(self) -> list[Taken]:
+    def take_single(self) -> list[Taken]:
         """Take out the note of a single message; none if a run is being read."""
         if len(self._taken) != 1 or self._reading or self._read_on:
             return []
@@ -111,16 +111,16 @@ class AcknowledgementTracker:
         begun = [self._reading.popleft() for _ in range(len(self._reading))]
         runs = dict.fromkeys([*self._read_on, *begun])
         if begun:
-            self.look_at = now + _LOOK_S
-        elif self.look_at is not None and self.look_at <= now:
-            self.look_at = None
+            self.check_at = now + _LOOK_S
+        elif self.check_at is not None and self.check_at <= now:
+            self.check_at = None
         self._read_on = []
         for run in runs:
-            told, read = run.told, run.at
+            told, read = run.reported, run.at
             if read > told:
                 size = run.lengths.part(told, read).total
                 taken.append((run.receipt, run.number + told, read - told, size))
-                run.told = read
+                run.reported = read
             if run:  # its task may read on, and then hang in a callback
                 self._read_on.append(run)
         return taken

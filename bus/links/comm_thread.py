@@ -130,13 +130,13 @@ class CommThread:
         self._exchange: Final = exchange
         here = Address("audience", machine=me.machine, bus=me.bus)
         nobody = RegistrationId(me.machine, me.process, 0)
-        self._outbox: Final = RelayOutbox(
+        self._relay_outbox: Final = RelayOutbox(
             here, nobody, config, self.on_extracted, self.command
         )
         self._peer_log: Final = PeerLog()
         self._link_pool: Final = LinkPool(
-            self._outbox.inbox,
-            self._outbox.ask,
+            self._relay_outbox.inbox,
+            self._relay_outbox.ask,
             capacity=config.link_frames,
             timeout_s=limits.connect_timeout_s,
             poller=poller,
@@ -146,20 +146,20 @@ class CommThread:
             turned_away=self._peer_log.note,
         )
         self._when_ended: Final = ended
-        # Acquired once: by the thread, to serve, or by `forestall`, to prevent that.
+        # Acquired once: by the thread, to serve, or by `prevent_start`.
         self._turn: Final = _sync.Lock()
         self.join_state: Final = JoinState(me, patient=patient)
         self._monitor: FrameMonitor | None = None
-        self.watched: bool = False
+        self.links_reserved: bool = False
         self.remote: Final = RemoteManager(
             me,
             exchange.manager,
-            host=self._outbox,
+            host=self._relay_outbox,
             limits=limits,
             nonce=nonce,
             addresses=((listens,), (listens,)),
             master=(master,),
-            relay_account=self._outbox.relay_account,
+            relay_account=self._relay_outbox.new_relay_account,
             complain=self._peer_log.note,
             trace_sink=exchange.trace_sink,
         )
@@ -174,12 +174,12 @@ class CommThread:
         self._readers: Final = FrameReaders(
             self._link_pool.cause, limits.message_bytes_max
         )
-        self.audience: Final[Entry] = self._outbox.audience
-        self.account: Final[Account] = self._outbox.account
+        self.audience: Final[Entry] = self._relay_outbox.audience
+        self.account: Final[Account] = self._relay_outbox.account
         self._acknowledgement_tracker: Final = AcknowledgementTracker(
             max(1, config.window // 4), max(1, config.window_bytes // 4)
         )
-        self.inbox: Final = self._outbox.inbox
+        self.inbox: Final = self._relay_outbox.inbox
         self._fast_path_driver: Final = FastPathDriver(
             exchange,
             self.remote,
@@ -189,20 +189,20 @@ class CommThread:
             soon=self._soon,
             midway=self._readers.midway,
             acknowledgement_tracker=self._acknowledgement_tracker,
-            attend=self._attend,
+            run_urgent_part=self._run_urgent_part,
         )
         self._thread: _sync.Thread | None = None
         # The time limit set by `stop` and the call to make then; None before `stop`.
         self._end_at: float | None = None
         self._then: Callable[[], object] = list
         # True if another thread requested a flush; number of requests by this thread.
-        self._nudged: bool = False
-        self._own_nudges: int = 0
-        # The thread that runs `_attend` in place of this one; the exception raised
-        # there.
+        self._round_requested: bool = False
+        self._own_flush_requests: int = 0
+        # The thread that runs `_run_urgent_part` in place of this one; the exception
+        # raised there.
         self._substitute: int | None = None
         self._fault: Exception | None = None
-        self.outbox: Final[deque[Send | HangUp | Dial]] = deque()
+        self.link_actions: Final[deque[Send | HangUp | Dial]] = deque()
         self._inbound_delivery: Final = InboundDelivery(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
         )
@@ -211,8 +211,8 @@ class CommThread:
         self._due_at: float | None = None
         self._review_at: float = 0.0
         self._review_s: Final = min(config.ack_delay_s / 2, _REVIEW_S)
-        # True once no other thread may run `_attend`; then, once this thread no longer
-        # looks at its requests.
+        # True once no other thread may run `_run_urgent_part`; then, once this thread
+        # no longer looks at its requests.
         self._left: bool = False
         self._ended: bool = False
 
@@ -224,7 +224,7 @@ class CommThread:
         begin: the first event, such as dialling the master.
         """
         self._exchange.comm = self
-        self._link_setup.let_in(broker)
+        self._link_setup.accept_links(broker)
         self._exchange.decide(lambda: self._begin(begin))
 
         def run() -> None:
@@ -234,7 +234,7 @@ class CommThread:
         self._thread = _sync.Thread(target=run, name=f"{broker.name} comm", daemon=True)
         self._thread.start()
 
-    def forestall(self) -> bool:
+    def prevent_start(self) -> bool:
         """Keep the thread from serving after a failed start.
 
         Returns False if the thread serves already; it then ends by itself. A caller
@@ -262,15 +262,15 @@ class CommThread:
                 self.remote.on_watched(watch)
         return actions + self.remote.flush(now)
 
-    def let_in(self, broker: LinkBroker) -> None:
+    def accept_links(self, broker: LinkBroker) -> None:
         """Accept links at one more broker."""
-        self._outbox.ask(lambda: self._link_setup.let_in(broker))
+        self._relay_outbox.ask(lambda: self._link_setup.accept_links(broker))
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
         """Decide on an event in this thread, after everything posted before."""
-        self._outbox.ask(lambda: self._exchange.decide(event))
+        self._relay_outbox.ask(lambda: self._exchange.decide(event))
         if self._ended:
-            self._do_what_is_left()
+            self._run_late_requests()
 
     def stop(self, until: float, then: Callable[[], object]) -> None:
         """End once no task is left and nothing is pending, or at the time ``until``.
@@ -282,7 +282,7 @@ class CommThread:
             self._end_at, self._then = until, then
             self._exchange.decide(lambda: self.remote.acknowledge(_sync.monotonic()))
 
-        self._outbox.ask(end)
+        self._relay_outbox.ask(end)
 
     def join(self) -> None:
         """Wait until the thread has ended."""
@@ -297,16 +297,16 @@ class CommThread:
     @monitor.setter
     def monitor(self, monitor: FrameMonitor | None) -> None:
         self._monitor = monitor
-        self.watched = monitor is not None or self._ended
+        self.links_reserved = monitor is not None or self._ended
 
     # For the exchange.
 
     def request_flush(self) -> None:
         """Request a flush of the latest decisions to the other processes."""
         if self._in_turn():
-            self._own_nudges += 1  # handled in `_round`
+            self._own_flush_requests += 1  # handled in `_round`
         else:
-            self._nudged = True
+            self._round_requested = True
             self._wake()
 
     def command(self, command: Incoming) -> bool:
@@ -319,7 +319,7 @@ class CommThread:
             if error is not None or not self._fast_path_driver.answer(
                 question, payload
             ):
-                self._outbox.inbox.push(Said(question, payload, error))
+                self._relay_outbox.inbox.push(Said(question, payload, error))
         finally:
             question._to.order = object()
 
@@ -327,26 +327,26 @@ class CommThread:
         """Note that a task took or dropped a message, local or remote."""
         if message._receipt is not None:
             self._acknowledgement_tracker.note(message)
-            watched = message._receipt.peer.session.watched
+            watched = message._receipt.peer.session.in_exchange
             if self._acknowledgement_tracker.is_due(watched=watched):
                 self._wake()
-        self._has_room(message._to, message._account)
+        self._resume_if_roomy(message._to, message._account)
 
-    def reading(self, run: CommandRun) -> None:
+    def on_run_reading(self, run: CommandRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
         if self._acknowledgement_tracker.note_run(run) and not self._tells_itself(
             run._to.host
         ):
             self._wake()
-        self._has_room(run._to, run._account)
+        self._resume_if_roomy(run._to, run._account)
 
     def _tells_itself(self, host: ThreadManager | None) -> bool:
         """Return True if the host thread or this one soon acknowledges by itself."""
-        if host is None or host.main or host.way is None:
+        if host is None or host.main or host.link_wait is None:
             return False
-        return self._acknowledgement_tracker.awaited  # if it hangs in a callback
+        return self._acknowledgement_tracker.wakes_soon  # if it hangs in a callback
 
-    def _has_room(self, entry: Entry, account: Account) -> None:
+    def _resume_if_roomy(self, entry: Entry, account: Account) -> None:
         # Not for each message that it takes: messages held back would come one by one.
         if self._inbound_delivery.holds(entry) and account.roomy:
             self._exchange.decide(lambda: [Resume(entry)])
@@ -364,11 +364,11 @@ class CommThread:
         """Open a relay for sending, first the messages parked for its name."""
 
         def opened() -> list[Action]:
-            if entry.host is self._outbox:
+            if entry.host is self._relay_outbox:
                 self.remote.open(entry, messages)
             else:
                 # The relay was removed after that decision; return these with the rest.
-                self._outbox.put_back(entry, messages)
+                self._relay_outbox.keep_unopened(entry, messages)
             return self.remote.flush(_sync.monotonic())
 
         self._exchange.decide(opened)
@@ -385,9 +385,11 @@ class CommThread:
             case Reply():
                 self._inbound_delivery.answer(action.entry, answer_of(action))
             case Vacate(entry, messages, final):
-                self._outbox.ask(lambda: self._vacate(entry, messages, final=final))
+                self._relay_outbox.ask(
+                    lambda: self._vacate(entry, messages, final=final)
+                )
             case Send() | HangUp() | Dial():
-                self.outbox.append(action)
+                self.link_actions.append(action)
                 if not self._in_turn():
                     self._wake()
             case _:
@@ -402,23 +404,23 @@ class CommThread:
         # The caller first notes its reason, then looks whether this thread sleeps. This
         # thread first notes that it sleeps, then looks for a reason to wake. So one of
         # the two sees the other, without a lock.
-        arrived = self._outbox.inbox.arrived
+        arrived = self._relay_outbox.inbox.arrived
         if arrived.asleep:
-            with self._outbox.inbox.lock:
+            with self._relay_outbox.inbox.lock:
                 arrived.wake_one()
 
     # The thread itself.
 
     def _run(self) -> None:
-        self._outbox.ident = _sync.get_ident()
+        self._relay_outbox.ident = _sync.get_ident()
         try:
-            while not self._leaves():
+            while not self._may_end():
                 self._link_pool.wait(self._due, self._deadline())
                 with self._fast_path_driver.hold:
                     self._round()
                 # Without ``hold``: a thread waiting for it may hold a lock that a log
                 # handler needs.
-                self._peer_log.tell(_sync.monotonic())
+                self._peer_log.write(_sync.monotonic())
         except Exception:
             _log.exception("internal error of the bus: this process leaves it")
             raise
@@ -426,26 +428,26 @@ class CommThread:
             self._left = True
             # After any failure: other processes must not wait for a silent one.
             self._link_pool.close()
-            self._ended = self.watched = True
+            self._ended = self.links_reserved = True
             self._when_ended()
-            self._do_what_is_left()
+            self._run_late_requests()
             self._then()
 
-    def _do_what_is_left(self) -> None:
+    def _run_late_requests(self) -> None:
         """Run the requests that arrive at the end or later, in any thread.
 
         Links handed over by then are closed, and tasks that leave late are emptied.
         """
-        _, requests = self._outbox.take()
+        _, requests = self._relay_outbox.take()
         for request in requests:
             request.run()
 
     def _due(self) -> bool:
         """Return True if there is work other than frames from links."""
         return bool(
-            self._outbox.inbox.items
-            or self.outbox
-            or self._nudged
+            self._relay_outbox.inbox.items
+            or self.link_actions
+            or self._round_requested
             or self._acknowledgement_tracker.due
             or self._fast_path_driver.due
             or self._fault
@@ -453,51 +455,51 @@ class CommThread:
 
     def _soon(self) -> None:
         """Make sure that this thread wakes within ``ack_delay_s``."""
-        if not self._acknowledgement_tracker.awaited:
-            self._nudged = True
+        if not self._acknowledgement_tracker.wakes_soon:
+            self._round_requested = True
             self._wake()
 
     def _in_turn(self) -> bool:
         """Return True if the caller is this thread, or acts in its place."""
-        return self._outbox.owned() or self._substitute == _sync.get_ident()
+        return self._relay_outbox.is_owner() or self._substitute == _sync.get_ident()
 
     def _deadline(self) -> float | None:
         """Return the deadline of the next sleep.
 
-        Also note in ``awaited`` whether the thread then wakes soon enough to
+        Also note in ``wakes_soon`` whether the thread then wakes soon enough to
         acknowledge. The manager's deadlines are scanned every ``_review_s``, not for
         each of many messages; between scans, this thread wakes for the next one.
         """
         now, acknowledgement_tracker = _sync.monotonic(), self._acknowledgement_tracker
-        look_at = acknowledgement_tracker.look_at
+        look_at = acknowledgement_tracker.check_at
         if now < self._review_at:
-            acknowledgement_tracker.awaited = self._end_at is None
+            acknowledgement_tracker.wakes_soon = self._end_at is None
             return _first(self._due_at, self._review_at, self._end_at, look_at)
-        self._due_at = self._exchange.look(lambda: self._next_deadline(now))
+        self._due_at = self._exchange.query(lambda: self._next_deadline(now))
         self._review_at = now + self._review_s
         return _first(self._due_at, self._end_at, look_at)
 
     def _next_deadline(self, now: float) -> float | None:
         parked = self._exchange.manager.parked.next_deadline()
-        self._acknowledgement_tracker.awaited = (
+        self._acknowledgement_tracker.wakes_soon = (
             self._end_at is None and self.remote.acks_due
         )
         return _first(self.remote.next_deadline(now), parked)
 
-    def _leaves(self) -> bool:
+    def _may_end(self) -> bool:
         """Return True if the thread may end; no caller then has a frame to send."""
         if self._end_at is None:
             return False
         with self._fast_path_driver.hold:
-            self._left = self._over()
+            self._left = self._is_finished()
             return self._left
 
-    def _over(self) -> bool:
+    def _is_finished(self) -> bool:
         if self._end_at is None or self._due():
             return False
         if self._end_at <= _sync.monotonic():
             return True  # though a full link may still hold frames (BUS-DEREG-12)
-        return not self._link_pool.sending and self._exchange.look(self._quiet)
+        return not self._link_pool.sending and self._exchange.query(self._quiet)
 
     def _quiet(self) -> bool:
         """Return True if no task is left and all messages are acknowledged."""
@@ -514,18 +516,20 @@ class CommThread:
             raise self._fault
         # Before the taken messages are collected: a task that takes one later wakes
         # this.
-        self._nudged = self._acknowledgement_tracker.awaited = False
+        self._round_requested = self._acknowledgement_tracker.wakes_soon = False
         frames = [*self._fast_path_driver.take(), *self._link_pool.take()]
-        posted, requests = self._outbox.take()
+        posted, requests = self._relay_outbox.take()
         now = _sync.monotonic()
         self._let_decide(frames, posted, requests, now)
         self._carry_out()
         self._link_pool.resume()
-        self._outbox.review()
+        self._relay_outbox.review()
         if not self.join_state.settled:
-            self.join_state.look(self.remote.links, stands=self.remote.stands)
+            self.join_state.check_answer(
+                self.remote.links, stands=self.remote.has_master
+            )
 
-    def _attend(self) -> None:
+    def _run_urgent_part(self) -> None:
         """Do the urgent part of a round, in place of this thread.
 
         The caller handles the frames it has read and the messages taken since. The rest
@@ -537,7 +541,7 @@ class CommThread:
         try:
             self._let_decide(self._fast_path_driver.take(), (), (), _sync.monotonic())
             self._send_first()  # a call: see `_sync.Lock`
-            self._outbox.review()
+            self._relay_outbox.review()
         except Exception as fault:  # noqa: BLE001 # raised again by that thread
             self._fault = fault
         finally:
@@ -547,7 +551,7 @@ class CommThread:
         self._soon()  # for deadlines set just now
 
     def _send_first(self) -> None:
-        while self.outbox and type(self.outbox[0]) is Send:
+        while self.link_actions and type(self.link_actions[0]) is Send:
             self._carry_out(1)
 
     def _let_decide(
@@ -559,14 +563,14 @@ class CommThread:
     ) -> None:
         """Let the manager decide on all events, and do the resulting actions."""
         came = [(number, self._readers.read(number, data)) for number, data in frames]
-        own_nudges = self._own_nudges
+        own_requests = self._own_flush_requests
         self._exchange.decide(lambda: self._decide(came, posted, now))
         for request in requests:
             request.run()
         # The first flush request belongs to that decision. Any others belong to
         # decisions made during the actions, such as disconnecting a task; they are sent
         # at once, too.
-        if requests or self._own_nudges > own_nudges + 1:
+        if requests or self._own_flush_requests > own_requests + 1:
             self._exchange.decide(lambda: self.remote.flush(now))
 
     def _decide(
@@ -592,11 +596,11 @@ class CommThread:
                 actions += remote.receive(number, read.frame, now)
         if taken := self._acknowledgement_tracker.take(now):
             remote.on_extracted(taken, now)
-        self._outbox.pass_on(posted, remote)
+        self._relay_outbox.forward(posted, remote)
         # ``_due_at`` is older than these events: a deadline they set waits for the next
         # round. Only in this thread, which scans the deadlines again then.
         late = self._due_at is not None and self._due_at <= now
-        if late and self._outbox.owned():
+        if late and self._relay_outbox.is_owner():
             actions += self._exchange.manager.expire(now)
             actions += remote.tick(now)
             self._review_at = 0.0  # the deadline that was due is handled
@@ -607,9 +611,9 @@ class CommThread:
     ) -> None:
         """Hand back the messages left in a relay, then those posted to it since."""
         unread = [
-            *self._outbox.take_unopened(entry),
+            *self._relay_outbox.take_unopened(entry),
             *messages,
-            *self._outbox.take_strays(entry),
+            *self._relay_outbox.take_strays(entry),
         ]
         now = _sync.monotonic()
         manager = self._exchange.manager
@@ -620,9 +624,9 @@ class CommThread:
     def _carry_out(self, most: float = math.inf) -> None:
         """Do up to ``most`` actions on links, in the order of the decisions."""
         monitor, done = self._monitor, 0
-        while self.outbox and done < most:
+        while self.link_actions and done < most:
             done += 1
-            match self.outbox.popleft():
+            match self.link_actions.popleft():
                 case Send(link, frame):
                     if monitor is not None:
                         monitor.on_sent(link, frame)

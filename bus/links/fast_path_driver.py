@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from bus.core.local.command_run import CommandRun
 from bus.core.remote.fast_path import FastPath
 from bus.core.wire import FrameType
-from bus.threads.exchange import Slip
+from bus.threads.exchange import FastDelivery
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ __all__ = ["FastPathDriver"]
 
 _ACK: Final = bytes((FrameType.ACK.value,))  # the first byte of such a frame
 # After this many waits without a message, a thread waits at its inbox again.
-_VAIN_MAX: Final = 8
+_IDLE_WAITS_MAX: Final = 8
 # Minimum commands in a run, and maximum mean size in bytes, to wait at the link.
 _MANY: Final = 16
 _SHORT_MAX: Final = 4096
@@ -66,9 +66,9 @@ class Rounds(Protocol):
     @property
     def inbox(self) -> Inbox: ...
     @property
-    def outbox(self) -> deque[Send | HangUp | Dial]: ...
+    def link_actions(self) -> deque[Send | HangUp | Dial]: ...
     @property
-    def watched(self) -> bool: ...
+    def links_reserved(self) -> bool: ...
 
     def request_flush(self) -> None:
         """Request a round now, with all pending actions."""
@@ -83,8 +83,8 @@ class FastPathDriver:
         soon: makes the comm thread wake within milliseconds.
         midway: returns True if the next bytes of a link are not a frame.
         acknowledgement_tracker: the messages that tasks have taken.
-        attend: handles the frames read by others, and the taken messages, as the comm
-            thread would; called under ``hold``, not in the main thread.
+        run_urgent_part: handles the frames read by others, and the taken messages, as
+            the comm thread would; called under ``hold``, not in the main thread.
 
     Lock: a thread that touches links holds ``hold``: the comm thread for a round, a
     task thread while it sends or handles received frames. It is the first of all locks:
@@ -96,7 +96,6 @@ class FastPathDriver:
 
     __slots__ = (
         "_acknowledgement_tracker",
-        "_attend",
         "_commanded_at",
         "_exchange",
         "_given",
@@ -104,6 +103,7 @@ class FastPathDriver:
         "_midway",
         "_remote",
         "_rounds",
+        "_run_urgent_part",
         "_soon",
         "_wake",
         "_ways",
@@ -121,7 +121,7 @@ class FastPathDriver:
         soon: Callable[[], object],
         midway: Callable[[int], bool],
         acknowledgement_tracker: AcknowledgementTracker,
-        attend: Callable[[], object],
+        run_urgent_part: Callable[[], object],
     ) -> None:
         self._exchange: Final = exchange
         self._remote: Final = remote
@@ -131,7 +131,7 @@ class FastPathDriver:
         self._soon: Final = soon
         self._midway: Final = midway
         self._acknowledgement_tracker: Final = acknowledgement_tracker
-        self._attend: Final = attend
+        self._run_urgent_part: Final = run_urgent_part
         self.hold: Final[_thread.LockType] = _sync.Lock()
         # Guarded by the exchange's lock.
         self._ways: dict[Peer, _Way] = {}
@@ -183,20 +183,20 @@ class FastPathDriver:
                     return False
                 way, frame = went
                 host = source.host
-                if host is not None and host.owned():
+                if host is not None and host.is_owner():
                     if host.waits_next and way.early:
                         way.take_lease(host)
-                    host.way = way
+                    host.link_wait = way
                 if not self._link_pool.send(way.fast_path.link, frame):
-                    self.look_at(way.fast_path.link)  # it goes on when there is room
+                    self.check_link(way.fast_path.link)  # it goes on when there is room
             session = peer.session
-            if session.ack_at is not None and not session.watched:
+            if session.ack_at is not None and not session.in_exchange:
                 self._soon()  # the comm thread may have gone to sleep before that
         except BaseException:
             # The message may be noted as sent without being sent; a new link resends
             # it.
             noted = self._ways.get(peer)
-            self.give_up(link if noted is None else noted.fast_path.link)
+            self.abort_link(link if noted is None else noted.fast_path.link)
             raise
         return True
 
@@ -212,8 +212,8 @@ class FastPathDriver:
         if (
             self._given
             or rounds.inbox.items
-            or rounds.outbox
-            or rounds.watched
+            or rounds.link_actions
+            or rounds.links_reserved
             or self._link_pool.sending
         ):
             return None
@@ -244,7 +244,7 @@ class FastPathDriver:
         host = question._to.host
         taken = None
         if host is not None and not host.main:
-            taken = self._acknowledgement_tracker.take_lone()
+            taken = self._acknowledgement_tracker.take_single()
         if taken:
             self._remote.on_extracted(taken, _sync.monotonic())
         return way.fast_path.answer(question, payload)
@@ -254,7 +254,7 @@ class FastPathDriver:
         lease = None if link is None else self._link_pool.read_lease(link)
         if link is None or lease is None:
             return None
-        ways = {old: way for old, way in self._ways.items() if way.fast_path.stands}
+        ways = {old: way for old, way in self._ways.items() if way.fast_path.is_current}
         way = ways[peer] = _Way(self, FastPath(self._remote, peer, link), lease)
         self._ways = ways
         return way
@@ -273,11 +273,11 @@ class FastPathDriver:
             return
         peer: Peer = last.receipt.peer
         way = self._ways.get(peer)
-        if way is None or not way.fast_path.stands:
-            way = self._exchange.look(partial(self._new_way, peer))
+        if way is None or not way.fast_path.is_current:
+            way = self._exchange.query(partial(self._new_way, peer))
         if way is not None:
             way.wanted = True
-            host.way = way
+            host.link_wait = way
 
     # For the comm thread, under ``hold``.
 
@@ -301,45 +301,47 @@ class FastPathDriver:
         known; such a message waits for `act`; the comm thread should rather wait at the
         link.
         """
-        slipped = waits = other = False
-        short, given = way.fast_path, self._given
+        delivered = waits = other = False
+        fast_path, given = way.fast_path, self._given
         for frame in frames:
-            slip = Slip.REFUSED
+            delivery = FastDelivery.REFUSED
             # Earlier frames go first, and the bytes must be a frame.
-            if not (given or self._rounds.watched or self._midway(short.link)):
-                slip = self._exchange.try_deliver_now(short, frame, host)
-            if slip is Slip.REFUSED:
-                given.append((short.link, frame))
+            if not (
+                given or self._rounds.links_reserved or self._midway(fast_path.link)
+            ):
+                delivery = self._exchange.try_deliver_now(fast_path, frame, host)
+            if delivery is FastDelivery.REFUSED:
+                given.append((fast_path.link, frame))
                 other = other or frame[:1] != _ACK
             else:
-                slipped = True
-                waits = waits or slip is Slip.WAITS
+                delivered = True
+                waits = waits or delivery is FastDelivery.QUEUED
         if not self._given:
-            if slipped and not short.peer.session.watched:
+            if delivered and not fast_path.peer.session.in_exchange:
                 self._soon()
-            return slipped, waits, False
+            return delivered, waits, False
         if host.main:
             self._wake()
-            return slipped, waits, other
+            return delivered, waits, other
         way.wanted = False
-        self._attend()
-        return slipped or way.wanted, waits, other and not way.wanted
+        self._run_urgent_part()
+        return delivered or way.wanted, waits, other and not way.wanted
 
-    def tell(self, host: ThreadManager) -> None:
+    def acknowledge(self, host: ThreadManager) -> None:
         """Acknowledge the messages taken by this thread's tasks, before it sleeps."""
         if not host.main and self._acknowledgement_tracker.due:
             with self.hold:
-                self._attend()
+                self._run_urgent_part()
 
-    def look_at(self, link: int) -> None:
+    def check_link(self, link: int) -> None:
         """Let the comm thread check the state of a link."""
         self._link_pool.mark_ready(link)
         self._wake()
 
-    def give_up(self, link: int) -> None:
+    def abort_link(self, link: int) -> None:
         """Abort a link whose traffic is no longer known for certain."""
-        self._link_pool.give_up(link)
-        self.look_at(link)
+        self._link_pool.abort(link)
+        self.check_link(link)
 
     def act(self, *, main: bool) -> None:
         """Do the pending actions; only one in a main thread, which may be
@@ -364,8 +366,8 @@ class _Way:
 
     __slots__ = (
         "_driver",
+        "_idle_waits",
         "_lease",
-        "_vain",
         "early",
         "fast_path",
         "question",
@@ -378,19 +380,19 @@ class _Way:
         self._driver: Final = driver
         self.fast_path: Final = fast_path
         self._lease: Final = lease
-        self.early: Final = lease.early
-        self._vain: int = 0
+        self.early: Final = lease.take_early
+        self._idle_waits: int = 0
         self.question: Incoming | None = None
         self.wanted: bool = False
 
     def take_lease(self, host: ThreadManager) -> bool:
         """Take the read lease; return False if the comm thread keeps it."""
-        if host.leading is self:
+        if host.leased is self:
             return True
-        host.leave_way()
+        host.return_lease()
         if not self._lease.take(host.inbox):
             return False
-        host.leading = self
+        host.leased = self
         return True
 
     def leave(self, host: ThreadManager) -> None:
@@ -403,14 +405,14 @@ class _Way:
         On return, each received message is in a mailbox, in an inbox, or with the comm
         thread.
         """
-        driver, short, lease = self._driver, self.fast_path, self._lease
-        if not short.stands or not self.take_lease(host):
-            host.leave_way()
+        driver, fast_path, lease = self._driver, self.fast_path, self._lease
+        if not fast_path.is_current or not self.take_lease(host):
+            host.return_lease()
             return False
-        reading = slipped = waits = other = False
+        reading = delivered = waits = other = False
         try:
-            driver.tell(host)
-            lacked: float = math.inf
+            driver.acknowledge(host)
+            missing: float = math.inf
             while True:
                 # After it is listed at the link: an earlier poster did not see it
                 # sleep. `tell` may also have put a message into a mailbox of this
@@ -422,28 +424,28 @@ class _Way:
                     frames = lease.read()
                     if (
                         not frames
-                        and 0 < lease.lacks < lacked
+                        and 0 < lease.missing_bytes < missing
                         and not (host.main or host.pending() or _passed(deadline))
                     ):
                         # The rest of a long frame is on its way. If left to the comm
                         # thread, it would wake that thread once per part.
-                        lacked, reading = lease.lacks, False
+                        missing, reading = lease.missing_bytes, False
                         continue
-                    slipped, waits, other = driver.receive(self, frames, host)
+                    delivered, waits, other = driver.receive(self, frames, host)
                     reading = False
-                    host.leave_way()
+                    host.return_lease()
                 break
         except BaseException:
-            host.leave_way()
+            host.return_lease()
             if reading:
-                driver.give_up(short.link)
+                driver.abort_link(fast_path.link)
             raise
         if lease.ended:
-            driver.look_at(short.link)
+            driver.check_link(fast_path.link)
         if waits:
             driver.act(main=host.main)
-        self._vain = 0 if slipped else self._vain + 1
-        return not other and self._vain < _VAIN_MAX
+        self._idle_waits = 0 if delivered else self._idle_waits + 1
+        return not other and self._idle_waits < _IDLE_WAITS_MAX
 
 
 def _passed(deadline: float | None) -> bool:

@@ -124,7 +124,11 @@ class InboundDelivery:
     def answer(entry: Entry, answer: Answer) -> None:
         """Give an answer to a task, after all earlier messages; see `Exchange`."""
         host = entry.host
-        if host is not None and host.idle and entry.mailbox.client.hears(answer):
+        if (
+            host is not None
+            and host.idle
+            and entry.mailbox.client.try_deliver_directly(answer)
+        ):
             return
         while (host := entry.host) is not None:
             if host.inbox.offer(answer, host) is not Admission.GONE:

@@ -52,7 +52,7 @@ class JoinState:
         """True if the outcome is known."""
         return self.verdict.settled
 
-    def look(self, links: LinkTable, *, stands: bool) -> None:
+    def check_answer(self, links: LinkTable, *, stands: bool) -> None:
         """Check for an answer of the master.
 
         stands: True if this process is master, or has a link with the master.

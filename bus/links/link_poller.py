@@ -35,23 +35,23 @@ _GOODBYE_S: Final = 0.5  # for frames still to be sent at the end
 class LinkPoller(Protocol):
     """The link poller of one thread; every method is for that thread."""
 
-    def attend(self, number: int, queue: MessageQueue) -> None:
+    def add(self, number: int, queue: MessageQueue) -> None:
         """Wake on every event of a queue from now on."""
 
-    def neglect(self, number: int) -> None:
+    def remove(self, number: int) -> None:
         """Ignore a queue from now on."""
 
-    def ready_numbers(self) -> list[int]:
+    def take_ready(self) -> list[int]:
         """Return the numbers of the queues that may have an event.
 
         Each is returned once; `again` marks it ready once more. A neglected queue may
         be among them.
         """
 
-    def again(self, number: int) -> None:
+    def mark_ready(self, number: int) -> None:
         """Mark a queue ready again: it was not handled to the end."""
 
-    def until(
+    def wait(
         self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
     ) -> None:
         """Sleep until a queue may have an event, ``ready()`` holds, or the deadline
@@ -85,11 +85,11 @@ class ReadLease(Protocol):
         """Return the received messages; none if the owner must check the queue."""
 
     @property
-    def early(self) -> bool:
+    def take_early(self) -> bool:
         """True if the lease should be taken before a frame to be answered is sent."""
 
     @property
-    def lacks(self) -> int:
+    def missing_bytes(self) -> int:
         """The number of missing bytes of a message that has begun, else 0."""
 
     @property
@@ -108,25 +108,25 @@ class ParkedPoller:
     def __init__(self) -> None:
         self._queues: Final[dict[int, MessageQueue]] = {}
 
-    def attend(self, number: int, queue: MessageQueue) -> None:
+    def add(self, number: int, queue: MessageQueue) -> None:
         self._queues[number] = queue
 
-    def neglect(self, number: int) -> None:
+    def remove(self, number: int) -> None:
         self._queues.pop(number, None)
 
-    def ready_numbers(self) -> list[int]:
-        return [number for number, queue in self._queues.items() if _stirs(queue)]
+    def take_ready(self) -> list[int]:
+        return [number for number, queue in self._queues.items() if _has_event(queue)]
 
-    def again(self, number: int) -> None:
+    def mark_ready(self, number: int) -> None:
         """Do nothing: all queues are checked each time."""
 
-    def until(
+    def wait(
         self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
     ) -> None:
         queues = list(self._queues.values())
 
         def look() -> bool:
-            return ready() or any(map(_stirs, queues))
+            return ready() or any(map(_has_event, queues))
 
         selection = Selection(queues)
         shared_parker = selection.enlist(SharedParker)
@@ -180,7 +180,7 @@ class _ParkedReadLease:
         assert inbox is not None
 
         def look() -> bool:
-            return bool(inbox.items) or _stirs(queue)
+            return bool(inbox.items) or _has_event(queue)
 
         if not look():
             _sync.park(self._shared_parker.lock, look, deadline)
@@ -190,8 +190,8 @@ class _ParkedReadLease:
             return self._queue.receive_many(_FRAMES_MAX, timeout=0)
         return []
 
-    lacks: Final = 0  # between threads a message arrives whole
-    early: Final = False
+    missing_bytes: Final = 0  # between threads a message arrives whole
+    take_early: Final = False
 
     @property
     def ended(self) -> bool:
@@ -215,54 +215,50 @@ class SocketPoller:
     The thread that turns the driver, this one, reads the sockets. It notes for which
     queue data arrives, so that only the ready ones of many links are checked.
 
-    Its parker stays listed in the inbox for good. It counts as asleep, under the
-    inbox's lock, only while it is not rung.
+    Its parker is never removed from the inbox. It counts as asleep, under the inbox's
+    lock, only until it is released.
     """
 
-    __slots__ = ("_driver", "_listed", "_shared_parker", "_stirred")
+    __slots__ = ("_driver", "_listed", "_parker", "_ready")
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Final = driver
-        self._shared_parker: Final = _DriverSharedParker(driver)
+        self._parker: Final = _DriverParker(driver)
         self._listed: bool = False
-        self._stirred: Final[set[int]] = set()
+        self._ready: Final[set[int]] = set()
 
-    def attend(self, number: int, queue: MessageQueue) -> None:
-        attend(queue, _Ear(number, self._stirred))
-        self._stirred.add(number)  # frames may have come before
+    def add(self, number: int, queue: MessageQueue) -> None:
+        attend(queue, _ReadyParker(number, self._ready))
+        self._ready.add(number)  # frames may have come before
 
-    def neglect(self, number: int) -> None:
-        self._stirred.discard(number)
+    def remove(self, number: int) -> None:
+        self._ready.discard(number)
 
-    def ready_numbers(self) -> list[int]:
+    def take_ready(self) -> list[int]:
         # One at a time: a helper may mark a new link as lost just now.
-        return sorted([self._stirred.pop() for _ in range(len(self._stirred))])
+        return sorted([self._ready.pop() for _ in range(len(self._ready))])
 
-    def again(self, number: int) -> None:
-        self._stirred.add(number)
+    def mark_ready(self, number: int) -> None:
+        self._ready.add(number)
 
-    def until(
+    def wait(
         self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
     ) -> None:
         def look() -> bool:
-            return bool(self._stirred) or ready()
+            return bool(self._ready) or ready()
 
-        shared_parker, arrived, poll, rest_s = (
-            self._shared_parker,
-            inbox.arrived,
-            self._driver.poll,
-            None,
-        )
+        parker, arrived, poll = self._parker, inbox.arrived, self._driver.poll
+        rest_s = None
         while rest_s != 0:
-            # Reset after each ring: a rung parker is not rung again, and the ring may
-            # have been for an item handled before this sleep. Under the lock: a sender
-            # that still wakes this thread from its last sleep would mark it as not
-            # asleep.
+            # Reset after each release: a released parker is not released again, and the
+            # release may have been for an item handled before this sleep. Under the
+            # lock: a sender that still wakes this thread from its last sleep would mark
+            # it as not asleep.
             with inbox.lock:
                 if not self._listed:
-                    arrived.enlist(shared_parker)
+                    arrived.enlist(parker)
                     self._listed = True
-                shared_parker.rung = False
+                parker.released = False
                 arrived.asleep = True
             try:
                 # Poll even if there is work: else an endless stream of posts would keep
@@ -273,10 +269,10 @@ class SocketPoller:
                     poll(rest_s)
                     due = due or look()
                     # Else a socket read or wrote part of a long frame, as is usual.
-                    if due or shared_parker.rung or rest_s == 0:
+                    if due or parker.released or rest_s == 0:
                         break
             finally:
-                shared_parker.rung = True
+                parker.released = True
                 arrived.asleep = False
             if due:
                 return
@@ -297,22 +293,22 @@ class SocketPoller:
         self._driver.close()
 
 
-class _DriverSharedParker:
+class _DriverParker:
     """A parker that wakes the thread that turns a driver."""
 
-    __slots__ = ("_driver", "rung")
+    __slots__ = ("_driver", "released")
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Final = driver
-        self.rung: bool = True
+        self.released: bool = True
 
     def locked(self) -> bool:
         """Return True if a waiter has not yet been woken by this parker."""
-        return not self.rung
+        return not self.released
 
     def release(self) -> None:
         """Release the parker; to do so twice is harmless."""
-        self.rung = True
+        self.released = True
         self._driver.call(_nothing)
 
 
@@ -320,14 +316,14 @@ def _nothing() -> None:
     """Do nothing: the driver is only to wake up."""
 
 
-class _Ear:
+class _ReadyParker:
     """A parker that marks a queue ready; it stays listed for good."""
 
-    __slots__ = ("_number", "_stirred")
+    __slots__ = ("_number", "_ready")
 
-    def __init__(self, number: int, stirred: set[int]) -> None:
+    def __init__(self, number: int, ready: set[int]) -> None:
         self._number: Final = number
-        self._stirred: Final = stirred
+        self._ready: Final = ready
 
     def locked(self) -> bool:
         """Return True always: it is released for each event."""
@@ -335,10 +331,10 @@ class _Ear:
 
     def release(self) -> None:
         """Mark the queue ready."""
-        self._stirred.add(self._number)
+        self._ready.add(self._number)
 
 
-def _stirs(queue: MessageQueue) -> bool:
+def _has_event(queue: MessageQueue) -> bool:
     """Return True if a queue has an event: a message, or the loss of its peer.
 
     A loss comes without a message, and wakes no thread that is listed later.

@@ -115,7 +115,7 @@ class LinkPool:
 
     # Link set-up.
 
-    def let_in(self, broker: LinkBroker, made: Callable[[int], object]) -> None:
+    def accept_links(self, broker: LinkBroker, made: Callable[[int], object]) -> None:
         """Accept links at a broker until `close`; pass the number of each to ``made``.
 
         Raises:
@@ -224,7 +224,7 @@ class LinkPool:
                 queue.disconnect()  # else the peer would wait for a first frame
                 return
             self._queues[number] = queue
-            self._poller.attend(number, queue)
+            self._poller.add(number, queue)
             made(number)
 
         self._ask(own)
@@ -270,7 +270,7 @@ class LinkPool:
         self._unsent.pop(number, None)
         self._queues[number].disconnect()
 
-    def give_up(self, number: int) -> None:
+    def abort(self, number: int) -> None:
         """Abort a link, as if it were lost; for any thread."""
         queue = self._queues.get(number)
         if queue is not None:
@@ -278,7 +278,7 @@ class LinkPool:
 
     def mark_ready(self, number: int) -> None:
         """Mark a link ready for the next `take`; for any thread."""
-        self._poller.again(number)
+        self._poller.mark_ready(number)
 
     def read_lease(self, number: int) -> ReadLease | None:
         """Return the read lease of a link; None if the link is lost."""
@@ -290,7 +290,7 @@ class LinkPool:
         if number in self._unsent:
             self._closing[number] = _sync.monotonic() + self._timeout_s
         else:
-            self._let_go(number)
+            self._close_link(number)
 
     @property
     def sending(self) -> bool:
@@ -312,12 +312,12 @@ class LinkPool:
             if done:
                 self._unsent.pop(number, None)
             if number in self._closing and (done or self._closing[number] <= now):
-                self._let_go(number)
+                self._close_link(number)
 
     def take(self) -> list[tuple[int, bytes | None]]:
         """Take in the frames by link number; None stands for a lost link."""
         came: list[tuple[int, bytes | None]] = []
-        for number in self._poller.ready_numbers():
+        for number in self._poller.take_ready():
             queue = self._queues.get(number)
             if queue is None:
                 continue  # disconnected since
@@ -325,19 +325,19 @@ class LinkPool:
                 frames = queue.receive_many(_FRAMES_MAX, timeout=0)
             except ReceiveTimeoutError:
                 if queue.remote_disconnected:
-                    self._poller.again(number)  # something is on its way yet
+                    self._poller.mark_ready(number)  # something is on its way yet
                 continue
             except DisconnectedError as error:
                 if number not in self._closing:
                     came.append((number, None))
                     if error.__cause__ is not None:
                         self._causes[number] = error.__cause__
-                self._let_go(number)
+                self._close_link(number)
                 continue
             # The queue itself signals further frames, but not a loss that may follow
             # the last one.
             if queue.remote_disconnected:
-                self._poller.again(number)
+                self._poller.mark_ready(number)
             if number not in self._closing:
                 came += [(number, frame) for frame in frames]
         return came
@@ -351,12 +351,12 @@ class LinkPool:
         """
         return self._causes.pop(number, None)
 
-    def _let_go(self, number: int) -> None:
+    def _close_link(self, number: int) -> None:
         self._unsent.pop(number, None)
         self._closing.pop(number, None)
         queue = self._queues.pop(number, None)
         if queue is not None:
-            self._poller.neglect(number)
+            self._poller.remove(number)
             queue.disconnect()
 
     # Waiting.
@@ -373,7 +373,7 @@ class LinkPool:
             times += self._closing.values()
             soon = min(times)
             deadline = soon if deadline is None else min(soon, deadline)
-        self._poller.until(self._inbox, ready, deadline)
+        self._poller.wait(self._inbox, ready, deadline)
 
     # The end.
 
@@ -387,7 +387,7 @@ class LinkPool:
         for broker in self._brokers:
             broker.close()
         for number in list(self._queues):
-            self._let_go(number)
+            self._close_link(number)
         self._poller.join(self._helpers)
         self._poller.close()
 

@@ -62,13 +62,13 @@ class LinkSetup:
         self._claim: Final = claim
         self._join_state: Final = join_state
 
-    def let_in(self, broker: LinkBroker) -> None:
+    def accept_links(self, broker: LinkBroker) -> None:
         """Accept links at a broker.
 
         Raises:
-            RuntimeError: see `LinkPool.let_in`.
+            RuntimeError: see `LinkPool.accept_links`.
         """
-        self._link_pool.let_in(broker, self._on_accepted)
+        self._link_pool.accept_links(broker, self._on_accepted)
 
     def _on_accepted(self, number: int) -> None:
         now, whose = _sync.monotonic(), self._credentials(self._link_pool.queue(number))
@@ -80,7 +80,7 @@ class LinkSetup:
         to_master = dial.key == (me.machine, "")
         if to_master and (door := self._claim()) is not None:
             try:
-                self.let_in(door)
+                self.accept_links(door)
             except RuntimeError:  # no thread for it: a later attempt may succeed
                 self._dial_failed(dial)
             else:

@@ -98,7 +98,7 @@ class MemoryNetwork:
                 comm.start(broker, list if master else comm.remote.dial_master)
             except BaseException:
                 # The name of a process without a thread must not stay taken.
-                if comm.forestall():
+                if comm.prevent_start():
                     del others[process]
                 raise
             if master:
@@ -123,7 +123,7 @@ class MemoryNetwork:
     def _promote_locked(self, machine: str, comm: CommThread) -> None:
         door = self._broker(_master_of(machine), comm)
         self._doors[machine] = door
-        comm.let_in(door)
+        comm.accept_links(door)
         for there, other in self._other_masters(machine):
             _introduce(comm, there)
             _introduce(other, machine)

@@ -56,7 +56,7 @@ class MonitorLeases:
         if types is None:
             if self._monitor is not None:
                 self._monitor.leave(message._source.id)
-                self._turn()
+                self._update_monitor()
             return {}
         if not _is_legal(types):
             message.respond(error="frames must be None or a list of frame types")
@@ -67,17 +67,17 @@ class MonitorLeases:
             comm = self._exchange.comm
             assert comm is not None
             self._monitor = FrameMonitor(comm.remote, _sync.wall_ns)
-        heard = self._monitor.hear(message._source.id, types, _sync.monotonic())
+        heard = self._monitor.take_frames(message._source.id, types, _sync.monotonic())
         if heard is None:
             message.respond(error=f"its frames already have {LISTENERS_MAX} listeners")
             return NOREPLY
-        self._turn()
+        self._update_monitor()
         if not self._reviewing:
             self._reviewing = True
             self._manager.call_at(_sync.monotonic() + LEASE_S, self._review)
         return heard
 
-    def _turn(self) -> None:
+    def _update_monitor(self) -> None:
         """Put the monitor on the links, or take it off."""
         comm, monitor = self._exchange.comm, self._monitor
         assert comm is not None
@@ -88,7 +88,7 @@ class MonitorLeases:
         """Remove the listeners whose lease has run out."""
         assert self._monitor is not None
         again_at = self._monitor.review(_sync.monotonic())
-        self._turn()
+        self._update_monitor()
         self._reviewing = again_at is not None
         if again_at is not None:
             self._manager.call_at(again_at, self._review)

@@ -27,13 +27,13 @@ class PeerLog:
     wait for a result that needs that lock.
     """
 
-    __slots__ = ("_left_out", "_noted", "_since", "_told")
+    __slots__ = ("_left_out", "_logged", "_noted", "_since")
 
     def __init__(self) -> None:
         # Each text, with True if it is always logged.
         self._noted: Final[deque[tuple[str, bool]]] = deque()
         self._since: float | None = None
-        self._told: int = 0
+        self._logged: int = 0
         self._left_out: int = 0
 
     def note(self, text: str) -> None:
@@ -44,7 +44,7 @@ class PeerLog:
         """Note an error in this process; logged by the next `tell`."""
         self._noted.append((text, True))
 
-    def tell(self, now: float) -> None:
+    def write(self, now: float) -> None:
         """Log the notes, or the number left out; ``now`` is in seconds."""
         while self._noted:
             text, always = self._noted.popleft()
@@ -55,9 +55,9 @@ class PeerLog:
             if self._since is None or now - self._since >= _PERIOD_S:
                 if self._left_out:
                     _log.warning("%d more such warnings suppressed", self._left_out)
-                self._since, self._told, self._left_out = now, 0, 0
-            if self._told >= _LINES_MAX:
+                self._since, self._logged, self._left_out = now, 0, 0
+            if self._logged >= _LINES_MAX:
                 self._left_out += 1
                 continue
-            self._told += 1
+            self._logged += 1
             _log.warning("%s", text)

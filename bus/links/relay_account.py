@@ -50,7 +50,7 @@ class RelayAccount:
 
     __slots__ = (
         "_bytes_max",
-        "_coming",
+        "_in_inbox",
         "_left",
         "_left_bytes",
         "_lock",
@@ -84,7 +84,7 @@ class RelayAccount:
         self._moved = self._moved_bytes = 0
         self._left = self._left_bytes = 0
         # Messages in the inbox, oldest first, under `drop-oldest`; guarded by its lock.
-        self._coming: deque[Incoming] | None = (
+        self._in_inbox: deque[Incoming] | None = (
             deque() if overflow == "drop-oldest" else None
         )
         # The batches with reserved room; guarded by the same lock.
@@ -131,14 +131,14 @@ class RelayAccount:
         if self.full(size):
             if self.overflow == "drop-newest":
                 return Admission.DROPPED
-            if self._coming is None:
+            if self._in_inbox is None:
                 return Admission.FULL
-            while self._coming and self._is_crowded(size):
-                dropped.append(self._drop_oldest_locked(self._coming))
+            while self._in_inbox and self._is_crowded(size):
+                dropped.append(self._drop_oldest_locked(self._in_inbox))
         self._posted += 1
         self._posted_bytes += size
-        if self._coming is not None:
-            self._coming.append(message)
+        if self._in_inbox is not None:
+            self._in_inbox.append(message)
         return Admission.ACCEPTED
 
     def _drop_oldest_locked(self, coming: deque[Incoming]) -> Incoming:
@@ -150,14 +150,14 @@ class RelayAccount:
         self._posted_bytes -= oldest._size
         return whole
 
-    def arrives(self, message: Incoming, lock: _thread.LockType) -> bool:
+    def take(self, message: Incoming, lock: _thread.LockType) -> bool:
         """Take a message out of the inbox; return False if it was dropped meanwhile."""
-        if self._coming is None:
+        if self._in_inbox is None:
             return True
         with lock:
             if message._dropped:
                 return False
-            self._coming.remove(message)  # the first
+            self._in_inbox.remove(message)  # the first
             return True
 
     def _is_crowded(self, size: int) -> bool:
@@ -183,7 +183,7 @@ class RelayAccount:
         Each counts as ``size`` bytes. Returns the number of messages, 0 if ``need`` of
         them do not fit. Called under the lock of the comm thread's inbox.
         """
-        if self._coming is not None:
+        if self._in_inbox is not None:
             return 0
         given = self._free(most, size)
         if given < need:
@@ -230,7 +230,7 @@ class RelayAccount:
         if not send_batch.room:  # its sender was interrupted, and may never use it
             self._send_batches.discard(send_batch)
 
-    def moved_alike(self, count: int, size: int) -> None:
+    def on_batch_moved(self, count: int, size: int) -> None:
         """Note that ``count`` messages of a batch moved into the relay."""
         self._moved += count
         self._moved_bytes += size

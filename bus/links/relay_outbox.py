@@ -76,7 +76,7 @@ class _AudienceAccount(Account):
     def _miss_oldest_locked(self, oldest: Incoming) -> None:
         self._gaps[oldest._source] = self._gaps.get(oldest._source, 0) + 1
 
-    def _tell_locked(self, message: Incoming) -> None:
+    def _report_gap_locked(self, message: Incoming) -> None:
         if self._gaps:
             message.gap = self._gaps.pop(message._source, 0)
 
@@ -150,7 +150,7 @@ class RelayOutbox:
 
     # For any thread.
 
-    def relay_account(self, task: Characteristics) -> RelayAccount:
+    def new_relay_account(self, task: Characteristics) -> RelayAccount:
         """Make the account of a relay for its senders."""
         return RelayAccount(
             messages_max=self._config.task_fifo_messages,
@@ -163,7 +163,7 @@ class RelayOutbox:
     def _refuse(self, question: Incoming, error: BusError) -> None:
         self.inbox.push(Said(question, None, f"{type(error).__name__}: {error}"))
 
-    def owned(self) -> bool:
+    def is_owner(self) -> bool:
         """Return True if the caller is the comm thread."""
         return self.ident == _sync.get_ident()
 
@@ -171,7 +171,7 @@ class RelayOutbox:
         """Post a message for a relay, or for the audience; see `Inbox.offer`."""
         return self.inbox.offer(message, self)
 
-    def send_batch(
+    def begin_send_batch(
         self,
         to: Entry,
         source: Entry,
@@ -185,7 +185,7 @@ class RelayOutbox:
         """
         # Encoding adds some bytes to a payload.
         longest = self._config.message_bytes_max - 8
-        if to.overflow != "block" or self.owned():
+        if to.overflow != "block" or self.is_owner():
             waits_s = None  # the comm thread makes room, and must not wait for itself
         return SendBatch(
             *(to, source, to.mailbox.client, self, self.inbox),
@@ -221,9 +221,9 @@ class RelayOutbox:
         if entry is self.audience:
             return self.account.extract(message, self.inbox.lock)
         relay_account: RelayAccount = entry.mailbox.client
-        return relay_account.arrives(message, self.inbox.lock)
+        return relay_account.take(message, self.inbox.lock)
 
-    def pass_on(self, items: Iterable[Any], remote: RemoteManager) -> None:
+    def forward(self, items: Iterable[Any], remote: RemoteManager) -> None:
         """Pass items to their relays or remote tasks, under the exchange's lock."""
         for entry, run in groupby(items, _ADDRESSEE):
             if entry is None:
@@ -262,7 +262,7 @@ class RelayOutbox:
         self, entry: Entry, sealed_batch: SealedBatch, remote: RemoteManager
     ) -> None:
         relay_account: RelayAccount = entry.mailbox.client
-        relay_account.moved_alike(len(sealed_batch.payloads), sealed_batch.size)
+        relay_account.on_batch_moved(len(sealed_batch.payloads), sealed_batch.size)
         if entry.host is self:
             remote.post_alike(
                 entry,
@@ -274,7 +274,7 @@ class RelayOutbox:
         else:
             self._strays.setdefault(entry, []).extend(sealed_batch.commands())
 
-    def put_back(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+    def keep_unopened(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Keep the messages to be sent first by a removed relay; for any thread."""
         self._unopened[entry] = messages
 

@@ -181,10 +181,10 @@ class RunDirectory:
 
     @staticmethod
     def _sweep(folder: Path) -> None:
-        with _net.folder_locked(folder):
+        with _net.lock_folder(folder):
             for each in folder.glob("Slave*"):
                 with suppress(OSError):  # it was removed meanwhile, or is out of reach
-                    _net.remove_left_behind(each)
+                    _net.remove_stale(each)
 
     # The lock of the master.
 
@@ -209,7 +209,7 @@ class RunDirectory:
 
     def is_served(self) -> bool:
         """Return True if a master accepts links."""
-        return _net.is_listened_at(self.path / "Master")
+        return _net.has_listener(self.path / "Master")
 
     def release(self) -> None:
         """Release the lock, so that another process can become master."""

@@ -122,9 +122,9 @@ class SendBatch:
         "_deadline",
         "_host",
         "_inbox",
-        "_lone",
         "_longest",
         "_relay_account",
+        "_send_single",
         "_timeout_s",
         "_waits_s",
         "length",
@@ -147,7 +147,7 @@ class SendBatch:
         host: object,
         inbox: Inbox,
         timeout_s: float | None,
-        lone: Callable[[Incoming], bool],
+        send_single: Callable[[Incoming], bool],
         payload_max: int = PAYLOAD_MAX,
         waits_s: Callable[[], float] | None = None,
     ) -> None:
@@ -156,7 +156,7 @@ class SendBatch:
         self._host: Final = host
         self._inbox: Final = inbox
         self._timeout_s: Final = timeout_s
-        self._lone: Final = lone
+        self._send_single: Final = send_single
         # Deadline of the first command; the others follow so soon that it fits them,
         # too.
         self._deadline: float | None = None
@@ -186,14 +186,14 @@ class SendBatch:
         """
         if self.to.table is None or self.source.order is not self.order:
             return False
-        if not (self.posted or self.payloads) and self._goes_alone(payload):
+        if not (self.posted or self.payloads) and self._send_alone(payload):
             return True
         with self._inbox.lock:
             if self._add_locked(payload):
                 return True
         return self._add_in_time(payload)
 
-    def _goes_alone(self, payload: bytes) -> bool:
+    def _send_alone(self, payload: bytes) -> bool:
         """Send a command alone, if no earlier one is in the batch."""
         if len(payload) > self._longest:
             return False
@@ -201,7 +201,7 @@ class SendBatch:
             self.source, self.to.name, (payload,), self._deadline_from_now()
         )
         command._to = self.to
-        return self._lone(command)
+        return self._send_single(command)
 
     def _deadline_from_now(self) -> float | None:
         if self._timeout_s is None:
@@ -323,7 +323,8 @@ class SendBatch:
     def take(self) -> SealedBatch:
         """Seal the batch and take it out; for the comm thread.
 
-        Its messages stay on the account of the relay until `RelayAccount.moved_alike`.
+        Its messages stay on the account of the relay until
+        `RelayAccount.on_batch_moved`.
         """
         with self._inbox.lock:
             self.steady = False  # first, as above

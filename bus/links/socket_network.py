@@ -119,7 +119,7 @@ class SocketNetwork:
             )
             comm.start(broker, list if master else comm.remote.dial_master)
         except BaseException as error:
-            if comm is None or comm.forestall():
+            if comm is None or comm.prevent_start():
                 self._manager.close()
                 if self._driver is not None:
                     self._driver.close()

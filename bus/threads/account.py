@@ -204,7 +204,7 @@ class Account:
             message.gap += self.behind
             self.behind = 0
         else:
-            self._tell_locked(message)
+            self._report_gap_locked(message)
         return Admission.ACCEPTED
 
     def admit_run_locked(self, sizes: Lengths) -> int:
@@ -292,7 +292,7 @@ class Account:
                 # Usually the oldest. But a message sent within the thread may overtake
                 # one that another thread is posting.
                 self._unread.remove(message)
-                self._tell_locked(message)
+                self._report_gap_locked(message)
         self.extracted += 1
         self.extracted_bytes += message._size
         return True
@@ -357,7 +357,7 @@ class Account:
         """Add a dropped message, and its own gap, to the gap that the next reports."""
         self.gap += 1 + oldest.gap
 
-    def _tell_locked(self, message: Incoming) -> None:
+    def _report_gap_locked(self, message: Incoming) -> None:
         """Add the gap to a message, which reports it to the receiver (BUS-FLOW-3)."""
         message.gap += self.gap
         self.gap = 0

@@ -52,25 +52,25 @@ if TYPE_CHECKING:
     from bus.threads.comm import Comm
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["Exchange", "Slip"]
+__all__ = ["Exchange", "FastDelivery"]
 
 T = TypeVar("T")
 
 
-class Slip(enum.Enum):
+class FastDelivery(enum.Enum):
     """The outcome of a frame that a thread of tasks receives on the fast path.
 
     REFUSED: the frame must be handled as part of a round of the comm thread.
-    WAITS: its action is queued for `Exchange.act`.
-    DONE: its message is in the mailbox of the addressee.
+    QUEUED: its action is queued for `Exchange.act`.
+    DELIVERED: its message is in the mailbox of the addressee.
     """
 
     REFUSED = enum.auto()
-    WAITS = enum.auto()
-    DONE = enum.auto()
+    QUEUED = enum.auto()
+    DELIVERED = enum.auto()
 
 
-class Slipping(Protocol):
+class FastReceiver(Protocol):
     """The fast path of one link: see `bus.core.remote.fast_path`."""
 
     def receive(
@@ -99,7 +99,7 @@ class Exchange:
         "_acting",
         "_lock",
         "_may_wait",
-        "_reminded",
+        "_parked_check_at",
         "_send_timeout_s",
         "_taken",
         "_todo",
@@ -131,7 +131,7 @@ class Exchange:
         self._acting: bool = False
         self._taken: Action | None = None  # off the queue, not yet begun
         # The time of the next check of the parked list, if a timer is set.
-        self._reminded: float | None = None
+        self._parked_check_at: float | None = None
         self.find: Final = manager.table.find
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
@@ -143,7 +143,7 @@ class Exchange:
         self.act()
         self._request_flush()
 
-    def look(self, event: Callable[[], Any]) -> Any:
+    def query(self, event: Callable[[], Any]) -> Any:
         """Query the manager under the lock; ``event`` must not change it."""
         with self._lock:
             return event()
@@ -162,8 +162,8 @@ class Exchange:
             return None if self._todo or self._acting else event(*about)
 
     def try_deliver_now(
-        self, link: Slipping, frame: bytes, host: ThreadManager
-    ) -> Slip:
+        self, link: FastReceiver, frame: bytes, host: ThreadManager
+    ) -> FastDelivery:
         """Handle a frame on the fast path, and try to deliver its message now.
 
         A message for a task of the calling thread, whose manager is ``host``, is
@@ -173,14 +173,14 @@ class Exchange:
             todo = self._todo
             first = not (todo or self._acting)
             if not link.receive(frame, _sync.monotonic(), todo, answers_only=host.main):
-                return Slip.REFUSED
+                return FastDelivery.REFUSED
             if first and self._try_accept(host, todo[0]):
                 # If an interrupt precedes this line, the answer is delivered twice,
                 # which is harmless. Only the main thread can be interrupted, and it
                 # accepts nothing but answers here.
                 del todo[0]
-                return Slip.DONE
-            return Slip.WAITS
+                return FastDelivery.DELIVERED
+            return FastDelivery.QUEUED
 
     def _try_accept(self, host: ThreadManager, action: Action) -> bool:
         if type(action) is Reply:
@@ -194,7 +194,7 @@ class Exchange:
         message._account = action.entry.mailbox.client.account
         return host.accept(message)
 
-    def tell(self, event: Callable[[], Any]) -> None:
+    def decide_remote(self, event: Callable[[], Any]) -> None:
         """Pass the manager an event that only affects other processes."""
         self._decide(event)
         self._request_flush()
@@ -205,7 +205,7 @@ class Exchange:
             self.manager.revision += 1
             return event()
 
-    def unheard(self, entry: Entry) -> None:
+    def count_unheard(self, entry: Entry) -> None:
         """Count a notification without subscribers, while this process is alone."""
         with self._lock:
             entry.unheard += 1
@@ -249,7 +249,7 @@ class Exchange:
                 raise UnknownTaskError("", f"thread {host.name!r} is stopped")
             entry = self._decide(register)
         except BaseException:
-            host.expect_not(mailbox)
+            host.cancel_expect(mailbox)
             raise
         self.act()
         self._request_flush()
@@ -257,7 +257,8 @@ class Exchange:
 
     def deregister(self, entry: Entry, *, final: bool) -> None:
         """Deregister a task; its thread empties the mailbox between two callbacks."""
-        entry.mailbox.client.release()  # an interrupted registration may still hold it
+        # An interrupted registration may still hold them back.
+        entry.mailbox.client.run_openings()
         self.decide(lambda: self.manager.leave(entry, final=final))
         self.at_home(entry, lambda: self._empty(entry, final=final))
 
@@ -284,7 +285,7 @@ class Exchange:
             host = entry.host
             if host is None:
                 return
-            if not host.owned():
+            if not host.is_owner():
                 host.ask(here)  # the task has moved since
             elif entry.mailbox.held:
                 entry.mailbox.deferred.append(here)
@@ -324,7 +325,7 @@ class Exchange:
                     self._request_flush()  # the comm thread starts the search
                     host = message._source.host
                     if host is not None:
-                        self.look_after_parked(host)
+                        self.schedule_parked_expiry(host)
                     return
             message._to = entry
             message._account = entry.mailbox.client.account
@@ -345,7 +346,9 @@ class Exchange:
         """Return how many seconds the calling thread may block for room; 0 if none."""
         return self._send_timeout_s if self._may_wait() else 0.0
 
-    def look_after_parked(self, host: ThreadManager, *, anew: bool = False) -> None:
+    def schedule_parked_expiry(
+        self, host: ThreadManager, *, anew: bool = False
+    ) -> None:
         """Set a timer in a thread that expires parked messages (BUS-ROUTE-19).
 
         anew: True if the thread that had the timer has ended.
@@ -354,17 +357,17 @@ class Exchange:
         def look() -> None:
             now = _sync.monotonic()
             with self._lock:
-                self._reminded = None
+                self._parked_check_at = None
             self.decide(lambda: self.manager.expire(now))
-            self.look_after_parked(host)
+            self.schedule_parked_expiry(host)
 
         with self._lock:
             deadline = self.manager.parked.next_deadline()
-            reminded = None if anew else self._reminded
+            reminded = None if anew else self._parked_check_at
             if deadline is None or (reminded is not None and reminded <= deadline):
                 return
-            self._reminded = deadline
-        host.remind(deadline, look)
+            self._parked_check_at = deadline
+        host.set_timer(deadline, look)
 
     def post(self, message: Delivery) -> bool:
         """Post to the task that ``_to`` names; return False if it has deregistered.
@@ -413,7 +416,7 @@ class Exchange:
         host = entry.host
         if host is not None and host.idle:
             client: Client = entry.mailbox.client
-            if client.hears(answer):
+            if client.try_deliver_directly(answer):
                 return True
         return self.post(answer)
 
@@ -433,7 +436,7 @@ class Exchange:
         overflow = message._account.overflow
         admission = Admission.FULL
         # If the caller hosts the receiver, waiting is futile: no other thread reads.
-        if overflow == "block" and not host.owned() and self._may_wait():
+        if overflow == "block" and not host.is_owner() and self._may_wait():
             until = deadline_after(self._send_timeout_s)
             admission = host.inbox.offer_until(message, host, until)
         if admission is Admission.FULL:
@@ -576,13 +579,13 @@ class Exchange:
         host: ThreadManager = entry.host
         unread = []
         client: Client = entry.mailbox.client
-        for item in [*client.take_unclaimed(), *host.let_go(entry)]:
+        for item in [*client.take_unclaimed(), *host.remove(entry)]:
             if type(item) is Incoming and item._account.extract(item, host.inbox.lock):
                 item._account.returned += 1
                 item.gap = 0  # that was for this receiver
                 unread.append(item)
             elif type(item) is Answer:
-                client.on_unheard(item)
+                client.on_unread_answer(item)
         host.inbox.wake_senders()
         now = _sync.monotonic()
 
@@ -599,7 +602,7 @@ class Exchange:
             # that other processes receive these first.
             self.comm.decide(left)
             self.comm.on_room(entry)
-        self.look_after_parked(host)
+        self.schedule_parked_expiry(host)
         client.on_deregistered()
 
 

@@ -63,10 +63,10 @@ class Client(Protocol):
     def commands_to(self) -> tuple[Callable[[Incoming], object], Any] | None:
         """The command callback and its reference; None if there is no callback."""
 
-    def begins(self, run: CommandRun) -> None:
+    def on_run_begun(self, run: CommandRun) -> None:
         """Note that the task starts to read a run of commands without answers."""
 
-    def has_read(self, run: CommandRun) -> None:
+    def on_run_read(self, run: CommandRun) -> None:
         """Note that the task has read a part of the run."""
 
     def on_exception(self, callback: object) -> None:
@@ -81,7 +81,7 @@ class Client(Protocol):
     def take_unclaimed(self) -> list[Incoming]:
         """Remove and return the commands that no callback has received yet."""
 
-    def on_unheard(self, answer: Answer) -> None:
+    def on_unread_answer(self, answer: Answer) -> None:
         """Count an answer that was unread when the task deregistered."""
 
     # Called in any thread.
@@ -94,7 +94,7 @@ class Client(Protocol):
         reason: the reason for the journal, if the error does not determine it.
         """
 
-    def hears(self, answer: Answer) -> bool:
+    def try_deliver_directly(self, answer: Answer) -> bool:
         """Hand an answer to a caller in another thread; False if none waits for it."""
 
     def on_dropped(self, message: Incoming) -> None:
@@ -103,7 +103,7 @@ class Client(Protocol):
     def on_overflow(self, message: Incoming) -> None:
         """Cut off this task, which has no room and the policy ``disconnect``."""
 
-    def release(self) -> None:
+    def run_openings(self) -> None:
         """Run the postponed openings."""
 
     def postpone(self, opening: Callable[[], object]) -> bool:

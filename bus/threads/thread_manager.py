@@ -103,14 +103,14 @@ class ThreadManager:
         "ended",
         "ident",
         "inbox",
-        "leading",
+        "leased",
+        "link_wait",
         "main",
         "name",
         "running",
         "since",
         "waiting",
         "waits_next",
-        "way",
     )
 
     def __init__(self, name: str) -> None:
@@ -122,9 +122,9 @@ class ThreadManager:
         self.running: Client | None = None
         self.since: float | None = None
         self.callbacks: int = 0
-        self.way: Way | None = None
+        self.link_wait: Way | None = None
         self.waits_next: bool = False
-        self.leading: Way | None = None
+        self.leased: Way | None = None
         self.waiting: bool = False
         # Both guarded by the inbox's lock. The mailboxes of tasks that will be opened
         # here keep the thread from ending.
@@ -139,7 +139,7 @@ class ThreadManager:
 
     # Called in any thread.
 
-    def owned(self) -> bool:
+    def is_owner(self) -> bool:
         """Return True if the calling thread has adopted this manager."""
         return self.ident == _sync.get_ident()
 
@@ -167,7 +167,7 @@ class ThreadManager:
             self._expected.add(mailbox)
             return True
 
-    def expect_not(self, mailbox: Mailbox) -> None:
+    def cancel_expect(self, mailbox: Mailbox) -> None:
         """Withdraw an announcement; does nothing if there is none."""
         with self.inbox.lock:
             if mailbox not in self._expected:
@@ -203,9 +203,9 @@ class ThreadManager:
         """Request a call in this thread, between two callbacks of its tasks."""
         self.inbox.push(Request(request))
 
-    def remind(self, deadline: float, due: Callable[[], object]) -> None:
+    def set_timer(self, deadline: float, due: Callable[[], object]) -> None:
         """Set a timer from any thread; see `call_at`."""
-        if self.owned() and not self.waiting:
+        if self.is_owner() and not self.waiting:
             self.call_at(deadline, due)
         else:
             self.ask(lambda: self.call_at(deadline, due))
@@ -228,10 +228,10 @@ class ThreadManager:
             self.pending() and _sync.monotonic() < self._stop_at
         ):
             with self.driving:
-                assert self.owned()
+                assert self.is_owner()
                 self._serve(None)
                 self._serve_on()
-        self.leave_way()
+        self.return_lease()
 
     def poll(self, timeout: float | None) -> int:
         """Serve the items that are here, waiting at most ``timeout`` seconds for one.
@@ -240,19 +240,19 @@ class ThreadManager:
         serves the items that these callbacks cause in this thread.
         """
         with self.driving:
-            assert self.owned()
+            assert self.is_owner()
             until = None if timeout is None else _sync.monotonic() + timeout
             try:
                 return self._serve(until)
             finally:
-                self.leave_way()
+                self.return_lease()
 
-    def leave_way(self) -> None:
+    def return_lease(self) -> None:
         """Release the read lease of the fast path, since there is other work."""
         self.waits_next = False
-        if self.leading is not None:
-            self.leading.leave(self)
-            self.leading = None  # last: after an interrupt the next call repeats this
+        if self.leased is not None:
+            self.leased.leave(self)
+            self.leased = None  # last: after an interrupt the next call repeats this
 
     def pending(self) -> bool:
         """Return True if there is work: ready tasks, requests, or items."""
@@ -260,7 +260,7 @@ class ThreadManager:
 
     def _serve(self, until: float | None) -> int:
         """Give one turn to each task that is ready; return the number of turns."""
-        self._take_in(until)
+        self._drain_inbox(until)
         self.since = now = _sync.monotonic()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
@@ -323,21 +323,21 @@ class ThreadManager:
 
         try:
             if to.expect(new):
-                unread.extend(self._let_go(entry, to, new))
+                unread.extend(self._remove(entry, to, new))
                 to.ask(opens)
         except BaseException:
             # An interrupt: the other thread must not wait for a task that never comes.
             if entry.host is to:
                 to.ask(opens)
             else:
-                to.expect_not(new)
+                to.cancel_expect(new)
             raise
 
-    def let_go(self, entry: Entry) -> list[Any]:
+    def remove(self, entry: Entry) -> list[Any]:
         """Remove a deregistered task; return its unread items, in order."""
-        return self._let_go(entry, None, Mailbox(entry.mailbox.client))
+        return self._remove(entry, None, Mailbox(entry.mailbox.client))
 
-    def _let_go(
+    def _remove(
         self, entry: Entry, to: ThreadManager | None, new: Mailbox
     ) -> list[Any]:
         """Remove a task, set its new host, and return its unread items.
@@ -345,7 +345,7 @@ class ThreadManager:
         The inbox is drained in the same step. A later sender finds the task at its new
         host, or nowhere. So every returned item was posted before the change.
         """
-        assert self.owned()
+        assert self.is_owner()
         old: Mailbox = entry.mailbox
         with self.inbox.lock:
             items = self.inbox.take_locked()
@@ -399,7 +399,7 @@ class ThreadManager:
         self._put(entry.mailbox, message)
         return True
 
-    def _take_in(self, until: float | None) -> None:
+    def _drain_inbox(self, until: float | None) -> None:
         """Drain the inbox and run the requests; wait only if there is no other work."""
         if not (self._ready or self._requests or self.inbox.items):
             if self._timers and (until is None or self._timers[0][0] < until):
@@ -407,7 +407,7 @@ class ThreadManager:
             self.waits_next = False
             items = self._await(until)
         else:
-            self.leave_way()
+            self.return_lease()
             items = self.inbox.take_now()
         if items:
             strays = self._distribute(items)
@@ -417,14 +417,14 @@ class ThreadManager:
 
     def _await(self, deadline: float | None) -> deque[Any]:
         """Wait for posted items and return them; return none at the deadline."""
-        while (way := self.way) is not None:
+        while (way := self.link_wait) is not None:
             self.waiting = True
             try:
                 stays = way.wait(self, deadline)
             finally:
                 self.waiting = False
             if not stays:
-                self.way = None
+                self.link_wait = None
             # Check more than the inbox: this thread may have executed actions of other
             # threads, and the fast path may have put messages into mailboxes.
             late = deadline is not None and deadline <= _sync.monotonic()
@@ -435,7 +435,7 @@ class ThreadManager:
     def _distribute(self, items: Iterable[Any]) -> list[Any]:
         """Put items into the mailboxes; return those whose task has left.
 
-        This is the second check of the host (BUS-ROUTE-3). Only a task that `_let_go`
+        This is the second check of the host (BUS-ROUTE-3). Only a task that `_remove`
         is removing can have left. Requests run later, since they may move tasks.
         """
         strays = []
@@ -494,7 +494,7 @@ class ThreadManager:
         client.handle(item)
         self.running = None
         if self.inbox.items or self._requests:
-            self._take_in(now)
+            self._drain_inbox(now)
 
     @staticmethod
     def _next(mailbox: Mailbox, now: float) -> Any:
@@ -538,7 +538,7 @@ class ThreadManager:
         account.begin(run, inbox.lock)
         self.running = client
         try:
-            client.begins(run)
+            client.on_run_begun(run)
             for message in run.read(reference):
                 try:
                     callback(message)
@@ -552,14 +552,14 @@ class ThreadManager:
         finally:
             self.callbacks += run.at - first
             account.settle(inbox.lock)
-            client.has_read(run)
+            client.on_run_read(run)
             self.running = None
         if not run and mailbox.items and len(mailbox.items) == 1:
             mailbox.items.popleft()
             mailbox.ready = False
             ready.remove(mailbox)
         if inbox.items or requests:
-            self._take_in(now)
+            self._drain_inbox(now)
 
     def _stop(self, until: float) -> None:
         self._stop_at = until

@@ -18,24 +18,24 @@ __all__ = ["Verdict"]
 class Verdict:
     """A decision that is settled once, by the first caller, and has one waiter."""
 
-    __slots__ = ("_said", "_woken")
+    __slots__ = ("_decision", "_woken")
 
     def __init__(self) -> None:
         # Empty, or the decision. `dict.setdefault` is one step of the interpreter, so
         # no interrupt leaves it half settled. An interrupt may lose the wake-up; then
         # the waiter wakes at its deadline.
-        self._said: Final[dict[str, tuple[BusError | None]]] = {}
+        self._decision: Final[dict[str, tuple[BusError | None]]] = {}
         self._woken: Final[_thread.LockType] = taken_lock()
 
     @property
     def settled(self) -> bool:
         """True once the decision is known."""
-        return bool(self._said)
+        return bool(self._decision)
 
     def settle(self, error: BusError | None = None) -> bool:
         """Grant, or refuse with an error; return False if it is already settled."""
         word = (error,)
-        if self._said.setdefault("it", word) is not word:
+        if self._decision.setdefault("it", word) is not word:
             return False
         self._woken.release()
         return True
@@ -48,6 +48,6 @@ class Verdict:
         """
         if not self.settled:
             _sync.park(self._woken, lambda: self.settled, deadline)
-        (error,) = self._said.setdefault("it", (None,))
+        (error,) = self._decision.setdefault("it", (None,))
         if error is not None:
             raise error

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = [
     "PATH_BYTES_MAX",
     "dial_ipc",
-    "folder_locked",
+    "has_listener",
     "identity_of",
-    "is_listened_at",
     "listen_ipc",
-    "remove_left_behind",
+    "lock_folder",
+    "remove_stale",
     "unlink_if",
 ]
 
@@ -45,14 +45,14 @@ def listen_ipc(path: Path, *, mode: int, backlog: int) -> Socket:
 
     Raises:
         OSError: EADDRINUSE if a process listens there, or if the file is no socket.
-        TimeoutError: see `folder_locked`.
+        TimeoutError: see `lock_folder`.
     """
     # One process at a time in a folder: between bind and listen a socket looks like one
     # that was left behind.
-    with folder_locked(path.parent):
+    with lock_folder(path.parent):
         made = ipc_socket()
         try:
-            remove_left_behind(path)
+            remove_stale(path)
             made.bind(os.fspath(path))
             # Before the first connection: until `listen` returns, no process can
             # connect.
@@ -65,7 +65,7 @@ def listen_ipc(path: Path, *, mode: int, backlog: int) -> Socket:
 
 
 @contextlib.contextmanager
-def folder_locked(path: Path) -> Iterator[None]:
+def lock_folder(path: Path) -> Iterator[None]:
     """Hold the lock of a folder, so that no other process listens or sweeps there.
 
     Raises:
@@ -92,20 +92,20 @@ def _lock_soon(folder: int, path: Path) -> None:
     raise TimeoutError(errno.ETIMEDOUT, "another process keeps it locked", str(path))
 
 
-def remove_left_behind(path: Path) -> None:
-    """Remove a socket at which no process listens; call under `folder_locked`."""
+def remove_stale(path: Path) -> None:
+    """Remove a socket at which no process listens; call under `lock_folder`."""
     if _is_left_behind(path):
         path.unlink()
 
 
 def _is_left_behind(path: Path) -> bool:
     try:
-        return stat.S_ISSOCK(path.lstat().st_mode) and not is_listened_at(path)
+        return stat.S_ISSOCK(path.lstat().st_mode) and not has_listener(path)
     except FileNotFoundError:
         return False
 
 
-def is_listened_at(path: Path) -> bool:
+def has_listener(path: Path) -> bool:
     """Return True if a process listens at a path."""
     with ipc_socket() as probe:
         return probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN)

@@ -16,9 +16,9 @@ __all__ = [
     "TlsError",
     "TlsSocket",
     "common_name",
+    "do_handshake_once",
     "is_no_tls",
     "secure",
-    "shake_hands",
     "tls_context",
 ]
 
@@ -77,7 +77,7 @@ def secure(
     )
 
 
-def shake_hands(secured: TlsSocket) -> int:
+def do_handshake_once(secured: TlsSocket) -> int:
     """Continue a TLS handshake; return the event to wait for, 0 when it is complete.
 
     Raises:

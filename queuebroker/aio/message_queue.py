@@ -101,7 +101,7 @@ class MessageQueue:
                 raise
         else:
             return
-        attempt = self._end._sending(message)
+        attempt = self._end._send_attempt(message)
         verdict = await act(self._end, attempt, deadline, sends=True)
         if verdict not in DONE:
             raise self._end._unsent(verdict)
@@ -134,7 +134,7 @@ class MessageQueue:
                     raise
             if timeout == 0 or sent == len(sendable):
                 return sent
-            attempt = end._sending(sendable[sent])
+            attempt = end._send_attempt(sendable[sent])
             verdict = await act(end, attempt, deadline, sends=True)
             if verdict not in DONE:
                 if not sent:
@@ -170,7 +170,7 @@ class MessageQueue:
         end = self._end
         return await self._receive(
             lambda: end.receive_into(buffer, timeout=0),
-            lambda: end._taking_into(buffer),
+            lambda: end._take_into(buffer),
             timeout,
         )
 
@@ -184,7 +184,7 @@ class MessageQueue:
         end = self._end
         return await self._receive(
             lambda: end.receive_many(limit, timeout=0),
-            lambda: end._taking_many(limit),
+            lambda: end._take_many(limit),
             timeout,
         )
 
@@ -208,7 +208,7 @@ class MessageQueue:
             )
         finally:
             receive_attempt.end()
-        return end._received(receive_attempt, timeout)
+        return end._result_of(receive_attempt, timeout)
 
     def receive_nowait(self) -> bytes:
         """Receive without waiting; not awaited."""

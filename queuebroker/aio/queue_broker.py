@@ -91,7 +91,7 @@ class QueueBroker:
         terms = self._plain._terms_with(strict_half, capacity, exclusive=exclusive)
         broker = self._plain._broker
         make = running_waker().waiter
-        return await _met(broker.accepting(Kind.QUEUE, port, terms, make), timeout)
+        return await _met(broker.new_accept(Kind.QUEUE, port, terms, make), timeout)
 
     @overload
     async def connect(
@@ -129,7 +129,7 @@ class QueueBroker:
         terms = self._plain._terms_with(strict_half)
         broker = self._plain._broker
         make = running_waker().waiter
-        rdv = broker.connecting(Kind.QUEUE, name, port, terms, make)
+        rdv = broker.new_connect(Kind.QUEUE, name, port, terms, make)
         try:
             return await _met(rdv, timeout)
         except UnknownBrokerError:

@@ -95,11 +95,11 @@ class Channel(End[Connection[CircularBuffer]]):
                 )
             elif verdict is Verdict.DROP:
                 count = len(part)
-                flow.half += count
+                flow.half_disconnected += count
                 reason = Reason.HALF_DISCONNECTED
                 connection.note(Operation.DROP, side, peer, size=count, reason=reason)
             else:
-                connection.see_close_locked(side)
+                connection.note_close_seen_locked(side)
             return verdict
 
         verdict = self._act(attempt, timeout, sends=True)
@@ -162,7 +162,7 @@ class Channel(End[Connection[CircularBuffer]]):
                     waited_ns=waited_ns,
                 )
             elif verdict is Verdict.REFUSE:
-                connection.see_close_locked(side)
+                connection.note_close_seen_locked(side)
             return verdict
 
         verdict = self._act(attempt, timeout, sends=False)

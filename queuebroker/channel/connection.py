@@ -66,15 +66,17 @@ class Flow(Generic[B]):
     construction.
     """
 
-    __slots__ = ("buffer", "half", "heard", "told")
+    __slots__ = ("buffer", "half_disconnected", "last_receive_noted", "last_send_noted")
 
     def __init__(self, buffer: B) -> None:
         self.buffer: B = buffer
-        self.half: int = 0  # sent after the receiver had disconnected, never accepted
+        self.half_disconnected: int = (
+            0  # sent after the receiver had disconnected, never accepted
+        )
         # The sequence numbers of the last SEND and the last RECEIVE that the observer
         # was given.
-        self.told: int = 0
-        self.heard: int = 0
+        self.last_send_noted: int = 0
+        self.last_receive_noted: int = 0
 
     @property
     def received(self) -> int:
@@ -251,7 +253,7 @@ class Connection(Generic[B]):
         if self.registry is not None:
             self.registry.pop(self.number, None)
 
-    def see_close_locked(self, side: Side) -> None:
+    def note_close_seen_locked(self, side: Side) -> None:
         """Note the first time that a side learns that its peer has disconnected."""
         if not (self.closed[side] or self.seen[side]):
             self.seen[side] = True

@@ -136,9 +136,9 @@ class End(Generic[C]):
         outward, inward = connection.flows[1 - self._side], connection.flows[self._side]
         sent, received, half, discarded, pending = connection.read(
             lambda: (
-                outward.accepted + outward.half,
+                outward.accepted + outward.half_disconnected,
                 inward.received,
-                outward.half,
+                outward.half_disconnected,
                 outward.discarded,
                 len(inward.buffer),
             )

@@ -59,7 +59,7 @@ class LockedMessageQueue(MessageQueue):
         timeout: float | None = None,
     ) -> None:
         message = snapshot(data, offset, length, self._connection.limit)
-        verdict = self._act(self._sending(message), timeout, sends=True)
+        verdict = self._act(self._send_attempt(message), timeout, sends=True)
         if verdict not in DONE:
             raise self._unsent(verdict)
 
@@ -89,12 +89,12 @@ class LockedMessageQueue(MessageQueue):
         return self._receive(self._connection.take_locked, timeout)
 
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
-        return self._receive(self._taking_into(buffer), timeout)
+        return self._receive(self._take_into(buffer), timeout)
 
     def receive_many(
         self, limit: int | None = None, *, timeout: float | None = None
     ) -> list[bytes]:
-        return self._receive(self._taking_many(limit), timeout)
+        return self._receive(self._take_many(limit), timeout)
 
     def _receive(self, take: Take[T], timeout: float | None) -> T:
         """Run ``take(side, waited_ns)`` under the lock once a message is here."""
@@ -105,7 +105,7 @@ class LockedMessageQueue(MessageQueue):
             )
         finally:
             receive_attempt.end()
-        return self._received(receive_attempt, timeout)
+        return self._result_of(receive_attempt, timeout)
 
     # For drivers that wait in their own way (queuebroker.aio).
 
@@ -143,7 +143,7 @@ class LockedMessageQueue(MessageQueue):
             if verdict is Verdict.WAIT:
                 # As a single send: a buffer that only looks full has to be settled
                 # (QB-TIME-8).
-                attempt = self._sending(sendable[sent])
+                attempt = self._send_attempt(sendable[sent])
                 rest_s = timeout and remaining_s(deadline)
                 verdict = self._act(attempt, rest_s, sends=True)
                 sent += verdict in DONE
@@ -153,7 +153,7 @@ class LockedMessageQueue(MessageQueue):
                 return sent
         return sent
 
-    def _sending(self, message: bytes) -> Callable[[int], Verdict]:
+    def _send_attempt(self, message: bytes) -> Callable[[int], Verdict]:
         """Return the attempt to send a message; its later calls count as waited."""
         waited = False
 
@@ -176,7 +176,7 @@ class LockedMessageQueue(MessageQueue):
             f" {self.capacity} unread messages, its capacity"
         )
 
-    def _taking_into(self, buffer: Buffer) -> Take[int]:
+    def _take_into(self, buffer: Buffer) -> Take[int]:
         """Return a take of one message into a buffer, which the message must fit."""
         view = flat_view(buffer)
         if view.readonly and view.nbytes:
@@ -200,7 +200,7 @@ class LockedMessageQueue(MessageQueue):
 
         return take
 
-    def _taking_many(self, limit: int | None) -> Take[list[bytes]]:
+    def _take_many(self, limit: int | None) -> Take[list[bytes]]:
         """Return a take of all messages that have arrived, ``limit`` at most."""
         most = None if limit is None else positive("limit", limit)
 
@@ -218,16 +218,18 @@ class LockedMessageQueue(MessageQueue):
         """Return a receive that has not begun."""
         return ReceiveAttempt(self._connection, self._side, take, waits=timeout != 0)
 
-    def _received(self, receive_attempt: ReceiveAttempt[T], timeout: float | None) -> T:
+    def _result_of(
+        self, receive_attempt: ReceiveAttempt[T], timeout: float | None
+    ) -> T:
         """Return the result of a receive, or raise the reason that it has none."""
         if receive_attempt.verdict is Verdict.REFUSE:
             raise self._refusal("receive")
         if receive_attempt.verdict is Verdict.WAIT:
-            raise self._nothing_came(timeout)
+            raise self._timeout_error(timeout)
         assert receive_attempt.taken is not None  # by its verdict
         return receive_attempt.taken
 
-    def _nothing_came(self, timeout: float | None) -> ReceiveTimeoutError:
+    def _timeout_error(self, timeout: float | None) -> ReceiveTimeoutError:
         """Return the exception for a receive that ran out of time."""
         return ReceiveTimeoutError(
             f"cannot receive: nothing from {self.remote_name!r} port {self.port}"

@@ -45,7 +45,7 @@ class QueueConnection(Connection[Messages]):
             # A signal handler has disconnected since this read the table.
             verdict = self.send_verdict(side, waited=waited)
         if verdict is Verdict.DROP:
-            self.flows[peer].half += 1
+            self.flows[peer].half_disconnected += 1
             self.note(
                 Operation.DROP,
                 side,
@@ -54,7 +54,7 @@ class QueueConnection(Connection[Messages]):
                 reason=Reason.HALF_DISCONNECTED,
             )
         elif verdict is Verdict.REFUSE:
-            self.see_close_locked(side)
+            self.note_close_seen_locked(side)
         return verdict
 
     def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> bool:
@@ -62,7 +62,7 @@ class QueueConnection(Connection[Messages]):
         if self.watch is None:
             stored = flow.buffer.push_locked(message)
         else:
-            seq = flow.told + 1
+            seq = flow.last_send_noted + 1
             stored = flow.buffer.push_locked((seq, message))
             self._tell_sent_locked(peer, seq, len(message), waited_ns)
         self.refresh_locked(peer)
@@ -92,7 +92,7 @@ class QueueConnection(Connection[Messages]):
         self.note(
             Operation.RECEIVE, side, side, seq=seq, size=size, waited_ns=waited_ns
         )
-        self.flows[side].heard = seq
+        self.flows[side].last_receive_noted = seq
         return message
 
     def _tell_sent_locked(
@@ -102,7 +102,7 @@ class QueueConnection(Connection[Messages]):
         self.note(
             Operation.SEND, sender, receiver, seq=seq, size=size, waited_ns=waited_ns
         )
-        self.flows[receiver].told = seq
+        self.flows[receiver].last_send_noted = seq
 
     def _numbered(self, side: Side) -> list[tuple[int, bytes]]:
         """Return a side's unread messages with their numbers; empty if unobserved."""
@@ -134,15 +134,15 @@ class QueueConnection(Connection[Messages]):
         for side in sides:
             flow = self.flows[side]
             for seq, message in self._numbered(side):
-                if seq > flow.told:
+                if seq > flow.last_send_noted:
                     self._tell_sent_locked(side, seq, len(message))
-            while flow.heard < flow.received:
-                flow.heard += 1
+            while flow.last_receive_noted < flow.received:
+                flow.last_receive_noted += 1
                 self.note(
                     Operation.DROP,
                     side,
                     side,
-                    seq=flow.heard,
+                    seq=flow.last_receive_noted,
                     reason=Reason.INTERRUPTED,
                 )
 

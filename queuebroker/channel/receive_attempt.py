@@ -74,7 +74,7 @@ class ReceiveAttempt(Generic[T]):
             # disconnected.
             verdict = connection.receive_verdict(side)
         if verdict is Verdict.REFUSE:
-            connection.see_close_locked(side)
+            connection.note_close_seen_locked(side)
         elif self._waits and not self._told_begin:
             self._told_begin = True
             connection.note(Operation.RECV_BEGIN, side, side)

@@ -106,7 +106,7 @@ class FastMessageQueue(LockedMessageQueue):
             # here.
             return super().receive(timeout=remaining_s(deadline))
         except ReceiveTimeoutError:
-            raise self._nothing_came(timeout) from None
+            raise self._timeout_error(timeout) from None
         except DisconnectedQueueError:
             raise
         except BaseException:
@@ -179,7 +179,7 @@ class FastMessageQueue(LockedMessageQueue):
     # Calls that look before they take: the two must be one step.
 
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
-        take = self._taking_into(buffer)
+        take = self._take_into(buffer)
         deadline_after(timeout)
         self._lock_free.critical(self._lock_free.shut_locked)
         return self._receive(take, timeout)

@@ -65,10 +65,10 @@ class Broker:
         "_open",
         "_terms",
         "departing",
-        "farewell",
         "kinds",
         "manager",
         "name",
+        "on_close",
         "waiting",
     )
 
@@ -92,7 +92,7 @@ class Broker:
         self._open = True
         # Called on close, under the manager's lock, to stop any other listener of the
         # broker.
-        self.farewell: Callable[[], object] | None = None
+        self.on_close: Callable[[], object] | None = None
         self.manager.register(self)
 
     def __repr__(self) -> str:
@@ -236,7 +236,7 @@ class Broker:
             return
         if _sync.owns(self.manager.lock):
             self._open = False  # the interrupted call completes this when it ends
-        self.manager.leave(self.close_locked)
+        self.manager.run_or_defer(self.close_locked)
 
     def close_locked(self) -> None:
         """Close as `close` does; one step, seen whole or not at all."""
@@ -244,8 +244,8 @@ class Broker:
         for rdv in (*self.waiting, *self.departing):
             if rdv.waiting:
                 withdraw_locked(rdv, Reason.BROKER_CLOSED)
-        if self.farewell is not None:
-            self.farewell()
+        if self.on_close is not None:
+            self.on_close()
         # Last, so that a caller who repeats an interrupted close finds the broker by
         # its name.
         self.manager.unregister_locked(self)
@@ -257,7 +257,7 @@ class Broker:
     ) -> MessageQueue | Channel:
         """Accept one connection of a kind."""
         deadline = None if timeout is None else deadline_after(timeout)
-        return meet(self.accepting(kind, port, terms), deadline, timeout)
+        return meet(self.new_accept(kind, port, terms), deadline, timeout)
 
     def meet_connect(
         self,
@@ -272,13 +272,13 @@ class Broker:
         """Connect to a broker that offers a kind; return None if there is none."""
         deadline = None if timeout is None else deadline_after(timeout)
         try:
-            return meet(self.connecting(kind, name, port, terms), deadline, timeout)
+            return meet(self.new_connect(kind, name, port, terms), deadline, timeout)
         except UnknownBrokerError:
             if required:
                 raise
             return None
 
-    def accepting(
+    def new_accept(
         self,
         kind: Kind,
         port: int,
@@ -290,7 +290,7 @@ class Broker:
         self.manager.check_process()
         return RdV(_ACCEPT, self, self.name, kind, number, terms, make)
 
-    def connecting(
+    def new_connect(
         self,
         kind: Kind,
         name: str,

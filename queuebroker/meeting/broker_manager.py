@@ -117,7 +117,7 @@ class BrokerManager:
         self._hangs_up = self._hangs_up or disconnect
         if _sync.owns(self.lock):
             self._closed = True  # the interrupted call completes this when it ends
-        self.leave(self._close_locked)
+        self.run_or_defer(self._close_locked)
         if disconnect:
             self._disconnect()
 
@@ -171,7 +171,7 @@ class BrokerManager:
             if self.deferred:
                 self.settle()
 
-    def leave(self, close: Callable[[], object]) -> None:
+    def run_or_defer(self, close: Callable[[], object]) -> None:
         """Call ``close``, which may be repeated, under the lock.
 
         If a signal handler interrupted its own thread under the lock, the interrupted

@@ -201,7 +201,7 @@ class SocketQueueBroker:
                 _net.unlink_if(address.path, file)
             listener.close()
 
-        self._inner.farewell = farewell
+        self._inner.on_close = farewell
 
     def _held_driver(self) -> Driver:
         if self._driver is None:

@@ -247,12 +247,12 @@ class SocketConnection(QueueConnection):
             self._leave_locked(None)
 
     def _leave_locked(self, error: BaseException | None) -> None:
-        self.link.leave_locked(error)
+        self.link.send_goodbye_locked(error)
         self.pongs.wake_all()  # no pong may arrive any more
 
     def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> bool:
         stored = super()._store_locked(peer, message, waited_ns)
-        self.link.read_owner.spoke = True
+        self.link.read_owner.sent_since_sleep = True
         self.link.flush_locked()
         return stored
 
@@ -327,7 +327,7 @@ class SocketConnection(QueueConnection):
 
     def store_run_locked(self, messages: list[bytes]) -> None:
         """Send several messages, unobserved; the peer must have room for them."""
-        self.link.read_owner.spoke = True
+        self.link.read_owner.sent_since_sleep = True
         self.link.protocol.send_run(messages)
         self.link.flush_locked()
         self.outbound.wake_locked()

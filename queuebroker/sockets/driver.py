@@ -91,17 +91,17 @@ class Driver:
         self._sleepers: list[_net.Sleeper] = []
         self._stopped = False
         self._ended = False  # stopped, and its poller is closed
-        self._turning = 0  # the thread that is calling handlers
+        self._running_in = 0  # the thread that is calling handlers
         self.background: bool = False
         self.failures: int = 0
         self.failed: bool = False
         self._poller = _net.Poller()
-        self._shared_parker = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # The shared parker again, until it is closed; and one item per thread that
-        # wakes it.
-        self._shared_parkers = [self._shared_parker]
-        self._ringing: list[None] = []
-        self._poller.register(self._shared_parker, _net.READ)
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # The descriptor again, until it is closed; and one item per thread that writes
+        # to it.
+        self._wake_fds = [self._wake_fd]
+        self._wakers: list[None] = []
+        self._poller.register(self._wake_fd, _net.READ)
         _drivers.add(self)
 
     def __repr__(self) -> str:
@@ -140,21 +140,21 @@ class Driver:
             msg = "cannot poll: this driver is closed"
             raise BrokerClosedError(msg)
         ready = self._poller.poll(self._wait_s(timeout), EVENTS_MAX)
-        self._turning = _sync.get_ident()
+        self._running_in = _sync.get_ident()
         try:
             self._deal(ready)
         finally:
-            self._turning = 0
+            self._running_in = 0
             if self._calls and not self._stopped:
-                os.eventfd_write(self._shared_parker, 1)
+                os.eventfd_write(self._wake_fd, 1)
         return len(ready)
 
     def _deal(self, ready: list[tuple[int, int]]) -> None:
         """Call the handlers of ready descriptors, then the calls and timers due."""
         handlers = self._handlers
         for descriptor, mask in ready:
-            if descriptor == self._shared_parker:
-                os.eventfd_read(self._shared_parker)
+            if descriptor == self._wake_fd:
+                os.eventfd_read(self._wake_fd)
                 continue
             handler = handlers.get(descriptor)
             if handler is not None:
@@ -272,29 +272,29 @@ class Driver:
         served: the object to fail if the function raises; without one `poll` raises.
         """
         self._calls.append((function, served))
-        if self._turning == _sync.get_ident():
+        if self._running_in == _sync.get_ident():
             return  # this thread makes the call when its handlers return
         # That call may have been the last one, and may have stopped this driver.
         try:
-            self._ringing.append(None)  # no interrupt is raised before this is done
+            self._wakers.append(None)  # no interrupt is raised before this is done
             if not self._stopped:
-                os.eventfd_write(self._shared_parker, 1)
+                os.eventfd_write(self._wake_fd, 1)
         finally:
-            self._ringing.pop()
-            self._close_shared_parker()
+            self._wakers.pop()
+            self._close_wake_fd()
             if self._ended:
                 self._calls.clear()  # no thread makes them, and each keeps an object
 
-    def _close_shared_parker(self) -> None:
-        """Close the parker if the driver has ended and no thread wakes it; lock-free.
+    def _close_wake_fd(self) -> None:
+        """Close the descriptor once the driver has ended and no thread writes to it.
 
-        A ringing thread enters itself in ``_ringing`` before it checks ``_stopped``.
-        The ending thread sets ``_ended`` before it checks ``_ringing``. So the last of
-        them closes the parker.
+        Lock-free: a waking thread enters itself in ``_wakers`` before it checks
+        ``_stopped``. The ending thread sets ``_ended`` before it checks ``_wakers``. So
+        the last of them closes the descriptor.
         """
-        if self._ended and not self._ringing:
+        if self._ended and not self._wakers:
             with suppress(IndexError):
-                os.close(self._shared_parkers.pop())
+                os.close(self._wake_fds.pop())
 
     def at(
         self,
@@ -332,7 +332,7 @@ class Driver:
         self._calls.clear()
         self._poller.close()
         self._ended = True
-        self._close_shared_parker()
+        self._close_wake_fd()
         while self._sleepers:
             self._sleepers.pop().close()
 
@@ -341,9 +341,9 @@ class Driver:
     def begin(self) -> None:
         """Run the driver in a thread of its own until it has no holder."""
         self.background = True
-        _sync.Thread(target=self._turn, name="queuebroker sockets", daemon=True).start()
+        _sync.Thread(target=self._run, name="queuebroker sockets", daemon=True).start()
 
-    def _turn(self) -> None:
+    def _run(self) -> None:
         try:
             while not self._stopped:
                 self.poll()
@@ -381,9 +381,9 @@ class Driver:
                 function, served = self._calls.popleft()
                 self._do((function, served or unowned))
             if self._holders:
-                _net.wait_to_read(self._shared_parker, _REVIEW_S)
+                _net.wait_to_read(self._wake_fd, _REVIEW_S)
                 with suppress(BlockingIOError):
-                    os.eventfd_read(self._shared_parker)
+                    os.eventfd_read(self._wake_fd)
         self._stopped = True
 
     def forget_fork(self) -> None:
@@ -393,7 +393,7 @@ class Driver:
         for handler in list(self._handlers.values()):
             handler.abandon_after_fork()
         self._handlers.clear()
-        self._ringing.clear()
+        self._wakers.clear()
         # Close the epoll, do not empty it: the parent waits on the same kernel object.
         self._close_descriptors()
 

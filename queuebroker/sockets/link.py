@@ -73,8 +73,8 @@ class Link:
 
     Invariants, true whenever ``lock`` is free; all but I3 only once ``_opening`` is
     over, and until ``closed``:
-    I1. the driver waits for the socket to be writable, ``turn.blocked``, exactly while
-        ``_unsent`` has pieces.
+    I1. the driver waits for the socket to be writable, ``read_owner.blocked``, exactly
+        while ``_unsent`` has pieces.
     I2. while nothing is unsent, the protocol has no output left to write.
     I3. ``mid_io`` is false. It is true while only the caller holds some bytes: until
         they are in the protocol, or the socket, and handled. If an interrupt is raised
@@ -160,9 +160,9 @@ class Link:
             if self.closed:
                 return
             self.protocol.tick(now)
-            events = self.deal_locked(self.protocol.events())
+            events = self.dispatch_locked(self.protocol.events())
             self.flush_locked()
-        self._tell(events)
+        self._deliver(events)
         self.driver.at(now + interval_s, lambda: self._tick(interval_s), self)
 
     # For the driver.
@@ -188,9 +188,9 @@ class Link:
                 # A Ctrl-C, where the main thread turns a driver of its own.
                 self.recover_locked()
                 raise
-        self._tell(events)
+        self._deliver(events)
 
-    def _tell(self, events: list[Event]) -> None:
+    def _deliver(self, events: list[Event]) -> None:
         """Deliver to the host the events no connection handled; without the lock."""
         if events and self.host is not None:
             self.host.on_events(self, events)
@@ -274,7 +274,7 @@ class Link:
             first = None
             if not whole or protocol.ended:
                 break
-        events = self.deal_locked(protocol.events())
+        events = self.dispatch_locked(protocol.events())
         self.mid_io = False
         self.flush_locked()
         return events
@@ -317,10 +317,10 @@ class Link:
     def fail_locked(self, error: ProtocolError) -> None:
         """End the link for a violation that the protocol cannot detect."""
         self.protocol.fail(error)
-        self.deal_locked(self.protocol.events())
+        self.dispatch_locked(self.protocol.events())
         self.flush_locked()
 
-    def deal_locked(self, events: list[Event]) -> list[Event]:
+    def dispatch_locked(self, events: list[Event]) -> list[Event]:
         """Hand events to the connection; return them if there is no connection yet."""
         if self.connection is None:
             return events
@@ -335,7 +335,7 @@ class Link:
 
     def _end_locked(self, error: PeerLostError) -> None:
         self.protocol.receive_eof(error)
-        left = self.deal_locked(self.protocol.events())
+        left = self.dispatch_locked(self.protocol.events())
         if left and self.host is not None:
             host = self.host
             self.driver.call(lambda: host.on_events(self, left), self)
@@ -394,7 +394,7 @@ class Link:
 
     def post_locked(self, message: bytes) -> None:
         """Send one message; the peer must have room for it."""
-        self.read_owner.spoke = True
+        self.read_owner.sent_since_sleep = True
         protocol = self.protocol
         if self._unsent.pieces or protocol.outgoing or len(message) > JOIN_BYTES_MAX:
             protocol.send_message(message)
@@ -450,7 +450,7 @@ class Link:
             except BaseException:
                 self.recover_locked()
                 raise
-        self._tell(events)
+        self._deliver(events)
 
     # A waiting receiver may read in the driver's place: see `ReadOwner`.
 
@@ -509,9 +509,9 @@ class Link:
         self._end_locked(error)
         self._finish_soon_locked()
 
-    def leave_locked(self, error: BaseException | None) -> None:
+    def send_goodbye_locked(self, error: BaseException | None) -> None:
         """Send the good-bye, unless it was sent before."""
-        leaves = (self.protocol.state, Act.SAY_GOODBYE) in TRANSITIONS
+        leaves = (self.protocol.state, Act.SEND_GOODBYE) in TRANSITIONS
         if leaves:
             self.protocol.disconnect(error)
         self.flush_locked()

@@ -55,7 +55,7 @@ _REFUSALS: Final = {
 }
 
 
-class FarCaller:
+class RemoteCaller:
     """A stand-in for the broker of a caller in another process; see `RdV.caller`."""
 
     __slots__ = ("closed", "departing", "manager", "name")
@@ -67,10 +67,10 @@ class FarCaller:
         self.departing: dict[RdV, None] = {}
 
 
-class SharedParker:
+class DriverParker:
     """A parker that wakes the driver instead of a thread."""
 
-    __slots__ = ("_driver", "_function", "_rung", "_served")
+    __slots__ = ("_driver", "_function", "_released", "_served")
 
     def __init__(
         self, driver: Driver, function: Callable[[], object], served: Served
@@ -78,15 +78,15 @@ class SharedParker:
         self._driver = driver
         self._function = function
         self._served = served
-        self._rung = False
+        self._released = False
 
     def locked(self) -> bool:
         """True until it is rung."""
-        return not self._rung
+        return not self._released
 
     def release(self) -> None:
         """Schedule the driver's check; a second call is harmless."""
-        self._rung = True
+        self._released = True
         self._driver.call(self._function, self._served)
 
 
@@ -207,7 +207,7 @@ class Listener:
                 # It reads the socket's state, and raises if the peer has hung up.
                 made, opening = (
                     self._secure(made),
-                    cast("Callable[[Socket], int]", _net.shake_hands),
+                    cast("Callable[[Socket], int]", _net.do_handshake_once),
                 )
             held = self.driver.hold()
             self._begin(incoming_connect, made, opening)
@@ -328,7 +328,7 @@ class IncomingConnect:
             self._refuse(*refusal)
             return
         listener.waiting[self] = None
-        caller = cast("Broker", FarCaller(hello.name, listener.broker.manager))
+        caller = cast("Broker", RemoteCaller(hello.name, listener.broker.manager))
         self._rdv = rdv = RdV(
             RdVState.WAITING_CONNECT,
             caller,
@@ -336,7 +336,7 @@ class IncomingConnect:
             Kind.QUEUE,
             hello.port,
             Terms(1),
-            lambda: SharedParker(listener.driver, self._look, self),
+            lambda: DriverParker(listener.driver, self._look, self),
         )
         rdv.join = self._join
         begin(rdv)
@@ -378,7 +378,7 @@ class IncomingConnect:
     def _refuse(self, reason: Refusal, text: str) -> None:
         self._listener.waiting.pop(self, None)
         with self.link.lock:
-            if self.link.protocol.state is State.ASKED:
+            if self.link.protocol.state is State.HELLO_RECEIVED:
                 self.link.protocol.refuse(reason, text)
                 self.link.flush_locked()
 
@@ -390,7 +390,7 @@ class IncomingConnect:
         self._withdraw()
         with link.lock:
             if link.connection is not None:
-                link.deal_locked([event])
+                link.dispatch_locked([event])
             link.flush_locked()
 
     def _withdraw(self) -> None:
@@ -437,7 +437,7 @@ class IncomingConnect:
             )
             connection.peer = self.peer
             link.connection = connection
-            if link.protocol.state is State.ASKED and not link.closed:
+            if link.protocol.state is State.HELLO_RECEIVED and not link.closed:
                 link.protocol.welcome(
                     Welcome(
                         listener.broker.name,

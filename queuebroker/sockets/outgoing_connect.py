@@ -59,7 +59,7 @@ _REASONS: Final = {
 }
 
 
-class FarBroker:
+class RemoteBroker:
     """A stand-in for the broker at an address; see `RdV.target`."""
 
     __slots__ = ("closed", "name", "waiting")
@@ -113,7 +113,7 @@ class OutgoingConnect:
                 rdv.reason = Reason.BROKER_CLOSED
                 rdv.step(RdVEvent.WITHDRAW)
                 return
-            rdv.target = cast("Broker", FarBroker(str(self._address)))
+            rdv.target = cast("Broker", RemoteBroker(str(self._address)))
             rdv.begun = True
             rdv.target.waiting.add(rdv)
             rdv.caller.departing[rdv] = None
@@ -126,8 +126,8 @@ class OutgoingConnect:
         if link is None:
             return
         with link.lock:
-            if link.connection is None and link.protocol.state is State.ASKING:
-                link.leave_locked(None)
+            if link.connection is None and link.protocol.state is State.HELLO_SENT:
+                link.send_goodbye_locked(None)
                 link._finish_soon_locked()
 
     def cancel_soon(self) -> None:
@@ -216,7 +216,7 @@ class OutgoingConnect:
             socket = self._secure(socket)
             link.secure_locked(socket)
         assert isinstance(socket, _net.TlsSocket)
-        return _net.shake_hands(socket)
+        return _net.do_handshake_once(socket)
 
     def on_events(self, link: Link, events: list[Event]) -> None:
         """Handle the answer and the events that arrived with it."""
@@ -249,7 +249,7 @@ class OutgoingConnect:
             link.connection = connection
             link.host = None
             # Deliver these before another thread can read the socket: they are older.
-            link.deal_locked(rest)
+            link.dispatch_locked(rest)
         end = SocketMessageQueue(connection, 1)
         with self._manager.lock:
             met = rdv.waiting

@@ -49,22 +49,22 @@ RUN_BYTES_MAX: Final = 1 << 18
 PINGS_MAX: Final = 64
 
 
-_HEARD: Final[Mapping[type, Act]] = {
-    Hello: Act.HEAR_HELLO,
-    Welcome: Act.HEAR_WELCOME,
-    Refused: Act.HEAR_REFUSED,
-    Messages: Act.HEAR_MESSAGES,
-    Credit: Act.HEAR_CREDIT,
-    Goodbye: Act.HEAR_GOODBYE,
-    Ping: Act.HEAR_PING,
-    Pong: Act.HEAR_PONG,
+_RECEIVED: Final[Mapping[type, Act]] = {
+    Hello: Act.RECEIVE_HELLO,
+    Welcome: Act.RECEIVE_WELCOME,
+    Refused: Act.RECEIVE_REFUSED,
+    Messages: Act.RECEIVE_MESSAGES,
+    Credit: Act.RECEIVE_CREDIT,
+    Goodbye: Act.RECEIVE_GOODBYE,
+    Ping: Act.RECEIVE_PING,
+    Pong: Act.RECEIVE_PONG,
 }
-_UNMET: Final = (State.LISTENING, State.ASKED, State.ASKING)
+_UNMET: Final = (State.LISTENING, State.HELLO_RECEIVED, State.HELLO_SENT)
 _MESSAGE: Final = int(Frame.MESSAGE)
 _RUN: Final = int(Frame.RUN)
 _WITH_FDS: Final = int(Frame.MESSAGE_WITH_FDS)
-_SAY_MESSAGES: Final = Act.SAY_MESSAGES
-_HEAR_MESSAGES: Final = Act.HEAR_MESSAGES
+_SAY_MESSAGES: Final = Act.SEND_MESSAGES
+_HEAR_MESSAGES: Final = Act.RECEIVE_MESSAGES
 
 
 @attrs.frozen(slots=True)
@@ -105,9 +105,9 @@ class Protocol:
     __slots__ = (
         "_arrived",
         "_events",
-        "_heard",
-        "_heard_at",
+        "_input_since_tick",
         "_large",
+        "_last_input_at",
         "_number",
         "_parts",
         "_pinged",
@@ -162,8 +162,8 @@ class Protocol:
         self._wanted = 0
         self._large: int | None = None  # the number of the incomplete message
         self.gathering: Gathering | None = None
-        self._heard = True
-        self._heard_at: float | None = None
+        self._input_since_tick = True
+        self._last_input_at: float | None = None
         self._pinged = False
         self._pongs = 0  # in `outgoing`
 
@@ -189,7 +189,7 @@ class Protocol:
     @classmethod
     def asking(cls, hello: Hello, *, lease_s: float | None = None) -> Protocol:
         """Return the side that sends `Hello`."""
-        made = cls(State.ASKING, lease_s=lease_s)
+        made = cls(State.HELLO_SENT, lease_s=lease_s)
         made.outgoing.append(frames.encode(hello))
         return made
 
@@ -199,18 +199,18 @@ class Protocol:
 
     def welcome(self, welcome: Welcome) -> None:
         """Accept the requested connection."""
-        self._say(Act.SAY_WELCOME, frames.encode(welcome))
+        self._send(Act.SEND_WELCOME, frames.encode(welcome))
         self._agree(welcome)
 
     def refuse(self, reason: Refusal, text: str = "") -> None:
         """Reject the requested connection."""
-        self._say(Act.SAY_REFUSED, frames.encode(Refused(reason, text)))
+        self._send(Act.SEND_REFUSED, frames.encode(Refused(reason, text)))
 
     def send_message(self, message: bytes) -> None:
         """Send one message; the peer must have room for it."""
         head = frames.head_of_message(self._number + 1, len(message))
         # Two parts, so that a long message is not copied.
-        self._say(_SAY_MESSAGES, head, message)
+        self._send(_SAY_MESSAGES, head, message)
         self._unanswered = False
         self._number += 1
         self.unreceived += 1
@@ -222,7 +222,7 @@ class Protocol:
         descriptors must go with its first byte.
         """
         if (self.state, _SAY_MESSAGES) not in TRANSITIONS:
-            self._say(_SAY_MESSAGES)
+            self._send(_SAY_MESSAGES)
         number = self._number + 1
         if descriptors:
             frame = frames.encode_message(number, message, descriptors)
@@ -236,7 +236,7 @@ class Protocol:
     def send_run(self, messages: Sequence[bytes]) -> None:
         """Send several messages; the peer must have room for them."""
         count = len(messages)
-        self._say(_SAY_MESSAGES, frames.encode_run(self._number + 1, messages))
+        self._send(_SAY_MESSAGES, frames.encode_run(self._number + 1, messages))
         self._unanswered = False
         self._number += count
         self.unreceived += count
@@ -259,11 +259,11 @@ class Protocol:
             goodbye = Goodbye(
                 received, abnormal=True, kind=type(error).__name__, text=str(error)
             )
-        self._say(Act.SAY_GOODBYE, frames.encode(goodbye))
+        self._send(Act.SEND_GOODBYE, frames.encode(goodbye))
 
     def ping(self, number: int) -> None:
         """Send a ping; the `Pong` arrives after everything already in transit."""
-        self._say(Act.SAY_PING, frames.encode(Ping(number)))
+        self._send(Act.SEND_PING, frames.encode(Ping(number)))
 
     def data_to_send(self) -> list[bytes]:
         """Return the bytes to write, in order; the protocol does not keep them."""
@@ -278,7 +278,7 @@ class Protocol:
         Not while a message is gathered: its bytes go through `receive_gathered`.
         """
         assert self.gathering is None
-        self._heard = True
+        self._input_since_tick = True
         if self.state is State.ENDED:
             return
         try:
@@ -311,7 +311,7 @@ class Protocol:
             or self.state is not State.OPEN
         ):
             return None
-        self._heard = True
+        self._input_since_tick = True
         self._arrived = number
         self.owed += 1
         self.taken += 1
@@ -334,13 +334,13 @@ class Protocol:
         if not count or gathering is None:
             self.receive_eof()
             return
-        self._heard = True
+        self._input_since_tick = True
         gathering.wanted = self._wanted = self._wanted - count
         if self._wanted:
             return
         self.gathering = None
         try:
-            self._hear_long(gathering.message())
+            self._receive_long(gathering.message())
         except ProtocolError as error:
             self._break(error)
 
@@ -367,10 +367,14 @@ class Protocol:
         """
         if self.lease_s is None or self.state in (State.ENDED, State.LISTENING):
             return
-        if self._heard or self._heard_at is None:
-            self._heard, self._heard_at, self._pinged = False, now, False
+        if self._input_since_tick or self._last_input_at is None:
+            self._input_since_tick, self._last_input_at, self._pinged = (
+                False,
+                now,
+                False,
+            )
             return
-        silent_s = now - self._heard_at
+        silent_s = now - self._last_input_at
         if silent_s >= self.lease_s:
             self._lose(PeerLostError(f"peer was silent for {silent_s:.3g} s"))
         elif silent_s >= self.lease_s / 2 and not self._pinged:
@@ -414,7 +418,7 @@ class Protocol:
             try:
                 self._judge(kind, length)
             except ProtocolError:
-                self._hear_run(run)  # earlier messages are received all the same
+                self._receive_run(run)  # earlier messages are received all the same
                 raise
             body = begin + 5
             end = body + length
@@ -435,15 +439,15 @@ class Protocol:
             ):
                 run.append(data[body + 8 : end])
             else:
-                self._hear_run(run)
+                self._receive_run(run)
                 run = []
-                self._hear(kind, data[body:end])
+                self._receive_frame(kind, data[body:end])
             begin = end
             if self.state is State.ENDED:
                 return
         else:
             self._rest = data[begin:]
-        self._hear_run(run)
+        self._receive_run(run)
 
     def _go_on(self, data: bytes) -> bytes | None:
         """Add to the incomplete frame; return the data to process once it is complete.
@@ -459,21 +463,21 @@ class Protocol:
         self._parts.clear()
         if self._large is None:
             return whole + excess
-        self._hear_long(whole)
+        self._receive_long(whole)
         return excess
 
-    def _hear_long(self, message: bytes) -> None:
+    def _receive_long(self, message: bytes) -> None:
         """Process a message that arrived in several pieces."""
         number, self._large = self._large, None
         assert number is not None
         if (self.state, _HEAR_MESSAGES) not in TRANSITIONS:
             msg = f"MESSAGE frame arrived while {self.state.value}"
             raise ProtocolError(msg)
-        self._hear_messages(Messages(number, [message]))
+        self._receive_messages(Messages(number, [message]))
 
-    def _hear_run(self, run: list[bytes]) -> None:
+    def _receive_run(self, run: list[bytes]) -> None:
         if run:
-            self._hear_messages(Messages(self._arrived + 1, run))
+            self._receive_messages(Messages(self._arrived + 1, run))
 
     def _judge(self, kind: int, length: int) -> None:
         """Reject a frame that is too long, before any of its body is kept."""
@@ -496,24 +500,24 @@ class Protocol:
             return min(self._unanswered_max, self.limit)
         return self.limit
 
-    def _hear(self, kind: int, body: bytes) -> None:
+    def _receive_frame(self, kind: int, body: bytes) -> None:
         value = frames.decode(kind, body)
-        act = _HEARD[type(value)]
+        act = _RECEIVED[type(value)]
         following = TRANSITIONS.get((self.state, act))
         if following is None:
             name, where = Frame(kind).name, self.state.value
             msg = f"{name} frame arrived while {where}"
             raise ProtocolError(msg)
         if isinstance(value, Messages):
-            self._hear_messages(value)
+            self._receive_messages(value)
             return
         if isinstance(value, Ping):
             self._answer(value)
             return
         if isinstance(value, Credit):
-            self._hear_received(self._received + value.count, "credit for")
-        elif isinstance(value, Goodbye) and self.state is not State.ASKED:
-            self._hear_received(value.received, "good-bye after")
+            self._receive_count(self._received + value.count, "credit for")
+        elif isinstance(value, Goodbye) and self.state is not State.HELLO_RECEIVED:
+            self._receive_count(value.received, "good-bye after")
         elif isinstance(value, Hello):
             low, high = frames.VERSIONS
             if value.versions[0] > high or value.versions[1] < low:
@@ -527,7 +531,7 @@ class Protocol:
         self.state = following
         self._events.append(value)
 
-    def _hear_messages(self, value: Messages) -> None:
+    def _receive_messages(self, value: Messages) -> None:
         count = len(value.messages)
         if value.first != self._arrived + 1:
             msg = f"message {value.first} arrived after message {self._arrived}"
@@ -551,9 +555,9 @@ class Protocol:
         if self._pongs > PINGS_MAX:
             msg = f"more than {PINGS_MAX} pings arrived without room for an answer"
             raise ProtocolError(msg)
-        self._say(Act.SAY_PONG, frames.encode(Pong(ping.number)))
+        self._send(Act.SEND_PONG, frames.encode(Pong(ping.number)))
 
-    def _hear_received(self, received: int, what: str) -> None:
+    def _receive_count(self, received: int, what: str) -> None:
         """Record how many messages the peer has received in total."""
         if not self._received <= received <= self._number:
             msg = f"{what} {received} messages, {self._number} were sent"
@@ -564,9 +568,9 @@ class Protocol:
     def _give_back(self) -> None:
         taken = self.taken
         if taken and (self.owed >= self.capacity or 2 * taken >= self.capacity):
-            if (self.state, Act.SAY_CREDIT) not in TRANSITIONS:
+            if (self.state, Act.SEND_CREDIT) not in TRANSITIONS:
                 return
-            self._say(Act.SAY_CREDIT, frames.encode(Credit(taken)))
+            self._send(Act.SEND_CREDIT, frames.encode(Credit(taken)))
             self.owed -= taken
             self.taken = 0
 
@@ -575,7 +579,7 @@ class Protocol:
         self.limit = welcome.limit
         self.descriptors = welcome.descriptors
 
-    def _say(self, act: Act, *parts: bytes) -> None:
+    def _send(self, act: Act, *parts: bytes) -> None:
         following = TRANSITIONS.get((self.state, act))
         if following is None:
             msg = f"cannot {act.name.lower()} while {self.state.value}"
@@ -586,9 +590,9 @@ class Protocol:
     def _break(self, error: PeerLostError | ProtocolError) -> None:
         """End this connection; send the peer the reason if the state allows it."""
         unmet = self.state in _UNMET
-        if (self.state, Act.SAY_REFUSED) in TRANSITIONS:
+        if (self.state, Act.SEND_REFUSED) in TRANSITIONS:
             self.refuse(Refusal.PROTOCOL, str(error))
-        elif not unmet and (self.state, Act.SAY_GOODBYE) in TRANSITIONS:
+        elif not unmet and (self.state, Act.SEND_GOODBYE) in TRANSITIONS:
             self.disconnect(error)
         self._lose(error)
 

@@ -113,7 +113,7 @@ class SocketMessageQueue(LockedMessageQueue):
             msg = f"a message takes {most} descriptors here, got {len(fds)}"
             raise ValueError(msg)
         described = Described.of(message, duplicates(fds))
-        verdict = self._act(self._sending(described), timeout, sends=True)
+        verdict = self._act(self._send_attempt(described), timeout, sends=True)
         if verdict not in DONE:
             raise self._unsent(verdict)
 
@@ -191,7 +191,7 @@ class SocketMessageQueue(LockedMessageQueue):
         try:
             return super().receive(0 if timeout == 0 else remaining_s(deadline))
         except ReceiveTimeoutError:
-            raise self._nothing_came(timeout) from None
+            raise self._timeout_error(timeout) from None
 
     def receive_many(
         self, limit: int | None = None, *, timeout: float | None = None
@@ -298,8 +298,8 @@ class SocketMessageQueue(LockedMessageQueue):
             begin += len(run)
         return begin, Verdict.DO
 
-    def _taking_many(self, limit: int | None) -> Take[list[bytes]]:
-        slow = super()._taking_many(limit)  # and the check of the argument
+    def _take_many(self, limit: int | None) -> Take[list[bytes]]:
+        slow = super()._take_many(limit)  # and the check of the argument
         connection = self._far
         if connection.watch is not None:
             return slow
@@ -320,9 +320,11 @@ class SocketMessageQueue(LockedMessageQueue):
         outward, inward = connection.flows[1 - self._side], connection.flows[self._side]
         return connection.read(
             lambda: Stats(
-                sent=outward.accepted + outward.half + connection.outbound.lost,
+                sent=outward.accepted
+                + outward.half_disconnected
+                + connection.outbound.lost,
                 received=inward.received,
-                half_disconnected=outward.half,
+                half_disconnected=outward.half_disconnected,
                 discarded=outward.discarded,
                 peer_lost=connection.outbound.lost,
                 pending=len(inward.buffer),

@@ -38,20 +38,20 @@ class ReadLease:
 
     `take` it, `sleep`, `read`, and in any case `leave`.
 
-    early: True if a thread should take it before it sends a request that is answered
-      over this link. With one processor the answer may arrive meanwhile, and would
-      wake the driver.
+    take_early: True if a thread should take it before it sends a request that is
+      answered over this link. With one processor the answer may arrive meanwhile, and
+      would wake the driver.
 
     Invariant: ``_owner`` is the other place at which the thread that has the read lease
     is woken; guarded by the lock of the connection.
     """
 
-    __slots__ = ("_connection", "_owner", "early")
+    __slots__ = ("_connection", "_owner", "take_early")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._far
         self._owner: Elsewhere | None = None
-        self.early: Final = _net.processors() == 1
+        self.take_early: Final = _net.processors() == 1
 
     def take(self, elsewhere: Elsewhere) -> bool:
         """Take the read lease; False if another has it or the inbox is not empty."""
@@ -87,7 +87,7 @@ class ReadLease:
         """Receive the messages that have arrived; an empty list needs another check.
 
         Either the peer has left or is lost (`ended`), or only a part of a message has
-        arrived (`lacks`).
+        arrived (`missing_bytes`).
         """
         connection = self._connection
         with connection.lock:
@@ -105,7 +105,7 @@ class ReadLease:
         return frames
 
     @property
-    def lacks(self) -> int:
+    def missing_bytes(self) -> int:
         """Bytes still missing from an incomplete message, 0 if there is none."""
         return self._connection.link.protocol.wanted
 

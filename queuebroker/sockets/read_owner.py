@@ -58,8 +58,8 @@ class ReadOwner:
         "idle",
         "leased",
         "over",
+        "sent_since_sleep",
         "sleeper",
-        "spoke",
     )
 
     def __init__(self, descriptor: int, driver: Driver, lock: _thread.RLock) -> None:
@@ -76,7 +76,7 @@ class ReadOwner:
         self.over: bool = False
         # True if a message was sent since a receiver last slept here: the next message
         # may be its answer. A hint: `sleep` reads and clears it without the lock.
-        self.spoke: bool = False
+        self.sent_since_sleep: bool = False
         # The sleeper of the reading receiver, while attached to a socket.
         self.sleeper: _net.Sleeper
         self._at: Socket | None = None
@@ -115,7 +115,7 @@ class ReadOwner:
         Raises:
             SocketFailure: the socket has failed.
         """
-        spoke, self.spoke = self.spoke, False
+        spoke, self.sent_since_sleep = self.sent_since_sleep, False
         self.sleeper.sleep(deadline, alone=alone, answered=spoke)
 
     def yield_locked(self, *, wanted: bool) -> None:

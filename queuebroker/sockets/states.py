@@ -19,32 +19,32 @@ class State(enum.Enum):
     """The state of a connection, seen from one of its sides."""
 
     LISTENING = "listening"  # for a HELLO
-    ASKED = "asked"  # a HELLO arrived; no accept yet
-    ASKING = "asking"  # a HELLO was sent
+    HELLO_RECEIVED = "hello received"  # no accept yet
+    HELLO_SENT = "hello sent"
     OPEN = "open"
     LEFT = "left"  # this side has sent its GOODBYE, the peer has not yet
-    DESERTED = "deserted"  # the peer has sent its GOODBYE, this side has not yet
+    PEER_LEFT = "peer left"  # the peer has sent its GOODBYE, this side has not yet
     ENDED = "ended"
 
 
 class Act(enum.Enum):
-    """A frame sent (SAY) or received (HEAR)."""
+    """The sending, or the receipt, of a frame of one type."""
 
-    SAY_WELCOME = enum.auto()
-    SAY_REFUSED = enum.auto()
-    SAY_MESSAGES = enum.auto()
-    SAY_CREDIT = enum.auto()
-    SAY_GOODBYE = enum.auto()
-    SAY_PING = enum.auto()
-    SAY_PONG = enum.auto()
-    HEAR_HELLO = enum.auto()
-    HEAR_WELCOME = enum.auto()
-    HEAR_REFUSED = enum.auto()
-    HEAR_MESSAGES = enum.auto()
-    HEAR_CREDIT = enum.auto()
-    HEAR_GOODBYE = enum.auto()
-    HEAR_PING = enum.auto()
-    HEAR_PONG = enum.auto()
+    SEND_WELCOME = enum.auto()
+    SEND_REFUSED = enum.auto()
+    SEND_MESSAGES = enum.auto()
+    SEND_CREDIT = enum.auto()
+    SEND_GOODBYE = enum.auto()
+    SEND_PING = enum.auto()
+    SEND_PONG = enum.auto()
+    RECEIVE_HELLO = enum.auto()
+    RECEIVE_WELCOME = enum.auto()
+    RECEIVE_REFUSED = enum.auto()
+    RECEIVE_MESSAGES = enum.auto()
+    RECEIVE_CREDIT = enum.auto()
+    RECEIVE_GOODBYE = enum.auto()
+    RECEIVE_PING = enum.auto()
+    RECEIVE_PONG = enum.auto()
 
 
 # By identity, as in `queuebroker.channel.status`: the hash of Enum is Python code.
@@ -52,28 +52,37 @@ State.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 Act.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 
 TRANSITIONS: Final[Mapping[tuple[State, Act], State]] = {
-    (State.LISTENING, Act.HEAR_HELLO): State.ASKED,
-    (State.LISTENING, Act.SAY_REFUSED): State.ENDED,
-    (State.ASKED, Act.SAY_WELCOME): State.OPEN,
-    (State.ASKED, Act.SAY_REFUSED): State.ENDED,
-    (State.ASKED, Act.HEAR_GOODBYE): State.ENDED,  # the caller stopped waiting
-    (State.ASKING, Act.HEAR_WELCOME): State.OPEN,
-    (State.ASKING, Act.HEAR_REFUSED): State.ENDED,
-    (State.ASKING, Act.SAY_GOODBYE): State.ENDED,
-    (State.OPEN, Act.SAY_MESSAGES): State.OPEN,
-    (State.OPEN, Act.HEAR_MESSAGES): State.OPEN,
-    (State.OPEN, Act.SAY_CREDIT): State.OPEN,
-    (State.OPEN, Act.HEAR_CREDIT): State.OPEN,
-    (State.OPEN, Act.SAY_GOODBYE): State.LEFT,
-    (State.OPEN, Act.HEAR_GOODBYE): State.DESERTED,
-    (State.LEFT, Act.HEAR_MESSAGES): State.LEFT,  # sent before our GOODBYE arrived
-    (State.LEFT, Act.HEAR_CREDIT): State.LEFT,
-    (State.LEFT, Act.HEAR_GOODBYE): State.ENDED,
-    (State.DESERTED, Act.SAY_CREDIT): State.DESERTED,
-    (State.DESERTED, Act.SAY_GOODBYE): State.ENDED,
+    (State.LISTENING, Act.RECEIVE_HELLO): State.HELLO_RECEIVED,
+    (State.LISTENING, Act.SEND_REFUSED): State.ENDED,
+    (State.HELLO_RECEIVED, Act.SEND_WELCOME): State.OPEN,
+    (State.HELLO_RECEIVED, Act.SEND_REFUSED): State.ENDED,
+    (
+        State.HELLO_RECEIVED,
+        Act.RECEIVE_GOODBYE,
+    ): State.ENDED,  # the caller stopped waiting
+    (State.HELLO_SENT, Act.RECEIVE_WELCOME): State.OPEN,
+    (State.HELLO_SENT, Act.RECEIVE_REFUSED): State.ENDED,
+    (State.HELLO_SENT, Act.SEND_GOODBYE): State.ENDED,
+    (State.OPEN, Act.SEND_MESSAGES): State.OPEN,
+    (State.OPEN, Act.RECEIVE_MESSAGES): State.OPEN,
+    (State.OPEN, Act.SEND_CREDIT): State.OPEN,
+    (State.OPEN, Act.RECEIVE_CREDIT): State.OPEN,
+    (State.OPEN, Act.SEND_GOODBYE): State.LEFT,
+    (State.OPEN, Act.RECEIVE_GOODBYE): State.PEER_LEFT,
+    (State.LEFT, Act.RECEIVE_MESSAGES): State.LEFT,  # sent before our GOODBYE arrived
+    (State.LEFT, Act.RECEIVE_CREDIT): State.LEFT,
+    (State.LEFT, Act.RECEIVE_GOODBYE): State.ENDED,
+    (State.PEER_LEFT, Act.SEND_CREDIT): State.PEER_LEFT,
+    (State.PEER_LEFT, Act.SEND_GOODBYE): State.ENDED,
     **{
         (state, act): state
-        for state in (State.ASKED, State.ASKING, State.OPEN, State.LEFT, State.DESERTED)
-        for act in (Act.SAY_PING, Act.HEAR_PING, Act.SAY_PONG, Act.HEAR_PONG)
+        for state in (
+            State.HELLO_RECEIVED,
+            State.HELLO_SENT,
+            State.OPEN,
+            State.LEFT,
+            State.PEER_LEFT,
+        )
+        for act in (Act.SEND_PING, Act.RECEIVE_PING, Act.SEND_PONG, Act.RECEIVE_PONG)
     },
 }

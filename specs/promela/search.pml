@@ -25,7 +25,7 @@
  *                        resolver.Resolver.on_cancel, resolver.Resolver.on_export;
  *                        name_registry.NameRegistry.on_eliminate, name_registry.NameRegistry.on_export;
  *                        user_routing_table.UserRoutingTable.claim
- *   forward, forget      requests.Requests.spread, requests.Requests.end
+ *   forward, forget      requests.Requests.forward, requests.Requests.end
  *   Master, when lost    name_registry.NameRegistry.on_process_lost, requests.Requests.lose
  *   from_master          resolver.Resolver.on_search, resolver.Resolver.on_answer,
  *                        relays.Relays.on_eliminate,
@@ -33,10 +33,10 @@
  *   answer, make         resolver.Resolver._answer, relays.Relays.add_relay
  *   answer_here          the same, and peer.Peer.has_departed
  *   dial, from_peer      relays.Relays.on_found, peer.Peer.announce,
- *                        outbound_messages.OutboundMessages.unrelay
+ *                        outbound_messages.OutboundMessages.on_unrelay
  *   take_name            name_registry.NameRegistry.on_registered, resolver.Resolver.on_registered
  *   leave                process_manager.ProcessManager.leave, name_registry.NameRegistry.on_departure
- *   depart               remote_manager.RemoteManager.on_emptied, peer.Peer.farewell; and, at
+ *   depart               remote_manager.RemoteManager.on_emptied, peer.Peer.report_departure; and, at
  *                        once, RemoteManager.tick for an idle link
  *   bury                 process_manager.ProcessManager.on_emptied, as far as it searches
  *   give_up, LATE        outbound_messages.OutboundMessages.lose

@@ -234,7 +234,7 @@ def test_a_process_with_too_long_a_name_has_no_inspector() -> None:
         bus.register("t", on_command=lambda message: message.payload)
         assert bus.call("t", 1) == 1
         assert "_bus" not in str(
-            bus._exchange.look(lambda: list(bus._exchange.manager.table))
+            bus._exchange.query(lambda: list(bus._exchange.manager.table))
         )
 
 

@@ -285,7 +285,7 @@ def test_a_task_that_may_read_just_as_it_is_to_wait_for_that_is_opened(
     """Its registration ends between the two checks of another thread."""
     receiver = bus.register("task", thread=bus.here())._receiver
     looks = iter([False, True])
-    monkeypatch.setattr(Receiver, "reads", lambda _: next(looks))
+    monkeypatch.setattr(Receiver, "is_released", lambda _: next(looks))
     opened: list[bool] = []
 
     assert receiver.postpone(lambda: opened.append(True))

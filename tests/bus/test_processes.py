@@ -207,7 +207,7 @@ def test_a_task_that_registered_too_late_raises_name_taken_when_used(
 def joined(bus: Bus) -> Iterator[There]:
     """Yield another process that has found its master."""
     with There(bus, "other process") as there:
-        until(lambda: comm_of(there.bus).remote.stands, "it has joined")
+        until(lambda: comm_of(there.bus).remote.has_master, "it has joined")
         yield there
 
 
@@ -221,7 +221,7 @@ def held_comm_thread(bus: Bus) -> Iterator[None]:
         held.set()
         assert go.wait(LIMIT_S)
 
-    bus._comm._outbox.ask(hold)
+    bus._comm._relay_outbox.ask(hold)
     assert held.wait(LIMIT_S)
     try:
         yield
@@ -331,7 +331,7 @@ def is_known(name: str, buses: list[Bus]) -> bool:
     master = buses[0]._comm
     assert master is not None
     users = master.remote.name_registry.users
-    found = buses[0]._exchange.look(lambda: users.find(name))
+    found = buses[0]._exchange.query(lambda: users.find(name))
     return found is not None
 
 

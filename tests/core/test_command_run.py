@@ -36,7 +36,7 @@ def test_however_it_is_taken_apart_each_comes_once_and_in_order(
         left, count = len(run), min(wanted, len(run))
         some = run.take(count)
         assert (len(some), len(run)) == (count, left - count)
-        assert (some.at, some.told, run.at) == (0, 0, 0)
+        assert (some.at, some.reported, run.at) == (0, 0, 0)
         assert some._account is None
         out += some.rest()
         assert not some

@@ -83,7 +83,7 @@ def said(frames: list[Frame]) -> list[object]:
 def test_a_session_holds_back_all_frames_until_the_peer_opens_its_stream() -> None:
     """Control frames are held back until then; messages stay in their queues."""
     one = session()
-    one.tell(gone(1))
+    one.send_control(gone(1))
     assert (one.room, one.flush(NOW)) == (0, [])
     one.attach(1)
     assert (one.room, one.flush(NOW)) == (0, [])
@@ -102,7 +102,7 @@ def test_messages_that_queue_up_together_are_sent_in_one_frame() -> None:
 
     for body in (b"a", b"b"):
         one.send(3, [outbound_run(body)])
-    one.tell(gone(1))
+    one.send_control(gone(1))
     one.send(3, [outbound_run(b"c")])
 
     assert said(one.flush(NOW)) == [(1, [b"a", b"b"]), 1, (3, [b"c"])]
@@ -124,11 +124,11 @@ def test_a_new_link_resends_undelivered_frames_in_their_order(
 ) -> None:
     one = session()
     linked(one)
-    one.tell(gone(1))
+    one.send_control(gone(1))
     one.send(3, [outbound_run(b"a")])
-    one.tell(gone(2))
+    one.send_control(gone(2))
     one.send(3, [outbound_run(b"b")])
-    one.tell(gone(3))
+    one.send_control(gone(3))
     one.flush(NOW)
     one.detach()
 
@@ -143,7 +143,7 @@ def test_a_new_incarnation_receives_no_frames_for_the_previous_one() -> None:
     """Numbers continue, so that no number means two messages."""
     one = session()
     linked(one)
-    one.tell(gone(1))
+    one.send_control(gone(1))
     one.send(3, [outbound_run(b"a")])
     one.flush(NOW)
 
@@ -159,9 +159,9 @@ def test_a_new_incarnation_receives_no_frames_for_the_previous_one() -> None:
 def test_frames_queued_while_a_link_may_be_closed_are_held_back() -> None:
     one = session()
     linked(one)
-    one.say(Bye())
+    one.send_link_frame(Bye())
     one.hold()
-    one.tell(gone(1))
+    one.send_control(gone(1))
     assert [type(each) for each in one.flush(NOW)] == [Bye]
     assert one.room == 0
 
@@ -224,7 +224,7 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     assert one.flush(NOW + 1) == []
     assert not one.awaits_ack
     assert one.next_ack(NOW) == NOW + 6 * LIMITS.ack_delay_s
-    assert one.watched
+    assert one.in_exchange
     assert one.next_ack(NOW) is None
 
 
@@ -236,7 +236,7 @@ def test_an_extraction_that_no_message_has_acknowledged_is_reviewed_soon() -> No
 
     assert one.awaits_ack
     assert one.next_ack(NOW) == NOW + LIMITS.ack_delay_s
-    assert not one.watched
+    assert not one.in_exchange
 
 
 @clause("BUS-RELAY-9")
@@ -265,7 +265,7 @@ def test_an_ack_frame_acknowledges_extractions_that_no_message_acknowledges(
     assert isinstance(ack, Ack)
     assert (1, 1) in ack.extracted
     assert ack.acknowledgement == one._received
-    assert ack.heard == one.heard
+    assert ack.heard == one.controls_received
 
 
 @clause("AMO-23")
@@ -284,24 +284,24 @@ def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
     linked(one)
     for relay in range(1, 101):
         one.on_extracted(relay, 1, NOW)
-        one.tell(gone(relay))
+        one.send_control(gone(relay))
         one.forget(relay)
-    assert one.extracted == one._taken == one._said == {}
+    assert one.extracted == one._taken == one._acked_extracted == {}
 
     linked(one, 2, known=5, heard=99)
     frames = one.flush(NOW + LIMITS.ack_delay_s)
 
     assert said(frames) == [100]
     assert all(each.extracted == () for each in frames if isinstance(each, Ack))
-    assert [one.is_told(relay) for relay in (99, 100)] == [False, True]
+    assert [one.is_unrelay_pending(relay) for relay in (99, 100)] == [False, True]
     one.on_ack(Ack(epoch=5, incarnation=2, last=0, heard=100))
-    assert not one.is_told(100)
+    assert not one.is_unrelay_pending(100)
 
 
 def test_an_acknowledgement_of_unsent_control_frames_is_rejected() -> None:
     one = session()
     linked(one)
-    one.tell(gone(1))
+    one.send_control(gone(1))
 
     with pytest.raises(WireError, match="ACK counts 2 control frames of 1 sent"):
         one.on_ack(Ack(epoch=5, incarnation=2, last=0, heard=2))

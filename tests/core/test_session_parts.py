@@ -129,7 +129,7 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
     one, expected = opened(), list[Said]()
     for at, step in enumerate(plan, 1):
         if step is None:
-            one.tell(Unrelay(relay=at, extracted=0))
+            one.send_control(Unrelay(relay=at, extracted=0))
             expected.append(Said(0, at))
             continue
         sender, relay, count = step
@@ -177,7 +177,7 @@ def test_outbound_runs_that_wait_together_are_one_frame_of_a_run_each() -> None:
         3, [outbound_run(bodies_of(2)), outbound_run(bodies_of(3), relay=2)]
     )
     numbers += one.send(4, [outbound_run(bodies_of(1))])
-    one.tell(Unrelay(relay=9, extracted=0))
+    one.send_control(Unrelay(relay=9, extracted=0))
     numbers += one.send(3, [outbound_run(bodies_of(2))])
 
     first, farewell, second = one.flush(NOW)

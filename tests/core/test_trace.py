@@ -280,10 +280,10 @@ def test_a_notification_is_recorded_once_per_subscriber(
 def test_a_notification_to_other_processes_is_recorded_once_per_process(
     notes: Notes, tracer: Tracer
 ) -> None:
-    abroad = tracer.notification_abroad(SIZE)
+    abroad = tracer.remote_notification(SIZE)
     abroad.record_accepted(1)  # the destination is the audience, which is no task
 
-    copies = [abroad.for_hearer(), abroad.for_hearer()]
+    copies = [abroad.for_subscriber(), abroad.for_subscriber()]
     for copy, process in zip(copies, (HERE, THERE), strict=True):
         copy.record_accepted(process)
         copy.record_sent()
@@ -320,7 +320,7 @@ def test_a_copy_for_a_subscriber_keeps_the_hop_of_its_notification(
         notes, Kind.NOTIFICATION, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1
     )
 
-    came.for_hearer().record_accepted(THERE)
+    came.for_subscriber().record_accepted(THERE)
 
     assert notes.told == [(Op.NOTIFY, MID, THERE, 1, 0)]
 

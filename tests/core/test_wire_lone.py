@@ -17,9 +17,9 @@ from bus.core.wire import (
     Batch,
     Run,
     decode,
-    decode_lone,
+    decode_single,
     encode,
-    encode_lone,
+    encode_single,
 )
 from bus.errors import WireError
 from bus.message import Kind
@@ -75,7 +75,7 @@ def test_a_lone_message_is_packed_as_any_batch(batch: Batch) -> None:
     [run] = batch.runs
     made_here = replace(run, hop=0, mid=0)
 
-    frame = encode_lone(
+    frame = encode_single(
         batch.epoch,
         batch.incarnation,
         batch.floor,
@@ -97,7 +97,7 @@ def test_a_lone_message_is_packed_as_any_batch(batch: Batch) -> None:
 @clause("BUS-WIRE-1")
 @given(lone_batches())
 def test_a_lone_message_is_read_as_any_batch(batch: Batch) -> None:
-    found = decode_lone(encode(batch))
+    found = decode_single(encode(batch))
 
     assert found is not None
     assert _plain(found) == _plain(batch)
@@ -116,7 +116,7 @@ def test_nothing_is_read_that_is_to_be_refused(
     frame[at] = data.draw(st.integers(0, 255))
     frame = frame[: data.draw(st.just(len(frame)) | st.integers(0, len(frame)))]
 
-    found = decode_lone(bytes(frame))
+    found = decode_single(bytes(frame))
 
     if found is not None:
         there = decode(bytes(frame))
@@ -136,11 +136,11 @@ def test_nothing_is_read_that_is_to_be_refused(
 def test_decode_lone_declines_a_batch_that_is_not_one_short_message(
     runs: list[Run],
 ) -> None:
-    assert decode_lone(encode(Batch(1, 2, 5, 5, runs))) is None
+    assert decode_single(encode(Batch(1, 2, 5, 5, runs))) is None
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x0e", bytes(200)])
 def test_decode_lone_declines_a_frame_that_is_no_batch(frame: bytes) -> None:
-    assert decode_lone(frame) is None
+    assert decode_single(frame) is None
     with pytest.raises(WireError):
         decode(frame)

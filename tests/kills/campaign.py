@@ -207,9 +207,9 @@ class Campaign:
 
     def _sockets_left(self) -> set[Path]:
         """Return the sockets without a listener, which a new master removes."""
-        with _net.folder_locked(self._run_directory):
+        with _net.lock_folder(self._run_directory):
             sockets = set(self._run_directory.glob("Slave*"))
-            return {each for each in sockets if not _net.is_listened_at(each)}
+            return {each for each in sockets if not _net.has_listener(each)}
 
     def _read(self) -> None:
         for life, words in self._reader.news():

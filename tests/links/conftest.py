@@ -8,7 +8,7 @@ import pytest
 
 from bus import BusConfig, Role
 from bus.core.remote import fast_path
-from bus.core.wire import decode, encode_lone, pieces
+from bus.core.wire import decode, encode_single, pieces
 from bus.links import comm_thread
 from tests.bus.support import socket_bus
 from tests.links.hostile import is_known, served
@@ -32,14 +32,14 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
         return pieces(frame)
 
     def tapped_alone(*fields: Any) -> bytes:
-        data = encode_lone(*fields)
+        data = encode_single(*fields)
         frame = decode(data)
         assert frame is not None
         seen.append(frame)
         return data
 
     monkeypatch.setattr(comm_thread, "pieces", tapped)
-    monkeypatch.setattr(fast_path, "encode_lone", tapped_alone)
+    monkeypatch.setattr(fast_path, "encode_single", tapped_alone)
     return seen
 
 

@@ -68,7 +68,7 @@ class Desk:
 
     def open(self) -> None:
         """Accept links."""
-        self.link_pool.let_in(self.here, self.made.append)
+        self.link_pool.accept_links(self.here, self.made.append)
 
     def close(self) -> None:
         """Close everything, and serve the last requests."""

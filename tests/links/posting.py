@@ -102,7 +102,7 @@ class Process:
             RegistrationId("here", "p1", 0),
             BusConfig(**config),
             lambda message: None,
-            self._goes_alone,
+            self._send_alone,
         )
         # Commands sent on the fast path, and whether that is allowed.
         self.alone: list[Incoming] = []
@@ -117,11 +117,11 @@ class Process:
             incarnation=1,
             overflow=overflow,
         )
-        self.relay.client = self.host.relay_account(about)
+        self.relay.client = self.host.new_relay_account(about)
         self.entry = self.entry_of("far", self.relay, overflow)
         self.lost: list[Any] = []
 
-    def _goes_alone(self, command: Incoming) -> bool:
+    def _send_alone(self, command: Incoming) -> bool:
         if self.may_go_alone:
             self.alone.append(command)
         return self.may_go_alone
@@ -171,12 +171,12 @@ class Process:
         waits_s: how long the batch may wait for room, in seconds.
         """
         by = self.host.audience
-        return self.host.send_batch(self.entry, by, None, lambda: waits_s)
+        return self.host.begin_send_batch(self.entry, by, None, lambda: waits_s)
 
     def round(self) -> list[Any]:
         """Make one round of the comm thread; return the failed messages."""
         posted, requests = self.host.take()
-        self.host.pass_on(posted, self.remote)  # type: ignore[arg-type]
+        self.host.forward(posted, self.remote)  # type: ignore[arg-type]
         for request in requests:
             request.run()
         self.host.review()

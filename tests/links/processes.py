@@ -70,7 +70,7 @@ def serving(bus: Bus) -> list[str]:
 def settled(bus: Bus) -> None:
     """Wait until the comm thread has served all earlier requests."""
     done = threading.Event()
-    comm_of(bus)._outbox.ask(done.set)
+    comm_of(bus)._relay_outbox.ask(done.set)
     assert done.wait(LIMIT_S)
 
 
@@ -83,7 +83,7 @@ def held(bus: Bus) -> Iterator[None]:
         is_held.set()
         assert go.wait(LIMIT_S)
 
-    comm_of(bus)._outbox.ask(hold)
+    comm_of(bus)._relay_outbox.ask(hold)
     assert is_held.wait(LIMIT_S)
     try:
         yield

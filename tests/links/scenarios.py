@@ -78,7 +78,10 @@ def heard(bus: Bus, name: str) -> None:
     remote = comm_of(bus).remote
     entry = bus._exchange.find(name)
     assert entry is not None
-    until(lambda: bool([*remote.remote_subscriptions.hearers(entry)]), "it is heard")
+    until(
+        lambda: bool([*remote.remote_subscriptions.subscribed_peers(entry)]),
+        "it is heard",
+    )
 
 
 # The acts, by name, and the expected steps in the two journals.

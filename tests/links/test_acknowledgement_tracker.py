@@ -55,7 +55,7 @@ def message(size: int) -> Incoming:
 @pytest.fixture
 def acknowledgement_tracker() -> AcknowledgementTracker:
     made = AcknowledgementTracker(MESSAGES, LENGTH)
-    made.awaited = True  # the comm thread wakes soon
+    made.wakes_soon = True  # the comm thread wakes soon
     return made
 
 
@@ -98,7 +98,7 @@ def test_without_a_wake_up_soon_nothing_waits(
     acknowledgement_tracker: AcknowledgementTracker,
 ) -> None:
     assert not is_due(acknowledgement_tracker)
-    acknowledgement_tracker.awaited = False
+    acknowledgement_tracker.wakes_soon = False
     assert not is_due(acknowledgement_tracker)
     assert acknowledgement_tracker.note_run(run())
     assert is_due(acknowledgement_tracker)
@@ -130,10 +130,10 @@ def test_a_run_being_read_is_checked_once_more(
     """A task that hangs does not report its last reads."""
     acknowledgement_tracker.note_run(run(1))
     acknowledgement_tracker.take(0.0)
-    at = acknowledgement_tracker.look_at
+    at = acknowledgement_tracker.check_at
     assert at is not None
     assert 0.0 < at <= 0.01
     acknowledgement_tracker.take(at / 2)
-    assert acknowledgement_tracker.look_at == at
+    assert acknowledgement_tracker.check_at == at
     acknowledgement_tracker.take(at)
-    assert acknowledgement_tracker.look_at is None
+    assert acknowledgement_tracker.check_at is None

@@ -49,13 +49,13 @@ class Attended:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[str] = []
-        attend = CommThread._attend
+        attend = CommThread._run_urgent_part
 
         def noted(comm: CommThread) -> None:
             self.threads.append(threading.current_thread().name)
             attend(comm)
 
-        monkeypatch.setattr(CommThread, "_attend", noted)
+        monkeypatch.setattr(CommThread, "_run_urgent_part", noted)
 
 
 @pytest.fixture
@@ -128,13 +128,13 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
         heard=0,
     )
     left: list[HangUp | Send] = [HangUp(2), Send(3, frame)]
-    comm.outbox.extend([Send(1, frame), *left])
+    comm.link_actions.extend([Send(1, frame), *left])
 
     with comm._fast_path_driver.hold:
-        comm._attend()
+        comm._run_urgent_part()
 
     assert sent == [1]
-    assert list(comm.outbox) == left
+    assert list(comm.link_actions) == left
     assert comm._due()
 
 
@@ -150,7 +150,7 @@ def test_a_fault_is_the_comm_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
         with monkeypatch.context() as faulty, comm._fast_path_driver.hold:
             faulty.setattr(FastPathDriver, "take", fails)
-            comm._attend()
+            comm._run_urgent_part()
         until(lambda: comm._ended, "it has ended")
     assert isinstance(comm._fault, LookupError)
 
@@ -162,7 +162,7 @@ def test_where_the_comm_thread_has_ended_nothing_is_seen_to() -> None:
     comm._left = True
 
     with comm._fast_path_driver.hold:
-        comm._attend()
+        comm._run_urgent_part()
 
     assert comm._fast_path_driver.due
 
@@ -192,13 +192,13 @@ def test_only_for_many_short_commands_a_thread_is_shown_the_link(
 ) -> None:
     """The main thread never waits there: it could be interrupted."""
     alone, run = Alone(), _run(count, size)
-    way: Any = SimpleNamespace(fast_path=SimpleNamespace(stands=True), wanted=False)
+    way: Any = SimpleNamespace(fast_path=SimpleNamespace(is_current=True), wanted=False)
     alone.fast_path_driver._ways[run.receipt.peer] = way
-    alone.host.main, alone.host.way = main, None
+    alone.host.main, alone.host.link_wait = main, None
 
     alone.fast_path_driver.show(run, alone.host)
 
-    assert alone.host.way is (way if shown else None)
+    assert alone.host.link_wait is (way if shown else None)
     assert way.wanted is shown
 
 
@@ -206,13 +206,13 @@ def test_only_for_many_short_commands_a_thread_is_shown_the_link(
 def test_a_thread_keeps_its_way_if_there_is_no_other() -> None:
     """The link may have been lost, and the thread may be about to wait there."""
     alone, run = Alone(), _run(16, 1)
-    alone.host.way = way = object()
+    alone.host.link_wait = way = object()
     exchange: Any = alone.fast_path_driver._exchange
-    exchange.look = lambda _: None
+    exchange.query = lambda _: None
 
     alone.fast_path_driver.show(run, alone.host)
 
-    assert alone.host.way is way
+    assert alone.host.link_wait is way
 
 
 @clause("BUS-CHAN-7")
@@ -222,19 +222,19 @@ def test_a_thread_that_read_no_short_frame_leaves_the_link_unless_wanted(
 ) -> None:
     """Long messages are better read by another thread, while callbacks run."""
     alone = Alone()
-    attend = alone._attend
+    attend = alone._run_urgent_part
 
     def attends() -> None:
         attend()
         way.wanted |= wanted
 
-    alone.fast_path_driver._attend = attends  # type: ignore[misc]
+    alone.fast_path_driver._run_urgent_part = attends  # type: ignore[misc]
     lead: Any = SimpleNamespace(
         take=lambda _: True,
         sleep=lambda _: None,
         read=lambda: [b"other"],
         leave=lambda _: None,
-        early=False,
+        take_early=False,
         ended=False,
     )
     short: Any = Short()
@@ -260,15 +260,15 @@ def test_a_thread_that_acknowledges_its_own_reads_wakes_no_comm_thread(
 ) -> None:
     comm, woken = Asleep().comm, list[str]()
     comm._wake = lambda: woken.append("wake")  # type: ignore[method-assign]
-    comm._acknowledgement_tracker.awaited = soon
-    host = SimpleNamespace(main=main, way=object() if way else None)
+    comm._acknowledgement_tracker.wakes_soon = soon
+    host = SimpleNamespace(main=main, link_wait=object() if way else None)
     to: Any = _At(host)
     count = comm._acknowledgement_tracker._messages_max
     run = CommandRun(to, to, [b""] * count, Receipt(None, 1, 1), 1, None)
     for _ in run.read(None):
         pass
 
-    comm.reading(run)
+    comm.on_run_reading(run)
 
     assert bool(woken) is wakes
 

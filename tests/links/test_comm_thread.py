@@ -167,7 +167,7 @@ def test_tasks_are_served_while_somebody_does_not_let_in() -> None:
             def made(number: int | None) -> None:
                 told.append((number, run.now))
 
-            comm._outbox.ask(lambda: comm._link_pool.dial(["deaf"], made))
+            comm._relay_outbox.ask(lambda: comm._link_pool.dial(["deaf"], made))
             assert bus.call("reader", 7, timeout=None) == 7
             answered = run.now
             while not told:
@@ -238,7 +238,7 @@ def test_close_does_not_wait_for_a_peer_that_does_not_read() -> None:
                 for _ in range(PATIENT.link_frames + 1):
                     comm._link_pool.send(min(new), b"x")
 
-            comm._outbox.ask(fill)
+            comm._relay_outbox.ask(fill)
             before = run.now
             bus.close(drain=0.05)
             assert run.now - before < 1.0

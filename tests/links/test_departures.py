@@ -293,12 +293,12 @@ def _calm(bus: Bus) -> bool:
     """Return True if the comm thread sleeps, and no acknowledgement is due."""
     comm = comm_of(bus)
     peers = list(comm.remote.topology.peers.values())
-    asleep = comm._outbox.inbox.arrived.asleep
+    asleep = comm._relay_outbox.inbox.arrived.asleep
     return asleep and all(peer.session.ack_at is None for peer in peers)
 
 
 def _searches(bus: Bus) -> Any:
-    return bus._exchange.look(bus._exchange.manager.parked.waiting)
+    return bus._exchange.query(bus._exchange.manager.parked.waiting)
 
 
 def _number(payload: object) -> int:

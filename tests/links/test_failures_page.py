@@ -62,7 +62,7 @@ def under_way(bus: Bus) -> int:
         relays = (relay for peer in peers for relay in peer.all_relays())
         return sum(len(relay.unacked) for relay in relays)
 
-    total: int = bus._exchange.look(count)
+    total: int = bus._exchange.query(count)
     return total
 
 

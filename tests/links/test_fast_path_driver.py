@@ -106,7 +106,7 @@ class Talk:
     @property
     def waits(self) -> bool:
         """True if the answering thread waits at the link."""
-        return self.thread._manager.way is not None
+        return self.thread._manager.link_wait is not None
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def until_at_rest(bus: Bus) -> None:
             for relay in peer.relays.values()
         )
 
-    until(lambda: bus._exchange.look(at_rest), "all was taken, and its sender knows")
+    until(lambda: bus._exchange.query(at_rest), "all was taken, and its sender knows")
 
 
 @clause("BUS-DEREG-12", "BUS-RELAY-9")
@@ -281,7 +281,7 @@ def test_nothing_is_put_on_a_link_while_the_comm_thread_is_about_it(talk: Talk) 
         with held(talk.near):
             asking = threads.start(_ask_elsewhere, talk, "answerer")
             until(
-                lambda: bool(comm_of(talk.near)._outbox.inbox.items),
+                lambda: bool(comm_of(talk.near)._relay_outbox.inbox.items),
                 "the question is posted",
             )
             assert not talk.went

@@ -10,7 +10,7 @@ import pytest
 
 from bus.core.wire import FrameType
 from bus.links.fast_path_driver import FastPathDriver, _Way
-from bus.threads.exchange import Slip
+from bus.threads.exchange import FastDelivery
 from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
@@ -24,8 +24,8 @@ class Short:
     """A stand-in for the fast path; takes each frame that begins with ``+``."""
 
     link = 1
-    stands = True
-    peer = SimpleNamespace(session=SimpleNamespace(watched=False))
+    is_current = True
+    peer = SimpleNamespace(session=SimpleNamespace(in_exchange=False))
     answers_only = False
 
     def command(self, *_: Any) -> bytes:
@@ -43,12 +43,12 @@ class Short:
 class LeadOfOne:
     """A stand-in for the read lease of a link with some received frames."""
 
-    early = True
+    take_early = True
 
     def __init__(self, *frames: bytes, ended: bool = False) -> None:
         self.frames = list(frames)
         self.ended = ended
-        self.left = self.slept = self.lacks = 0
+        self.left = self.slept = self.missing_bytes = 0
 
     def take(self, _: Inbox) -> bool:
         return True
@@ -67,7 +67,7 @@ class LeadOfOne:
 class _Peer:
     """A stand-in for a process, with its link."""
 
-    session = SimpleNamespace(link=1, ack_at=None, watched=False)
+    session = SimpleNamespace(link=1, ack_at=None, in_exchange=False)
 
 
 class _Place(ThreadManager):
@@ -98,7 +98,7 @@ class Alone:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.short = Short()
+        self.fast_path = Short()
         self.midway: set[int] = set()
         self.todo: deque[Any] = deque()
         self.host = cast("Any", _Place("host"))
@@ -108,7 +108,7 @@ class Alone:
         self.attended: list[tuple[int, bytes]] = []
         self.acknowledgement_tracker = SimpleNamespace(due=False)
         # The outcome of the delivery.
-        self.slip = Slip.WAITS
+        self.delivery = FastDelivery.QUEUED
         self.exchange = SimpleNamespace(
             try_deliver_now=self._try_deliver_now,
             act=lambda most=0: self.calls.append(f"act {most}"),
@@ -124,8 +124,8 @@ class Alone:
                 "Any",
                 SimpleNamespace(
                     inbox=Inbox(),
-                    outbox=deque(),
-                    watched=False,
+                    link_actions=deque(),
+                    links_reserved=False,
                     request_flush=lambda: self.calls.append("request_flush"),
                 ),
             ),
@@ -133,19 +133,19 @@ class Alone:
             soon=lambda: self.calls.append("soon"),
             midway=lambda link: link in self.midway,
             acknowledgement_tracker=cast("Any", self.acknowledgement_tracker),
-            attend=self._attend,
+            run_urgent_part=self._run_urgent_part,
         )
 
-    def _attend(self) -> None:
+    def _run_urgent_part(self) -> None:
         assert self.fast_path_driver.hold.locked()
-        self.calls.append("attend")
+        self.calls.append("urgent part")
         self.attended += self.fast_path_driver.take()
         self.acknowledgement_tracker.due = False
 
-    def _try_deliver_now(self, link: Short, frame: bytes, host: Any) -> Slip:
+    def _try_deliver_now(self, link: Short, frame: bytes, host: Any) -> FastDelivery:
         assert host is self.host
         came = link.receive(frame, 0.0, self.todo, answers_only=host.main)
-        return self.slip if came else Slip.REFUSED
+        return self.delivery if came else FastDelivery.REFUSED
 
     def _send_now(self, event: Callable[..., Any], *about: Any) -> Any:
         self.calls.append("locked")
@@ -166,13 +166,13 @@ class Alone:
         )
         lease = LeadOfOne() if lease is None else lease
         self.fast_path_driver._ways[peer] = _Way(
-            self.fast_path_driver, cast("Any", self.short), lease
+            self.fast_path_driver, cast("Any", self.fast_path), lease
         )
         return self.fast_path_driver.command(question)
 
     def wait(self, *frames: bytes, ended: bool = False) -> bool:
         lease: Any = LeadOfOne(*frames, ended=ended)
-        way = _Way(self.fast_path_driver, cast("Any", self.short), lease)
+        way = _Way(self.fast_path_driver, cast("Any", self.fast_path), lease)
         stays = way.wait(self.host, None)
         assert lease.left == 1
         return stays
@@ -215,7 +215,7 @@ def test_an_uninterruptible_thread_handles_all_frames_that_it_has_read() -> None
 
     assert list(alone.todo) == [b"+1"]
     assert alone.attended == [(1, b"other"), (1, b"+2")]
-    assert alone.calls == ["attend", "act 0"]
+    assert alone.calls == ["urgent part", "act 0"]
     assert not alone.fast_path_driver.due
 
 
@@ -234,13 +234,13 @@ def test_extractions_are_acknowledged_before_the_reading_thread_sleeps(
     alone.wait()
     alone.wait()
 
-    assert alone.calls == ([] if interrupted else ["attend"])
+    assert alone.calls == ([] if interrupted else ["urgent part"])
 
 
 @clause("BUS-CHAN-7")
 def test_a_message_already_in_its_mailbox_needs_no_further_action() -> None:
     alone = Alone()
-    alone.slip = Slip.DONE
+    alone.delivery = FastDelivery.DELIVERED
 
     assert alone.wait(b"+1")
 
@@ -268,11 +268,11 @@ def test_a_thread_that_gets_a_message_while_it_acknowledges_does_not_sleep(
     alone, lease = Alone(), LeadOfOne()
     due = alone.acknowledgement_tracker
     due.due, alone.host.pending = True, lambda: something and not due.due
-    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
 
     way.wait(alone.host, None)
 
-    assert alone.calls == ["attend"]
+    assert alone.calls == ["urgent part"]
     assert lease.slept == (not something)
 
 
@@ -287,7 +287,7 @@ def test_an_interruptible_thread_takes_only_answers_and_performs_one_action(
 
     alone.wait(b"+1")
 
-    assert alone.short.answers_only is interrupted
+    assert alone.fast_path.answers_only is interrupted
     assert alone.calls == ["soon", *(["act 1", "soon"] if interrupted else ["act 0"])]
 
 
@@ -312,7 +312,7 @@ def test_in_an_exchange_the_comm_thread_is_left_asleep(
 ) -> None:
     """The next message acknowledges the last; the comm thread handles the end."""
     alone = Alone()
-    monkeypatch.setattr(alone.short.peer.session, "watched", watched)
+    monkeypatch.setattr(alone.fast_path.peer.session, "in_exchange", watched)
 
     alone.wait(b"+1")
 
@@ -327,7 +327,7 @@ def test_extractions_that_a_frame_leaves_unacknowledged_are_acknowledged_soon(
     """The comm thread may have gone to sleep before any acknowledgement was due."""
     alone = Alone()
     monkeypatch.setattr(_Peer.session, "ack_at", 1.0)
-    monkeypatch.setattr(_Peer.session, "watched", watched)
+    monkeypatch.setattr(_Peer.session, "in_exchange", watched)
 
     assert alone.ask()
 
@@ -371,7 +371,7 @@ def test_the_comm_thread_reads_all_frames_while_they_are_recorded() -> None:
     """It is the one that shows them to the recorder."""
     alone = Alone()
     rounds: Any = alone.fast_path_driver._rounds
-    rounds.watched = True
+    rounds.links_reserved = True
 
     alone.wait(b"+1")
 
@@ -429,7 +429,7 @@ def test_a_thread_that_is_about_to_wait_reads_the_link_before_it_sends(
     sent = alone.calls.index("full 1")
     assert ("take" in alone.calls[:sent]) is waits
     assert "leave" not in alone.calls
-    assert (host.leading is host.way) is waits
+    assert (host.leased is host.link_wait) is waits
 
 
 @clause("BUS-CHAN-7")
@@ -440,8 +440,8 @@ def test_another_thread_that_reads_the_link_goes_on_with_that() -> None:
 
     assert alone.ask(host, _NotedLead(alone.calls, free=False))
 
-    assert host.leading is None
-    host.leave_way()
+    assert host.leased is None
+    host.return_lease()
     assert "leave" not in alone.calls
 
 
@@ -453,7 +453,7 @@ def test_a_thread_that_does_not_wait_after_all_leaves_the_link(then: str) -> Non
     host.adopt()
     host.waits_next = True
     alone.ask(host, _NotedLead(alone.calls))
-    host.way = None
+    host.link_wait = None
     left = list[bool]()
 
     if then == "something is to be done":
@@ -462,7 +462,7 @@ def test_a_thread_that_does_not_wait_after_all_leaves_the_link(then: str) -> Non
 
     assert all(left)
     assert alone.calls[-1] == "leave"
-    assert host.leading is None
+    assert host.leased is None
     assert not host.waits_next
 
 
@@ -486,15 +486,15 @@ def test_the_comm_thread_is_woken_when_a_peer_disconnects() -> None:
 
 
 class LeadOfParts(LeadOfOne):
-    """The read lease of a long frame: `lacks` is the missing part after each read."""
+    """The read lease of a long frame, with its missing bytes after each read."""
 
-    def __init__(self, *lacks: int) -> None:
+    def __init__(self, *missing_bytes: int) -> None:
         super().__init__()
-        self.to_come = list(lacks)
+        self.to_come = list(missing_bytes)
 
     def read(self) -> list[bytes]:
-        self.lacks = self.to_come.pop(0)
-        return [] if self.lacks else [b"+1"]
+        self.missing_bytes = self.to_come.pop(0)
+        return [] if self.missing_bytes else [b"+1"]
 
 
 @clause("BUS-CHAN-7")
@@ -503,7 +503,7 @@ def test_a_thread_that_begins_to_read_a_long_frame_reads_all_of_it() -> None:
     alone, lease = Alone(), LeadOfParts(300, 100, 0)
     held = []
     lease.sleep = lambda _: held.append(alone.fast_path_driver.hold.locked())  # type: ignore[method-assign]
-    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
 
     way.wait(alone.host, None)
 
@@ -513,17 +513,17 @@ def test_a_thread_that_begins_to_read_a_long_frame_reads_all_of_it() -> None:
 
 
 @clause("BUS-CHAN-7")
-@pytest.mark.parametrize("lacks", [(300, 300), (300, 301), (0,)])
+@pytest.mark.parametrize("missing_bytes", [(300, 300), (300, 301), (0,)])
 def test_a_thread_woken_for_another_reason_leaves_an_incomplete_frame(
-    lacks: tuple[int, ...],
+    missing_bytes: tuple[int, ...],
 ) -> None:
     """As soon as no more of it arrives: the reason for the wake-up may be waiting."""
-    alone, lease = Alone(), LeadOfParts(*lacks, 100, 0)
-    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+    alone, lease = Alone(), LeadOfParts(*missing_bytes, 100, 0)
+    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
 
     way.wait(alone.host, None)
 
-    assert (lease.slept, lease.left) == (len(lacks), 1)
+    assert (lease.slept, lease.left) == (len(missing_bytes), 1)
 
 
 @clause("BUS-CHAN-7")
@@ -534,7 +534,7 @@ def test_a_thread_with_other_work_leaves_an_incomplete_long_frame(why: str) -> N
     deadline = _sync.monotonic() if why == "it is late" else None
     alone.host.pending = lambda: why == "something else is here"
     alone.host.main = why == "main"
-    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
 
     way.wait(alone.host, deadline)
 
@@ -552,7 +552,7 @@ def test_a_thread_that_is_interrupted_as_it_leaves_ends_no_link() -> None:
             raise KeyboardInterrupt
 
     lease.leave = leave  # type: ignore[method-assign]
-    way = _Way(alone.fast_path_driver, cast("Any", alone.short), cast("Any", lease))
+    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
     with pytest.raises(KeyboardInterrupt):
         way.wait(alone.host, None)
 
@@ -577,10 +577,12 @@ def test_an_answer_tells_that_its_question_was_taken(
     """Unless its thread may be interrupted: the note of a read takes several steps."""
     alone = Alone()
     taken, told = [object()], list[object]()
-    alone.acknowledgement_tracker.take_lone = lambda: taken
+    alone.acknowledgement_tracker.take_single = lambda: taken
     remote: Any = SimpleNamespace(extracted=lambda each, _now: told.extend(each))
     monkeypatch.setattr(alone.fast_path_driver, "_remote", remote)
-    host = SimpleNamespace(pending=lambda: False, owned=lambda: False, main=interrupted)
+    host = SimpleNamespace(
+        pending=lambda: False, is_owner=lambda: False, main=interrupted
+    )
     peer: Any = _Peer()
     question: Any = SimpleNamespace(
         _to=SimpleNamespace(host=host),
@@ -588,7 +590,7 @@ def test_an_answer_tells_that_its_question_was_taken(
     )
     lease: Any = LeadOfOne()
     alone.fast_path_driver._ways[peer] = _Way(
-        alone.fast_path_driver, cast("Any", alone.short), lease
+        alone.fast_path_driver, cast("Any", alone.fast_path), lease
     )
 
     assert alone.fast_path_driver.answer(question, b"payload")

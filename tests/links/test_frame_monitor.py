@@ -95,7 +95,10 @@ def test_a_notification_is_reported_as_sent_to_all_subscribers(three: Three) -> 
     got: list[Any] = []
     two.subscribe("clock", lambda message: got.append(message.payload))
     remote_subscriptions = comm_of(one).remote.remote_subscriptions
-    until(lambda: len(remote_subscriptions.hearers(clock._entry)) == 1, "it is heard")
+    until(
+        lambda: len(remote_subscriptions.subscribed_peers(clock._entry)) == 1,
+        "it is heard",
+    )
     heard(near, "two", "MSG")
 
     clock.notify("now")
@@ -310,13 +313,13 @@ def test_frames_without_room_are_left_out_and_counted(
     monitor: tuple[FrameMonitor, int],
 ) -> None:
     noting, link = monitor
-    noting.hear(ONE, [], 0.0)
+    noting.take_frames(ONE, [], 0.0)
     for _ in range(FRAMES_MAX + 3):
         noting.on_received(link, PING)
-    noting.hear(TWO, [], 0.0)
+    noting.take_frames(TWO, [], 0.0)
     noting.on_sent(link, PING)
 
-    first, second = noting.hear(ONE, [], 0.0), noting.hear(TWO, [], 0.0)
+    first, second = noting.take_frames(ONE, [], 0.0), noting.take_frames(TWO, [], 0.0)
 
     assert first is not None
     assert (len(first["frames"]), first["left_out"]) == (FRAMES_MAX, 4)
@@ -332,7 +335,7 @@ def test_frames_without_room_are_left_out_and_counted(
         ],
         "left_out": 0,
     }
-    assert noting.hear(ONE, [], 0.0) == {"frames": [], "left_out": 0}
+    assert noting.take_frames(ONE, [], 0.0) == {"frames": [], "left_out": 0}
 
 
 @clause("OPEN-12")
@@ -340,9 +343,9 @@ def test_a_listener_that_asks_again_in_time_keeps_its_lease(
     monitor: tuple[FrameMonitor, int],
 ) -> None:
     noting, _ = monitor
-    noting.hear(ONE, [], 0.0)
-    noting.hear(TWO, [], 1.0)
-    noting.hear(ONE, [], 2.0)
+    noting.take_frames(ONE, [], 0.0)
+    noting.take_frames(TWO, [], 1.0)
+    noting.take_frames(ONE, [], 2.0)
 
     assert noting.review(LEASE_S) == LEASE_S + 1
     assert noting.review(LEASE_S + 1) == LEASE_S + 2
@@ -355,13 +358,13 @@ def test_the_monitor_remembers_the_peer_of_a_closed_link(
     monitor: tuple[FrameMonitor, int],
 ) -> None:
     noting, link = monitor
-    noting.hear(ONE, [], 0.0)
+    noting.take_frames(ONE, [], 0.0)
     noting.on_received(link, PING)
     noting._remote.links.by_number.clear()
     noting.on_sent(link, PING)
     noting.on_sent(link + 1, PING)
 
-    told = noting.hear(ONE, [], 0.0)
+    told = noting.take_frames(ONE, [], 0.0)
     assert told is not None
     assert [each["other"] for each in told["frames"]] == ["p1", "p1", ""]
 
@@ -370,17 +373,17 @@ def test_a_task_that_has_left_is_reported_by_its_announced_name(
     monitor: tuple[FrameMonitor, int],
 ) -> None:
     noting, _ = monitor
-    noting.hear(ONE, ["MSG"], 0.0)
+    noting.take_frames(ONE, ["MSG"], 0.0)
     search = next(each for each in FRAMES.values() if isinstance(each, Search))
     sender = search.sender
     noting._links[99] = (sender.id.machine, sender.id.process)
     command = replace(batch(1).runs[0], source=sender.relay)
     noting.on_received(99, Batch(1, 1, 1, 1, [command]))
-    noting.hear(ONE, [], 0.0)
+    noting.take_frames(ONE, [], 0.0)
     noting.on_received(99, search)
     noting.on_received(99, Batch(1, 1, 1, 1, [command]))
 
-    told = noting.hear(ONE, [], 0.0)
+    told = noting.take_frames(ONE, [], 0.0)
     assert told is not None
     [run] = told["frames"][-1]["runs"]
     assert (run["from"], run["to"]) == (sender.name, "#1")

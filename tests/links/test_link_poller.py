@@ -45,7 +45,7 @@ class Driver:
 
 def sleep(driver: Driver, inbox: Inbox, deadline: float | None = None) -> None:
     polled = SocketPoller(cast("Any", driver))
-    polled.until(inbox, lambda: bool(inbox.items), deadline)
+    polled.wait(inbox, lambda: bool(inbox.items), deadline)
 
 
 def test_a_post_wakes_the_owner_that_sleeps_at_the_sockets() -> None:
@@ -120,10 +120,10 @@ class Sockets:
         class Noted(SocketPoller):
             """Records which links are checked."""
 
-            def ready_numbers(self) -> list[int]:
-                stirred = super().ready_numbers()
-                looked.extend(stirred)
-                return stirred
+            def take_ready(self) -> list[int]:
+                ready = super().take_ready()
+                looked.extend(ready)
+                return ready
 
         self.link_pool = LinkPool(
             self.inbox,
@@ -136,7 +136,7 @@ class Sockets:
             given_up=lambda _, __: None,
             turned_away=lambda _: None,
         )
-        self.link_pool.let_in(here, self.made.append)
+        self.link_pool.accept_links(here, self.made.append)
 
     def connected(self, links: int = 1) -> list[MessageQueue]:
         """Accept links; return the far ends."""

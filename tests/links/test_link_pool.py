@@ -60,7 +60,7 @@ def test_the_accepting_and_the_dialling_process_get_one_link_each() -> None:
         # Both use one broker manager, so that one can reach the other.
         other.here.close()
         broker = QueueBroker("other", manager=desk.manager)
-        other.link_pool.let_in(broker, other.made.append)
+        other.link_pool.accept_links(broker, other.made.append)
         other.link_pool.dial(["here"], other.made.append)
 
         def serves() -> None:
@@ -617,7 +617,7 @@ def test_a_link_known_as_lost_before_its_last_frame_is_examined_again() -> None:
     """No other event wakes the owner for that link."""
     poller, queue, numbers = Mock(), Mock(remote_disconnected=True), list[int]()
     queue.receive_many.side_effect = [ReceiveTimeoutError(0.0), [b"last"]]
-    poller.ready_numbers.return_value = [1]
+    poller.take_ready.return_value = [1]
 
     def ask(request: Callable[[], object]) -> None:
         request()
@@ -636,9 +636,9 @@ def test_a_link_known_as_lost_before_its_last_frame_is_examined_again() -> None:
     link_pool._hand_over(queue, numbers.append)
 
     for came in ([], [(1, b"last")]):
-        poller.again.reset_mock()
+        poller.mark_ready.reset_mock()
         assert link_pool.take() == came
-        poller.again.assert_called_once_with(1)
+        poller.mark_ready.assert_called_once_with(1)
 
 
 def test_many_frames_of_one_link_do_not_keep_others_waiting() -> None:
@@ -711,7 +711,7 @@ def test_after_the_end_nothing_is_made() -> None:
         desk.open()
         desk.close()
         late = QueueBroker("late", manager=desk.manager)
-        desk.link_pool.let_in(late, desk.made.append)
+        desk.link_pool.accept_links(late, desk.made.append)
         desk.link_pool.dial(["there"], desk.made.append)
         run.settle()
         assert late.closed

@@ -92,7 +92,7 @@ class Pair:
             comm = comm_of(self.near)
             for peer in list(comm.remote.topology.peers.values()):
                 if (link := peer.session.link) is not None:
-                    comm._fast_path_driver.give_up(link)
+                    comm._fast_path_driver.abort_link(link)
 
         self.run.spawn(lose)
 

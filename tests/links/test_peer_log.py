@@ -26,12 +26,12 @@ def test_suppressed_warnings_are_reported_once(
     peer_log = PeerLog()
     for _ in range(23):
         peer_log.note("bad")
-    peer_log.tell(0.0)
+    peer_log.write(0.0)
     assert told(caplog) == ["bad"] * 20
 
     for now in (61.0, 122.0):
         peer_log.note("worse")
-        peer_log.tell(now)
+        peer_log.write(now)
 
     left_out = "3 more such warnings suppressed"
     assert told(caplog) == [left_out, "worse", "worse"]
@@ -46,6 +46,6 @@ def test_a_local_error_is_logged_however_many_warnings_precede_it(
         peer_log.note("bad")
     peer_log.report("ours")
 
-    peer_log.tell(0.0)
+    peer_log.write(0.0)
 
     assert told(caplog) == [*["bad"] * 20, "ours"]

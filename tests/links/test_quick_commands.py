@@ -88,7 +88,10 @@ def test_commands_and_notifications_keep_their_order() -> None:
         reader.task.subscribe("sender", lambda event: reader.got.append(event.payload))
         sender = known(bus)
         remote_subscriptions = comm_of(bus).remote.remote_subscriptions
-        until(lambda: bool(remote_subscriptions.hearers(sender._entry)), "it hears")
+        until(
+            lambda: bool(remote_subscriptions.subscribed_peers(sender._entry)),
+            "it hears",
+        )
         with held(bus):
             for number in range(1, 10):
                 if number % 3:

@@ -56,7 +56,7 @@ def test_a_task_that_leaves_as_it_begins_a_send_batch_goes_on_with_none(
         reader = Reader(other)
         leaver = bus.register("leaver", thread=bus.thread())
         leaver.call("reader", b"0", timeout=LIMIT_S)
-        begin = RelayOutbox.send_batch
+        begin = RelayOutbox.begin_send_batch
 
         def late(host: RelayOutbox, *arguments: Any) -> SendBatch:
             # In another thread: in this one it would be a call within a call.
@@ -65,7 +65,7 @@ def test_a_task_that_leaves_as_it_begins_a_send_batch_goes_on_with_none(
             until(lambda: leaver._entry.host is None, "it has left")
             return begin(host, *arguments)
 
-        monkeypatch.setattr(RelayOutbox, "send_batch", late)
+        monkeypatch.setattr(RelayOutbox, "begin_send_batch", late)
         leaver.command("reader", b"1")
 
         with pytest.raises(UnknownTaskError):

@@ -366,13 +366,13 @@ def test_the_log_gets_only_so_many_lines(caplog: pytest.LogCaptureFixture) -> No
     complaints = PeerLog()
     for number in range(1000):
         complaints.note(f"bad {number}")
-        complaints.tell(number / 1000)
+        complaints.write(number / 1000)
     assert caplog.messages == [f"bad {number}" for number in range(20)]
-    complaints.tell(59.0)
+    complaints.write(59.0)
     assert len(caplog.messages) == 20
 
     complaints.note("a\nline\x1b " + "x" * 1000)
-    complaints.tell(60.0)
+    complaints.write(60.0)
 
     counted, last = caplog.messages[20:]
     assert counted == "980 more such warnings suppressed"

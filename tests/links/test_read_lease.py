@@ -229,12 +229,12 @@ def test_of_a_long_message_it_is_known_how_much_of_it_is_to_come(led: Led) -> No
     # More than sixteen reads can take, however much each finds in the socket.
     message, lacks, came = bytes(2**24), list[int](), list[bytes]()
     assert led.lease.take(led.inbox)
-    assert led.lease.lacks == 0
+    assert led.lease.missing_bytes == 0
     led.far.send(message)
     while not came:
         led.lease.sleep(None)
         came = led.lease.read()
-        lacks.append(led.lease.lacks)
+        lacks.append(led.lease.missing_bytes)
     led.lease.leave(led.inbox)
 
     assert came == [message]

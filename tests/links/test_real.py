@@ -504,7 +504,7 @@ def test_a_process_that_fails_to_open_a_bus_leaves_nothing_behind(
     )
     assert {*names(own_run_directory / "bus1")} <= {"lock"}
     with open_bus(role=Role.MASTER) as bus:
-        assert comm_of(bus).remote.stands
+        assert comm_of(bus).remote.has_master
 
 
 @clause("OPEN-1", "BUS-INIT-3")
@@ -517,7 +517,7 @@ def test_a_slave_outlives_the_loss_of_the_run_directory(
         with socket_bus("second") as second:
             shutil.rmtree(own_run_directory)
             first.kill()
-            until(lambda: not comm_of(second).remote.stands, "the master is missed")
+            until(lambda: not comm_of(second).remote.has_master, "the master is missed")
 
             with socket_bus("third", role=Role.MASTER) as third:
                 third.register("echo", on_command=lambda message: message.payload)
@@ -533,7 +533,7 @@ def test_a_master_that_fails_leaves_its_place(caplog: pytest.LogCaptureFixture) 
             raise MemoryError
 
         with caplog.at_level("CRITICAL", logger="bus"):
-            comm_of(first)._outbox.ask(fails)
+            comm_of(first)._relay_outbox.ask(fails)
             until(
                 lambda: comm_of(second).remote.topology.is_master,
                 "the other one is master",
@@ -563,7 +563,7 @@ def test_a_new_master_sweeps_the_sockets_of_killed_processes(
                 second.kill()
                 assert len(list(place.glob("Slave*"))) == 2
                 first.kill()
-                until(lambda: comm_of(third).remote.stands, "there is a master")
+                until(lambda: comm_of(third).remote.has_master, "there is a master")
                 until(lambda: len(list(place.glob("Slave*"))) == 1, "its own is left")
 
 

@@ -64,7 +64,7 @@ class Post:
         """Take posted messages into the relay, and review, as the comm thread does."""
         with self.lock:
             taken, self.inbox = self.inbox, []
-        taken = [each for each in taken if self.relay_account.arrives(each, self.lock)]
+        taken = [each for each in taken if self.relay_account.take(each, self.lock)]
         self.relay_account.on_moved(taken)
         self.relay.queue.extend(taken)
         self.review()
@@ -214,7 +214,7 @@ class FakeSendBatch:
         unused = self.room - self.used
         unused_bytes = self.room * PAYLOAD_MAX - self.used  # one byte each
         post.relay_account.release_locked(send_batch, unused, unused_bytes)
-        post.relay_account.moved_alike(self.used, self.used)
+        post.relay_account.on_batch_moved(self.used, self.used)
         post.relay.queue.extend(command(size=1) for _ in range(self.used))
         post.review()
 

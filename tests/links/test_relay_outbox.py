@@ -160,7 +160,7 @@ def test_messages_posted_to_an_abandoned_relay_are_kept_in_order() -> None:
 def test_unopened_messages_of_an_abandoned_relay_are_kept() -> None:
     process = Process()
     message = process.message(1)
-    process.host.put_back(process.entry, [message])
+    process.host.keep_unopened(process.entry, [message])
     assert process.host.take_unopened(process.entry) == [message]
     assert process.host.take_unopened(process.entry) == ()
 

@@ -269,7 +269,7 @@ def test_only_the_sockets_of_killed_processes_are_swept() -> None:
             "Slave3",
             "notes",
         ]
-        assert _net.is_listened_at(living)
+        assert _net.has_listener(living)
 
 
 # Guests.
@@ -414,9 +414,9 @@ def test_the_rights_of_a_user_combine_all_matching_grants() -> None:
     assert both is not None
     assert [one.may_register(each, "p") for each in ("a", "d")] == [True, False]
     assert [one.may_command(each) for each in ("b/x", "c", "d")] == [True, True, False]
-    assert not one.may_hear("a")
+    assert not one.may_subscribe("a")
     assert [both.may_register(each, "p") for each in ("a", "d")] == [True, True]
-    assert both.may_hear("a")
+    assert both.may_subscribe("a")
     assert not both.whole
 
 

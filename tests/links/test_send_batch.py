@@ -59,7 +59,7 @@ class Sending(Task):
         self._send_batches = {"far": send_batch}
         self.left: list[Any] = []
 
-    def _tell(self, _to: str, payload: Any, *_: object) -> CommandHandle:
+    def _command_one(self, _to: str, payload: Any, *_: object) -> CommandHandle:
         self.left.append(payload)
         return CommandHandle(None, ())
 
@@ -142,7 +142,7 @@ def test_commands_of_a_send_batch_expire_after_its_timeout() -> None:
     process = Process()
     for timeout_s in (None, 3.0):
         before = _sync.monotonic()
-        send_batch = process.host.send_batch(
+        send_batch = process.host.begin_send_batch(
             process.entry, process.host.audience, timeout_s
         )
         assert add(send_batch, b"1")

@@ -59,11 +59,11 @@ class Asleep:
         comm, seen = self.comm, set[str]()
         while seen != wanted:
             comm._link_pool.wait(comm._due, None)
-            if comm._nudged:
-                comm._nudged = False
+            if comm._round_requested:
+                comm._round_requested = False
                 seen.add("request_flush")
-            if comm.outbox:
-                comm.outbox.clear()
+            if comm.link_actions:
+                comm.link_actions.clear()
                 seen.add("link")
             if comm._acknowledgement_tracker._taken:
                 comm._acknowledgement_tracker._taken.clear()
@@ -71,7 +71,7 @@ class Asleep:
             if comm._acknowledgement_tracker._reading:
                 comm._acknowledgement_tracker._reading.clear()
                 seen.add("reading")
-            if comm._outbox.take()[1]:
+            if comm._relay_outbox.take()[1]:
                 seen.add("asked")
 
 
@@ -96,8 +96,8 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
             "request_flush": comm.request_flush,
             "link": lambda: comm.do(HangUp(1)),
             "taken": lambda: comm.on_extracted(_Taken()),  # type: ignore[arg-type]
-            "reading": lambda: comm.reading(_run_of(1)),
-            "asked": lambda: comm._outbox.ask(list),
+            "reading": lambda: comm.on_run_reading(_run_of(1)),
+            "asked": lambda: comm._relay_outbox.ask(list),
         }
         for each in wakers:
             run.spawn(ways[each], name=each)
@@ -110,7 +110,7 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
         CommThread.do,
         CommThread.on_extracted,
     ]
-    inside += [CommThread.reading, CommThread._due, LinkPool.wait]
+    inside += [CommThread.on_run_reading, CommThread._due, LinkPool.wait]
     explore(program, bound=2, limit=500, random=100, seed=1, bytecode=inside)
 
 
@@ -152,10 +152,10 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
 
         def reads() -> None:
             for count in (1, 2):
-                comm.reading(commands)
+                comm.on_run_reading(commands)
                 for _ in range(count):
                     next(reading)
-                comm.reading(commands)
+                comm.on_run_reading(commands)
 
         comm.remote.on_extracted = extracted  # type: ignore[method-assign]
         if armed:
@@ -172,7 +172,7 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
 
     explore(program, bound=2, limit=700, random=100, seed=1)
     inside = [
-        *(CommThread.reading, CommThread._round),
+        *(CommThread.on_run_reading, CommThread._round),
         *(AcknowledgementTracker.note_run, AcknowledgementTracker.take),
     ]
     explore(program, bound=2, limit=700, random=100, seed=1, bytecode=inside)
@@ -183,7 +183,7 @@ def test_commands_of_a_run_that_go_elsewhere_are_not_acknowledged() -> None:
     """For example, if the task leaves in the middle of a run."""
     comm, commands, seen = Asleep().comm, _run_of(3), list[object]()
     comm.remote.on_extracted = lambda messages, now: seen.extend(messages)  # type: ignore[method-assign]
-    comm.reading(commands)
+    comm.on_run_reading(commands)
     next(commands.read(None))
     assert len(commands.rest()) == 2
     comm._round()
@@ -196,7 +196,7 @@ class _Taken:
 
     # Only the comm thread acknowledges it.
     _receipt = SimpleNamespace(
-        peer=SimpleNamespace(session=SimpleNamespace(watched=False))
+        peer=SimpleNamespace(session=SimpleNamespace(in_exchange=False))
     )
     _account = None
     _number = 1

@@ -289,8 +289,8 @@ def test_an_observer_gets_the_senders_number_and_the_receiving_side() -> None:
     connection.send_locked(0, b"three")
     connection.take_locked(1, 0)
     connection.close_locked(1, None, Reason.NONE)
-    connection.see_close_locked(0)
-    connection.see_close_locked(0)
+    connection.note_close_seen_locked(0)
+    connection.note_close_seen_locked(0)
 
     assert told == [
         (Operation.SEND, 1, 1, 3, Reason.NONE),

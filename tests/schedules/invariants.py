@@ -266,7 +266,7 @@ class Talk:
             invariant(self)
         self.ranks = [self.rank(0), self.rank(1)]
         if self.accepted is None and any(self.connection.closed):
-            self.accepted = [flow.told for flow in self.connection.flows]
+            self.accepted = [flow.last_send_noted for flow in self.connection.flows]
 
     def waits(self) -> Iterator[NotingWaitList]:
         """Yield the four wait lists."""
@@ -279,7 +279,7 @@ class Talk:
 def counters_balance(talk: Talk) -> None:
     for flow in talk.connection.flows:
         # Reported messages are counted when stored, the others when they are removed.
-        assert flow.told == flow.received + flow.discarded + len(flow.buffer)
+        assert flow.last_send_noted == flow.received + flow.discarded + len(flow.buffer)
 
 
 def a_closed_side_has_nothing_unread(talk: Talk) -> None:
@@ -288,7 +288,7 @@ def a_closed_side_has_nothing_unread(talk: Talk) -> None:
 
 
 def nothing_arrives_after_a_hang_up(talk: Talk) -> None:
-    now = [flow.told for flow in talk.connection.flows]
+    now = [flow.last_send_noted for flow in talk.connection.flows]
     assert talk.accepted is None or talk.accepted == now
 
 
@@ -339,7 +339,7 @@ CONNECTION: tuple[Callable[[Talk], None], ...] = (
 def what_was_accepted_is_drained(end: MessageQueue) -> None:
     """Check that no accepted message is left; call it after a receive raised."""
     flow = end._connection.flows[end._side]
-    assert end._connection.closed[end._side] or flow.received == flow.told
+    assert end._connection.closed[end._side] or flow.received == flow.last_send_noted
 
 
 def status_as_read_moves_down_only(read: Sequence[Status]) -> None:

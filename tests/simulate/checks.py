@@ -113,7 +113,7 @@ class Checks:
             }
             for process in world.living():
                 if process.key[0] == machine:
-                    asked = process.remote.name_registry.pending_names.awaited()
+                    asked = process.remote.name_registry.pending_names.tasks()
                     hold(not asked, f"{process.name} waits for a verdict on {asked}")
             users = master.remote.name_registry.users.owners()
             hold(users == public, f"{machine} has {public}, its master knows {users}")

@@ -446,7 +446,7 @@ class SimProcess:
         if peer is None or peer.session.link is None:
             return None
         short = self.fast_paths.get(peer)
-        if short is None or not short.stands:
+        if short is None or not short.is_current:
             short = FastPath(self.remote, peer, peer.session.link)
             self.fast_paths[peer] = short
         return short
@@ -553,7 +553,7 @@ class SimProcess:
             )
         trace = None
         if tracer is not None:
-            trace = tracer.notification_abroad(0)
+            trace = tracer.remote_notification(0)
             trace.number()
         self.remote.notify(task.entry, number, trace=trace)
         self.settle()

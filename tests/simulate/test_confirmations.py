@@ -178,7 +178,9 @@ def test_only_peers_that_received_a_subscription_can_confirm_it() -> None:
     ]
     rogue = stage.process("s4")
     for number in filter(None, numbers):
-        rogue.remote.topology.peers["m1", "s1"].session.say(Pong(number=number))
+        rogue.remote.topology.peers["m1", "s1"].session.send_link_frame(
+            Pong(number=number)
+        )
     rogue.settle()
     stage.soon()
     assert any(numbers)

@@ -281,9 +281,9 @@ def test_late_news_of_a_departure_concern_no_newer_registration() -> None:
     relay = stage.relays("s2")["f"]
 
     for peer in f.process.remote.topology.peers.values():
-        peer.session.tell(Unrelay(relay=number, extracted=0))
+        peer.session.send_control(Unrelay(relay=number, extracted=0))
         if peer.joined:
-            peer.session.tell(Eliminate(id=f.id, name="f"))
+            peer.session.send_control(Eliminate(id=f.id, name="f"))
     f.process.settle()
     stage.soon()
 

@@ -22,7 +22,7 @@ from bus.core.wire import (
     Run,
     decode,
     encode,
-    encode_lone,
+    encode_single,
 )
 from bus.errors import WireError
 from bus.message import Incoming, Kind
@@ -170,7 +170,7 @@ def _second_question(talk: Dialogue) -> None:
 
 
 def _other_things_to_say(talk: Dialogue) -> None:
-    talk.short.peer.session.tell(Gap(relay=talk.asker.entry.relay, count=1))
+    talk.short.peer.session.send_control(Gap(relay=talk.asker.entry.relay, count=1))
 
 
 def _something_queued(talk: Dialogue) -> None:
@@ -447,7 +447,7 @@ def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
     assert not relay.unacked
     session, far = talk.short.peer.session, talk.far.remote.topology
     their = far.peers[talk.near.key].session
-    late = encode_lone(
+    late = encode_single(
         their.epoch,
         their.incarnation,
         their.outgoing.floor,
@@ -717,9 +717,9 @@ def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
     later = talk.asking.next_ack(now)
     assert later is not None
     assert now + limits.ack_delay_s < later <= now + 0.1
-    assert talk.asking.watched
+    assert talk.asking.in_exchange
     assert talk.asking.next_ack(now) is None  # no exchange since
-    assert not talk.asking.watched
+    assert not talk.asking.in_exchange
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def tell(stage: Stage, process: str, *frames: ControlFrame) -> None:
     """Let the guest send control frames to a process that it has a link with."""
     rogue = stage.process(GUEST)
     for frame in frames:
-        rogue.remote.topology.peers["m1", process].session.tell(frame)
+        rogue.remote.topology.peers["m1", process].session.send_control(frame)
     rogue.settle()
 
 

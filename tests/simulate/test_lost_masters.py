@@ -286,10 +286,10 @@ def test_nothing_is_kept_of_a_watch_that_ends_while_tasks_are_in_doubt() -> None
     stage.soon(1.0)
     later = stage.task("later", "s2")
     later.process.watch(later, "t/**")
-    far = stage.process("s2").manager.far
-    assert far._untold
+    far = stage.process("s2").manager.remote_tasks
+    assert far._unreported
     later.process.unwatch(later)
-    assert not far._untold
+    assert not far._unreported
 
 
 @clause("BUS-DEREG-2", "BUS-DEREG-5")
@@ -337,14 +337,14 @@ def test_the_loss_of_an_earlier_life_ends_nothing_of_a_later_one() -> None:
     stage.task("t/3", "s3")
     task, watch = watcher(stage)
     manager = task.process.manager
-    (number,) = manager.far._tasks
-    life = manager.far._tasks[number].incarnation
-    address = manager.far._tasks[number].address
+    (number,) = manager.remote_tasks._tasks
+    life = manager.remote_tasks._tasks[number].incarnation
+    address = manager.remote_tasks._tasks[number].address
     again = type(number)(number.machine, number.process, number.number + 1)
-    manager.far.on_appeared(again, address, life + 1)
+    manager.remote_tasks.on_appeared(again, address, life + 1)
 
-    task.process.do(list(manager.far.on_process_lost(("m1", "s3"), life)))
-    assert list(manager.far._tasks) == [again]
+    task.process.do(list(manager.remote_tasks.on_process_lost(("m1", "s3"), life)))
+    assert list(manager.remote_tasks._tasks) == [again]
     assert seen(task, watch) == {"t/3"}
 
 
@@ -356,16 +356,16 @@ def test_a_name_that_is_taken_before_its_departure_is_known_is_here(where: str) 
     left = stage.task("t/1", "s1")
     task, watch = watcher(stage)
     manager = task.process.manager
-    (number,) = manager.far._tasks
+    (number,) = manager.remote_tasks._tasks
     stage.process("s1").frozen = True  # its own departure arrives last
     if where == "s2":
         taken = stage.task("t/1", "s2")
     else:
         taken = stage.task("t/1", "s3")
-        again = manager.far.on_appeared(taken.id, left.entry.address, 1)
+        again = manager.remote_tasks.on_appeared(taken.id, left.entry.address, 1)
         assert again == []
     assert seen(task, watch) == {"t/1"}
-    task.process.do(list(manager.far.on_disappeared(number)))
+    task.process.do(list(manager.remote_tasks.on_disappeared(number)))
     assert seen(task, watch) == {"t/1"}
 
 

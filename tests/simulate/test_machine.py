@@ -251,7 +251,7 @@ def test_a_process_speaks_for_its_own_tasks_only() -> None:
         master = rogue.remote.topology.master()
         assert master is not None
         links = set(rogue.remote.links.by_number)
-        master.session.tell(frame)
+        master.session.send_control(frame)
         rogue.settle()
         stage.soon(0.05)
         assert set(rogue.remote.links.by_number) != links

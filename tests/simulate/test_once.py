@@ -93,7 +93,7 @@ def test_a_subscription_that_is_asked_for_again_is_one() -> None:
     (request,) = hearer.process.remote.remote_subscriptions.own.values()
     for _ in range(3):
         for peer in hearer.process.remote.topology.joined():
-            peer.session.tell(request.frame)
+            peer.session.send_control(request.frame)
         hearer.process.settle()
         stage.soon()
     said = [each for each in stage.frames("s2") if isinstance(each, Subscribe)]

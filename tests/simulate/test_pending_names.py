@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def awaited(stage: Stage, process: str) -> list[Entry]:
     """Return the tasks of a slave that still await a verdict of its master."""
-    return stage.process(process).remote.name_registry.pending_names.awaited()
+    return stage.process(process).remote.name_registry.pending_names.tasks()
 
 
 @clause("OPEN-3")

@@ -298,7 +298,7 @@ def test_a_death_is_recorded_by_its_observer(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_unrecorded_link_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LinkTable, "is_up", nothing)
+    monkeypatch.setattr(LinkTable, "on_process_up", nothing)
 
     with pytest.raises(BrokenPromiseError, match="is linked with"):
         records(Stage(recorded=True))

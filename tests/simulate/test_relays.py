@@ -42,7 +42,7 @@ def test_a_relay_is_made_once_for_a_registration() -> None:
 
     for _ in range(2):
         peer = there.remote.topology.peers[here.key]
-        peer.session.tell(AddRelay(task=about))
+        peer.session.send_control(AddRelay(task=about))
         there.settle()
         stage.soon()
     assert stage.relays("s2") == {"f": relay}

@@ -112,8 +112,8 @@ def test_only_the_master_can_deny_a_name_to_a_task(reason: Reason) -> None:
     of_master = Error(reason=reason, id=mine.id)
 
     rogue = stage.process("s3")
-    rogue.remote.topology.peers["m1", "s2"].session.tell(words)
-    rogue.remote.topology.peers["m1", "s1"].session.tell(of_master)
+    rogue.remote.topology.peers["m1", "s2"].session.send_control(words)
+    rogue.remote.topology.peers["m1", "s1"].session.send_control(of_master)
     rogue.settle()
     stage.soon()
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _ASKED = Resolver.on_search
 _ANSWERED = Resolver.on_answer
-_SPREAD = Requests.spread
+_SPREAD = Requests.forward
 
 
 def sent_back(self: Requests[Any], request: Any, ways: Any) -> None:
     """Forward a search also to its asker."""
     _SPREAD(self, request, ways)
     if request.origin is not None and self._topology.is_master:
-        request.origin.session.tell(request.frame)
+        request.origin.session.send_control(request.frame)
 
 
 def answered_by_relay(self: Resolver, peer: Peer, frame: Any, now: float) -> None:
@@ -43,7 +43,7 @@ def passed_twice(self: Resolver, peer: Peer, frame: Any, now: float) -> bool:
     """Forward an answer twice."""
     request = self.ledger.get(frame.search)
     if request is not None and request.origin is not None:
-        request.origin.session.tell(frame)
+        request.origin.session.send_control(frame)
     return _ANSWERED(self, peer, frame, now)
 
 

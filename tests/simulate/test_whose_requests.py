@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def say(stage: Stage, frame: ControlFrame, to: str, of: str = "s3") -> None:
     """Let a process send a frame to another one, which receives it."""
     process = stage.process(of)
-    process.remote.topology.peers["m1", to].session.tell(frame)
+    process.remote.topology.peers["m1", to].session.send_control(frame)
     process.settle()
     stage.soon(0.1)
 
@@ -106,7 +106,7 @@ def test_only_the_master_gives_a_verdict_on_a_name() -> None:
     claimed = stage.task("f", "s2")
     stage.soon(0.1)
     other = stage.process("s3")
-    other.remote.topology.peers["m1", "s2"].session.say(Pong(number=2**40))
+    other.remote.topology.peers["m1", "s2"].session.send_link_frame(Pong(number=2**40))
     other.settle()
     stage.soon(0.1)
     assert not claimed.confirmed
@@ -134,7 +134,7 @@ def test_the_master_of_another_machine_ends_no_name_of_this_one() -> None:
     stage.soon()
     other = stage.process("s1", "m2")
     peer = other.remote.topology.peers["m1", "s1"]
-    peer.session.tell(Eliminate(id=task.id, name="f"))
+    peer.session.send_control(Eliminate(id=task.id, name="f"))
     other.settle()
     stage.soon()
     assert stage.process("s1").remote.name_registry.users.owners() == {

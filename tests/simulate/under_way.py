@@ -61,7 +61,7 @@ class UnderWay:
             return True
         asked = [
             frame
-            for way in (request.origin, *request.went.values())
+            for way in (request.origin, *request.forwarded_to.values())
             for frame in self._under_way(process, way)
         ]
         return self._is_lost(process, request.origin) or any(
@@ -127,6 +127,8 @@ class UnderWay:
         there = self._session(process, peer)
         if there is None:
             return []
-        unheard = there.session.unheard()
-        heard = peer.session.heard - (there.session._told - len(unheard))
+        unheard = there.session.unacked_controls()
+        heard = peer.session.controls_received - (
+            there.session._controls_sent - len(unheard)
+        )
         return unheard[max(0, heard) :]

@@ -166,12 +166,12 @@ def test_a_look_that_takes_too_long_is_in_vain_whatever_it_finds(
 def test_a_receiver_expects_an_answer_only_once_after_a_send() -> None:
     with ends() as (left, right):
         link = left._far.link
-        said = [link.read_owner.spoke]
+        said = [link.read_owner.sent_since_sleep]
         left.send(b"question")
-        said.append(link.read_owner.spoke)
+        said.append(link.read_owner.sent_since_sleep)
         right.receive()
         with pytest.raises(ReceiveTimeoutError):
             left.receive(timeout=0.01)
-        said.append(link.read_owner.spoke)
+        said.append(link.read_owner.sent_since_sleep)
 
     assert said == [False, True, False]

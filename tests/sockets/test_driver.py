@@ -65,7 +65,7 @@ def test_a_call_may_be_the_last_that_its_driver_needs(
 
     assert rang == [True]
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.eventfd_read(ending._shared_parker)
+        os.eventfd_read(ending._wake_fd)
 
 
 def test_a_driver_that_has_ended_keeps_no_call() -> None:

@@ -119,7 +119,7 @@ HELLO = frames.encode(Hello("raw", PORT, 1 << 20))
         (listener.IncomingConnect, "_ask"),
         (link.Link, "ready"),
         (link.Link, "read_locked"),
-        (link.Link, "_tell"),
+        (link.Link, "_deliver"),
     ],
     ids=lambda each: getattr(each, "__name__", each),
 )

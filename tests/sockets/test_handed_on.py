@@ -117,7 +117,7 @@ def test_a_broker_that_closes_leaves_the_file_of_its_successor() -> None:
             file.unlink()
             with SocketQueueBroker("heir", listen=address) as heir:
                 former.close()
-                assert _net.is_listened_at(file)
+                assert _net.has_listener(file)
                 for end in meet(heir, guest):
                     end.disconnect()
             assert not file.exists()

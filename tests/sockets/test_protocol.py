@@ -183,7 +183,7 @@ def test_a_goodbye_arrives_after_all_earlier_messages() -> None:
     assert isinstance(last, Messages)
     assert goodbye == Goodbye(1, abnormal=True, kind="LookupError", text="gone")
     assert far.unreceived == 1
-    assert far.state is State.DESERTED
+    assert far.state is State.PEER_LEFT
     far.disconnect()
     carry(near, far)
     assert near.events() == [Goodbye(0)]
@@ -207,11 +207,11 @@ def test_a_message_that_crosses_a_goodbye_is_no_violation() -> None:
 def test_a_call_sends_a_frame_only_if_the_state_allows_it(state: State) -> None:
     """The call raises a ValueError, and nothing changes."""
     calls: dict[Act, Callable[[Protocol], None]] = {
-        Act.SAY_WELCOME: lambda one: one.welcome(WELCOME),
-        Act.SAY_REFUSED: lambda one: one.refuse(Refusal.BUSY),
-        Act.SAY_MESSAGES: lambda one: one.send_message(b"m"),
-        Act.SAY_GOODBYE: lambda one: one.disconnect(),
-        Act.SAY_PING: lambda one: one.ping(1),
+        Act.SEND_WELCOME: lambda one: one.welcome(WELCOME),
+        Act.SEND_REFUSED: lambda one: one.refuse(Refusal.BUSY),
+        Act.SEND_MESSAGES: lambda one: one.send_message(b"m"),
+        Act.SEND_GOODBYE: lambda one: one.disconnect(),
+        Act.SEND_PING: lambda one: one.ping(1),
     }
     for act, call in calls.items():
         protocol = Protocol(state)
@@ -227,14 +227,14 @@ def test_a_call_sends_a_frame_only_if_the_state_allows_it(state: State) -> None:
 
 
 HEARD: dict[Act, Value] = {
-    Act.HEAR_HELLO: HELLO,
-    Act.HEAR_WELCOME: WELCOME,
-    Act.HEAR_REFUSED: Refused(Refusal.BUSY),
-    Act.HEAR_MESSAGES: Messages(1, (b"m",)),
-    Act.HEAR_CREDIT: Credit(0),
-    Act.HEAR_GOODBYE: Goodbye(0),
-    Act.HEAR_PING: Ping(1),
-    Act.HEAR_PONG: Pong(1),
+    Act.RECEIVE_HELLO: HELLO,
+    Act.RECEIVE_WELCOME: WELCOME,
+    Act.RECEIVE_REFUSED: Refused(Refusal.BUSY),
+    Act.RECEIVE_MESSAGES: Messages(1, (b"m",)),
+    Act.RECEIVE_CREDIT: Credit(0),
+    Act.RECEIVE_GOODBYE: Goodbye(0),
+    Act.RECEIVE_PING: Ping(1),
+    Act.RECEIVE_PONG: Pong(1),
 }
 
 
@@ -309,7 +309,7 @@ def test_one_byte_at_a_time_is_the_same() -> None:
         ]
 
     assert flat(bytewise) == flat(whole)
-    assert far.state is State.DESERTED
+    assert far.state is State.PEER_LEFT
     assert [type(event) for event in whole] == [Hello, Messages, Messages, Goodbye]
 
 
@@ -325,7 +325,7 @@ def test_every_truncation_is_a_lost_peer() -> None:
         for piece in in_halves(said):
             far.receive_data(piece[:length])
             length = max(0, length - len(piece))
-            if far.state is State.ASKED:
+            if far.state is State.HELLO_RECEIVED:
                 far.welcome(WELCOME)
             events += far.events()
         far.receive_eof()
@@ -349,7 +349,7 @@ def test_any_flipped_bit_causes_at_most_one_loss_and_no_exception() -> None:
         lost = [event for event in events if isinstance(event, Lost)]
         assert len(lost) <= 1
         assert not lost or events[-1] is lost[0]
-        assert far.ended is bool(lost) or far.state in (State.DESERTED, State.OPEN)
+        assert far.ended is bool(lost) or far.state in (State.PEER_LEFT, State.OPEN)
 
 
 @pytest.mark.parametrize("kind", range(256))

@@ -68,10 +68,10 @@ class Clerk:
     def commands_to(self) -> None:
         """None: a clerk takes each command itself."""
 
-    def begins(self, run: CommandRun) -> None:
+    def on_run_begun(self, run: CommandRun) -> None:
         raise AssertionError(run)
 
-    def has_read(self, run: CommandRun) -> None:
+    def on_run_read(self, run: CommandRun) -> None:
         raise AssertionError(run)
 
     def on_exception(self, callback: object) -> None:
@@ -86,10 +86,10 @@ class Clerk:
     def take_unclaimed(self) -> list[Incoming]:
         return []
 
-    def hears(self, answer: Any) -> bool:
+    def try_deliver_directly(self, answer: Any) -> bool:
         return False
 
-    def on_unheard(self, answer: Any) -> None:
+    def on_unread_answer(self, answer: Any) -> None:
         raise AssertionError(answer)
 
     def on_undeliverable(
@@ -103,7 +103,7 @@ class Clerk:
     def on_overflow(self, message: Incoming) -> None:
         raise AssertionError(message)
 
-    def release(self) -> None:
+    def run_openings(self) -> None:
         """Do nothing: a clerk postpones nothing."""
 
     def postpone(self, opening: Callable[[], object]) -> bool:

@@ -15,7 +15,7 @@ from bus.errors import BusFullError, UnresolvedError
 from bus.message import Incoming
 from bus.threads.account import Account
 from bus.threads.delivery import Answer
-from bus.threads.exchange import Slip
+from bus.threads.exchange import FastDelivery
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from queuebroker.testing import explore
@@ -437,7 +437,7 @@ class _Link:
         return self._event(todo)
 
 
-class Slipping:
+class FastReceiver:
     """A set-up that delivers uncommitted messages to a task of the calling thread."""
 
     def __init__(self, *, capacity: int = 100) -> None:
@@ -464,7 +464,7 @@ class Slipping:
         message._to = self.entry
         return Post(self.entry, [message])
 
-    def slip(self, action: Action) -> Slip:
+    def slip(self, action: Action) -> FastDelivery:
         def event(todo: Any) -> bool:
             todo += (action,)
             return True
@@ -479,14 +479,14 @@ class Slipping:
 @clause("BUS-MSG-15")
 def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     """The earlier answer comes first, though its thread still counts as asleep."""
-    slipping, heard = Slipping(), list[Any]()
+    slipping, heard = FastReceiver(), list[Any]()
     host, client = slipping.host, slipping.entry.mailbox.client
 
     def hears(answer: Answer) -> bool:
         heard.append(answer)
         return True
 
-    client.hears = hears
+    client.try_deliver_directly = hears
     host.inbox.arrived.enlist(SharedParker())
     answers = [
         Answer(_to=slipping.entry, number=number, responder=None) for number in range(2)
@@ -526,7 +526,7 @@ def test_an_event_during_a_wait_at_a_link_is_found_before_the_thread_sleeps(
     what: str,
 ) -> None:
     """The waiting thread's work for its process may concern a task of its own."""
-    slipping, done = Slipping(), list[str]()
+    slipping, done = FastReceiver(), list[str]()
     station, host, entry = slipping.station, slipping.host, slipping.entry
     entry.mailbox.client.handle = lambda _: done.append("a message")
 
@@ -537,10 +537,10 @@ def test_an_event_during_a_wait_at_a_link_is_found_before_the_thread_sleeps(
         elif what == "a request":
             station.exchange.at_home(entry, lambda: done.append(what))
         else:
-            host.remind(0.0, lambda: done.append(what))
+            host.set_timer(0.0, lambda: done.append(what))
         assert not done
 
-    host.way = Meanwhile(act)
+    host.link_wait = Meanwhile(act)
     for _ in range(2):
         host.poll(None if not done else 0)
     assert done == [what]
@@ -550,14 +550,14 @@ def test_an_event_during_a_wait_at_a_link_is_found_before_the_thread_sleeps(
 @clause("QB-ERR-9")
 def test_an_interrupt_during_a_wait_at_a_link_ends_the_wait() -> None:
     """Else all messages that the thread posts to itself would go through the inbox."""
-    slipping = Slipping()
+    slipping = FastReceiver()
 
     class Interrupted(_Way):
         def wait(self, host: ThreadManager, deadline: float | None) -> bool:
             assert host.waiting
             raise KeyboardInterrupt
 
-    slipping.host.way = Interrupted()
+    slipping.host.link_wait = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         slipping.host.poll(None)
     assert not slipping.host.waiting
@@ -565,11 +565,11 @@ def test_an_interrupt_during_a_wait_at_a_link_ends_the_wait() -> None:
 
 @clause("BUS-CHAN-7")
 def test_a_fast_path_message_is_in_its_mailbox_at_once() -> None:
-    slipping = Slipping()
+    slipping = FastReceiver()
     command, reply = slipping.command(), _reply(slipping.entry, 7)
 
-    assert slipping.slip(command) is Slip.DONE
-    assert slipping.slip(reply) is Slip.DONE
+    assert slipping.slip(command) is FastDelivery.DELIVERED
+    assert slipping.slip(reply) is FastDelivery.DELIVERED
 
     assert slipping.read[0] is command.messages[0]
     assert slipping.read[1].number == 7
@@ -578,27 +578,27 @@ def test_a_fast_path_message_is_in_its_mailbox_at_once() -> None:
     assert slipping.done == []
 
 
-def _posted_before(slipping: Slipping) -> None:
+def _posted_before(slipping: FastReceiver) -> None:
     slipping.host.inbox.push("a request")
 
 
-def _elsewhere(slipping: Slipping) -> None:
+def _elsewhere(slipping: FastReceiver) -> None:
     slipping.host = ThreadManager("another")
 
 
-def _held_back(slipping: Slipping) -> None:
+def _held_back(slipping: FastReceiver) -> None:
     slipping.held.add(slipping.entry)
 
 
-def _full(slipping: Slipping) -> None:
+def _full(slipping: FastReceiver) -> None:
     slipping.slip(slipping.command(0))
 
 
-def _decided_before(slipping: Slipping) -> None:
+def _decided_before(slipping: FastReceiver) -> None:
     slipping.station.exchange._todo.append(_reply(slipping.entry, 0))
 
 
-def _being_done(slipping: Slipping) -> None:
+def _being_done(slipping: FastReceiver) -> None:
     slipping.station.exchange._acting = True
 
 
@@ -608,14 +608,14 @@ def _being_done(slipping: Slipping) -> None:
     [_posted_before, _elsewhere, _held_back, _full, _decided_before, _being_done],
 )
 def test_a_fast_path_message_overtakes_no_other_message(
-    so: Callable[[Slipping], None],
+    so: Callable[[FastReceiver], None],
 ) -> None:
-    slipping = Slipping(capacity=1)
+    slipping = FastReceiver(capacity=1)
     so(slipping)
     unread = len(slipping.read)
     command = slipping.command()
 
-    assert slipping.slip(command) is Slip.WAITS
+    assert slipping.slip(command) is FastDelivery.QUEUED
 
     assert len(slipping.read) == unread == slipping.entry.mailbox.client.account.unread
     assert slipping.station.exchange._todo[-1] is command
@@ -623,13 +623,13 @@ def test_a_fast_path_message_overtakes_no_other_message(
 
 @clause("BUS-CHAN-7")
 def test_a_refused_fast_path_message_is_stored_nowhere() -> None:
-    slipping = Slipping()
+    slipping = FastReceiver()
 
     slip = slipping.station.exchange.try_deliver_now(
         _Link(lambda _: False), b"", slipping.host
     )
 
-    assert slip is Slip.REFUSED
+    assert slip is FastDelivery.REFUSED
     assert slipping.read == []
     assert not slipping.station.exchange._todo
 
@@ -647,7 +647,7 @@ def test_a_thread_that_performs_some_actions_leaves_the_rest_to_others() -> None
 
     assert (
         station.exchange.try_deliver_now(_Link(replies), b"", station.home)
-        is Slip.WAITS
+        is FastDelivery.QUEUED
     )
     station.exchange.act(1)
     assert given == [0]
@@ -662,11 +662,11 @@ def test_a_decision_voids_earlier_lookups() -> None:
     exchange, manager = station.exchange, station.manager
     before = manager.revision
 
-    exchange.look(lambda: None)
+    exchange.query(lambda: None)
     assert manager.revision == before
     acts: list[Callable[[], object]] = [
         lambda: exchange.decide(list),
-        lambda: exchange.tell(lambda: None),
+        lambda: exchange.decide_remote(lambda: None),
         lambda: station.register("new", station.home),
     ]
     for count, act in enumerate(acts, start=1):

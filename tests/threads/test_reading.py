@@ -76,10 +76,10 @@ class Reader(Clerk):
         if self.act is not None:
             self.act(item.payload)
 
-    def begins(self, run: CommandRun) -> None:
+    def on_run_begun(self, run: CommandRun) -> None:
         self.begun.append(run.number + run.at)
 
-    def has_read(self, run: CommandRun) -> None:
+    def on_run_read(self, run: CommandRun) -> None:
         self.parts.append(run.number + run.at - self.begun[-1])
 
     def on_exception(self, callback: object) -> None:

@@ -302,20 +302,20 @@ def test_a_request_made_while_a_thread_waits_elsewhere_is_served(
         thread._requests.append(Request(lambda: served.append("request")))
         return stays
 
-    thread.way = Elsewhere(acts)
+    thread.link_wait = Elsewhere(acts)
 
     thread.poll(LIMIT_S)
 
     assert served == ["request"]
-    assert (thread.way is not None) is stays
+    assert (thread.link_wait is not None) is stays
 
 
 def test_it_waits_elsewhere_until_something_is_here_or_time_is_up() -> None:
     thread = ThreadManager("thread")
     thread.adopt()
     waits = [lambda: True, lambda: True, lambda: False]
-    thread.way = Elsewhere(*waits)
+    thread.link_wait = Elsewhere(*waits)
 
     assert thread.poll(0.01) == 0
 
-    assert thread.way is None
+    assert thread.link_wait is None

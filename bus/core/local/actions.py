@@ -137,7 +137,7 @@ class Confirm:
 class Settled:
     """Call the function that a thread left for the confirmation of its request."""
 
-    tell: Callable[[], object]
+    callback: Callable[[], object]
 
 
 class Send(Struct, frozen=True):

@@ -49,7 +49,7 @@ class CommandRun(Struct, eq=False):
     number: int
     deadline: float | None
     settled: int = 0
-    told: int = 0
+    reported: int = 0
     _account: Any = None
     lengths: Lengths = _NONE
     _unread: Iterator[bytes] = iter(())

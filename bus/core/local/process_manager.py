@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.address import Address
 from bus.core.local.actions import Action, Fail, Open, Settled, Tell
-from bus.core.local.far_tasks import FarTasks
 from bus.core.local.interests import Interests
 from bus.core.local.parked_list import Parked, ParkedList
+from bus.core.local.remote_tasks import RemoteTasks
 from bus.core.local.routing_table import Entry, RoutingTable
 from bus.errors import (
     AddresseeGoneError,
@@ -67,11 +67,11 @@ class ProcessManager:
         "_numbers",
         "_turns",
         "_unopened",
-        "far",
         "machine",
         "parked",
         "process",
         "remote",
+        "remote_tasks",
         "resolve_timeout_s",
         "revision",
         "subscriptions",
@@ -98,7 +98,7 @@ class ProcessManager:
         self.watches: Final[Interests[Any]] = Interests(machine)
         self.remote: Remote | None = None
         self.revision: int = 0
-        self.far: Final = FarTasks(machine, self.table, self.watches)
+        self.remote_tasks: Final = RemoteTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
         # By name: registrations that are no longer found but not yet emptied, each with
         # its place in the order of departure. A task of another process that is
@@ -170,7 +170,7 @@ class ProcessManager:
         else:
             actions.append(self._open(entry))
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self.far.on_registered(entry.address)
+            actions += self.remote_tasks.on_registered(entry.address)
         return actions
 
     def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
@@ -187,7 +187,7 @@ class ProcessManager:
             # Each registration is opened once: it cannot be emptied before that.
             self._mark_opened(entry)
             actions.append(Open(entry, ()))
-            # Those were parked before all that it has received was posted to it.
+            # The parked messages were sent before every message posted to this entry.
             self.parked.date(entry.name, next(self._turns))
         self._leaving.setdefault(entry.name, []).append((entry, next(self._turns)))
         for interest in self.subscriptions.of(entry):
@@ -195,7 +195,7 @@ class ProcessManager:
         for interest in self.watches.of(entry):
             self.unwatch(interest)
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self.far.on_departure(entry.address)
+            actions += self.remote_tasks.on_departure(entry.address)
         if self.remote is not None and not entry.remote:
             actions += self.remote.on_departure(entry, final=final)
         return actions
@@ -314,7 +314,7 @@ class ProcessManager:
         self.watches.add(watch)
         named = self.watches.named_by(watch, self.table)
         here = [entry.address for entry in named if not entry.remote]
-        here += self.far.visible_to(watch)
+        here += self.remote_tasks.visible_to(watch)
         if self.remote is not None:
             self.remote.on_watched(watch)
         return [Tell(watch.entry, watch, Presence(each, here=True)) for each in here]
@@ -323,7 +323,7 @@ class ProcessManager:
         """End a watch; False if it had ended."""
         known = self.watches.discard(watch)
         if known:
-            self.far.on_unwatched(watch)
+            self.remote_tasks.on_unwatched(watch)
             if self.remote is not None:
                 self.remote.on_unwatched(watch)
         return known

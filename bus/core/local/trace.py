@@ -153,7 +153,7 @@ class Trace:
 
     # Traces of messages that this message causes.
 
-    def for_hearer(self) -> Trace:
+    def for_subscriber(self) -> Trace:
         """Return the trace of a notification for one subscribed process or task."""
         return Trace(
             self.trace_sink,
@@ -192,33 +192,33 @@ class Trace:
         if self.destination not in {0, destination} and not self._gone:
             self.record_discarded(BusReason.ADDRESSEE_GONE)
         self.destination, self._gone = destination, False
-        self._tell(self._accepted_as)
+        self._record(self._accepted_as)
 
     def record_sent(self) -> None:
         """Record that the message is about to be put on a link."""
-        self._tell(BusOperation.RELAY_OUT, hop=self.hop + 1)
+        self._record(BusOperation.RELAY_OUT, hop=self.hop + 1)
 
     def record_arrived(self) -> None:
         """Record that the message was read from a link and accepted by its stream."""
-        self._tell(BusOperation.RELAY_IN)
+        self._record(BusOperation.RELAY_IN)
 
     def record_extracted(self) -> None:
         """Record that the receiver has taken the message out of its FIFO."""
-        self._tell(BusOperation.EXTRACT)
+        self._record(BusOperation.EXTRACT)
 
     def record_delivered(self) -> None:
         """Record that the message is about to be delivered to its receiver."""
-        self._tell(BusOperation.DELIVER)
+        self._record(BusOperation.DELIVER)
 
     def record_discarded(self, reason: BusReason) -> None:
         """Record that the message is dropped, and that its sender gets no error."""
         if self.destination and not self._gone:
             self._gone = True
-            self._tell(BusOperation.DISCARD, reason=reason)
+            self._record(BusOperation.DISCARD, reason=reason)
 
     def record_lost(self, reason: BusReason) -> None:
         """Record that the message was on a lost link, so its delivery is in doubt."""
-        self._tell(BusOperation.IN_DOUBT, reason=reason)
+        self._record(BusOperation.IN_DOUBT, reason=reason)
 
     def record_failed(
         self, error: BusError, reason: BusReason | None = None, *, told: bool
@@ -234,11 +234,11 @@ class Trace:
         if isinstance(error, InDoubtError):
             self.record_lost(reason)
         elif told:
-            self._tell(BusOperation.UNDELIVERED, reason=reason)
+            self._record(BusOperation.UNDELIVERED, reason=reason)
         else:
             self.record_discarded(reason)
 
-    def _tell(
+    def _record(
         self, operation: BusOperation, hop: int | None = None, reason: int = 0
     ) -> None:
         self.trace_sink(
@@ -277,7 +277,7 @@ class Tracer:
         """Return the trace of a notification, for one task of this process."""
         return self._trace(Kind.NOTIFICATION, size, BusOperation.NOTIFY)
 
-    def notification_abroad(self, size: int) -> Trace:
+    def remote_notification(self, size: int) -> Trace:
         """Return the trace of a notification on its way to other processes.
 
         Each of these processes gets a trace of its own, with the same number.

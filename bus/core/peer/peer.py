@@ -180,7 +180,7 @@ class Peer:
             return not whole and self.user not in {None, credentials.uid}
         return known.uid != credentials.uid and not (whole and known.rights.whole)
 
-    def is_told_to_be_other(self, user: int | None) -> bool:
+    def is_reported_as_other(self, user: int | None) -> bool:
         """Return True if the peer is a guest, and the master reports another user."""
         known = self.credentials
         if known is None or known.rights.whole:
@@ -190,7 +190,7 @@ class Peer:
     def admit(self, credentials: Credentials) -> None:
         """Record the identity from its first link; drop forbidden notifications."""
         self.credentials = credentials
-        may_hear = credentials.rights.may_hear
+        may_hear = credentials.rights.may_subscribe
         self.audience.forbid(
             lambda outbound_run: not may_hear(outbound_run.source.name)
         )
@@ -212,7 +212,7 @@ class Peer:
             if relay in self._departing:
                 # Another task may hold its name by now.
                 about = replace(about, visibility=Visibility.PRIVATE)
-            self.session.tell(AddRelay(task=about))
+            self.session.send_control(AddRelay(task=about))
 
     def stray(self, task: Entry, new: Callable[[], int]) -> int:
         """Return the relay number of a deregistered task whose messages still go there.
@@ -248,17 +248,17 @@ class Peer:
             del self.waiting[relay]
             farewell = self._departing.pop(relay, None)
             if farewell is not None:
-                self._leave(farewell)
+                self._send_unrelay(farewell)
 
     def count_dropped(self, oldest: OutboundRun) -> None:
         """Count a dropped notification, its task's oldest (BUS-FLOW-3)."""
         self._gaps[oldest.relay] += 1 + oldest.gap
 
-    def tell_gap(self, notification: OutboundRun) -> None:
+    def send_gap(self, notification: OutboundRun) -> None:
         """Send a GAP before a task's next notification if any was dropped before it."""
         relay = notification.relay
         if count := self._gaps.pop(relay, 0) + notification.gap:
-            self.session.tell(Gap(relay=relay, count=count))
+            self.session.send_control(Gap(relay=relay, count=count))
 
     def count_answer(self, size: int, limits: Limits) -> None:
         """Count an answer of `size` bytes; set `flooded` if too many wait.
@@ -315,7 +315,7 @@ class Peer:
             for each in other.queue
         )
 
-    def farewell(self, relay: int, *, final: bool) -> None:
+    def report_departure(self, relay: int, *, final: bool) -> None:
         """Report a local task's deregistration and last extraction (BUS-DEREG-4)."""
         if relay in self._departing:
             return
@@ -327,26 +327,26 @@ class Peer:
             # not extracted. Otherwise two tasks that deregister while they send to each
             # other would wait for each other.
             self._departing[relay] = frame
-            self.session.tell(replace(frame, more=True))
+            self.session.send_control(replace(frame, more=True))
         else:
-            self._leave(frame)
+            self._send_unrelay(frame)
 
-    def _leave(self, frame: Unrelay) -> None:
+    def _send_unrelay(self, frame: Unrelay) -> None:
         self.announced.discard(frame.relay)
         self._gaps.pop(frame.relay, None)
         for task, number in list(self._strays.items()):
             if number == frame.relay:
                 del self._strays[task]
-        self.session.tell(frame)
+        self.session.send_control(frame)
         self.session.forget(frame.relay)
 
     def is_leaving(self, relay: int) -> bool:
         """Return True if messages of a deregistered task still wait for the link."""
         return relay in self._departing
 
-    def is_told(self, relay: int) -> bool:
+    def is_unrelay_pending(self, relay: int) -> bool:
         """Return True if this task's deregistration is pending or unacknowledged."""
-        return relay in self._departing or self.session.is_told(relay)
+        return relay in self._departing or self.session.is_unrelay_pending(relay)
 
     def receipts(self, task: Entry) -> Receipts:
         """Return the receipts of the messages from this peer for a local task."""

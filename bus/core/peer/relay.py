@@ -261,7 +261,7 @@ class Relay:
         peer, first = self.peer, run[0]
         peer.announce(first.source, first.relay)
         if first.kind is Kind.NOTIFICATION:
-            peer.tell_gap(first)
+            peer.send_gap(first)
         stays = not peer.is_leaving(first.relay)
         if stays:
             self.users.add(first.source)

@@ -61,36 +61,37 @@ class Session:
     watched: True if messages acknowledge one another. The comm thread then checks at
       long intervals, not after each message, whether an acknowledgement is due.
 
-    Invariant: ``_controls`` holds the last ``len(_controls)`` of the ``_told`` frames.
+    Invariant: ``_controls`` holds the last ``len(_controls)`` of the ``_controls_sent``
+    frames.
     """
 
     __slots__ = (
         "_ack_at",
         "_ack_now",
         "_acked",
-        "_acked_heard",
+        "_acked_controls",
+        "_acked_extracted",
         "_controls",
+        "_controls_sent",
         "_exchanges",
-        "_farewells",
         "_held",
         "_limits",
         "_nonce",
         "_outbox",
         "_received",
-        "_said",
         "_taken",
         "_taken_bytes",
-        "_told",
+        "_unrelays",
+        "controls_received",
         "epoch",
         "extracted",
-        "heard",
+        "in_exchange",
         "incarnation",
         "link",
         "outgoing",
         "own",
         "ready",
         "their_epoch",
-        "watched",
     )
 
     def __init__(
@@ -109,13 +110,13 @@ class Session:
         self.ready: bool = False
         # Each with the number of the next message at the time.
         self._controls: deque[tuple[int, ControlFrame]] = deque()
-        self._told: int = 0
+        self._controls_sent: int = 0
         # How many UNRELAY frames among these name each relay number.
-        self._farewells: Final[Counter[int]] = Counter()
-        self._held: int | None = None  # `_told` at the time of `hold`
+        self._unrelays: Final[Counter[int]] = Counter()
+        self._held: int | None = None  # `_controls_sent` at the time of `hold`
         self._outbox: list[ControlFrame | _Numbered] = []
-        self.heard: int = 0
-        self._acked_heard: int = 0
+        self.controls_received: int = 0
+        self._acked_controls: int = 0
         self._received = Acknowledgement(1)
         self._acked: int = 1
         # The last number extracted by each task of this process, by relay number: in
@@ -123,12 +124,12 @@ class Session:
         self.extracted: dict[int, int] = {}
         self._taken: dict[int, int] = {}
         self._taken_bytes: dict[int, int] = {}  # extracted bytes not acknowledged yet
-        self._said: dict[int, int] = {}
+        self._acked_extracted: dict[int, int] = {}
         self._ack_at: float | None = None
         self._ack_now: bool = False
         # True if message frames have acknowledged everything since the last `next_ack`.
         self._exchanges: bool = False
-        self.watched: bool = False
+        self.in_exchange: bool = False
 
     # Links.
 
@@ -144,7 +145,7 @@ class Session:
             window=self._limits.stream_window,
             known=self.their_epoch or 0,
             last=self._received.next - 1,
-            heard=self.heard,
+            heard=self.controls_received,
         )
 
     def detach(self) -> None:
@@ -158,7 +159,7 @@ class Session:
         self._received = has
         if frame.known == self.epoch:
             self.outgoing.acknowledge(Acknowledgement(frame.last + 1))
-            self._forget_heard(frame.heard)
+            self._forget_controls(frame.heard)
         self.ready = True
         self._taken = dict(self.extracted)
         self._ack_now = bool(self._taken)
@@ -176,15 +177,15 @@ class Session:
         """Start over because the peer has; all it was sent before is void."""
         self.outgoing.abandon()
         self._controls.clear()
-        self._farewells.clear()
-        self._told = self.heard = self._acked_heard = 0
+        self._unrelays.clear()
+        self._controls_sent = self.controls_received = self._acked_controls = 0
         self.their_epoch = None
         self._received = Acknowledgement(1)
         self._acked = 1
         self.extracted.clear()
         self._taken.clear()
         self._taken_bytes.clear()
-        self._said.clear()
+        self._acked_extracted.clear()
         self._ack_at, self._ack_now = None, False
         self._outbox.clear()
 
@@ -195,12 +196,12 @@ class Session:
         """The number of messages that may be sent now."""
         return self.outgoing.room if self.ready and self._held is None else 0
 
-    def say(self, frame: ControlFrame) -> None:
+    def send_link_frame(self, frame: ControlFrame) -> None:
         """Send a frame about this link; it is not repeated on another link."""
         if self.ready:
             self._outbox.append(frame)
 
-    def unheard(self) -> list[ControlFrame]:
+    def unacked_controls(self) -> list[ControlFrame]:
         """Return the control frames not known to have arrived, sent or unsent."""
         return [frame for _, frame in self._controls]
 
@@ -209,27 +210,27 @@ class Session:
         """The number of control frames not known to have arrived, sent or unsent."""
         return len(self._controls)
 
-    def is_told(self, relay: int) -> bool:
+    def is_unrelay_pending(self, relay: int) -> bool:
         """Return True while a relay's deregistration is not known to have arrived."""
-        return relay in self._farewells
+        return relay in self._unrelays
 
     def hold(self) -> None:
         """Send nothing more on this link for now, since it may be closed."""
-        self._held = self._told
+        self._held = self._controls_sent
 
     def resume(self) -> None:
         """Send the control frames held back since `hold`."""
         held, self._held = self._held, None
-        if held is not None and self.ready and self._told > held:
-            since = list(self._controls)[held - self._told :]
+        if held is not None and self.ready and self._controls_sent > held:
+            since = list(self._controls)[held - self._controls_sent :]
             self._outbox += [frame for _, frame in since]
 
-    def tell(self, frame: ControlFrame) -> None:
+    def send_control(self, frame: ControlFrame) -> None:
         """Send a control frame now, or as soon as there is a link."""
         self._controls.append((self.outgoing.next, frame))
-        self._told += 1
+        self._controls_sent += 1
         if isinstance(frame, Unrelay):
-            self._farewells[frame.relay] += 1
+            self._unrelays[frame.relay] += 1
         if self.ready and self._held is None:
             self._outbox.append(frame)
 
@@ -285,7 +286,7 @@ class Session:
         return frames
 
     @property
-    def speaks(self) -> bool:
+    def has_unsent(self) -> bool:
         """True if unsent frames must go on the link before any new one."""
         return bool(self._outbox)
 
@@ -317,7 +318,10 @@ class Session:
         has = self._received
         if has.missing:
             return 0, 0, False
-        whole = self.heard == self._acked_heard and self._taken.keys() <= {task}
+        whole = (
+            self.controls_received == self._acked_controls
+            and self._taken.keys() <= {task}
+        )
         return has.next - 1, self.extracted.get(task, 0), whole
 
     def has_acknowledged(self, task: int, acknowledged: int, extracted: int) -> None:
@@ -328,7 +332,7 @@ class Session:
         self._taken = {}
         self._taken_bytes = {}
         if extracted:
-            self._said[task] = extracted
+            self._acked_extracted[task] = extracted
         self._ack_at = None
         self._ack_now = False
         self._exchanges = True
@@ -353,10 +357,10 @@ class Session:
             and not has.missing
         )
 
-    def count(self) -> None:
+    def count_control(self) -> None:
         """Count a control frame that arrived."""
-        self.heard += 1
-        if self.heard - self._acked_heard >= _HEARD_MAX:
+        self.controls_received += 1
+        if self.controls_received - self._acked_controls >= _HEARD_MAX:
             self._ack_now = True
 
     def on_extracted(self, relay: int, number: int, now: float, size: int = 0) -> None:
@@ -367,7 +371,7 @@ class Session:
         Half a window of messages or bytes is acknowledged at once: otherwise the sender
         would wait for room in its window.
         """
-        before = self._said.get(relay, 0)
+        before = self._acked_extracted.get(relay, 0)
         self.extracted[relay] = self._taken[relay] = number
         length = self._taken_bytes[relay] = self._taken_bytes.get(relay, 0) + size
         if self._ack_at is None:
@@ -378,7 +382,12 @@ class Session:
 
     def forget(self, relay: int) -> None:
         """Forget the extractions of a deregistered task: UNRELAY reports them."""
-        for each in (self.extracted, self._taken, self._taken_bytes, self._said):
+        for each in (
+            self.extracted,
+            self._taken,
+            self._taken_bytes,
+            self._acked_extracted,
+        ):
             each.pop(relay, None)
 
     def repeat_ack(self) -> None:
@@ -392,7 +401,7 @@ class Session:
             WireError: the peer acknowledges something that was never sent.
         """
         self.outgoing.acknowledge(ack.acknowledgement)
-        self._forget_heard(ack.heard)
+        self._forget_controls(ack.heard)
 
     @property
     def ack_at(self) -> float | None:
@@ -410,8 +419,8 @@ class Session:
         In an exchange, each message acknowledges the one before it, so the checks are
         rare. Checking at each due time cost one wake-up for every few messages.
         """
-        self.watched = self._exchanges and self.ready
-        if not self.watched:
+        self.in_exchange = self._exchanges and self.ready
+        if not self.in_exchange:
             return self.ack_at
         self._exchanges = False
         return now + _EXCHANGE * self._limits.ack_delay_s
@@ -423,11 +432,11 @@ class Session:
     def _acks(self) -> list[Frame]:
         assert self.their_epoch is not None
         taken = list(self._taken.items())
-        self._said.update(self._taken)
+        self._acked_extracted.update(self._taken)
         self._taken.clear()
         self._taken_bytes.clear()
         self._ack_at, self._ack_now = None, False
-        self._acked, self._acked_heard = self._received.next, self.heard
+        self._acked, self._acked_controls = self._received.next, self.controls_received
         parts = [
             tuple(taken[at : at + EXTRACTED_MAX])
             for at in range(0, max(1, len(taken)), EXTRACTED_MAX)
@@ -438,20 +447,22 @@ class Session:
                 epoch=self.their_epoch,
                 incarnation=self.own,
                 extracted=part,
-                heard=self.heard,
+                heard=self.controls_received,
             )
             for part in parts
         ]
 
-    def _forget_heard(self, heard: int) -> None:
-        if heard > self._told:
-            raise WireError(f"ACK counts {heard} control frames of {self._told} sent")
-        while len(self._controls) > self._told - heard:
+    def _forget_controls(self, heard: int) -> None:
+        if heard > self._controls_sent:
+            raise WireError(
+                f"ACK counts {heard} control frames of {self._controls_sent} sent"
+            )
+        while len(self._controls) > self._controls_sent - heard:
             _, frame = self._controls.popleft()
             if isinstance(frame, Unrelay):
-                self._farewells[frame.relay] -= 1
-                if not self._farewells[frame.relay]:
-                    del self._farewells[frame.relay]
+                self._unrelays[frame.relay] -= 1
+                if not self._unrelays[frame.relay]:
+                    del self._unrelays[frame.relay]
 
 
 def milliseconds_left(deadline: float | None, now: float) -> int:

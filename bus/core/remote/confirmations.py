@@ -85,7 +85,7 @@ class Confirmations:
         confirmation.waits = False
         return number
 
-    def passed_on(self, request: RequestId) -> None:
+    def on_forwarded(self, request: RequestId) -> None:
         """Note that a request was forwarded to all its present destinations."""
         confirmation = self._open.get(request)
         if confirmation is None:

@@ -108,12 +108,12 @@ class ControlFrames:
                     # on this link assumes from now on that this process knows its task.
                     self._check_own(peer, frame.task.id)
                     relay = self._relays.add_relay(peer, frame.task, now)
-                    if not self._is_heard(relay):
+                    if not self._has_subscriber(relay):
                         # The peer has adopted the request; only this refusal ends that.
                         error = Error(reason=Reason.CLOSING, request=frame.search)
-                        peer.session.tell(error)
+                        peer.session.send_control(error)
             case Unrelay():
-                self._outbound_messages.unrelay(peer, frame)
+                self._outbound_messages.on_unrelay(peer, frame)
             case Dismiss():
                 self._idle_relays.on_dismiss(peer, frame.relay)
             case Dismissed():
@@ -122,7 +122,7 @@ class ControlFrames:
                 self._inbound_messages.on_gap(peer, frame)
             case Search():
                 self._check_asker(peer, frame.id, frame.sender)
-                self._resolver.on_search(peer, self._modest(peer, frame), now)
+                self._resolver.on_search(peer, self._hide_sender(peer, frame), now)
             case Cancel():
                 self._resolver.on_cancel(peer, frame.id)
             case Export():
@@ -156,7 +156,7 @@ class ControlFrames:
             case _:
                 pass
 
-    def _is_heard(self, relay: Relay | None) -> bool:
+    def _has_subscriber(self, relay: Relay | None) -> bool:
         """Return True if a request of this process matches a task, without a master."""
         topology = self._topology
         stands = topology.is_master or topology.master() is not None
@@ -179,12 +179,12 @@ class ControlFrames:
         """
         owner = (frame.task.id.machine, frame.task.id.process)
         if owner != peer.key:
-            if not self._passes_on(peer):
+            if not self._is_forwarder(peer):
                 self._check_own(peer, frame.task.id)
             return True
         return peer.rights.may_register(frame.task.name, peer.key[1])
 
-    def _passes_on(self, peer: Peer) -> bool:
+    def _is_forwarder(self, peer: Peer) -> bool:
         """Return True if a peer is a master that acts for other processes.
 
         For a slave this is its own master; for a master, any peer of another machine.
@@ -200,7 +200,7 @@ class ControlFrames:
         If the peer speaks for others, its value is kept; in all other cases it is
         replaced.
         """
-        if self._passes_on(peer):
+        if self._is_forwarder(peer):
             return frame
         user = None
         if self._topology.is_master and peer.credentials is not None:
@@ -215,7 +215,7 @@ class ControlFrames:
             case _:
                 return frame
 
-    def _modest(self, peer: Peer, frame: Search) -> Search:
+    def _hide_sender(self, peer: Peer, frame: Search) -> Search:
         """Return a search; its sender is private if the peer may not hold its name."""
         sender = frame.sender
         if peer.key != (sender.id.machine, sender.id.process):

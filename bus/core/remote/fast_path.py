@@ -30,8 +30,8 @@ from bus.core.wire import (
     FAILED,
     NO_DEADLINE,
     WANTS_REPLY,
-    decode_lone,
-    encode_lone,
+    decode_single,
+    encode_single,
 )
 from bus.errors import WireError
 from bus.message import Incoming, Kind
@@ -54,7 +54,7 @@ __all__ = ["FastPath"]
 _BODY_MAX: Final = 64 * 2**10  # a longer body holds the interpreter for too long
 
 
-class _Leave(Struct, frozen=True, eq=False):
+class _Permit(Struct, frozen=True, eq=False):
     """Permission for a task to send to another at once; void after the next decision.
 
     revision: `ProcessManager.revision` at the look-up. longest: the maximum length of a
@@ -69,7 +69,7 @@ class _Leave(Struct, frozen=True, eq=False):
 
 
 class _Ends(Struct, frozen=True, eq=False):
-    """Sender and receiver of a message, by relay numbers; valid as long as a `_Leave`.
+    """Sender and receiver of a message, by relay numbers; valid as long as a `_Permit`.
 
     stream: the inbound stream of the sender's process. receipts: for the receiver.
     """
@@ -93,17 +93,17 @@ class FastPath:
         peer, link: the process at the other end, and the link to it.
     """
 
-    __slots__ = ("_ends", "_leave", "_remote", "link", "peer")
+    __slots__ = ("_ends", "_permit", "_remote", "link", "peer")
 
     def __init__(self, remote: RemoteManager, peer: Peer, link: int) -> None:
         self._remote: Final = remote
         self.peer: Final = peer
         self.link: Final = link
-        self._leave: _Leave | None = None
+        self._permit: _Permit | None = None
         self._ends: _Ends | None = None
 
     @property
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """True if the link is still the one in use."""
         return self.peer.session.link == self.link
 
@@ -119,8 +119,8 @@ class FastPath:
         flags, body = packed(command.payload)
         relay: Relay = command._to.mailbox
         source = command._source
-        leave = self._leave_for(relay, source, Kind.COMMAND, len(body))
-        if leave is None:
+        permit = self._permit_for(relay, source, Kind.COMMAND, len(body))
+        if permit is None:
             return None
         outbound_run = OutboundRun(
             Kind.COMMAND,
@@ -135,7 +135,7 @@ class FastPath:
             command,
         )
         return self._send(
-            leave, outbound_run, milliseconds_left(command._deadline, now)
+            permit, outbound_run, milliseconds_left(command._deadline, now)
         )
 
     def answer(self, question: Incoming, payload: Payload) -> bytes | None:
@@ -145,8 +145,8 @@ class FastPath:
         flags, body = packed(payload)
         relay: Relay = question._source.mailbox
         source = question._to
-        leave = self._leave_for(relay, source, Kind.COMMAND_RESPONSE, len(body))
-        if leave is None or not self.peer.takes_answer(len(body), relay.limits):
+        permit = self._permit_for(relay, source, Kind.COMMAND_RESPONSE, len(body))
+        if permit is None or not self.peer.takes_answer(len(body), relay.limits):
             return None
         outbound_run = OutboundRun(
             Kind.COMMAND_RESPONSE,
@@ -159,22 +159,22 @@ class FastPath:
             (body,),
             len(body),
         )
-        return self._send(leave, outbound_run, NO_DEADLINE)
+        return self._send(permit, outbound_run, NO_DEADLINE)
 
-    def _leave_for(
+    def _permit_for(
         self, relay: Relay, source: Entry, kind: Kind, size: int
-    ) -> _Leave | None:
+    ) -> _Permit | None:
         """Return the permission to send a message at once; None if it must wait."""
-        leave = self._leave
+        permit = self._permit
         if (
-            leave is None
-            or leave.revision != self._remote.manager.revision
-            or leave.relay is not relay
-            or leave.source is not source
-            or leave.kind is not kind
+            permit is None
+            or permit.revision != self._remote.manager.revision
+            or permit.relay is not relay
+            or permit.source is not source
+            or permit.kind is not kind
         ):
-            leave = self._leave = self._new_leave(relay, source, kind)
-        if leave is None or size > leave.longest:
+            permit = self._permit = self._new_permit(relay, source, kind)
+        if permit is None or size > permit.longest:
             return None
         limits = relay.limits
         if (
@@ -183,16 +183,16 @@ class FastPath:
             or self.peer.session.outgoing.room <= 0
         ):
             return None
-        return leave
+        return permit
 
-    def _new_leave(self, relay: Relay, source: Entry, kind: Kind) -> _Leave | None:
+    def _new_permit(self, relay: Relay, source: Entry, kind: Kind) -> _Permit | None:
         """Return permission if posting the message would do no more than send it."""
         peer = self.peer
         session = peer.session
         if not (
-            self.stands
+            self.is_current
             and session.room
-            and not session.speaks
+            and not session.has_unsent
             and peer.relays.get(relay.number) is relay
             and relay.opened
             and not relay.queue
@@ -208,7 +208,7 @@ class FastPath:
             or source not in relay.users
         ):
             return None
-        return _Leave(
+        return _Permit(
             self._remote.manager.revision,
             relay,
             source,
@@ -216,12 +216,12 @@ class FastPath:
             min(_BODY_MAX, peer.message_bytes_max),
         )
 
-    def _send(self, leave: _Leave, outbound_run: OutboundRun, left: int) -> bytes:
+    def _send(self, permit: _Permit, outbound_run: OutboundRun, left: int) -> bytes:
         """Account for a message as sent; return its frame."""
-        relay, session = leave.relay, self.peer.session
+        relay, session = permit.relay, self.peer.session
         number, task = session.outgoing.next, outbound_run.relay
         acknowledged, extracted, whole = session.acknowledgement_by(task)
-        frame = encode_lone(
+        frame = encode_single(
             session.epoch,
             session.incarnation,
             session.outgoing.floor,
@@ -281,7 +281,7 @@ class FastPath:
         self, data: bytes, *, answers_only: bool
     ) -> tuple[Batch, _Ends, Payload] | None:
         """Return the contents of a frame; None if it must be read in the usual way."""
-        batch, peer = decode_lone(data), self.peer
+        batch, peer = decode_single(data), self.peer
         if (
             batch is None
             or peer.session.link != self.link

@@ -71,8 +71,8 @@ class FrameMonitor:
         remote: the remote manager of the process.
         clock: returns the wall-clock time, in nanoseconds.
 
-    `came` and `goes` are for the comm thread; all other methods are for one other
-    thread.
+    `on_received` and `on_sent` are for the comm thread; all other methods are for one
+    other thread.
 
     No listener observes itself: frames on a link with a listening process are not
     recorded, nor frames about the bus's own tasks, which a listener uses.
@@ -97,7 +97,7 @@ class FrameMonitor:
         """True if there is no listener."""
         return not self._listeners
 
-    def hear(
+    def take_frames(
         self, who: RegistrationId, types: Collection[str], now: float
     ) -> dict[str, Any] | None:
         """Renew a listener's lease; return the frames recorded since its last call.

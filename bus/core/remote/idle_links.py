@@ -71,7 +71,7 @@ class IdleLinks:
     def ask(self, peer: Peer) -> None:
         """Ask whether the peer needs the link; send nothing more until it answers."""
         peer.closing, peer.idle_since = True, None
-        peer.session.say(Bye())
+        peer.session.send_link_frame(Bye())
         peer.session.hold()
 
     def on_bye(self, link: Link, peer: Peer, now: float) -> None:
@@ -82,8 +82,13 @@ class IdleLinks:
             self._topology.part(peer, now)
             return
         used = any(map(self._relays.is_used, peer.relays.values()))
-        if peer.joined or peer.busy or used or self._remote_subscriptions.hears(peer):
-            peer.session.tell(Error(reason=Reason.BUSY))
+        if (
+            peer.joined
+            or peer.busy
+            or used
+            or self._remote_subscriptions.is_subscriber(peer)
+        ):
+            peer.session.send_control(Error(reason=Reason.BUSY))
             return
         self._topology.send(link.id, Bye())
         self._links.hang_up(link)
@@ -102,4 +107,4 @@ class IdleLinks:
             return False
         if peer.busy or any(map(self._relays.is_used, peer.relays.values())):
             return False
-        return not self._remote_subscriptions.hears(peer)
+        return not self._remote_subscriptions.is_subscriber(peer)

@@ -59,7 +59,7 @@ class IdleRelays:
         for peer in self._topology.peers.values():
             self._consider(each for each in peer.relays.values() if task in each.users)
 
-    def unheard(self, machine: str, pattern: str) -> None:
+    def on_unsubscribed(self, machine: str, pattern: str) -> None:
         """Note that no task here subscribes to a pattern any more."""
         specification = Specification(pattern)
         for peer in self._topology.peers.values():
@@ -109,7 +109,7 @@ class IdleRelays:
                 self._wait(relay, now)
                 continue
             relay.dismissal = Dismissal.ASKED
-            relay.peer.session.tell(Dismiss(relay=relay.number))
+            relay.peer.session.send_control(Dismiss(relay=relay.number))
 
     # Frames of other processes.
 
@@ -117,7 +117,7 @@ class IdleRelays:
     def on_dismiss(peer: Peer, number: int) -> None:
         """Let a process release the relay of a task here, until the task sends more."""
         peer.announced.discard(number)
-        peer.session.tell(Dismissed(relay=number))
+        peer.session.send_control(Dismissed(relay=number))
 
     def on_dismissed(self, peer: Peer, number: int) -> None:
         """Release a relay, unless it is used again."""

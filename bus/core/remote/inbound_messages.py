@@ -165,9 +165,9 @@ class InboundMessages:
         target = self._relays.task(run.to)
         if target is None or relay is None:
             self.strays += count
-            if target is None and not peer.is_told(run.to):
+            if target is None and not peer.is_unrelay_pending(run.to):
                 # It deregistered before this session, in which it extracted nothing.
-                peer.session.tell(Unrelay(relay=run.to, extracted=0))
+                peer.session.send_control(Unrelay(relay=run.to, extracted=0))
             return None
         relay.users.add(target)
         return relay, target
@@ -216,7 +216,7 @@ class InboundMessages:
             return True
         if run.kind is Kind.COMMAND_RESPONSE:
             return relay.was_asked(target, run.id)
-        return peer.rights.may_hear(target.name)
+        return peer.rights.may_subscribe(target.name)
 
     def _trace_arrival(
         self, run: Run, source: Entry, destination: int, size: int
@@ -256,7 +256,7 @@ class InboundMessages:
                 _id=run.id,
                 _to=each.entry,
                 _size=len(body),
-                _trace=None if trace is None else trace.for_hearer(),
+                _trace=None if trace is None else trace.for_subscriber(),
             )
             self._topology.todo.append(Post(each.entry, [incoming]))
 

@@ -46,7 +46,7 @@ class KeepAlive:
                 self._too_long(peer, now)
             elif now >= _asked_at(peer) + limits.keep_alive_s:
                 peer.asked_at = now
-                peer.session.say(Ping(number=self._topology.new_ping()))
+                peer.session.send_link_frame(Ping(number=self._topology.new_ping()))
 
     def _too_long(self, peer: Peer, now: float) -> None:
         silent_s = now - peer.heard_at

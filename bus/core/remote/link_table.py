@@ -83,7 +83,7 @@ class LinkTable:
 
     # New links.
 
-    def machine_known(self, machine: str, addresses: tuple[str, ...]) -> None:
+    def on_machine_found(self, machine: str, addresses: tuple[str, ...]) -> None:
         """Note where the master of another machine listens; the lower machine dials."""
         self._machines[machine] = addresses
         if self._topology.is_master and self._topology.me.machine < machine:
@@ -167,7 +167,7 @@ class LinkTable:
                 self.refusal = frame
         elif (peer := self._topology.peers.get(link.wanted)) is not None:
             if frame.reason is not Reason.DUPLICATE:
-                self.not_there(link.kind, link.wanted, now)
+                self.on_dial_failed(link.kind, link.wanted, now)
             else:
                 peer.dialling = False
 
@@ -183,7 +183,7 @@ class LinkTable:
             if (wanted := self._topology.peers.get(link.wanted)) is not None:
                 wanted.addresses = ()  # their sender did not know better
             raise WireError(f"{key} answers in place of {link.wanted}")
-        if not self._may_be(identity, link):
+        if not self._may_join(identity, link):
             self._refuse(link, Reason.ACCESS, identity)
             return
         present = self._topology.peers.get(key)
@@ -213,13 +213,13 @@ class LinkTable:
             peer.admit(link.credentials)
         peer.closing, peer.idle_since = False, None
         peer.heard_at = peer.asked_at = now
-        self.is_up(peer, identity)
+        self.on_process_up(peer, identity)
         opening = peer.session.attach(link.id)
         if not link.dialled:
             self._topology.send(link.id, welcome(self._topology))
         self._topology.send(link.id, opening)
 
-    def _may_be(self, identity: Identity, link: Link) -> bool:
+    def _may_join(self, identity: Identity, link: Link) -> bool:
         """Return True for a peer with all rights, or a slave of this machine.
 
         A master also acts for other processes, and is believed (BUS-SEC-1).
@@ -229,7 +229,7 @@ class LinkTable:
         own = identity.machine == self._topology.me.machine
         return own and identity.role is Role.SLAVE
 
-    def is_up(self, peer: Peer, identity: Identity) -> None:
+    def on_process_up(self, peer: Peer, identity: Identity) -> None:
         """Record that a process is reachable, if it was not before."""
         peer.parted = BusReason.GIVEN_UP  # until a lost link sets another reason
         if peer.pid is None:
@@ -237,7 +237,7 @@ class LinkTable:
             if self._topology.trace_sink is not None:
                 self._topology.trace_sink.link_up(peer.pid, *peer.key)
 
-    def is_down(self, peer: Peer) -> None:
+    def on_process_down(self, peer: Peer) -> None:
         """Record that a process is lost, if there ever was a link with it."""
         if peer.pid is not None and self._topology.trace_sink is not None:
             reason = peer.parted
@@ -310,7 +310,7 @@ class LinkTable:
                 Dial((machine, ""), LinkKind.SIGNALLING, addresses)
             )
 
-    def not_there(self, kind: LinkKind, key: Key, now: float) -> None:
+    def on_dial_failed(self, kind: LinkKind, key: Key, now: float) -> None:
         """Declare a process lost where no process listens; dial a master again."""
         if kind is LinkKind.DATA:
             peer = self._topology.peers.get(key)
@@ -319,7 +319,7 @@ class LinkTable:
             peer.dialling = False
             if peer.session.link is None:
                 if not peer.bound:
-                    self._outbound_messages.unreachable(peer)
+                    self._outbound_messages.fail_unreachable(peer)
                 self._topology.lose(peer, now)
             return
         if self._topology.is_master and key[0] == self._topology.me.machine:
@@ -329,7 +329,7 @@ class LinkTable:
                 self._topology.lose(peer, now)
         self._redial(key[0], now)
 
-    def look_again(self, machine: str, now: float) -> None:
+    def schedule_redial(self, machine: str, now: float) -> None:
         """Schedule a dial to a lost master, unless one is scheduled."""
         if machine not in self.redial:
             self._redial(machine, now)

@@ -71,7 +71,7 @@ class NameRegistry:
         if self._topology.is_master:
             self.users.claim(self._user(task))
         elif (master := self._topology.master()) is not None:
-            master.session.tell(self._export(task))
+            master.session.send_control(self._export(task))
             self.pending_names.ask(master, task)
 
     def on_departure(self, task: Entry, *, final: bool) -> None:
@@ -85,7 +85,7 @@ class NameRegistry:
         """Announce all public tasks to a new master (BUS-INIT-15)."""
         if peer is self._topology.master():
             for task in self.own():
-                peer.session.tell(self._export(task))
+                peer.session.send_control(self._export(task))
             self._sweeps = True
         elif peer.machine != self._topology.me.machine:
             self._sweeps = True
@@ -99,7 +99,7 @@ class NameRegistry:
         abroad = peer.machine != self._topology.me.machine
         if abroad or not self._topology.is_master:
             here = self._topology.is_master
-            self._manager.far.doubt(peer.machine if here else None)
+            self._manager.remote_tasks.doubt(peer.machine if here else None)
             self._sweeps, self._sweep_at = False, None
         for user in self.users.of(peer.key):
             self.users.remove(user.id, user.name)
@@ -119,7 +119,7 @@ class NameRegistry:
         """Set the time by which a new master must confirm the tasks in doubt."""
         if self._sweeps:
             self._sweeps = False
-            if self._manager.far.doubtful:
+            if self._manager.remote_tasks.doubtful:
                 self._sweep_at = now + self._topology.limits.connect_timeout_s
 
     def next_deadline(self) -> float | None:
@@ -133,7 +133,7 @@ class NameRegistry:
             return
         self._sweep_at = None
         topology = self._topology
-        topology.todo += self._manager.far.sweep(
+        topology.todo += self._manager.remote_tasks.sweep(
             lambda machine: (
                 not topology.is_master
                 or machine == topology.me.machine
@@ -165,7 +165,7 @@ class NameRegistry:
             self._topology.complain(
                 f"{peer.name} may not register {frame.name!r}: access is denied"
             )
-            peer.session.tell(Error(reason=Reason.ACCESS, id=frame.id))
+            peer.session.send_control(Error(reason=Reason.ACCESS, id=frame.id))
             return False
         most = self._topology.limits.exports_per_process
         present = self.users.find(frame.name)
@@ -173,7 +173,7 @@ class NameRegistry:
         if present is not None and more and not peer.rights.whole:
             # The registration time is the slave's own claim, and a guest's claim is not
             # trusted.
-            peer.session.tell(Error(reason=Reason.NAME_TAKEN, id=frame.id))
+            peer.session.send_control(Error(reason=Reason.NAME_TAKEN, id=frame.id))
             return False
         if more and self.users.count(peer.key) >= most:
             raise WireError(f"more than {most} tasks are exported")
@@ -214,7 +214,7 @@ class NameRegistry:
         if origin.machine == self._topology.me.machine:
             self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
-        self._topology.todo += self._manager.far.on_disappeared(frame.id)
+        self._topology.todo += self._manager.remote_tasks.on_disappeared(frame.id)
 
     def may_have(self, peer: Peer, name: str) -> bool:
         """Return True if a process may hold a name without another known holder."""
@@ -225,14 +225,14 @@ class NameRegistry:
 
     def _eliminate(self, frame: Eliminate, origin: Peer | None) -> None:
         for each in self._topology.others(origin):
-            each.session.tell(frame)
+            each.session.send_control(frame)
 
     def _give_up(self, user: User) -> None:
         """Notify the owner of a name that it belongs to another task."""
         if user.owner == self._topology.key:
             self._evict(user.id)
         elif (peer := self._topology.peers.get(user.owner)) is not None:
-            peer.session.tell(Error(reason=Reason.NAME_TAKEN, id=user.id))
+            peer.session.send_control(Error(reason=Reason.NAME_TAKEN, id=user.id))
 
     def own(self) -> list[Entry]:
         """Return the public tasks of this process."""

@@ -71,7 +71,7 @@ class OutboundMessages:
         while at < len(messages):
             room = self._room(relay)
             if not room:
-                self._fail(messages[at:], self._full(relay))
+                self._fail(messages[at:], self._full_error(relay))
                 return
             # Take messages of one sender, and no more than fit. The next pass asks for
             # room again: posting these may have sent some.
@@ -104,7 +104,7 @@ class OutboundMessages:
             room = self._room(relay)
             if not room:
                 refused = commands_of(source, entry.name, payloads, deadline)
-                self._fail(refused, self._full(relay))
+                self._fail(refused, self._full_error(relay))
                 return
             some, payloads = payloads, ()
             if len(some) > room:
@@ -132,16 +132,16 @@ class OutboundMessages:
             return room
         if relay.entry.overflow != "drop-oldest":
             return 0
-        self._fail(relay.drop_oldest_command(), self._full(relay))
+        self._fail(relay.drop_oldest_command(), self._full_error(relay))
         return 1
 
-    def _full(self, relay: Relay) -> BusFullError:
+    def _full_error(self, relay: Relay) -> BusFullError:
         limit = self._topology.limits.relay_queue
         return BusFullError(f"the relay of {relay.entry.name!r}", limit)
 
     def _post(self, relay: Relay, outbound_runs: Sequence[OutboundRun]) -> None:
         relay.append(outbound_runs)
-        self._see_off(relay, outbound_runs)
+        self._report_departures(relay, outbound_runs)
         self._pump(relay)
 
     def _pump(self, relay: Relay) -> None:
@@ -190,7 +190,7 @@ class OutboundMessages:
                 for each in outbound_runs
             ]
         relay.open(outbound_runs)
-        self._see_off(relay, outbound_runs)
+        self._report_departures(relay, outbound_runs)
         self._pump(relay)
 
     def answer(
@@ -273,7 +273,7 @@ class OutboundMessages:
             peer.audience.make_room(outbound_run)
             each = outbound_run
             if trace is not None:
-                each = replace(outbound_run, trace=trace.for_hearer())
+                each = replace(outbound_run, trace=trace.for_subscriber())
                 assert each.trace is not None
                 each.trace.record_accepted(peer.session.incarnation)
             peer.audience.append((each,))
@@ -312,11 +312,13 @@ class OutboundMessages:
             )
         return outbound_runs
 
-    def _see_off(self, relay: Relay, outbound_runs: Iterable[OutboundRun]) -> None:
+    def _report_departures(
+        self, relay: Relay, outbound_runs: Iterable[OutboundRun]
+    ) -> None:
         """Send UNRELAY for deregistered senders, once these messages are sent."""
         for outbound_run in outbound_runs:
             if outbound_run.source not in self._manager.table:
-                relay.peer.farewell(outbound_run.relay, final=False)
+                relay.peer.report_departure(outbound_run.relay, final=False)
 
     # Acknowledgements.
 
@@ -361,7 +363,7 @@ class OutboundMessages:
 
     # Departures.
 
-    def unrelay(self, peer: Peer, frame: Unrelay) -> None:
+    def on_unrelay(self, peer: Peer, frame: Unrelay) -> None:
         """Release the relay of a task that deregistered in order (BUS-DEREG-4).
 
         If messages of the task are still to come, they need the relay for a while.
@@ -370,7 +372,7 @@ class OutboundMessages:
         relay = depart(frame.relay)
         if relay is None:
             return
-        self._topology.todo += self._manager.far.on_disappeared(relay.entry.id)
+        self._topology.todo += self._manager.remote_tasks.on_disappeared(relay.entry.id)
         relay.on_extracted(frame.extracted)
         again = [*relay.take_unacked(), *relay.take_unsent()]
         self._relays.release(relay, again, final=frame.final)
@@ -380,7 +382,7 @@ class OutboundMessages:
         if task.relay:
             self._relays.forget_task(task)
             for peer in self._topology.peers.values():
-                peer.farewell(task.relay, final=final)
+                peer.report_departure(task.relay, final=final)
                 for relay in peer.all_relays():
                     relay.on_departure(task)
 
@@ -396,7 +398,7 @@ class OutboundMessages:
             self._relays.release(relay, relay.take_unsent(), final=False)
         peer.forget()
 
-    def unreachable(self, peer: Peer) -> None:
+    def fail_unreachable(self, peer: Peer) -> None:
         """Fail the unsent commands for a process that no link can reach."""
         for relay in peer.relays.values():
             unsent = relay.take_unsent("failed")

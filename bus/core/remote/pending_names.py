@@ -35,11 +35,11 @@ class PendingNames:
         # The number of the PING that followed the EXPORT of each task.
         self._asked: Final[dict[Entry, int]] = {}
 
-    def awaits(self, task: Entry) -> bool:
+    def is_pending(self, task: Entry) -> bool:
         """Return True if the master has yet to confirm the name of a task."""
         return task in self._asked
 
-    def awaited(self) -> list[Entry]:
+    def tasks(self) -> list[Entry]:
         """Return the tasks that the master has yet to confirm."""
         return list(self._asked)
 
@@ -56,7 +56,7 @@ class PendingNames:
 
     def _ping(self, master: Peer) -> int:
         number = self._topology.new_ping()
-        master.session.say(Ping(number=number))
+        master.session.send_link_frame(Ping(number=number))
         return number
 
     def on_pong(self, number: int) -> None:

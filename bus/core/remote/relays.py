@@ -36,8 +36,8 @@ __all__ = ["Relays"]
 class Relays:
     """The relays in this process, and the relay numbers of its own tasks.
 
-    host: the host of relays, for their senders; stand_in: creates the account of each
-      relay, which those senders use.
+    host: the host of relays, for their senders; relay_account: creates the account of
+      each relay, which those senders use.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Relays:
           the process's place is dropped.
         """
         peer = self._topology.peers.get(key)
-        if peer is not None and peer.is_told_to_be_other(user):
+        if peer is not None and peer.is_reported_as_other(user):
             self._topology.lose(peer, now)
             peer = None
         if peer is not None:
@@ -112,7 +112,7 @@ class Relays:
         peer.user = user
         return peer
 
-    def sender_known(
+    def add_sender(
         self, key: Key, task: Characteristics, now: float, *, way: Peer
     ) -> bool:
         """Create the relay for the answer to a searching task (BUS-ROUTE-9).

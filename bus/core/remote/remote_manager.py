@@ -82,7 +82,7 @@ class RemoteManager:
         me: identity of this process; its role may change by `become_master`.
         manager: the manager of this process's own tasks, which calls this object from
           now on.
-        host: the host of relays, which senders post to; stand_in: makes the relay
+        host: the host of relays, which senders post to; relay_account: makes the
           account that these senders use.
         limits: bounds and times.
         nonce: returns a number that distinguishes rival streams (AMO-17).
@@ -175,7 +175,7 @@ class RemoteManager:
 
     def awaits_verdict(self, entry: Entry) -> bool:
         """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
-        return self.name_registry.pending_names.awaits(entry)
+        return self.name_registry.pending_names.is_pending(entry)
 
     def on_named(self, entry: Entry) -> None:
         """End the search for a name that is now found."""
@@ -276,7 +276,7 @@ class RemoteManager:
 
         heard: True if a subscriber in this process has received it.
         """
-        hearers = self.remote_subscriptions.hearers(source)
+        hearers = self.remote_subscriptions.subscribed_peers(source)
         if not (hearers or heard):
             source.unheard += 1
         self.outbound_messages.notify(hearers, source, payload, question, trace, gap)
@@ -299,7 +299,7 @@ class RemoteManager:
     # Links.
 
     @property
-    def stands(self) -> bool:
+    def has_master(self) -> bool:
         """True if this process is master, or has an open link with its master."""
         if self.topology.is_master:
             return True
@@ -315,7 +315,7 @@ class RemoteManager:
         self, machine: str, addresses: tuple[str, ...]
     ) -> list[Action]:
         """Note where the master of another machine listens; the lower machine dials."""
-        self.links.machine_known(machine, addresses)
+        self.links.on_machine_found(machine, addresses)
         return self._take_actions()
 
     def become_master(self) -> list[Action]:
@@ -351,7 +351,7 @@ class RemoteManager:
 
     def on_dial_failed(self, kind: LinkKind, key: Key, now: float) -> list[Action]:
         """Note that no process listens there: the peer is lost, if it ever lived."""
-        self.links.not_there(kind, key, now)
+        self.links.on_dial_failed(kind, key, now)
         return self._take_actions()
 
     def on_link_lost(
@@ -531,7 +531,7 @@ class RemoteManager:
             case Ack():
                 self.outbound_messages.on_ack(peer, frame)
             case Ping():
-                peer.session.say(Pong(number=frame.number))
+                peer.session.send_link_frame(Pong(number=frame.number))
             case Pong():
                 self.name_registry.on_pong(peer, frame.number)
                 self.remote_subscriptions.on_pong(peer, frame.number)
@@ -540,7 +540,7 @@ class RemoteManager:
             case Bye():
                 self.idle_links.on_bye(link, peer, now)
             case _:
-                peer.session.count()
+                peer.session.count_control()
                 self._control_frames.handle(peer, frame, now)
 
     def _take_actions(self) -> list[Action]:
@@ -563,7 +563,7 @@ class RemoteManager:
             self._forget(peer, now)
             session.reset()
             assert link.identity is not None
-            self.links.is_up(peer, link.identity)
+            self.links.on_process_up(peer, link.identity)
         self.inbound_messages.on_link_open(peer, frame)
         self.remote_subscriptions.on_link_open(peer)
         self.outbound_messages.pump(peer)
@@ -594,7 +594,9 @@ class RemoteManager:
 
     def _lose_tasks(self, peer: Peer) -> bool:
         """Report the departure of a lost process's tasks; return whether it had any."""
-        gone = self.manager.far.on_process_lost(peer.key, peer.session.incarnation)
+        gone = self.manager.remote_tasks.on_process_lost(
+            peer.key, peer.session.incarnation
+        )
         self.topology.todo += gone
         return bool(gone)
 
@@ -610,7 +612,7 @@ class RemoteManager:
         self._forget(peer, now)
         self.topology.peers.pop(peer.key, None)
         if master and not self.topology.is_master:
-            self.links.look_again(peer.machine, now)
+            self.links.schedule_redial(peer.machine, now)
 
     def _forget(self, peer: Peer, now: float) -> None:
         if peer.joined:
@@ -620,6 +622,6 @@ class RemoteManager:
         heard = any(map(self.relays.audience, peer.relays.values()))
         self.inbound_messages.on_process_lost(peer, now)
         self.outbound_messages.lose(peer)
-        self.links.is_down(peer)
+        self.links.on_process_down(peer)
         if heard:
             self._repeat_at = now + _REPEAT_S

@@ -110,7 +110,7 @@ class RemoteSubscriptions:
             self.ledger.end(request)
             self._confirmations.forget(request.frame.id)
             if not presence:
-                self._idle_relays.unheard(machine, pattern)
+                self._idle_relays.on_unsubscribed(machine, pattern)
 
     def confirm(self, interest: Interest, settled: Callable[[], object]) -> None:
         """Call a function once all processes have a subscription (BUS-MSG-18).
@@ -121,9 +121,9 @@ class RemoteSubscriptions:
         machine = self._manager.subscriptions.machine_of(interest)
         request = self.own[machine, interest.specification.pattern, False]
         self._confirmations.begin(request.frame.id, settled, own=True)
-        request.went.clear()
+        request.forwarded_to.clear()
         self._spread(request)
-        self._confirmations.passed_on(request.frame.id)
+        self._confirmations.on_forwarded(request.frame.id)
 
     def on_pong(self, peer: Peer, number: int) -> None:
         """Note the confirmation of a subscription, if the number belongs to one."""
@@ -135,7 +135,7 @@ class RemoteSubscriptions:
             if request.origin is not None and self._means(request, task):
                 self._answer(request, task, now)
 
-    def hearers(self, task: Entry) -> list[Peer]:
+    def subscribed_peers(self, task: Entry) -> list[Peer]:
         """Return the processes with a subscriber to a task, each once."""
         found: dict[Key, Peer] = {}
         for request in self.ledger.all():
@@ -144,15 +144,15 @@ class RemoteSubscriptions:
             if not self._means(request, task):
                 continue
             peer = self._topology.peers.get(request.asker)
-            if peer is not None and peer.rights.may_hear(task.name):
+            if peer is not None and peer.rights.may_subscribe(task.name):
                 found[request.asker] = peer
         return list(found.values())
 
-    def hears(self, peer: Peer) -> bool:
+    def is_subscriber(self, peer: Peer) -> bool:
         """Return True if another process subscribes to any task of this one."""
-        return any(True for _ in self._heard_by(peer))
+        return any(True for _ in self._tasks_subscribed_by(peer))
 
-    def _heard_by(self, peer: Peer) -> Iterator[Entry]:
+    def _tasks_subscribed_by(self, peer: Peer) -> Iterator[Entry]:
         """Yield the tasks of this process to which another one subscribes."""
         asked = [
             request
@@ -163,7 +163,7 @@ class RemoteSubscriptions:
             for task in self._manager.table.public():
                 if (
                     not task.remote
-                    and peer.rights.may_hear(task.name)
+                    and peer.rights.may_subscribe(task.name)
                     and any(self._means(each, task) for each in asked)
                 ):
                     yield task
@@ -204,7 +204,7 @@ class RemoteSubscriptions:
         # it.
         if frame.confirm:
             pong = Pong(number=frame.confirm)
-            settled = partial(peer.session.say, pong)
+            settled = partial(peer.session.send_link_frame, pong)
             self._confirmations.begin(frame.id, settled, own=False)
             frame = replace(frame, confirm=0)
         request = Request(frame, machine, specification.pattern, peer)
@@ -213,7 +213,7 @@ class RemoteSubscriptions:
         for task in self._manager.table.public():
             if not task.remote and self._means(request, task):
                 self._answer(request, task, now)
-        self._confirmations.passed_on(frame.id)
+        self._confirmations.on_forwarded(frame.id)
 
     def on_unsubscribe(self, peer: Peer, number: RequestId) -> None:
         """Drop a request that its asker cancels."""
@@ -234,15 +234,15 @@ class RemoteSubscriptions:
             raise WireError(f"{task.name!r} is not an answer to {request.name!r}")
         if origin is not None:
             if request.asker == origin.key:
-                if not origin.rights.may_hear(task.name):
+                if not origin.rights.may_subscribe(task.name):
                     return True
                 if not origin.rights.may_command(task.name):
                     frame = replace(frame, task=replace(task, closed=True))
             check_passed_on(frame, origin)
-            origin.session.tell(frame)
+            origin.session.send_control(frame)
             return True
         address = self._topology.address(task.id.machine, task.name)
-        far = self._manager.far
+        far = self._manager.remote_tasks
         self._topology.todo += far.on_appeared(task.id, address, task.incarnation)
         if not request.frame.presence:
             self._relays.on_found(peer, frame, None, now)
@@ -256,21 +256,21 @@ class RemoteSubscriptions:
         The peer drops relays that it knows by hearsay alone, since their tasks may have
         left.
         """
-        for task in self._heard_by(peer):
+        for task in self._tasks_subscribed_by(peer):
             known = self._relays.with_number(task)
             peer.announce(known, known.relay)
         for number, confirm in self._confirmations.unanswered(peer):
             # The confirmation may have been on the link that was lost.
             request = self.ledger.get(number)
             assert request is not None
-            peer.session.tell(replace(_passed_on(request), confirm=confirm))
+            peer.session.send_control(replace(_passed_on(request), confirm=confirm))
 
     def on_joined(self, peer: Peer) -> None:
         """Send a new neighbour the requests that it has not received."""
         self._confirmations.on_joined()
         for request in self.ledger.all():
             if peer in self._ways(request) and not request.adopted:
-                self.ledger.spread(request, [peer], self._said)
+                self.ledger.forward(request, [peer], self._frame_for)
 
     def on_process_lost(self, peer: Peer, now: float) -> None:
         """Drop the requests of a lost process; adopt subscriptions that it forwarded.
@@ -289,9 +289,9 @@ class RemoteSubscriptions:
             return None  # only masters forward watches
         if asker.session.incarnation != request.frame.subscriber.incarnation:
             return None
-        return asker if self._heard(request, asker) else None
+        return asker if self._matching_task(request, asker) else None
 
-    def _heard(self, request: Request[Subscribe], asker: Peer) -> Entry | None:
+    def _matching_task(self, request: Request[Subscribe], asker: Peer) -> Entry | None:
         """Return a task that matches a request and that the asker may hear, or None."""
         return next(
             (
@@ -299,7 +299,7 @@ class RemoteSubscriptions:
                 for task in self._manager.table.public()
                 if not task.remote
                 and self._means(request, task)
-                and asker.rights.may_hear(task.name)
+                and asker.rights.may_subscribe(task.name)
             ),
             None,
         )
@@ -310,7 +310,7 @@ class RemoteSubscriptions:
         If the asker no longer has the request, it refuses this repeated answer.
         """
         assert request.origin is not None
-        task = self._heard(request, request.origin)
+        task = self._matching_task(request, request.origin)
         if task is None:
             self._end(request)
         else:
@@ -358,18 +358,18 @@ class RemoteSubscriptions:
     def repeat(self) -> None:
         """Send own requests again: a lost notifier may be registered elsewhere."""
         for request in self.own.values():
-            request.went.clear()
+            request.forwarded_to.clear()
             self._spread(request)
 
     def _spread(self, request: Request[Subscribe]) -> None:
-        self.ledger.spread(request, self._ways(request), self._said)
+        self.ledger.forward(request, self._ways(request), self._frame_for)
 
-    def _said(self, frame: Subscribe, way: Peer) -> Subscribe:
+    def _frame_for(self, frame: Subscribe, way: Peer) -> Subscribe:
         number = self._confirmations.number(frame.id, way)
         return replace(frame, confirm=number) if number else frame
 
     def _ways(self, request: Request[Subscribe]) -> list[Peer]:
-        return self._topology.ways(request.machine, request.origin, None)
+        return self._topology.next_hops(request.machine, request.origin, None)
 
     def _means(self, request: Request[Subscribe], task: Entry) -> bool:
         if request.machine != self._topology.me.machine:
@@ -389,13 +389,13 @@ class RemoteSubscriptions:
             # No messages go to a watch, so its process dials no link. Waiting for a
             # link would end with the loss of that process and of its tasks.
             peer = self._topology.peers.get(asker)
-            if peer is not None and peer.is_told_to_be_other(user):
+            if peer is not None and peer.is_reported_as_other(user):
                 peer = None
         else:
             peer = self._relays.peer_for(asker, incarnation, now, user)
             if peer is None:
                 return
-        if peer is not None and not peer.rights.may_hear(task.name):
+        if peer is not None and not peer.rights.may_subscribe(task.name):
             return
         known = self._relays.with_number(task)
         about = characteristics(known, self._topology.me.incarnation)
@@ -406,7 +406,7 @@ class RemoteSubscriptions:
                     peer.announced.add(known.relay)  # announced by the answer
                 elif peer.session.ready:
                     peer.announce(known, known.relay)
-        origin.session.tell(
+        origin.session.send_control(
             AddRelay(
                 task=about,
                 search=frame.id,

@@ -48,7 +48,7 @@ class Request(Generic[Asked]):
     name: str
     origin: Peer | None
     deadline: float | None = None
-    went: dict[Key, Peer] = attrs.Factory(dict)
+    forwarded_to: dict[Key, Peer] = attrs.Factory(dict)
     lost: set[Key] = attrs.Factory(set)
     adopted: bool = False
 
@@ -112,7 +112,7 @@ class Requests(Generic[Asked]):
         if not self._by_asker[asker]:
             del self._by_asker[asker]
 
-    def spread(
+    def forward(
         self,
         request: Request[Asked],
         ways: Iterable[Peer],
@@ -128,19 +128,19 @@ class Requests(Generic[Asked]):
                 return
             frame = replace(frame, hops=frame.hops - 1)
         for way in ways:
-            if way.key not in request.went and way is not request.origin:
-                request.went[way.key] = way
-                way.session.tell(said(frame, way))
+            if way.key not in request.forwarded_to and way is not request.origin:
+                request.forwarded_to[way.key] = way
+                way.session.send_control(said(frame, way))
 
     def end(self, request: Request[Asked], *, answered_by: Peer | None = None) -> None:
         """Drop a request, and cancel it at the peers that it was forwarded to."""
         self._forget(request.frame.id)
         frame: Search | Subscribe = request.frame
         ends = Cancel if isinstance(frame, Search) else Unsubscribe
-        for way in request.went.values():
+        for way in request.forwarded_to.values():
             if way is not answered_by:
-                way.session.tell(ends(id=frame.id))
-        request.went.clear()
+                way.session.send_control(ends(id=frame.id))
+        request.forwarded_to.clear()
 
     def lose(
         self, peer: Peer, heir: Callable[[Request[Asked]], Peer | None] = lambda _: None
@@ -153,7 +153,7 @@ class Requests(Generic[Asked]):
         """
         adopted = []
         for request in self.all():
-            request.went.pop(peer.key, None)
+            request.forwarded_to.pop(peer.key, None)
             if request.origin is not peer:
                 continue
             asker = heir(request)

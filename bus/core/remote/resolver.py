@@ -182,12 +182,12 @@ class Resolver:
         left = frame.milliseconds_left
         until = None if left is None else now + left / 1000
         if not self._may_ask(peer, frame):
-            peer.session.tell(Error(reason=Reason.ACCESS, request=frame.id))
+            peer.session.send_control(Error(reason=Reason.ACCESS, request=frame.id))
             return
         request = Request(frame, frame.machine, frame.name, peer, until)
         known = self.ledger.get(frame.id)
         if known is not None:
-            request.went = known.went
+            request.forwarded_to = known.forwarded_to
         if frame.machine == self._topology.me.machine:
             task = self._manager.table.find(frame.name)
             if task is not None and not task.remote:
@@ -225,7 +225,7 @@ class Resolver:
         fail.
         """
         request = self.ledger.get(number)
-        if request is None or request.went.pop(peer.key, None) is None:
+        if request is None or request.forwarded_to.pop(peer.key, None) is None:
             return
         if peer in self._topology.slaves():
             return
@@ -248,7 +248,7 @@ class Resolver:
 
     @staticmethod
     def _refuse(peer: Peer, number: RequestId) -> None:
-        peer.session.tell(Error(reason=Reason.BUSY, request=number))
+        peer.session.send_control(Error(reason=Reason.BUSY, request=number))
 
     def on_cancel(self, peer: Peer, number: RequestId) -> None:
         """Drop a search that its asker cancels."""
@@ -267,7 +267,7 @@ class Resolver:
             raise WireError(f"{frame.task.name!r} is not an answer to {request.name!r}")
         if origin is not None:
             check_passed_on(frame, origin)
-            origin.session.tell(frame)
+            origin.session.send_control(frame)
             self.ledger.end(request, answered_by=peer)
             return True
         name = self.own_name(frame)
@@ -288,28 +288,28 @@ class Resolver:
                 self._renumber(name)
         for request in self.ledger.all():
             if peer in self._ways(request):
-                self.ledger.spread(request, [peer])
+                self.ledger.forward(request, [peer])
 
     def on_export(self, peer: Peer, name: str) -> None:
         """Forward the searches for a name to the slave that has exported it."""
         for request in self.ledger.of(self._topology.me.machine, name):
-            self.ledger.spread(request, [peer])
+            self.ledger.forward(request, [peer])
 
     def on_process_lost(self, peer: Peer) -> None:
         """Drop the searches that came from a lost process."""
         for mine in self.own.values():
-            if peer.key in mine.went:
+            if peer.key in mine.forwarded_to:
                 mine.lost.add(peer.key)
         self.ledger.lose(peer)
 
     def _spread(self, request: Request[Search]) -> None:
-        self.ledger.spread(request, self._ways(request))
+        self.ledger.forward(request, self._ways(request))
 
     def _ways(self, request: Request[Search]) -> list[Peer]:
         here = request.machine == self._topology.me.machine
         user = self._name_registry.users.find(request.name) if here else None
         owner = None if user is None else user.owner
-        return self._topology.ways(request.machine, request.origin, owner)
+        return self._topology.next_hops(request.machine, request.origin, owner)
 
     def _answer(self, request: Request[Search], task: Entry, now: float) -> None:
         frame, origin = request.frame, request.origin
@@ -318,7 +318,7 @@ class Resolver:
         asker = request.asker
         if task.visibility is not Visibility.PUBLIC:
             return
-        if not self._relays.sender_known(asker, frame.sender, now, way=origin):
+        if not self._relays.add_sender(asker, frame.sender, now, way=origin):
             return
         known = self._relays.with_number(task)
         answer = AddRelay(
@@ -328,7 +328,7 @@ class Resolver:
         )
         if origin.key == asker:
             origin.announced.add(known.relay)  # announced by the answer
-        origin.session.tell(answer)
+        origin.session.send_control(answer)
 
     def _renumber(self, name: str) -> None:
         """Restart a search under a number that no process has seen.

@@ -157,7 +157,9 @@ class Topology:
             return None
         return next((each for each in self.joined() if each.machine == machine), None)
 
-    def ways(self, machine: str, origin: Peer | None, owner: Key | None) -> list[Peer]:
+    def next_hops(
+        self, machine: str, origin: Peer | None, owner: Key | None
+    ) -> list[Peer]:
         """Return the peers to ask for something on a machine.
 
         origin: the peer that asked this process; None if this process itself asks.

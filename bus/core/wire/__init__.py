@@ -38,7 +38,6 @@ from bus.core.wire.link_frames import (
     Refused,
     Welcome,
 )
-from bus.core.wire.lone import decode_lone, encode_lone
 from bus.core.wire.parts import (
     Characteristics,
     Identity,
@@ -48,6 +47,7 @@ from bus.core.wire.parts import (
     RequestId,
     Role,
 )
+from bus.core.wire.single import decode_single, encode_single
 from bus.core.wire.stream_frames import Ack, Descriptor, OpenStream, Release
 from bus.core.wire.task_frames import (
     AddRelay,
@@ -126,8 +126,8 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "Batch",
     "Run",
     # lone
-    "decode_lone",
-    "encode_lone",
+    "decode_single",
+    "encode_single",
     # codec
     "CONTROL_BYTES_MAX",
     "OPTIONAL",

@@ -15,7 +15,7 @@ from bus.core.wire.batch import FAILED, FOLLOWS_MIN, RAW, WANTS_REPLY, Batch, Ru
 from bus.core.wire.frames import FrameType
 from bus.message import Kind
 
-__all__ = ["decode_lone", "encode_lone"]
+__all__ = ["decode_single", "encode_single"]
 
 _MSG: Final = FrameType.MSG.value
 _KINDS: Final = {each.value: each for each in Kind}
@@ -26,7 +26,7 @@ _FLAGS: Final = frozenset(
 _LONE: Final = struct.Struct("!BQQIQQQHHIIBBQIBHQI")
 
 
-def encode_lone(
+def encode_single(
     epoch: int,
     incarnation: int,
     floor: int,
@@ -74,7 +74,7 @@ def encode_lone(
     return head + body
 
 
-def decode_lone(frame: bytes) -> Batch | None:
+def decode_single(frame: bytes) -> Batch | None:
     """Return the batch of a frame with one short message; None for other frames."""
     size = len(frame) - _LONE.size
     if size < 0 or frame[0] != _MSG:

@@ -1,4 +1,4 @@
-"""`FarTasks`: the public tasks of other processes, as the watches of this one see them.
+"""`RemoteTasks`: the public tasks of other processes, as watches see them.
 
 A watch sees addresses, not registrations. Two registrations of one name may be known at
 once, since their announcements travel on different routes (BUS-DEREG-7). A watch
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import RoutingTable
     from bus.registration import RegistrationId
 
-__all__ = ["FarTasks"]
+__all__ = ["RemoteTasks"]
 
 
 @attrs.define(eq=False)
-class _FarTask:
+class _RemoteTask:
     """One registration.
 
     incarnation: the life of the process that made it.
@@ -41,7 +41,7 @@ class _FarTask:
     doubtful: bool = False
 
 
-class FarTasks:
+class RemoteTasks:
     """The public tasks of other processes, and the watches that see them.
 
     Args:
@@ -51,10 +51,17 @@ class FarTasks:
 
     Invariants:
     I1. the keys of ``_by_address`` are the addresses of the tasks in ``_tasks``.
-    I2. each key of ``_untold`` is an address in ``_by_address``.
+    I2. each key of ``_unreported`` is an address in ``_by_address``.
     """
 
-    __slots__ = ("_by_address", "_machine", "_table", "_tasks", "_untold", "_watches")
+    __slots__ = (
+        "_by_address",
+        "_machine",
+        "_table",
+        "_tasks",
+        "_unreported",
+        "_watches",
+    )
 
     def __init__(
         self, machine: str, table: RoutingTable, watches: Interests[Any]
@@ -62,10 +69,10 @@ class FarTasks:
         self._machine: Final = machine
         self._table: Final = table
         self._watches: Final = watches
-        self._tasks: Final[dict[RegistrationId, _FarTask]] = {}
+        self._tasks: Final[dict[RegistrationId, _RemoteTask]] = {}
         self._by_address: Final[dict[Address, set[RegistrationId]]] = {}
         # Watches that began while all tasks of an address were in doubt.
-        self._untold: Final[dict[Address, list[Interest]]] = {}
+        self._unreported: Final[dict[Address, list[Interest]]] = {}
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -75,7 +82,7 @@ class FarTasks:
     def on_registered(self, address: Address) -> list[Tell]:
         """Report a task of this process to the watches."""
         if address in self._by_address:
-            return self._tell_untold(address)
+            return self._report_unreported(address)
         return self._presence(address, here=True)
 
     def on_departure(self, address: Address) -> list[Tell]:
@@ -93,12 +100,12 @@ class FarTasks:
         known = self._tasks.get(number)
         if known is not None:
             known.doubtful = False
-            return self._tell_untold(known.address)
+            return self._report_unreported(known.address)
         told = address in self._by_address or self._is_own(address)
-        self._tasks[number] = _FarTask(address, incarnation)
+        self._tasks[number] = _RemoteTask(address, incarnation)
         self._by_address.setdefault(address, set()).add(number)
         if told:
-            return self._tell_untold(address)
+            return self._report_unreported(address)
         return self._presence(address, here=True)
 
     def on_disappeared(self, number: RegistrationId) -> list[Tell]:
@@ -112,7 +119,7 @@ class FarTasks:
         if numbers:
             return []
         del self._by_address[address]
-        untold = self._untold.pop(address, ())
+        untold = self._unreported.pop(address, ())
         if self._is_own(address):
             return []
         return [
@@ -150,7 +157,7 @@ class FarTasks:
         )
 
     def _remove(
-        self, is_gone: Callable[[RegistrationId, _FarTask], bool]
+        self, is_gone: Callable[[RegistrationId, _RemoteTask], bool]
     ) -> list[Tell]:
         gone = [number for number, task in self._tasks.items() if is_gone(number, task)]
         return [action for number in gone for action in self.on_disappeared(number)]
@@ -173,16 +180,16 @@ class FarTasks:
             if any(map(self._is_certain, numbers)):
                 seen.append(address)
             else:
-                self._untold.setdefault(address, []).append(watch)
+                self._unreported.setdefault(address, []).append(watch)
         return seen
 
     def on_unwatched(self, watch: Interest) -> None:
         """Drop the state of a watch that has ended."""
-        for address, watches in list(self._untold.items()):
+        for address, watches in list(self._unreported.items()):
             if watch in watches:
                 watches.remove(watch)
                 if not watches:
-                    del self._untold[address]
+                    del self._unreported[address]
 
     def _is_certain(self, number: RegistrationId) -> bool:
         if not self._tasks[number].doubtful:
@@ -197,8 +204,8 @@ class FarTasks:
         entry = self._table.find(address.module)
         return entry is not None and not entry.remote
 
-    def _tell_untold(self, address: Address) -> list[Tell]:
-        watches = self._untold.pop(address, ())
+    def _report_unreported(self, address: Address) -> list[Tell]:
+        watches = self._unreported.pop(address, ())
         presence = Presence(address, here=True)
         return [Tell(watch.entry, watch, presence) for watch in watches]
 
