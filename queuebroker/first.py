@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from queuebroker.errors import DisconnectedError
     from queuebroker.waiting.parking import Parker, WaitList
 
-__all__ = ["Selection", "attend", "check_queues", "receive_any"]
+__all__ = ["Selection", "add_parker", "check_queues", "receive_any"]
 
 P = TypeVar("P", bound="Parker")
 Q = TypeVar("Q")
@@ -199,7 +199,7 @@ class Selection:
         return told._refusal(f"receive from any of {len(self._ends)} queues")
 
 
-def attend(end: MessageQueue, parker: Parker) -> None:
+def add_parker(end: MessageQueue, parker: Parker) -> None:
     """List a parker on a queue for good, for an owner who is its only receiver.
 
     The parker is released at each message, and when the peer disconnects. If the queue

@@ -50,7 +50,7 @@ _IDLE_WAITS_MAX: Final = 8
 # Minimum commands in a run, and maximum mean size in bytes, to wait at the link.
 _MANY: Final = 16
 _SHORT_MAX: Final = 4096
-# A command without an answer counts as lone if none was sent for this many seconds.
+# A command without an answer counts as single if none was sent for this many seconds.
 # Commands that follow faster share a frame.
 _ALONE_S: Final = 0.0002
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from queuebroker import _sync
 from queuebroker.channel.status import Status
 from queuebroker.errors import DisconnectedError, ReceiveTimeoutError
-from queuebroker.first import Selection, attend
+from queuebroker.first import Selection, add_parker
 from queuebroker.sockets.queue import SocketMessageQueue
 from queuebroker.sockets.read_lease import ReadLease as SocketReadLease
 from queuebroker.waiting.shared_parker import SharedParker
@@ -228,7 +228,7 @@ class SocketPoller:
         self._ready: Final[set[int]] = set()
 
     def add(self, number: int, queue: MessageQueue) -> None:
-        attend(queue, _ReadyParker(number, self._ready))
+        add_parker(queue, _ReadyParker(number, self._ready))
         self._ready.add(number)  # frames may have come before
 
     def remove(self, number: int) -> None:

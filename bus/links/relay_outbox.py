@@ -87,7 +87,7 @@ class RelayOutbox:
     Args:
         here: the address of ``audience``, as a task of this process.
         taken: called with a remote message that its process need not keep any longer.
-        lone: sends a single command at once; returns False if it may not.
+        send_single: sends a single command at once; returns False if it may not.
 
     Attributes:
         inbox: posted messages, and requests to the comm thread.
@@ -102,7 +102,7 @@ class RelayOutbox:
     __slots__ = (
         "_busy",
         "_config",
-        "_lone",
+        "_send_single",
         "_strays",
         "_taken",
         "_unopened",
@@ -118,11 +118,11 @@ class RelayOutbox:
         registration: RegistrationId,
         config: BusConfig,
         taken: Callable[[Incoming], object],
-        lone: Callable[[Incoming], bool],
+        send_single: Callable[[Incoming], bool],
     ) -> None:
         self._config: Final = config
         self._taken: Final = taken
-        self._lone: Final = lone
+        self._send_single: Final = send_single
         self.inbox: Final = Inbox()
         self.ident: int | None = None
         self.account: Final = _AudienceAccount(
@@ -189,7 +189,7 @@ class RelayOutbox:
             waits_s = None  # the comm thread makes room, and must not wait for itself
         return SendBatch(
             *(to, source, to.mailbox.client, self, self.inbox),
-            *(timeout_s, self._lone, longest, waits_s),
+            *(timeout_s, self._send_single, longest, waits_s),
         )
 
     def ask(self, request: Callable[[], object]) -> None:

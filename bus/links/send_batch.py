@@ -235,7 +235,7 @@ class SendBatch:
     def _add_in_time(self, payload: bytes) -> bool:
         """Add as soon as there is room, if senders wait for room (BUS-FLOW-2).
 
-        The path of a lone message would cost more than all other messages of the batch.
+        The path of a single message would cost more than all others of the batch.
         """
         if self._waits_s is None or not (waits_s := self._waits_s()):
             return False
@@ -251,7 +251,7 @@ class SendBatch:
                 return False
             if not self._add_locked(payload):
                 # `_add_locked` reserves room for several messages, also longer ones. If
-                # only this message has room, it goes as a lone one.
+                # only this message has room, it goes alone.
                 return PENDING if self._relay_account.full(size) else False
             inbox.room.wake_one()  # there may be room for one more
             return True

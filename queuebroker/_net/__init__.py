@@ -54,9 +54,9 @@ from queuebroker._net.sockets import (
     is_in_use,
     is_numeric,
     listen_tcp,
-    look_up,
     port_of,
     receive_with_fds,
+    resolve_host,
     send_with_fds,
 )
 from queuebroker._net.tls import (
@@ -106,11 +106,11 @@ __all__ = [
     "listen_ipc",
     "listen_tcp",
     "lock_folder",
-    "look_up",
     "port_of",
     "processors",
     "receive_with_fds",
     "remove_stale",
+    "resolve_host",
     "secure",
     "send_with_fds",
     "start_process",

@@ -11,7 +11,7 @@ import stat
 from typing import TYPE_CHECKING, Final
 
 from queuebroker._net.polling import INT_MAX
-from queuebroker._net.sockets import hasten, ipc_socket
+from queuebroker._net.sockets import ipc_socket, send_without_delay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +120,7 @@ def dial_ipc(path: Path) -> Socket:
     """
     made = ipc_socket()
     try:
-        hasten(made)
+        send_without_delay(made)
         made.connect(os.fspath(path))
     except BaseException:
         made.close()

@@ -29,15 +29,15 @@ __all__ = [
     "connect_error",
     "credentials_of",
     "dial_tcp",
-    "hasten",
     "ipc_socket",
     "is_in_use",
     "is_numeric",
     "listen_tcp",
-    "look_up",
     "port_of",
     "receive_with_fds",
+    "resolve_host",
     "send_with_fds",
+    "send_without_delay",
 ]
 
 Socket = socket.socket
@@ -95,8 +95,8 @@ def accept(listening: Socket) -> Socket | None:
         return None
     with contextlib.suppress(OSError):  # the peer has closed again
         made.setblocking(False)
-        hasten(made)
-        _keep_warm(made, made.getpeername())
+        send_without_delay(made)
+        _bound_send_buffer(made, made.getpeername())
     return made
 
 
@@ -109,7 +109,7 @@ def is_numeric(host: str) -> bool:
     return False
 
 
-def look_up(host: str, port: int) -> str:
+def resolve_host(host: str, port: int) -> str:
     """Return the numeric address of a host; may block in a DNS query.
 
     Raises:
@@ -130,11 +130,11 @@ def dial_tcp(host: str, port: int) -> Socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
-        hasten(made)
+        send_without_delay(made)
         code = made.connect_ex(place)
         if code not in (0, errno.EINPROGRESS):
             raise OSError(code, os.strerror(code))
-        _keep_warm(made, place)
+        _bound_send_buffer(made, place)
     except BaseException:
         made.close()
         raise
@@ -153,7 +153,7 @@ def ipc_socket() -> Socket:
     return made
 
 
-def hasten(made: Socket) -> None:
+def send_without_delay(made: Socket) -> None:
     """Send small messages without delay: each is complete, and a receiver waits for it.
 
     Over a UNIX socket, quadruple the send buffer. The kernel reports the socket
@@ -167,7 +167,7 @@ def hasten(made: Socket) -> None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _IPC_BYTES)
 
 
-def _keep_warm(made: Socket, other: Sequence[object]) -> None:
+def _bound_send_buffer(made: Socket, other: Sequence[object]) -> None:
     """Bound the send buffer of TCP to this machine, so that the data stays in a cache.
 
     By default the kernel queues so much that the reader fetches all of it from memory,

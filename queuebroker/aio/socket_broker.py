@@ -152,7 +152,7 @@ async def _look_up(
     timeout: float | None,
 ) -> None:
     """Look up a host name in the executor, for as long as the caller would wait."""
-    looking = asyncio.to_thread(_net.look_up, host, 0)
+    looking = asyncio.to_thread(_net.resolve_host, host, 0)
     try:
         found = await asyncio.wait_for(looking, remaining_s(deadline))
     except TimeoutError:

@@ -126,7 +126,7 @@ class LockFreeConnection(QueueConnection):
         """Return the deque of sleeping receivers, created if missing."""
         if True in self.closed:
             self.shut_locked()  # there was no buffer to shut when it was hung up
-        return buffer.sleepers.made_locked()
+        return buffer.sleepers.ensure_locked()
 
     def look_locked(self) -> None:
         """Complete the work that an operation without the lock found to be due."""

@@ -48,7 +48,7 @@ class Sleepers(WaitList):
     def __len__(self) -> int:
         return len(self.sleeping or ())
 
-    def made_locked(self) -> deque[Parker]:
+    def ensure_locked(self) -> deque[Parker]:
         """Return ``sleeping``, created if missing."""
         if self.sleeping is None:
             sleeping: deque[Parker] = deque()
@@ -60,7 +60,7 @@ class Sleepers(WaitList):
         return self.sleeping
 
     def enlist(self, parker: Parker) -> None:
-        self.made_locked().append(parker)
+        self.ensure_locked().append(parker)
 
     def leave(self, parker: Parker) -> None:
         """Remove a parker that was not released, unless a waker has removed it.

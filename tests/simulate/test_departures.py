@@ -457,7 +457,7 @@ def test_nothing_is_delivered_twice_wherever_a_process_is_lost(after: float) -> 
 def test_messages_under_way_wait_for_the_process_of_their_addressee() -> None:
     """An ELIMINATE that arrives first does not decide.
 
-    The relay is still known by hearsay alone: its task has extracted no message yet.
+    The relay is still provisional: its task has extracted no message yet.
     """
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")

@@ -310,7 +310,7 @@ def _made_for(process: SimProcess, relay: BusRelay) -> frozenset[Registration]:
 def _lingers(process: SimProcess, peer: Peer, relay: BusRelay) -> bool:
     """Whether a relay is certain to be released in time.
 
-    If a relay is known by hearsay and in use, the process that receives its messages
+    If a relay is provisional and in use, the process that receives its messages
     reports the departure of the task.
     """
     if peer.session.link is None:

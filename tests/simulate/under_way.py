@@ -92,7 +92,7 @@ class UnderWay:
         )
 
     def _is_eliminated(self, process: SimProcess, task: Registration) -> bool:
-        """Whether an ELIMINATE is under way, which ends a relay known by hearsay."""
+        """Whether an ELIMINATE is under way, which ends a provisional relay."""
         hops = {process.key: process}
         for _ in range(3):
             for each in list(hops.values()):

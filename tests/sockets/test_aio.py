@@ -164,7 +164,7 @@ def test_a_loop_runs_while_a_host_is_looked_up(monkeypatch: pytest.MonkeyPatch) 
     """The look-up may take long, but no longer than the call's timeout."""
     asked, answer = threading.Event(), threading.Event()
 
-    def look_up(*_: object) -> str:
+    def resolve_host(*_: object) -> str:
         asked.set()
         answer.wait(LIMIT_S)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -180,7 +180,7 @@ def test_a_loop_runs_while_a_host_is_looked_up(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(socket.gaierror, match=f"not known: '{address}'"):
             await connecting
 
-    monkeypatch.setattr(_net, "look_up", look_up)
+    monkeypatch.setattr(_net, "resolve_host", resolve_host)
     with brokers() as (_, guest):
         asyncio.run(main(aio.wrap(guest)))
 

@@ -225,7 +225,7 @@ def test_a_thread_that_goes_to_sleep_without_the_lock_collects_the_peer(
     del right
 
     with left, Threads(LIMIT_S) as threads:
-        with _collecting(Sleepers, "made_locked", victims):
+        with _collecting(Sleepers, "ensure_locked", victims):
             waiting = threads.start(ASLEEP[way], left)
 
             assert isinstance(waiting.error(LIMIT_S), DisconnectedQueueError)

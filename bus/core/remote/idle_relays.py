@@ -36,7 +36,7 @@ class IdleRelays:
     I1. at most one question about a relay is under way. Otherwise the answer to the
         first could be taken for the answer to the second, though a search has
         introduced the task in between.
-    I2. a relay known by hearsay is not in ``_since``; once it is confirmed,
+    I2. a provisional relay is not in ``_since``; once it is confirmed,
         `Relays.take_changed` adds it.
     I3. ``_since`` is in the order of its times. So due relays are in front, and an
         event costs only the relays that it adds, however many wait.
@@ -138,7 +138,7 @@ class IdleRelays:
         return relay.opened and relay.peer.session.ready and not relay.busy
 
     def _is_kept(self, relay: Relay) -> bool:
-        """Return True if an unused relay stays: by hearsay, or to save a search."""
+        """Return True if an unused relay stays: provisional, or to save a search."""
         eager = self._topology.limits.eager_relays
         public = relay.entry.visibility is Visibility.PUBLIC
         return relay.provisional or (eager and public)

@@ -123,32 +123,37 @@ class Relays:
         peer = self.peer_for(key, task.incarnation, now, task.user)
         if peer is None:
             return False
-        relay = self.add_relay(peer, task, now, hearsay=way is not peer)
+        relay = self.add_relay(peer, task, now, provisional=way is not peer)
         if relay is None:
             return False
         relay.promise()  # the searching process relies on it because of the answer
         return True
 
     def add_relay(
-        self, peer: Peer, task: Characteristics, now: float, *, hearsay: bool = False
+        self,
+        peer: Peer,
+        task: Characteristics,
+        now: float,
+        *,
+        provisional: bool = False,
     ) -> Relay | None:
         """Create a task's relay, once (BUS-RELAY-3); None if it has deregistered.
 
-        hearsay: True if a third party reported the task, not its own process on a link
-          to this one. The result is then also None if that process already has the
-          maximum number of relays (BUS-FLOW-1).
+        provisional: True if a third party reported the task, not its own process on a
+          link to this one. The result is then also None if that process already has
+          the maximum number of relays (BUS-FLOW-1).
 
         Raises:
             WireError: the process itself introduced the task, beyond that maximum.
         """
         relay = peer.relays.get(task.relay)
-        news = not hearsay and (relay is None or relay.provisional)
+        news = not provisional and (relay is None or relay.provisional)
         if relay is None:
             if peer.has_departed(task.relay):
                 return None
             limits = self._topology.limits
             if len(peer.relays) >= (most := limits.relays_per_process):
-                if hearsay:
+                if provisional:
                     return None
                 raise WireError(f"more than {most} tasks need relays")
             relay = Relay(peer, task, now, limits=limits)
@@ -165,9 +170,9 @@ class Relays:
                 overflow=task.overflow,
             )
             relay.client = self._relay_account(task)
-            relay.provisional = hearsay
+            relay.provisional = provisional
             peer.relays[task.relay] = relay
-        elif not hearsay:
+        elif not provisional:
             relay.provisional = False
         if news:
             self._changed.append(relay)
@@ -234,7 +239,7 @@ class Relays:
             peer.addresses = frame.addresses
         elif announced is not None:
             peer.announced.add(announced)  # the search introduced it, on this link
-        self.add_relay(peer, task, now, hearsay=way is not peer)
+        self.add_relay(peer, task, now, provisional=way is not peer)
         self.dial(peer)
 
     def dial(self, peer: Peer) -> None:

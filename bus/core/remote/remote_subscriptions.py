@@ -253,7 +253,7 @@ class RemoteSubscriptions:
     def on_link_open(self, peer: Peer) -> None:
         """Introduce to a process, on the link with it, the tasks that it subscribes to.
 
-        The peer drops relays that it knows by hearsay alone, since their tasks may have
+        The peer drops provisional relays, since their tasks may have
         left.
         """
         for task in self._tasks_subscribed_by(peer):

@@ -3,9 +3,8 @@
 General layout: `version` negotiates the protocol version of a link, `parts` has the
 building blocks of frames, and `frames` numbers the types. Each control frame has a
 struct: frames about the link in `link_frames`, about tasks in `task_frames`, about
-messages in `stream_frames`. Messages are in `batch`, and a single message is in `lone`.
-`codec` converts all of these to bytes and back.
-The clauses are in specs/bus-wire.md.
+messages in `stream_frames`. Messages are in `batch`, and a single one is in `single`.
+`codec` converts all of these to bytes and back. The clauses are in specs/bus-wire.md.
 
 Nothing here depends on a link or its state: other modules decide whether a frame may
 arrive now.
@@ -125,7 +124,7 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "WANTS_REPLY",
     "Batch",
     "Run",
-    # lone
+    # single
     "decode_single",
     "encode_single",
     # codec

@@ -23,7 +23,7 @@ _FLAGS: Final = frozenset(
     {0, WANTS_REPLY, FAILED, RAW, WANTS_REPLY | RAW, WANTS_REPLY | FAILED}
 )
 # The header of a batch, the head of its one run, and the length of the one body.
-_LONE: Final = struct.Struct("!BQQIQQQHHIIBBQIBHQI")
+_SINGLE: Final = struct.Struct("!BQQIQQQHHIIBBQIBHQI")
 
 
 def encode_single(
@@ -50,7 +50,7 @@ def encode_single(
     Raises:
         struct.error: a field is out of range.
     """
-    head = _LONE.pack(
+    head = _SINGLE.pack(
         _MSG,
         epoch,
         incarnation,
@@ -76,7 +76,7 @@ def encode_single(
 
 def decode_single(frame: bytes) -> Batch | None:
     """Return the batch of a frame with one short message; None for other frames."""
-    size = len(frame) - _LONE.size
+    size = len(frame) - _SINGLE.size
     if size < 0 or frame[0] != _MSG:
         return None
     (
@@ -99,7 +99,7 @@ def decode_single(frame: bytes) -> Batch | None:
         messages,
         mid,
         length,
-    ) = _LONE.unpack_from(frame)
+    ) = _SINGLE.unpack_from(frame)
     if (
         runs != 1
         or count != 1
@@ -111,7 +111,7 @@ def decode_single(frame: bytes) -> Batch | None:
         or kind not in _KINDS
     ):
         return None
-    body = frame[_LONE.size :]
+    body = frame[_SINGLE.size :]
     bodies = [body if flags & RAW else memoryview(body)]
     run = Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies, mid)
     floor = first - above_floor
