@@ -249,7 +249,7 @@ def test_an_extraction_that_no_message_has_acknowledged_is_reviewed_soon() -> No
     ],
     ids=["another task took something", "a control frame came", "some are missing"],
 )
-def test_an_ack_frame_acknowledges_extractions_that_no_message_acknowledges(
+def test_an_ack_frame_acknowledges_messages_that_no_message_acknowledges(
     also: Any,
 ) -> None:
     one = session()

@@ -40,7 +40,7 @@ class Short:
         return data.startswith(b"+")
 
 
-class LeadOfOne:
+class LeaseOfOne:
     """A stand-in for the read lease of a link with some received frames."""
 
     take_early = True
@@ -164,14 +164,14 @@ class Alone:
             _id=1,
             wants_reply=wants_reply,
         )
-        lease = LeadOfOne() if lease is None else lease
+        lease = LeaseOfOne() if lease is None else lease
         self.fast_path_driver._ways[peer] = _Way(
             self.fast_path_driver, cast("Any", self.fast_path), lease
         )
         return self.fast_path_driver.command(question)
 
     def wait(self, *frames: bytes, ended: bool = False) -> bool:
-        lease: Any = LeadOfOne(*frames, ended=ended)
+        lease: Any = LeaseOfOne(*frames, ended=ended)
         way = _Way(self.fast_path_driver, cast("Any", self.fast_path), lease)
         stays = way.wait(self.host, None)
         assert lease.left == 1
@@ -221,7 +221,7 @@ def test_an_uninterruptible_thread_handles_all_frames_that_it_has_read() -> None
 
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_extractions_are_acknowledged_before_the_reading_thread_sleeps(
+def test_taken_messages_are_acknowledged_before_the_thread_sleeps(
     *, interrupted: bool
 ) -> None:
     """The thread acknowledges them itself, unless it may be interrupted.
@@ -265,7 +265,7 @@ def test_a_thread_that_gets_a_message_while_it_acknowledges_does_not_sleep(
     *, something: bool
 ) -> None:
     """The message is in its own mailbox: no other thread would wake it for that."""
-    alone, lease = Alone(), LeadOfOne()
+    alone, lease = Alone(), LeaseOfOne()
     due = alone.acknowledgement_tracker
     due.due, alone.host.pending = True, lambda: something and not due.due
     way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
@@ -321,7 +321,7 @@ def test_in_an_exchange_the_comm_thread_is_left_asleep(
 
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize("watched", [False, True])
-def test_extractions_that_a_frame_leaves_unacknowledged_are_acknowledged_soon(
+def test_messages_that_a_frame_leaves_unacknowledged_are_acknowledged_soon(
     monkeypatch: pytest.MonkeyPatch, *, watched: bool
 ) -> None:
     """The comm thread may have gone to sleep before any acknowledgement was due."""
@@ -399,7 +399,7 @@ def test_a_frame_that_finds_its_link_full_is_sent_when_there_is_room() -> None:
     assert alone.calls[2:] == ["full 1", "stir 1", "wake"]
 
 
-class _NotedLead(LeadOfOne):
+class _NotedLease(LeaseOfOne):
     """A read lease that records when it is taken and left."""
 
     def __init__(self, calls: list[str], *, free: bool = True) -> None:
@@ -424,7 +424,7 @@ def test_a_thread_that_is_about_to_wait_reads_the_link_before_it_sends(
     host.adopt()
     host.waits_next = waits
 
-    assert alone.ask(host, _NotedLead(alone.calls))
+    assert alone.ask(host, _NotedLease(alone.calls))
 
     sent = alone.calls.index("full 1")
     assert ("take" in alone.calls[:sent]) is waits
@@ -438,7 +438,7 @@ def test_another_thread_that_reads_the_link_goes_on_with_that() -> None:
     host.adopt()
     host.waits_next = True
 
-    assert alone.ask(host, _NotedLead(alone.calls, free=False))
+    assert alone.ask(host, _NotedLease(alone.calls, free=False))
 
     assert host.leased is None
     host.return_lease()
@@ -452,7 +452,7 @@ def test_a_thread_that_does_not_wait_after_all_leaves_the_link(then: str) -> Non
     alone, host = Alone(), ThreadManager("asks")
     host.adopt()
     host.waits_next = True
-    alone.ask(host, _NotedLead(alone.calls))
+    alone.ask(host, _NotedLease(alone.calls))
     host.link_wait = None
     left = list[bool]()
 
@@ -485,7 +485,7 @@ def test_the_comm_thread_is_woken_when_a_peer_disconnects() -> None:
     assert alone.calls == ["stir 1", "wake"]
 
 
-class LeadOfParts(LeadOfOne):
+class LeaseOfParts(LeaseOfOne):
     """The read lease of a long frame, with its missing bytes after each read."""
 
     def __init__(self, *missing_bytes: int) -> None:
@@ -500,7 +500,7 @@ class LeadOfParts(LeadOfOne):
 @clause("BUS-CHAN-7")
 def test_a_thread_that_begins_to_read_a_long_frame_reads_all_of_it() -> None:
     """Without the comm thread, and other threads can use the links meanwhile."""
-    alone, lease = Alone(), LeadOfParts(300, 100, 0)
+    alone, lease = Alone(), LeaseOfParts(300, 100, 0)
     held = []
     lease.sleep = lambda _: held.append(alone.fast_path_driver.hold.locked())  # type: ignore[method-assign]
     way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
@@ -518,7 +518,7 @@ def test_a_thread_woken_for_another_reason_leaves_an_incomplete_frame(
     missing_bytes: tuple[int, ...],
 ) -> None:
     """As soon as no more of it arrives: the reason for the wake-up may be waiting."""
-    alone, lease = Alone(), LeadOfParts(*missing_bytes, 100, 0)
+    alone, lease = Alone(), LeaseOfParts(*missing_bytes, 100, 0)
     way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
 
     way.wait(alone.host, None)
@@ -530,7 +530,7 @@ def test_a_thread_woken_for_another_reason_leaves_an_incomplete_frame(
 @pytest.mark.parametrize("why", ["something else is here", "it is late", "main"])
 def test_a_thread_with_other_work_leaves_an_incomplete_long_frame(why: str) -> None:
     """Even if more of it arrives; a thread that may be interrupted leaves it, too."""
-    alone, lease = Alone(), LeadOfParts(*range(300, 0, -1))
+    alone, lease = Alone(), LeaseOfParts(*range(300, 0, -1))
     deadline = _sync.monotonic() if why == "it is late" else None
     alone.host.pending = lambda: why == "something else is here"
     alone.host.main = why == "main"
@@ -544,7 +544,7 @@ def test_a_thread_with_other_work_leaves_an_incomplete_long_frame(why: str) -> N
 @clause("QB-ERR-9")
 def test_a_thread_that_is_interrupted_as_it_leaves_ends_no_link() -> None:
     """It has processed all that it read by then."""
-    alone, lease = Alone(), LeadOfOne(b"+1")
+    alone, lease = Alone(), LeaseOfOne(b"+1")
 
     def leave(_: Inbox | None = None) -> None:
         lease.left += 1
@@ -560,7 +560,7 @@ def test_a_thread_that_is_interrupted_as_it_leaves_ends_no_link() -> None:
 
 
 def test_a_thread_leaves_the_link_after_several_waits_in_vain() -> None:
-    lease: Any = LeadOfOne()
+    lease: Any = LeaseOfOne()
     alone = Alone()
     way = _Way(alone.fast_path_driver, cast("Any", Short()), lease)
 
@@ -588,7 +588,7 @@ def test_an_answer_tells_that_its_question_was_taken(
         _to=SimpleNamespace(host=host),
         _source=SimpleNamespace(mailbox=SimpleNamespace(peer=peer)),
     )
-    lease: Any = LeadOfOne()
+    lease: Any = LeaseOfOne()
     alone.fast_path_driver._ways[peer] = _Way(
         alone.fast_path_driver, cast("Any", alone.fast_path), lease
     )
