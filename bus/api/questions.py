@@ -36,7 +36,8 @@ class Question(Struct, eq=False):
     message: the message sent; None if there are several.
     timeout_s, deadline: the time to wait, in seconds, and its end on the monotonic
       clock in seconds; None for no limit.
-    gone: called to wake a waiting caller if the asker deregisters while this is open.
+    on_asker_gone: called to wake a waiting caller if the asker deregisters while this
+      is open.
     direct: True if ``callback`` is not one of the asker's, but wakes a caller that
       waits in another thread; any thread may call it.
     answers: the number of answers received that were not the final one.

@@ -26,7 +26,7 @@ _CALLERS: Final = ("bus.api.receiver", thread_manager.__name__)
 
 
 class StuckCallback:
-    """A monitor of an ending thread; `look` logs a callback that delays it, once."""
+    """A monitor of an ending thread; `check` logs a callback that delays it, once."""
 
     __slots__ = ("_bus", "_manager", "_warned", "after_s")
 

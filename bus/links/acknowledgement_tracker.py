@@ -30,8 +30,8 @@ class AcknowledgementTracker:
         messages, length: thresholds, in messages and bytes, for acknowledging at once.
 
     Attributes:
-        awaited: True if the comm thread wakes soon anyway, and acknowledges then.
-        look_at: the time of the next look at the runs being read, on the monotonic
+        wakes_soon: True if the comm thread wakes soon anyway, and acknowledges then.
+        check_at: the time of the next look at the runs being read, on the monotonic
             clock in seconds; None for never. A task that hangs in a callback does not
             report its latest reads, so the look is due regardless of other work.
     """

@@ -5,12 +5,13 @@ makes the decisions, under the exchange's lock, like all decisions of the manage
 
 In one round, the thread takes in the frames from the links and the messages posted by
 tasks. The manager decides on all of them at once, and the thread then sends the
-resulting frames. So messages that queue up together are sent together, and a lone
+resulting frames. So messages that queue up together are sent together, and a single
 message leaves at once (BUS-CHAN-6).
 
 Any thread may make the decisions, but only one thread at a time touches the links,
-usually this one. Actions on links wait in ``outbox``, in the order of the decisions. A
-task thread that waits at a link may also use that link: see `FastPathDriver`.
+usually this one. Actions on links wait in ``link_actions``, in the order of the
+decisions. A task thread that waits at a link may also use that link: see
+`FastPathDriver`.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class CommThread:
 
     Attributes:
         join_state: the join state of this process.
-        inbox, outbox, watched: see `bus.links.fast_path_driver.Rounds`.
+        inbox, link_actions, links_reserved: see `bus.links.fast_path_driver.Rounds`.
     """
 
     def __init__(

@@ -59,8 +59,8 @@ class Rounds(Protocol):
     """The comm thread, as seen by a task thread that uses a link itself.
 
     inbox: the requests to the comm thread, which go first.
-    outbox: the pending actions on links.
-    watched: True if only the comm thread, or no thread, may use the links.
+    link_actions: the pending actions on links.
+    links_reserved: True if only the comm thread, or no thread, may use the links.
     """
 
     @property

@@ -71,10 +71,10 @@ class ThreadManager:
         ident: the ident of the thread; None before a thread has called `adopt`.
         main: True if that is the main thread, the only one that can be interrupted.
         running: the task whose callback runs; None between callbacks.
-        way: the fast path where the thread may wait, besides its inbox, for messages of
-          its peers; None for the inbox alone.
+        link_wait: the fast path where the thread may wait, besides its inbox, for
+          messages of its peers; None for the inbox alone.
         waits_next: True if the thread waits next, unless it finds work.
-        leading: the fast path whose read lease the thread holds, so that no other
+        leased: the fast path whose read lease the thread holds, so that no other
           thread reads the link; None if it holds none.
         waiting: True while the thread waits on the fast path. Its actions then serve
           the whole process and are not between two callbacks, so nothing is done to

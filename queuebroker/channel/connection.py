@@ -70,9 +70,8 @@ class Flow(Generic[B]):
 
     def __init__(self, buffer: B) -> None:
         self.buffer: B = buffer
-        self.half_disconnected: int = (
-            0  # sent after the receiver had disconnected, never accepted
-        )
+        # Sent after the receiver had disconnected, and never accepted.
+        self.half_disconnected: int = 0
         # The sequence numbers of the last SEND and the last RECEIVE that the observer
         # was given.
         self.last_send_noted: int = 0

@@ -38,8 +38,8 @@ class CommandRun(Struct, eq=False):
       seconds.
     settled: how many read commands the account of the addressee has counted; written by
       the thread that hosts the task.
-    told: how many of the settled commands were reported to the remote process; written
-      by the comm thread.
+    reported: how many of the settled commands were reported to the remote process;
+      written by the comm thread.
     """
 
     _to: Entry

@@ -53,7 +53,7 @@ class ProcessManager:
 
     Attributes:
         remote: the other processes; None while this one is alone.
-        far: the known public tasks of other processes.
+        remote_tasks: the known public tasks of other processes.
         revision: number of decisions so far, counted by the driver. After the next
           decision, a look-up of an earlier revision may be wrong.
 

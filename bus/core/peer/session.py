@@ -57,9 +57,9 @@ class Session:
     own, incarnation: the incarnations of this process and of the peer.
     link: the link in use; None while there is none.
     ready: True once both sides have stated on the link how much has arrived.
-    heard: the number of control frames received.
-    watched: True if messages acknowledge one another. The comm thread then checks at
-      long intervals, not after each message, whether an acknowledgement is due.
+    controls_received: the number of control frames received.
+    in_exchange: True if messages acknowledge one another. The comm thread then checks
+      at long intervals, not after each message, whether an acknowledgement is due.
 
     Invariant: ``_controls`` holds the last ``len(_controls)`` of the ``_controls_sent``
     frames.

@@ -36,7 +36,7 @@ class Request(Generic[Asked]):
     machine, name: where it is sought; the name may be a pattern.
     origin: the peer that forwarded it; None if this process itself asks.
     deadline: when it expires, in seconds; None if it is kept until it is cancelled.
-    went: the peers that it was forwarded to.
+    forwarded_to: the peers that it was forwarded to.
     lost: of a search of this process, those of these peers that were lost since.
     adopted: True if the process that forwarded it is lost, and the asker is not. The
       request is kept on behalf of the asker, is not forwarded, and ends as in
