@@ -110,11 +110,17 @@ def test_a_lone_message_is_read_as_any_batch(batch: Batch) -> None:
 def test_nothing_is_read_that_is_to_be_refused(
     batch: Batch, data: st.DataObject
 ) -> None:
-    """For any changed byte, and for any truncation of the frame."""
-    frame = bytearray(encode(batch))
+    """For any changed byte, for any truncation of the frame, and for added bytes.
+
+    The head is longer than most bodies, so a cut in the body is drawn by itself.
+    """
+    whole = encode(batch)
+    frame = bytearray(whole)
     at = data.draw(st.integers(0, len(frame) - 1))
-    frame[at] = data.draw(st.integers(0, 255))
-    frame = frame[: data.draw(st.just(len(frame)) | st.integers(0, len(frame)))]
+    frame[at] = data.draw(st.integers(0, 255) | st.just(whole[at]))
+    body = len(batch.runs[0].bodies[0])
+    cut = st.just(0) | st.integers(0, body) | st.integers(0, len(frame))
+    frame = frame[: len(frame) - data.draw(cut)] + data.draw(st.binary(max_size=3))
 
     found = decode_single(bytes(frame))
 
