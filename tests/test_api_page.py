@@ -31,12 +31,19 @@ _MADE_FOR_YOU = {"Channel", "MessageQueue", "TypedQueue"}
 # Members of a class that only the rest of the package uses.
 _INTERNAL = {
     "Broker": {
-        *("accepting", "connecting"),
-        *("count_departing", "count_waiting", "departing", "farewell"),
+        *("new_accept", "new_connect", "on_close"),
+        *("count_departing", "count_waiting", "departing"),
         *("kinds", "meet_accept", "meet_connect", "offer", "waiting"),
     },
     "BrokerManager": {
-        *("check_not_within", "check_process", "critical", "foreign", "leave", "lock"),
+        *(
+            "check_not_within",
+            "check_process",
+            "critical",
+            "foreign",
+            "lock",
+            "run_or_defer",
+        ),
         *("note", "register", "settle", "watch"),
     },
 }

@@ -132,7 +132,7 @@ def _ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
             return master, answers.told[0]
         error = answers.missing[master]
         is_late = isinstance(error, CommandTimeoutError)
-        if _knownfind_master(bus) == master if is_late else _sync.monotonic() >= until:
+        if _known_master(bus) == master if is_late else _sync.monotonic() >= until:
             raise error
         pause(_POLL_S)
 
@@ -209,7 +209,7 @@ def find_master(bus: Bus, until: float) -> str:
 
     until: the deadline, on the clock of `_sync.monotonic`.
     """
-    while (master := _knownfind_master(bus)) is None:
+    while (master := _known_master(bus)) is None:
         if _sync.monotonic() >= until:
             where = run_base() / bus.name
             fail(f"the master of bus {bus.name!r} does not answer: {where}", TIMED_OUT)
@@ -217,7 +217,7 @@ def find_master(bus: Bus, until: float) -> str:
     return master
 
 
-def _knownfind_master(bus: Bus) -> str | None:
+def _known_master(bus: Bus) -> str | None:
     """Return the master's name; None if there is no master at the moment."""
     comm = bus._comm
     assert comm is not None

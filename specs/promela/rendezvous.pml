@@ -16,9 +16,9 @@
  *   acquire, release     `with manager.lock`
  *   opposite_of          rendezvous.RdVMap.opposite_of
  *   step                 rendezvous.RdV.step
- *   pair                 pairing.pair, and the two ends handed out by meeting.begin
- *   withdraw_locked      meeting.withdraw_locked, rendezvous.RdVMap.remove
- *   Caller               broker.Broker.meet_accept, meet_connect; meeting.meet,
+ *   pair                 pairing.pair, and the two ends handed out by meet.begin
+ *   withdraw_locked      meet.withdraw_locked, rendezvous.RdVMap.remove
+ *   Caller               broker.Broker.meet_accept, meet_connect; meet.meet,
  *                        begin, expire, outcome, abandon; _sync.park
  *   Closer               broker.Broker.close_locked
  *

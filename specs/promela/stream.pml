@@ -17,7 +17,7 @@
  *   Sender, if not OPEN  incoming_streams.IncomingStreams.open
  *   Receiver             incoming_streams.IncomingStreams.accept, and ._refusal
  *   take, give_up_below  incoming_stream.IncomingStream.accept, and ._is_new
- *   release              incoming_stream.IncomingStream._released
+ *   release              incoming_stream.IncomingStream._take_in_order
  *
  * Left out: windows in the receiver, against a faulty sender (AMO-14); the end of the
  * numbers; tombstones of closed streams; several links at a time, which are equivalent

@@ -249,7 +249,7 @@ def test_a_task_that_deregisters_as_it_subscribes_or_watches_keeps_neither(
 ) -> None:
     """Its departure ends all its subscriptions but the one not yet registered."""
     task = bus.register("task", thread=bus.thread())
-    way = "tell" if what == "subscribe" else "decide"
+    way = "decide_remote" if what == "subscribe" else "decide"
     original = getattr(Exchange, way)
 
     def leaves_first(exchange: Exchange, event: Callable[[], Any]) -> None:

@@ -211,10 +211,9 @@ def test_listening_ends_at_an_interrupt_and_that_is_well(alpha: Far) -> None:
         assert listening.stdout is not None
         assert listening.stderr is not None
         # It receives once the master has its subscription.
-        hears = (
-            "len(bus._comm.remote.remote_subscriptions.hearers(made['clock']._entry))"
-        )
-        until(lambda: alpha(hears) == 1, "it listens")
+        table = "bus._comm.remote.remote_subscriptions"
+        peers = f"len({table}.subscribed_peers(made['clock']._entry))"
+        until(lambda: alpha(peers) == 1, "it listens")
         alpha("made['clock'].notify(1)")
         heard.append(listening.stdout.readline())
         listening.send_signal(signal.SIGINT)

@@ -244,7 +244,7 @@ def test_an_extraction_that_no_message_has_acknowledged_is_reviewed_soon() -> No
     "also",
     [
         lambda one: one.on_extracted(2, 1, NOW),
-        lambda one: one.count(),
+        lambda one: one.count_control(),
         lambda one: one.on_received(Acknowledgement(4, ((2, 3),))),
     ],
     ids=["another task took something", "a control frame came", "some are missing"],

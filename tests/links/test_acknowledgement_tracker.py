@@ -23,7 +23,7 @@ class Reading:
 
     def __init__(self, at: int = 0) -> None:
         self.at = at
-        self.told = 0
+        self.reported = 0
         self.number = 1
         self.receipt = object()
         self.lengths = self

@@ -578,7 +578,7 @@ def test_an_answer_tells_that_its_question_was_taken(
     alone = Alone()
     taken, told = [object()], list[object]()
     alone.acknowledgement_tracker.take_single = lambda: taken
-    remote: Any = SimpleNamespace(extracted=lambda each, _now: told.extend(each))
+    remote: Any = SimpleNamespace(on_extracted=lambda each, _now: told.extend(each))
     monkeypatch.setattr(alone.fast_path_driver, "_remote", remote)
     host = SimpleNamespace(
         pending=lambda: False, is_owner=lambda: False, main=interrupted

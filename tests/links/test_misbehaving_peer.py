@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     "name is local peer": (
         "test_another_user_is_refused_wherever_files_are_open",
-        "tests.links.test_real:test_who_dials_is_looked_at",
-        "tests.links.test_real:test_who_listens_is_looked_at",
+        "tests.links.test_real:test_the_credentials_of_a_dialling_process_are_checked",
+        "tests.links.test_real:test_the_credentials_of_a_listening_process_are_checked",
     ),
     "socket file": (
         "test_a_directory_that_others_may_write_to_is_refused",
@@ -51,7 +51,7 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "access list": (
         "test_another_user_is_refused_wherever_files_are_open",
-        "tests.links.test_real:test_who_dials_is_looked_at",
+        "tests.links.test_real:test_the_credentials_of_a_dialling_process_are_checked",
     ),
     "wire format": (
         "test_a_violation_ends_the_link_and_no_other",
@@ -74,15 +74,15 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "quotas per peer": (
         "test_searches_of_one_peer_are_bounded",
-        "tests.links.test_quotas:test_who_lets_too_much_be_kept_loses_its_link",
-        "tests.links.test_quotas:test_who_reads_no_answers_loses_its_link",
-        "tests.links.test_quotas:test_who_acknowledges_nothing_loses_its_link",
+        "tests.links.test_quotas:test_a_peer_that_exceeds_a_quota_loses_its_link",
+        "tests.links.test_quotas:test_a_peer_that_reads_no_answers_loses_its_link",
+        "tests.links.test_quotas:test_a_peer_that_acknowledges_nothing_loses_its_link",
         "test_a_peer_that_reads_nothing_delays_no_other",
     ),
     "load before authentication": (
         "test_the_number_of_silent_peers_is_limited",
         "test_a_slave_joins_though_hundreds_say_nothing",
-        "tests.links.test_quotas:test_of_those_who_do_not_greet_only_so_many_are_kept",
+        "tests.links.test_quotas:test_the_number_of_peers_that_have_not_greeted_is_limited",
         "tests.links.test_quotas:test_no_long_frame_is_taken_in_before_a_greeting",
     ),
     "names": (
@@ -93,7 +93,7 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     "errors": (
         "test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected",
         "tests.links.test_quotas:test_the_log_says_why_a_link_was_closed",
-        "tests.links.test_quotas:test_the_log_says_who_was_turned_away",
+        "tests.links.test_quotas:test_the_log_names_a_rejected_peer",
         "tests.links.test_quotas:test_the_log_gets_only_so_many_lines",
     ),
 }

@@ -89,14 +89,14 @@ def falling(self: Trace) -> None:
 
 # The rule that detects the fault, the step recorded wrongly, and the replacement.
 FAULTS: list[tuple[str, str, Callable[..., None]]] = [
-    ("B1", "delivered", twice(Trace.record_delivered)),
-    ("B2", "arrived", nothing),
-    ("B2", "arrived", twice(Trace.record_arrived)),
-    ("B2", "sent", nothing),
-    ("B2", "sent", twice(Trace.record_sent)),
-    ("B3", "delivered", nothing),
-    ("B3", "discarded", nothing),
-    ("B3", "failed", nothing),
+    ("B1", "record_delivered", twice(Trace.record_delivered)),
+    ("B2", "record_arrived", nothing),
+    ("B2", "record_arrived", twice(Trace.record_arrived)),
+    ("B2", "record_sent", nothing),
+    ("B2", "record_sent", twice(Trace.record_sent)),
+    ("B3", "record_delivered", nothing),
+    ("B3", "record_discarded", nothing),
+    ("B3", "record_failed", nothing),
     ("B5", "number", falling),
 ]
 
@@ -215,12 +215,17 @@ def asker_given_up() -> Stage:
 
 
 LOSSES = [
-    (given_up, "lost", BusOperation.IN_DOUBT, BusReason.PROCESS_LOST),
-    (given_up, "discarded", BusOperation.DISCARD, BusReason.PROCESS_LOST),
-    (too_many_notifications, "discarded", BusOperation.DISCARD, BusReason.OLDEST),
-    (asker_leaves, "discarded", BusOperation.DISCARD, BusReason.UNWANTED),
-    (asker_given_up, "lost", BusOperation.IN_DOUBT, BusReason.PROCESS_LOST),
-    (asker_given_up, "discarded", BusOperation.DISCARD, BusReason.UNWANTED),
+    (given_up, "record_lost", BusOperation.IN_DOUBT, BusReason.PROCESS_LOST),
+    (given_up, "record_discarded", BusOperation.DISCARD, BusReason.PROCESS_LOST),
+    (
+        too_many_notifications,
+        "record_discarded",
+        BusOperation.DISCARD,
+        BusReason.OLDEST,
+    ),
+    (asker_leaves, "record_discarded", BusOperation.DISCARD, BusReason.UNWANTED),
+    (asker_given_up, "record_lost", BusOperation.IN_DOUBT, BusReason.PROCESS_LOST),
+    (asker_given_up, "record_discarded", BusOperation.DISCARD, BusReason.UNWANTED),
 ]
 
 

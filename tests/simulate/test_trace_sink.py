@@ -54,14 +54,19 @@ def by_name(self: Relays, registration: object) -> None:
 
 
 FAULTS: list[tuple[str, type, str, Callable[..., Any]]] = [
-    ("no_search_goes_in_a_circle", Requests, "spread", sent_back),
+    ("no_search_goes_in_a_circle", Requests, "forward", sent_back),
     ("one_relay_for_a_registration", Peer, "stray", lambda _, __, new: new()),
-    ("a_search_is_answered_once", Resolver, "answered", passed_twice),
-    ("only_the_holder_answers", Resolver, "asked", answered_by_relay),
-    ("an_elimination_spares_the_newer", Relays, "eliminated", by_name),
-    ("no_relay_survives_both_ends|will_end", Peer, "farewell", lambda *_, **__: None),
-    ("no_ledger_keeps_a_ghost", Resolver, "cancelled", lambda *_: None),
-    ("garbage_relays_vanish", Relay, "left", lambda *_: None),
+    ("a_search_is_answered_once", Resolver, "on_answer", passed_twice),
+    ("only_the_holder_answers", Resolver, "on_search", answered_by_relay),
+    ("an_elimination_spares_the_newer", Relays, "on_eliminate", by_name),
+    (
+        "no_relay_survives_both_ends|will_end",
+        Peer,
+        "report_departure",
+        lambda *_, **__: None,
+    ),
+    ("no_ledger_keeps_a_ghost", Resolver, "on_cancel", lambda *_: None),
+    ("garbage_relays_vanish", Relay, "on_departure", lambda *_: None),
 ]
 
 

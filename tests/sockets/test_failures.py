@@ -115,7 +115,7 @@ HELLO = frames.encode(Hello("raw", PORT, 1 << 20))
     ("where", "what"),
     [
         (listener.Listener, "_begin"),
-        (listener.IncomingConnect, "heard"),
+        (listener.IncomingConnect, "on_events"),
         (listener.IncomingConnect, "_ask"),
         (link.Link, "ready"),
         (link.Link, "read_locked"),
@@ -226,7 +226,7 @@ def test_the_reading_that_cannot_be_given_back_ends_the_connection(
 
 
 @clause("QB-SOCK-10")
-@pytest.mark.parametrize("what", ["heard", "_welcomed", "_arrived"])
+@pytest.mark.parametrize("what", ["on_events", "_on_welcome", "_on_connected"])
 def test_an_error_on_the_way_to_a_peer_is_raised_by_the_connect(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,7 +238,7 @@ def test_an_error_on_the_way_to_a_peer_is_raised_by_the_connect(
             patch.setattr(outgoing_connect.OutgoingConnect, what, fail)
             with pytest.raises(PlantedError, match="planted"):
                 guest.connect(host.address, PORT)
-        if what == "_arrived":
+        if what == "_on_connected":
             end = guest.connect(host.address, PORT, required=True)
             end.disconnect()
         accepting.result().disconnect()

@@ -132,11 +132,15 @@ def test_every_function_that_a_model_mirrors_exists(model: Model) -> None:
 
 # The modules that the models mirror, by their package.
 MIRRORED = {
-    "queuebroker": "status|parking|end|connection|queue_connection|circular_buffer"
-    "|rendezvous|meeting|broker|pairing|_sync",
-    "bus.core": "outgoing_stream|incoming_streams|incoming_stream"
-    "|resolver|requests|name_registry|user_routing_table|outbound_messages|relays"
-    "|peer|remote_manager|process_manager",
+    "queuebroker": "_sync",
+    "queuebroker.waiting": "parking",
+    "queuebroker.channel": "status|end|connection|queue_connection|circular_buffer",
+    "queuebroker.meeting": "rendezvous|meet|broker|pairing",
+    "bus.core.streams": "outgoing_stream|incoming_streams|incoming_stream",
+    "bus.core.local": "process_manager",
+    "bus.core.peer": "peer",
+    "bus.core.remote": "resolver|requests|name_registry|user_routing_table"
+    "|outbound_messages|relays|remote_manager",
 }
 
 

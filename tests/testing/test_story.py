@@ -102,7 +102,7 @@ def test_the_library_is_shown_only_where_no_user_is() -> None:
     at_the_users_line = r"test_story  server\.waiting_accepts\(\)  \[\w+\.\w+\]"
     assert re.search(at_the_users_line, story)
     ending = story[story.index("how it ended") :]
-    line = r" +queuebroker/\w+\.py:\d+  "
+    line = r" +queuebroker/[\w/]+\.py:\d+  "
     assert re.search(f"acceptor  sleeps until it is woken{line}", ending)
     assert re.search(f"what it sleeps for is not true{line}", ending)
 

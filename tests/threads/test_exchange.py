@@ -331,7 +331,7 @@ def test_recorded_messages_are_read_in_the_order_of_their_numbers() -> None:
     station.home.adopt()
     station.home.poll(0)
     message = station.message("c", "recorded")
-    trace: Any = SimpleNamespace(accepted=lambda _: None)
+    trace: Any = SimpleNamespace(record_accepted=lambda _: None)
     message._trace = trace
 
     station.exchange.send(message)
