@@ -1,7 +1,7 @@
 """`refuse_green_threads`: refuse a process that gevent or eventlet has patched.
 
-Both replace threads, sockets and polling in the whole process. A thread may wait in a
-real `epoll`, or for a lock that a real thread has to release. Then it blocks every
+Both replace threads, sockets and polling in the whole process. Then a thread that waits
+in a real `epoll`, or for a lock that a real thread has to release, blocks every
 greenlet of the process forever.
 """
 

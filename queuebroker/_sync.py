@@ -50,9 +50,10 @@ class WithLock:
 
     There the interpreter checks for signals when an ``__enter__`` written in C has
     returned. The ``with`` statement does not cover its body yet (CPython gh-148874), so
-    the exception bypasses ``__exit__``. It does not check when a Python function
-    returns, nor when a C iterator has yielded its next item. So `__enter__` is a Python
-    function that takes the lock by such an iterator. ``__exit__`` is the C lock's own.
+    the exception bypasses ``__exit__``. The interpreter does not check when a Python
+    function returns, nor when a C iterator has yielded its next item. So `__enter__` is
+    a Python function that takes the lock by such an iterator. ``__exit__`` is the C
+    lock's own.
     """
 
     __slots__ = ("__exit__", "__weakref__", "_take", "acquire", "locked", "release")
@@ -156,8 +157,8 @@ def owns(lock: _thread.RLock) -> bool:
 def spin(ready: Callable[[], bool]) -> bool:
     """Yield to other threads for a moment; return True if ``ready`` came true.
 
-    Two threads that answer each other then need not sleep, nor wake each other, which
-    is most of a round trip. ``ready`` is called without any lock and must only read.
+    Two threads that answer each other then need not sleep, nor wake each other: these
+    take most of a round trip. ``ready`` is called without any lock and must only read.
     """
     until = monotonic() + SPIN_S
     while not ready():

@@ -8,8 +8,8 @@ another.
 
 The races are those of one queue (`queuebroker.waiting.parking`), and one more. A sender
 wakes one sleeper for its message. If this caller is woken and takes from another queue,
-a second sleeper on the first queue would sleep on while the message lies there. So a
-caller that leaves a queue's list wakes the next if anything is left (I1 of
+a second sleeper on the first queue would sleep on although a message is available. So a
+caller that leaves a queue's list wakes the next sleeper if any message is left (I1 of
 `queuebroker.waiting.parking`).
 """
 
@@ -181,7 +181,7 @@ class Selection:
         end._connection.flows[end._side].buffer.wake_locked()
 
     def _over(self) -> bool:
-        # One after another is exact here: a disconnected end stays so (QB-DISC-1).
+        # Checking them one by one is exact: a disconnected end stays so (QB-DISC-1).
         return all(end.disconnected() for end in self._ends)
 
     def _refusal(self) -> DisconnectedError:
@@ -200,7 +200,7 @@ class Selection:
 
 
 def add_parker(end: MessageQueue, parker: Parker) -> None:
-    """List a parker on a queue for good, for an owner who is its only receiver.
+    """List a parker on a queue for good, for the only receiver of that queue.
 
     The parker is released at each message, and when the peer disconnects. If the queue
     changed before this call, there is no release, so check the queue once afterwards. A
@@ -241,7 +241,7 @@ def _worth_a_try(end: MessageQueue) -> bool:
     """Return True if a receive may succeed: a message is here or in transit.
 
     A message is in transit only after the peer has disconnected. Then the receive waits
-    for it, which is soon (QB-TIME-8).
+    for that message, for a moment (QB-TIME-8).
     """
     status = end.status
     if status is Status.CONNECTED:

@@ -55,9 +55,10 @@ class Reason(enum.IntEnum):
 class Observer(Protocol):
     """A callable that receives every accepted operation, in the channel's true order.
 
-    It is called under the lock of the observed object. If it takes a lock of its own,
-    it must not wait for itself there: the garbage collector may start in it, and the
-    finalizer of a forgotten end reports that end's close to the observer.
+    It is called under the lock of the observed object. If the observer takes a lock of
+    its own, a nested call in the same thread must not block on that lock. The garbage
+    collector may run inside the observer, and the finalizer of a forgotten end then
+    reports that end's close.
     """
 
     def __call__(

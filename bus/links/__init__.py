@@ -7,8 +7,8 @@ has a `relay_account`. `inbound_delivery` delivers remote messages to tasks, and
 batches the commands of a task, and `fast_path_driver` is the fast path of a task
 thread.
 
-`link_setup` sets up links, `unsent` holds the frames for a full one, `frame_readers`
-reads frames, and `join_state` says whether the process has joined. A `network` makes
+`link_setup` sets up links, `unsent` holds the frames for a full link, `frame_readers`
+reads frames, and `join_state` records whether the process has joined. A `network` lets
 processes find one another: `socket_network` on one machine, in a `run_directory`;
 `memory` inside one process, for tests. `peer_log` limits the log lines about peers, and
 `monitor_leases` keeps the listeners of the frame monitor.

@@ -2,8 +2,8 @@
 
 Any thread notes the messages that its tasks take; the comm thread collects the notes
 and acknowledges the messages to their senders (BUS-RELAY-9). A note wakes the comm
-thread only if that does not wake soon anyway, or if so much was taken that a sender may
-wait for it.
+thread if that thread would not wake soon by itself. It also does so if the tasks have
+taken so much that a sender may wait for the acknowledgement.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class AcknowledgementTracker:
 
     Attributes:
         wakes_soon: True if the comm thread wakes soon anyway, and acknowledges then.
-        check_at: the time of the next look at the runs being read, on the monotonic
+        check_at: the time of the next check of the runs being read, on the monotonic
             clock in seconds; None for never. A task that hangs in a callback does not
-            report its latest reads, so the look is due regardless of other work.
+            report its latest reads, so the check is due regardless of other work.
     """
 
     __slots__ = (
@@ -54,7 +54,7 @@ class AcknowledgementTracker:
         # Bytes of the messages in ``_taken``. Two threads that count at once may count
         # too little; the acknowledgement then comes a little later.
         self._bytes: int = 0
-        # Runs that a task reads; then, runs that it may still be reading.
+        # Runs noted since the last `take`; older runs that a task may still be reading.
         self._reading: Final[deque[CommandRun]] = deque()
         self._read_on: list[CommandRun] = []
         self.wakes_soon: bool = False
@@ -92,13 +92,14 @@ class AcknowledgementTracker:
             return True
         read = len(self._taken)
         if self._reading:
+            # A copy: a deque cannot be iterated while another thread appends to it.
             read += sum([run.at - run.reported for run in self._reading.copy()])
         return read >= self._messages_max
 
     # For one thread at a time, under `FastPathDriver.hold`.
 
     def take_single(self) -> list[Taken]:
-        """Take out the note of a single message; none if a run is being read."""
+        """Take out the note if there is exactly one, and no run is being read."""
         if len(self._taken) != 1 or self._reading or self._read_on:
             return []
         self._bytes = 0

@@ -92,8 +92,8 @@ def _no_claim() -> None:
 class CommThread:
     """The links of one process and the thread that serves them.
 
-    An instance is started once. Any thread may call its methods unless they say
-    otherwise. It is the `bus.threads.comm.Comm` of its process.
+    An instance is started once. Any thread may call its methods, unless their
+    docstrings say otherwise. It is the `bus.threads.comm.Comm` of its process.
 
     Args:
         exchange: the exchange of this process.
@@ -208,12 +208,12 @@ class CommThread:
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
         )
         # The manager's next deadline as of the last check; the time of the next check,
-        # if anything happens by then.
+        # if this thread wakes before then.
         self._due_at: float | None = None
         self._review_at: float = 0.0
         self._review_s: Final = min(config.ack_delay_s / 2, _REVIEW_S)
-        # True once no other thread may run `_run_urgent_part`; then, once this thread
-        # no longer looks at its requests.
+        # True once no other thread may run `_run_urgent_part`; true once this thread
+        # empties its inbox for the last time.
         self._left: bool = False
         self._ended: bool = False
 
@@ -270,6 +270,7 @@ class CommThread:
     def decide(self, event: Callable[[], list[Action]]) -> None:
         """Decide on an event in this thread, after everything posted before."""
         self._relay_outbox.ask(lambda: self._exchange.decide(event))
+        # After the post: the comm thread sets this, then empties its inbox a last time.
         if self._ended:
             self._run_late_requests()
 
@@ -322,6 +323,7 @@ class CommThread:
             ):
                 self._relay_outbox.inbox.push(Said(question, payload, error))
         finally:
+            # Ends the task's send batches: no later command may overtake the answer.
             question._to.order = object()
 
     def on_extracted(self, message: Incoming) -> None:
@@ -348,7 +350,8 @@ class CommThread:
         return self._acknowledgement_tracker.wakes_soon  # if it hangs in a callback
 
     def _resume_if_roomy(self, entry: Entry, account: Account) -> None:
-        # Not for each message that it takes: messages held back would come one by one.
+        # Not for each message that the task takes: a resume would then deliver the
+        # held-back messages one by one.
         if self._inbound_delivery.holds(entry) and account.roomy:
             self._exchange.decide(lambda: [Resume(entry)])
 
@@ -368,7 +371,8 @@ class CommThread:
             if entry.host is self._relay_outbox:
                 self.remote.open(entry, messages)
             else:
-                # The relay was removed after that decision; return these with the rest.
+                # The relay was removed since the decision to open it: `_vacate` returns
+                # these messages along with the rest of the relay.
                 self._relay_outbox.keep_unopened(entry, messages)
             return self.remote.flush(_sync.monotonic())
 
@@ -402,9 +406,9 @@ class CommThread:
         self._soon()
 
     def _wake(self) -> None:
-        # The caller first notes its reason, then looks whether this thread sleeps. This
-        # thread first notes that it sleeps, then looks for a reason to wake. So one of
-        # the two sees the other, without a lock.
+        # The caller first notes its reason, then checks whether the comm thread sleeps.
+        # The comm thread first notes that it sleeps, then checks for a reason to wake.
+        # So one of the two sees the other, without a lock.
         arrived = self._relay_outbox.inbox.arrived
         if arrived.asleep:
             with self._relay_outbox.inbox.lock:
@@ -468,8 +472,9 @@ class CommThread:
         """Return the deadline of the next sleep.
 
         Also note in ``wakes_soon`` whether the thread then wakes soon enough to
-        acknowledge. The manager's deadlines are scanned every ``_review_s``, not for
-        each of many messages; between scans, this thread wakes for the next one.
+        acknowledge. The manager's deadlines are scanned once per ``_review_s``,
+        not for each of many messages. If this thread wakes before the next scan is due,
+        it then sleeps until that scan at most.
         """
         now, acknowledgement_tracker = _sync.monotonic(), self._acknowledgement_tracker
         look_at = acknowledgement_tracker.check_at
@@ -515,8 +520,8 @@ class CommThread:
     def _round(self) -> None:
         if self._fault is not None:
             raise self._fault
-        # Before the taken messages are collected: a task that takes one later wakes
-        # this.
+        # Before the notes of taken messages are collected: a task that takes a message
+        # after that wakes this thread.
         self._round_requested = self._acknowledgement_tracker.wakes_soon = False
         frames = [*self._fast_path_driver.take(), *self._link_pool.take()]
         posted, requests = self._relay_outbox.take()
@@ -598,8 +603,9 @@ class CommThread:
         if taken := self._acknowledgement_tracker.take(now):
             remote.on_extracted(taken, now)
         self._relay_outbox.forward(posted, remote)
-        # ``_due_at`` is older than these events: a deadline they set waits for the next
-        # round. Only in this thread, which scans the deadlines again then.
+        # ``_due_at`` is older than these events: a deadline that they set waits for the
+        # next round. A substitute handles no deadline: only the comm thread scans the
+        # deadlines again afterwards.
         late = self._due_at is not None and self._due_at <= now
         if late and self._relay_outbox.is_owner():
             actions += self._exchange.manager.expire(now)

@@ -188,10 +188,10 @@ class FastPathDriver:
                         way.take_lease(host)
                     host.link_wait = way
                 if not self._link_pool.send(way.fast_path.link, frame):
-                    self.check_link(way.fast_path.link)  # it goes on when there is room
+                    self.check_link(way.fast_path.link)  # the comm thread sends it
             session = peer.session
             if session.ack_at is not None and not session.in_exchange:
-                self._soon()  # the comm thread may have gone to sleep before that
+                self._soon()  # the comm thread may sleep unaware of that deadline
         except BaseException:
             # The message may be noted as sent without being sent; a new link resends
             # it.
@@ -262,7 +262,8 @@ class FastPathDriver:
     def show(self, last: Incoming | CommandRun, host: ThreadManager) -> None:
         """Let a thread wait at the link that brings its tasks many short commands.
 
-        Long commands are better copied from the kernel by another thread meanwhile.
+        Long commands are left to the comm thread, which copies them out of the kernel
+        while callbacks run.
 
         last: the latest message for one of these tasks.
         """
@@ -287,7 +288,7 @@ class FastPathDriver:
 
     @property
     def due(self) -> bool:
-        """True if there are such frames."""
+        """True if other threads have read frames for the comm thread."""
         return bool(self._given)
 
     # For a task thread that holds the read lease of a link.
@@ -414,9 +415,9 @@ class _Way:
             driver.acknowledge(host)
             missing: float = math.inf
             while True:
-                # After it is listed at the link: an earlier poster did not see it
-                # sleep. `tell` may also have put a message into a mailbox of this
-                # thread.
+                # Checked after this thread is listed as asleep: an earlier poster did
+                # not wake it. `acknowledge` may also have put a message into one of its
+                # mailboxes.
                 if not host.pending():
                     lease.sleep(deadline)
                 with driver.hold:

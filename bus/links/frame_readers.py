@@ -1,7 +1,7 @@
 """`FrameReaders`: reads frames from links, or the reason why a link has ended.
 
-A frame may come in two pieces, its head and a long body, so each link has its own
-reader. The frames are decided on elsewhere, all at once.
+A frame may arrive in two pieces, its head and a long body, so each link has its own
+reader. The comm thread passes all frames of a round to the manager at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Read(Struct, frozen=True, eq=False):
 
 
 class FrameReaders:
-    """The readers of the links of a process; for the thread that does its round.
+    """The readers of a process's links; used under `FastPathDriver.hold`.
 
     cause: returns why a link ended without a farewell, by its number; see
       `LinkPool.cause`.
@@ -66,7 +66,7 @@ class FrameReaders:
                 # handled like any other violation (BUS-WIRE-4, BUS-SEC-10).
                 return Read(error=WireError(str(cause)))
             if isinstance(cause, RemoteError):
-                # The peer lives, and closed the link for a fault it saw in this
+                # The peer lives, and closed the link because of an error of this
                 # process.
                 return Read(lost=True, why=str(cause) or cause.kind or "no reason")
             return Read(lost=True, mid_io=cause is not None)

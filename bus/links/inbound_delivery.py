@@ -5,9 +5,9 @@ their relay stays closed, and a fast sender has to wait at its end (BUS-FLOW-2).
 Notifications have no such window. A task may have as many of them held back as it may
 have unread; any excess is dropped as each subscription demands (BUS-FLOW-3).
 
-Any thread may do the actions, also one that hosts the task. A message that a thread
-posts within itself overtakes the messages in its inbox. So all remote messages go
-through the inbox (BUS-MSG-15).
+Any thread may execute the actions, even the thread that hosts the task. If it put a
+message directly into the mailbox, that message would overtake those in the inbox. So
+all remote messages go through the inbox (BUS-MSG-15).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class InboundDelivery:
         if held is None and _give_run(entry, run):
             return
         if entry.mailbox.client.account.overflow not in _WAITING:
-            self._deliver(entry, run.rest())  # each may fare differently
+            self._deliver(entry, run.rest())  # the policy decides on each command
             return
         if held is None:
             held = self._held[entry] = _Held()
@@ -83,7 +83,7 @@ class InboundDelivery:
     def _deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         if messages[0].kind is Kind.NOTIFICATION:  # so all are
             for each in messages:
-                # Here, and once: later the gap may include drops in this process.
+                # Counted here, once: later the gap may include drops in this process.
                 if each.gap:
                     _account(each).missed += each.gap
         held = self._held.get(entry)
@@ -96,7 +96,7 @@ class InboundDelivery:
                 self._hold(held, message)
                 self._held[entry] = held
         if held is not None:
-            # A thread that read meanwhile did not know that a message waits.
+            # A task that read meanwhile did not know that a message is held back.
             self.resume(entry)
 
     def resume(self, entry: Entry) -> None:
@@ -122,7 +122,7 @@ class InboundDelivery:
 
     @staticmethod
     def answer(entry: Entry, answer: Answer) -> None:
-        """Give an answer to a task, after all earlier messages; see `Exchange`."""
+        """Give an answer to a task, as `Exchange.deliver_answer` does."""
         host = entry.host
         if (
             host is not None
@@ -236,7 +236,7 @@ def _offer(entry: Entry, message: Incoming) -> bool:
     while True:
         host = entry.host
         if host is None:
-            return True  # the task has left; its process reports what it took
+            return True  # the task has left; its process reports the messages it took
         admission = host.inbox.offer(message, host)
         if admission is Admission.GONE:
             continue  # the task has moved
@@ -248,7 +248,7 @@ def _offer(entry: Entry, message: Incoming) -> bool:
             elif command:
                 return False
             else:
-                # A link cannot make its notifier wait.
+                # A notifier of another process is never made to wait (BUS-FLOW-6).
                 _turn_away(message, account)
         return True
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JoinState"]
 
-# The refusal of a duplicate name becomes final after this many.
+# The number of refusals after which the refusal of a duplicate name is final.
 _REFUSALS: Final = 4
 
 
@@ -85,7 +85,7 @@ def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
     """
     match refusal.reason:
         case Reason.BUSY | Reason.CLOSING:
-            return None  # it is no longer master, or not for long
+            return None  # that process is no longer master, or not for long
         case Reason.VERSION:
             return VersionMismatchError(VERSIONS, refusal.versions)
         case Reason.DUPLICATE:

@@ -1,7 +1,7 @@
 """How the thread that owns the links sleeps: parked, or at the kernel's sockets.
 
 Between threads, the sender wakes the sleeping receiver. Between processes no sender
-can: the owner itself turns the driver of the sockets. So the thread that handles the
+can: the owner itself runs the driver of the sockets. So the thread that handles the
 frames also reads them, and no other thread has to be woken.
 """
 
@@ -44,8 +44,8 @@ class LinkPoller(Protocol):
     def take_ready(self) -> list[int]:
         """Return the numbers of the queues that may have an event.
 
-        Each is returned once; `again` marks it ready once more. A neglected queue may
-        be among them.
+        Each is returned once; `mark_ready` marks it ready once more. A removed queue
+        may be among them.
         """
 
     def mark_ready(self, number: int) -> None:
@@ -212,11 +212,11 @@ class _ParkedReadLease:
 class SocketPoller:
     """A poller for queues between processes, all of them served by one driver.
 
-    The thread that turns the driver, this one, reads the sockets. It notes for which
-    queue data arrives, so that only the ready ones of many links are checked.
+    The owner runs the driver, and so reads the sockets. It notes the queues for which
+    data arrives, so that only these are checked, not all of many links.
 
-    Its parker is never removed from the inbox. It counts as asleep, under the inbox's
-    lock, only until it is released.
+    The parker of the owner is never removed from the inbox. It counts as asleep, under
+    the inbox's lock, only until it is released.
     """
 
     __slots__ = ("_driver", "_listed", "_parker", "_ready")
@@ -268,7 +268,7 @@ class SocketPoller:
                     rest_s = 0 if due else _rest_s(deadline)
                     poll(rest_s)
                     due = due or look()
-                    # Else a socket read or wrote part of a long frame, as is usual.
+                    # Else the driver read or wrote a part of a long frame: poll again.
                     if due or parker.released or rest_s == 0:
                         break
             finally:
@@ -294,7 +294,7 @@ class SocketPoller:
 
 
 class _DriverParker:
-    """A parker that wakes the thread that turns a driver."""
+    """A parker that wakes the thread that runs a driver."""
 
     __slots__ = ("_driver", "released")
 
@@ -313,7 +313,7 @@ class _DriverParker:
 
 
 def _nothing() -> None:
-    """Do nothing: the driver is only to wake up."""
+    """Do nothing: the call itself wakes the driver."""
 
 
 class _ReadyParker:
@@ -326,7 +326,7 @@ class _ReadyParker:
         self._ready: Final = ready
 
     def locked(self) -> bool:
-        """Return True always: it is released for each event."""
+        """Return True always, so that each event releases this parker."""
         return True
 
     def release(self) -> None:

@@ -54,8 +54,8 @@ class LinkPool:
             does not (BUS-SEC-2).
         backlog: maximum number of frames, and of bytes, that may wait for room in a
             link; a link with more is aborted (BUS-CHAN-8).
-        given_up: called then, with the link's number and the reason; the loss of the
-            link is reported as usual.
+        given_up: called when the pool aborts a link, with its number and the reason;
+            `take` reports the loss of the link as usual.
         turned_away: called with a one-line text about a link that is unusable from the
             start.
     """
@@ -345,9 +345,9 @@ class LinkPool:
     def cause(self, number: int) -> BaseException | None:
         """Return why a link ended without a farewell; once for each lost link.
 
-        The cause is a `PeerLostError` if the process died, a `ProtocolError` if it
-        broke the rules of links, or a `RemoteError` if it says so of this process. It
-        is None if the peer closed the link in order.
+        The cause is a `PeerLostError` if the process died, or a `ProtocolError` if it
+        broke the rules of links. It is a `RemoteError` if the peer closed the link
+        because of an error of this process, and None if it closed the link in order.
         """
         return self._causes.pop(number, None)
 

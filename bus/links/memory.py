@@ -36,8 +36,8 @@ class MemoryNetwork:
 
     bus: the name of the bus.
 
-    Lock: ``_lock`` guards the processes and their masters. The holder notifies comm
-    threads of changes, which takes no time: they act in their own threads.
+    Lock: ``_lock`` guards the processes and their masters. The holder posts changes to
+    comm threads and does not wait for them: each acts by itself.
     """
 
     def __init__(self, bus: str) -> None:

@@ -3,7 +3,8 @@
 A task listens by a command ``{"frames": [...]}`` to the inspector of the process, with
 the names of frame types, or none for all. The answer holds the frames noted since its
 last such command, and the number of frames left out. ``{"frames": None}`` ends the
-listening. So does `LEASE_S` without a command, since a listener may be killed.
+lease. It also ends after `LEASE_S` seconds without a command, since a listener may be
+killed.
 
 Any process that may join the bus may ask, as for everything that an inspector reports.
 The contents of messages are never reported.

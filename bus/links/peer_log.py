@@ -37,11 +37,11 @@ class PeerLog:
         self._left_out: int = 0
 
     def note(self, text: str) -> None:
-        """Note misbehaviour of a peer; logged by the next `tell`."""
+        """Note misbehaviour of a peer; logged by the next `write`."""
         self._noted.append((text, False))
 
     def report(self, text: str) -> None:
-        """Note an error in this process; logged by the next `tell`."""
+        """Note an error in this process; logged by the next `write`."""
         self._noted.append((text, True))
 
     def write(self, now: float) -> None:

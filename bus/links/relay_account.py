@@ -265,7 +265,7 @@ class RelayAccount:
         """Do nothing: a task under `disconnect` is disconnected in its own process."""
 
     def on_dropped(self, message: Incoming) -> None:
-        """Note that a message of the remote task was dropped for a newer one."""
+        """Note that the receiver's policy dropped a message of the remote task."""
         self._taken(message)
         account: Account = message._account
         error = account.error(f"task {message._to.name!r}")

@@ -129,7 +129,6 @@ class RelayOutbox:
             messages_max=config.task_fifo_messages,
             bytes_max=config.task_fifo_bytes,
         )
-        # The policy of its account, so that `take` skips dropped messages.
         self.audience: Final = Entry(
             id=registration,
             name=here.module,
@@ -138,6 +137,7 @@ class RelayOutbox:
             host=self,
             mailbox=None,
             remote=True,
+            # As for its account, so that `take` skips the dropped notifications.
             overflow="drop-oldest",
         )
         # For the comm thread alone: messages posted to relays that were removed since,
@@ -287,7 +287,7 @@ class RelayOutbox:
         return self._strays.pop(entry, [])
 
     def review(self) -> None:
-        """Wake the senders that wait for room in a relay."""
+        """Count the messages that left relays; wake the senders that wait for room."""
         for relay in list(self._busy):
             relay_account: RelayAccount = relay.client
             relay_account.review(relay)

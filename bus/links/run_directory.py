@@ -6,8 +6,8 @@ It holds the sockets ``Master`` and ``Slave<random number>`` (BUS-ENT-16), and t
 OPEN-10).
 
 If groups are on the access list, processes of other users have their sockets in
-``guests``. There each may make its own, and none may touch another's. A process that
-cannot write to the run directory itself never becomes master.
+``guests``. There each process may make its own sockets, and cannot touch those of
+another user. A process that cannot write to the run directory never becomes master.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class RunDirectory:
         except (FileExistsError, NotADirectoryError):
             raise self._denied(f"{directory} is not a directory") from None
         except OSError as error:
-            # The number gives it the same type. No file name: Python would append it
-            # after the remedy.
+            # The number selects the same type of error. No file name is given: Python
+            # would append the name after the remedy.
             raise OSError(
                 error.errno,
                 f"cannot make the run directory {directory} of bus {self._bus!r}: "

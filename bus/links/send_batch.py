@@ -110,7 +110,7 @@ class SendBatch:
     The usual case takes no lock. In `bus.api.task.Task.command` every step counts, so
     it appends a payload itself while there is room and both tasks are unchanged.
     Afterwards it checks ``steady``, and calls `confirm` if the flag is not set. A
-    thread that takes messages or room clears the flag before it looks at them.
+    thread that takes messages or room clears the flag before it counts them.
 
     Invariants, whenever that lock is free and no thread is adding:
     I1. There is room for all payloads, and the batch is posted if it has any.
@@ -209,7 +209,7 @@ class SendBatch:
         return _sync.monotonic() + self._timeout_s
 
     def confirm(self) -> bool:
-        """Add the last payload again, if it lost its room or all payloads were taken.
+        """Add the last payload again, unless it was taken; the batch was not steady.
 
         Returns False if there is no room for it any more; it is then withdrawn.
 
@@ -235,7 +235,7 @@ class SendBatch:
     def _add_in_time(self, payload: bytes) -> bool:
         """Add as soon as there is room, if senders wait for room (BUS-FLOW-2).
 
-        The path of a single message would cost more than all others of the batch.
+        To send this one outside the batch would cost more than the rest of the batch.
         """
         if self._waits_s is None or not (waits_s := self._waits_s()):
             return False

@@ -46,7 +46,7 @@ _FAREWELL_S: Final = 5.0
 
 
 class SocketNetwork:
-    """The way of one process to the others; made for one bus, and joined once.
+    """The network of one process; made for one bus, and joined once.
 
     Args:
         bus: the name of the bus.
@@ -68,7 +68,7 @@ class SocketNetwork:
 
     @property
     def where(self) -> str:
-        """The path under which other processes are looked for."""
+        """The path of the directory in which this process finds the others."""
         return str(self.directory.path)
 
     def new_incarnation(self) -> int:
@@ -228,7 +228,7 @@ def _nonce() -> int:
 
 
 def _machine_id() -> str:
-    """Return an id that tells this machine from others of its name (BUS-DISC-8)."""
+    """Return an id that distinguishes machines of the same name (BUS-DISC-8)."""
     for place in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
         with suppress(OSError):
             text = Path(place).read_text(encoding="ascii").strip()

@@ -1,8 +1,9 @@
 """`Account`: the counters of one receiver's unread messages, and its overflow policy.
 
-Each task has one for its commands, and each subscription has one. A message is on the
-account from its acceptance until it is extracted or dropped. The bound is exact, in
-messages and in bytes, for any number of senders. Sending within a thread takes no lock.
+Each task has an account for its commands, and each subscription has one, too. A message
+is on the account from its acceptance until it is extracted or dropped. The bound is
+exact, in messages and in bytes, for any number of senders. Sending within a thread
+takes no lock.
 
 Each counter has one writer at a time, so that no counter needs a lock to be correct:
 
@@ -14,8 +15,8 @@ Each counter has one writer at a time, so that no counter needs a lock to be cor
 
 A sender first adds its message, then checks the bound, and subtracts the message again
 if it is exceeded. If two senders add concurrently, one under the lock and one without
-it, at least one of them sees both messages. The sender without the lock then retries
-under the lock, and only that result counts as full.
+it, at least one of them sees both messages. A sender that finds no room without the
+lock retries under the lock, and only the result of the retry counts as full.
 """
 
 from __future__ import annotations
@@ -184,6 +185,7 @@ class Account:
         """
         self._outside += 1
         self._outside_bytes += message._size
+        # Too high while a run is being read; if it does not fit, `_over` counts again.
         unread = self._outside + self._inside - self.extracted - self._dropped
         most = self._outside_bytes + self._inside_bytes - self.extracted_bytes
         fits = unread <= self._messages_max and most <= self._bytes_max

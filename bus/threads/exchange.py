@@ -4,9 +4,9 @@ The manager decides under ``_lock`` and returns actions; the exchange executes t
 after it has released the lock. Routing a message to a known name takes no ``_lock``.
 
 Lock order: a serving thread holds ``ThreadManager.driving``, and on the fast path also
-``FastPathDriver.hold``; ``_lock`` and the locks of inboxes come after these, and none
-of them under another one. The sender looks up the route, then posts the message, and
-looks it up again if the task has moved in between.
+``FastPathDriver.hold``. ``_lock`` and the locks of inboxes come after these, and none
+of them is taken under another. The sender looks up the route, then posts the message.
+If the task has moved in between, the sender looks up the route again.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Exchange:
     def decide(self, event: Callable[[], list[Action]]) -> None:
         """Pass an event to the manager, and execute the resulting actions.
 
-        If another thread is executing actions, it executes these, too.
+        If another thread is executing actions, that thread executes these, too.
         """
         self._decide(lambda: self._todo.extend(event()))
         self.act()
@@ -257,7 +257,7 @@ class Exchange:
 
     def deregister(self, entry: Entry, *, final: bool) -> None:
         """Deregister a task; its thread empties the mailbox between two callbacks."""
-        # An interrupted registration may still hold them back.
+        # An interrupted registration may still hold the openings back.
         entry.mailbox.client.run_openings()
         self.decide(lambda: self.manager.leave(entry, final=final))
         self.at_home(entry, lambda: self._empty(entry, final=final))
@@ -277,8 +277,9 @@ class Exchange:
         """Call ``act`` in the thread that hosts a task, between two callbacks.
 
         If the calling thread hosts the task and is between two callbacks, it calls
-        ``act`` at once. A thread that waits on the fast path is not: there it may act
-        for its whole process. The call never precedes the opening of the mailbox.
+        ``act`` at once. A thread that waits on the fast path does not: there it may
+        execute actions of its whole process. The call never precedes the opening of the
+        mailbox.
         """
 
         def here() -> None:
@@ -331,8 +332,8 @@ class Exchange:
             message._account = entry.mailbox.client.account
             if self.post(message):
                 return
-            # The task has left its host. Wait for the thread that decides where it
-            # goes, which may hold the lock just now.
+            # The task has left its host. The thread that decides where the task goes
+            # may hold the lock just now: wait for that thread.
             with self._lock:
                 pass
 
@@ -387,6 +388,7 @@ class Exchange:
                     return True
             return self._post(message, entry)
         finally:
+            # Ends the sender's batches: no later command may overtake this message.
             message._source.order = object()
 
     def _post(self, message: Delivery, entry: Entry) -> bool:
@@ -459,8 +461,8 @@ class Exchange:
         """
         mine, done = False, 0
         try:
-            # For an interrupt, the lines under the lock are one step: none strikes
-            # between two of them.
+            # The lines under the lock are one step: no interrupt comes between two of
+            # them.
             with self._lock:
                 if self._acting:
                     return
@@ -476,8 +478,8 @@ class Exchange:
                 self._do(action)
         except BaseException:
             with self._lock:
-                # Not begun, so it goes back. A reply may have begun: a second delivery
-                # of it is harmless.
+                # The action was not begun, so it goes back. Only a reply may have
+                # begun: to deliver it a second time is harmless.
                 if self._taken is not None and mine:
                     self._todo.appendleft(self._taken)
                     self._taken = None
@@ -582,7 +584,7 @@ class Exchange:
         for item in [*client.take_unclaimed(), *host.remove(entry)]:
             if type(item) is Incoming and item._account.extract(item, host.inbox.lock):
                 item._account.returned += 1
-                item.gap = 0  # that was for this receiver
+                item.gap = 0  # the gap concerned this receiver alone
                 unread.append(item)
             elif type(item) is Answer:
                 client.on_unread_answer(item)

@@ -37,7 +37,7 @@ class Inbox:
     Lock: ``lock`` guards all attributes below it, and the parts of accounts that say
     so. It also guards the host of each task of the thread: a move and a deregistration
     change ``Entry.host`` under it. No callback runs and no other lock is taken while
-    it is held (rule 12 of the delicate mechanisms).
+    it is held.
 
     Invariants, whenever ``lock`` is free:
     I1. the owner sleeps without a pending wake-up only while ``items`` is empty.
@@ -96,7 +96,7 @@ class Inbox:
                 if message._trace is not None:  # before the owner can see it
                     message._trace.record_accepted(message._to.id.number)
                 self.items.append(message)
-                if self.arrived.asleep:  # as in `_wake_all_locked`, for each message
+                if self.arrived.asleep:  # `_wake_all_locked`, inlined for each message
                     self.wakeups += 1
                     self.arrived.wake_one()
                 if dropped:
@@ -149,7 +149,7 @@ class Inbox:
             if message._to.host is not host:
                 return Admission.GONE
             account: Account = message._account
-            admission = account.admit_locked(message, [])
+            admission = account.admit_locked(message, [])  # `block` drops nothing
             if admission is Admission.FULL:
                 return PENDING
             if message._trace is not None:

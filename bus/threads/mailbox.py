@@ -107,7 +107,7 @@ class Client(Protocol):
         """Run the postponed openings."""
 
     def postpone(self, opening: Callable[[], object]) -> bool:
-        """Keep an opening for `release`; return False if the caller must open now."""
+        """Keep an opening for `run_openings`; return False if the caller must open."""
 
     def await_verdict(self) -> None:
         """Note that the master must decide on the name of the task."""

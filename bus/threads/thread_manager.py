@@ -159,7 +159,8 @@ class ThreadManager:
         """Announce that a task will be opened here; return False if this has ended.
 
         An interrupted caller does not learn whether the announcement was recorded. So
-        it is identified by its mailbox, and can be withdrawn or opened in either case.
+        the mailbox identifies it, and the caller can withdraw it or open the mailbox in
+        either case.
         """
         with self.inbox.lock:
             if self.ended:
@@ -173,7 +174,7 @@ class ThreadManager:
             if mailbox not in self._expected:
                 return
             self._expected.remove(mailbox)
-        self.ask(self.pending)  # the waiting thread looks again
+        self.ask(self.pending)  # wakes the thread, so that it tries `end` again
 
     @property
     def idle(self) -> bool:
@@ -473,7 +474,8 @@ class ThreadManager:
         # Read the clock again: an earlier callback may have taken long.
         self.since = now = _sync.monotonic()
         # A mailbox stays in the queue as long as it may have items. So an interrupt
-        # between two of these steps costs one empty turn, and no task its later turns.
+        # between two of these steps costs one empty turn, and no task loses its later
+        # turns.
         item = self._next(mailbox, now)
         if item is None:
             mailbox.ready = False

@@ -1,4 +1,7 @@
-"""The door to sockets, TLS, descriptors, processes and kernel readiness: no other.
+"""All access to sockets, TLS, processes and kernel readiness.
+
+Apart from `queuebroker.testing`, no other package imports ``socket``, ``ssl``,
+``select`` or ``subprocess``.
 
 polling         kernel readiness
 sockets         plain sockets, non-blocking and close-on-exec

@@ -29,7 +29,7 @@ _PATIENCE_MAX_S: Final = 12e-3
 _EVENTFD_FLAGS: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
 
 
-class SocketFailure(Exception):  # noqa: N818 # the error is what it has
+class SocketFailure(Exception):  # noqa: N818 # it carries the error
     """A failure of a socket that nothing else reports.
 
     error: the error of the socket.
@@ -45,11 +45,11 @@ class Sleeper:
 
     The only wait apart from `queuebroker._sync.park`: a receiver whose peer is in
     another process sleeps on its own socket, so no thread has to wake it. `renew`
-    readies it again, under the lock under which it is released. It may block in a plain
-    socket once that socket was attached: see `AT_ONCE`.
+    readies the sleeper again, under the lock under which wakers release it. The sleeper
+    may block in a plain socket once that socket was attached: see `AT_ONCE`.
 
-    If events arrive soon, time after time, it spins for a moment before it sleeps: see
-    `AdaptiveSpin`.
+    If events arrive soon, time after time, the sleeper spins for a moment before it
+    sleeps: see `AdaptiveSpin`.
     """
 
     __slots__ = (
@@ -156,6 +156,7 @@ class Sleeper:
             try:
                 at.recv(1, socket.MSG_PEEK)
             except OSError as error:
+                # An error with a second frame comes from a signal handler, not `recv`.
                 trace = error.__traceback__
                 if trace is not None and trace.tb_next is not None:
                     raise  # from a signal handler
@@ -174,7 +175,6 @@ class Sleeper:
             os.close(self._eventfds.pop())
 
     def __del__(self) -> None:
-        # An interrupt may have hit the thread that created this, or was about to store
-        # it.
+        # An interrupt may have hit the thread that was creating or storing this.
         for eventfd in getattr(self, "_eventfds", ()):
             os.close(eventfd)

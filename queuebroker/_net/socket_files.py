@@ -107,6 +107,7 @@ def _is_left_behind(path: Path) -> bool:
 
 def has_listener(path: Path) -> bool:
     """Return True if a process listens at a path."""
+    # EAGAIN: the backlog of a listener is full.
     with ipc_socket() as probe:
         return probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN)
 

@@ -72,6 +72,7 @@ def secure(
         plain,
         server_side=server,
         do_handshake_on_connect=False,
+        # A stream that is cut off without a TLS close raises (`TLS_ENDED`).
         suppress_ragged_eofs=False,
         server_hostname=host,
     )

@@ -61,7 +61,7 @@ async def act(
 async def undone_if_interrupted(
     wait: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[BaseException], object]
 ) -> T:
-    """Await the result of ``wait``; if an exception ends it, undo it.
+    """Await the result of ``wait``; if an exception ends the wait, run ``undo``.
 
     A cancel is common, so an interrupt may come while ``undo`` runs. Then ``undo`` runs
     once more, and so must be repeatable.

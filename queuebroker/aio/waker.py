@@ -62,7 +62,7 @@ class Waker:
     def release_of(
         self, sleeping: list[Future[None]]
     ) -> tuple[Callable[[], object], object]:
-        """Return a call that wakes a sleeper once, and the items left until then.
+        """Return a call that wakes a sleeper once, and its gate, empty after the call.
 
         The first call takes the only item of an iterator, the steps, and runs them. Any
         other call, also a simultaneous one, finds no item. The call holds this waker,

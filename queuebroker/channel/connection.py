@@ -214,8 +214,8 @@ class Connection(Generic[B]):
         """Close a side for good, if it is open (QB-DISC-10).
 
         Discards the unread content of the side (QB-DISC-11). Every waiter at either end
-        looks again (I3). Each step may be repeated; the last one records that all are
-        done.
+        checks its condition again (I3). Each step may be repeated; the last one records
+        that all are done.
         """
         if self.hung_up[side]:
             return
@@ -286,8 +286,8 @@ class Connection(Generic[B]):
                     self.recover_locked()
                     raise
         finally:
-            # Even an interrupt at this point must not delay a close left by a
-            # finalizer.
+            # Even an interrupt at this point must not delay a close that a finalizer
+            # has deferred.
             if self.deferred:
                 try:
                     self.settle()
@@ -335,12 +335,12 @@ class Connection(Generic[B]):
     def finalize(self, side: Side) -> None:
         """Close a side whose end was collected, without waiting (QB-CONC-9).
 
-        If the lock is taken, perhaps by this thread, the holder finds the note when it
-        releases the lock. To wait for another thread would be wrong, too: that thread
-        may be in an observer that waits for a lock held by this thread.
+        If the lock is taken, perhaps by this thread, the holder completes the deferred
+        close once it has released the lock. To wait for another thread would be wrong,
+        too: that thread may be in an observer that waits for a lock held by this one.
         """
         self.deferred.append((side, None, Reason.COLLECTED))
-        # Within an operation of its own thread it only leaves the note: the collector
+        # Within an operation of its own thread, the close stays deferred: the collector
         # may run in the middle of a change, where no signal handler can.
         while self.deferred and not _sync.owns(self.lock):
             taken: list[bool] = []

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class LockedMessageQueue(MessageQueue):
-    """A `MessageQueue` whose operations are each one critical section or several.
+    """A `MessageQueue` that runs each operation as one or more critical sections.
 
     Lock: the connection's. An exception inside wakes every waiter, because it may have
     come after a change and before its wake-up (QB-ERR-9).

@@ -42,7 +42,7 @@ class QueueConnection(Connection[Messages]):
                 return verdict
             if not self.flows[peer].buffer.ended:
                 return Verdict.WAIT  # a sender without the lock took the last slot
-            # A signal handler has disconnected since this read the table.
+            # A signal handler has disconnected since the table was read.
             verdict = self.send_verdict(side, waited=waited)
         if verdict is Verdict.DROP:
             self.flows[peer].half_disconnected += 1

@@ -5,7 +5,7 @@ An operation goes through a gate of a `LockFreeBuffer`. If the gate yields nothi
 the table, the counters and the wait exist only once. The first operation of an end
 finds `UNMADE`, the later ones the buffers of its connection. A disconnect shuts both
 buffers before it raises its flag; from then on every operation takes the lock. A call
-that looks before it takes, `receive_into` or `fileno`, needs the lock too, and shuts
+that checks before it takes, `receive_into` or `fileno`, needs the lock too, and shuts
 the buffers for good.
 """
 
@@ -49,7 +49,8 @@ class FastMessageQueue(LockedMessageQueue):
         super().__init__(connection, side)
         self._lock_free: Final = connection
         self._inward = self._outward = UNMADE
-        # The class of data that needs no copy; with a limit, a class that no data has.
+        # The class of data that needs no copy. With a limit, a class that no data has:
+        # then `snapshot` checks every message.
         self._plain: Final[type] = bytes if connection.limit is None else LockFreeBuffer
 
     # The parameters that are keyword-only in `MessageQueue` are not so here: a call of
@@ -72,6 +73,8 @@ class FastMessageQueue(LockedMessageQueue):
             deadline_after(timeout)
         buffer = self._outward
         try:
+            # A `for` instead of `next`, because its start is no call: no interrupt can
+            # separate taking the slot from using it (QB-ERR-9).
             for _ in buffer.free:
                 buffer.messages.append(data)  # type: ignore[arg-type]  # bytes by now
                 if buffer.sleepers.present:
@@ -102,8 +105,8 @@ class FastMessageQueue(LockedMessageQueue):
                 if timeout == 0 or not self._sleep(buffer, deadline):
                     break
                 buffer = self._inward  # a statement before the jump: see `_sync.Lock`
-            # Still in the block: this may have consumed a wake-up, and its message is
-            # here.
+            # Inside the `try`: this call may have consumed the wake-up for a message
+            # that is still here. After an interrupt, `recover` wakes the others.
             return super().receive(timeout=remaining_s(deadline))
         except ReceiveTimeoutError:
             raise self._timeout_error(timeout) from None
@@ -135,7 +138,7 @@ class FastMessageQueue(LockedMessageQueue):
         elif sleeping:
             sleepers.leave(parker)  # if it was not woken (QB-CONC-6)
         if len(buffer.messages) > 1 and sleepers.present:
-            self._lock_free.wake_receiver(buffer)  # one call has sent several
+            self._lock_free.wake_receiver(buffer)  # a bulk send wakes only one receiver
         return not buffer.shut
 
     # Several messages at a time.
@@ -176,7 +179,7 @@ class FastMessageQueue(LockedMessageQueue):
                 taken += super().receive_many(most - len(taken), timeout=0)
         return taken
 
-    # Calls that look before they take: the two must be one step.
+    # Calls that check before they take: only the lock makes the two one step.
 
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
         take = self._take_into(buffer)

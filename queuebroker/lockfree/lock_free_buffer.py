@@ -1,6 +1,6 @@
 """`LockFreeBuffer`: one direction of a connection that needs no lock while it is open.
 
-It relies on four points (design, decision 5; see docs/explanation/fast-path.md):
+It relies on four points (see docs/explanation/fast-path.md):
 
 * The interpreter lock makes one call into C atomic. A *gate* is ``iter(pop, SHUT)``:
   one such call takes its next item out of a deque. To shut a gate, `SHUT` is put where
@@ -53,7 +53,8 @@ class LockFreeBuffer(CircularBufferQueue[Message]):
     Invariants, with or without the lock, besides those of `CircularBufferQueue`:
     I3. ``free slots + len(messages) <= capacity``; the difference is in transit.
     I4. once shut, slots and messages are taken out only under the lock. An operation in
-        progress completes and then takes the lock to look (the wait lists are pinned).
+        progress completes and then checks the state under the lock (the wait lists are
+        pinned).
     """
 
     __slots__ = (
@@ -105,6 +106,7 @@ class LockFreeBuffer(CircularBufferQueue[Message]):
         """Return the number of messages pulled since the start; under the lock."""
         if not self.open:
             return self._pulled
+        # This read draws a number, too; ``_looks`` counts the numbers drawn by reads.
         for number in self._numbers:
             looks, self._looks = self._looks, self._looks + 1
             return self._pulled + number - looks
@@ -229,7 +231,7 @@ class LockFreeBuffer(CircularBufferQueue[Message]):
         return True
 
     def look_from_now_on_locked(self) -> None:
-        """Make every operation without the lock take the lock afterwards and look."""
+        """Make every operation without the lock check the state under it afterwards."""
         self.room.pin()
         self.arrived.pin()
 
@@ -253,16 +255,17 @@ class LockFreeBuffer(CircularBufferQueue[Message]):
     def shut_locked(self) -> None:
         """Shut both gates, so that only the lock remains; call at most once.
 
-        An operation in progress completes and then takes the lock to look.
+        An operation in progress completes and then checks the state under the lock.
 
         One call in C: no other thread sees it half done, and no interrupt is raised in
-        it. Its steps put `SHUT` where the gate takes from and then take it, which
-        exhausts the gate. The same follows for the other gate; then the flag is set.
+        it. Its steps put `SHUT` where a gate takes its next item, and take it, which
+        exhausts that gate. They do so for both gates; the last step sets the flag.
         """
         if not self.open:
             self.shut = True
             return
         self.look_from_now_on_locked()
+        # Unused slots move to ``slots`` first: exhausting the gate would lose them.
         steps = itertools.chain(
             map(self.slots.extend, (self._fresh,)),
             map(self.slots.append, (SHUT,)),

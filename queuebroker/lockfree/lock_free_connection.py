@@ -168,14 +168,14 @@ class LockFreeConnection(QueueConnection):
         return pulled
 
     def wake_receiver(self, buffer: LockFreeBuffer) -> None:
-        """Wake a receiver for a message just sent, or look under the lock."""
+        """Wake a receiver for a message just sent, or run `look_locked` instead."""
         if buffer.sleepers.present is LOOK:
             self.critical(self.look_locked)
         else:
             buffer.sleepers.wake_one()
 
     def wake_sender(self, buffer: LockFreeBuffer) -> None:
-        """Wake a sender for the room just made, or look under the lock."""
+        """Wake a sender for the room just made, or run `look_locked` instead."""
         with self.lock:
             if buffer.shut or buffer.settlers is not None:
                 self.look_locked()
@@ -196,8 +196,8 @@ class LockFreeConnection(QueueConnection):
     ) -> Verdict:
         """Attempt until the verdict is not WAIT, or WAIT is final.
 
-        The wait is short. It ends when other threads store into the slots that they
-        have taken, or return the slots that they have fetched from: one call into C.
+        The wait is short. It ends when other threads have stored into the slots that
+        they took, or returned the slots of fetched messages: one call into C for each.
         """
 
         buffer = self.buffers[1 - side if sends else side]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOK", "Sleepers"]
 
-# Replaces the sleepers: every sender takes the lock and looks.
+# Replaces the sleepers: every sender checks the state under the lock.
 LOOK: Final = (None,)
 
 _NOBODY: Final[Iterator[Parker]] = iter(())

@@ -90,8 +90,8 @@ class Broker:
         self.departing: dict[RdV, None] = {}  # connects of this broker that wait
         self.kinds: set[Kind] = set(kinds)
         self._open = True
-        # Called on close, under the manager's lock, to stop any other listener of the
-        # broker.
+        # Called on close, under the manager's lock, to stop the listener at the address
+        # of the broker, if it has one.
         self.on_close: Callable[[], object] | None = None
         self.manager.register(self)
 
@@ -246,8 +246,8 @@ class Broker:
                 withdraw_locked(rdv, Reason.BROKER_CLOSED)
         if self.on_close is not None:
             self.on_close()
-        # Last, so that a caller who repeats an interrupted close finds the broker by
-        # its name.
+        # Last: if an interrupt stops this close, a repeated one still finds the broker
+        # by its name.
         self.manager.unregister_locked(self)
 
     # For both faces.

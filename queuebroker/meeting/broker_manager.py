@@ -70,7 +70,7 @@ class BrokerManager:
         # By number; a connection leaves when both of its sides are closed.
         self._connections: dict[int, Connection[Any]] = {}
         self._closed = False
-        self._hangs_up = False  # True if its connections are closed with it
+        self._hangs_up = False  # True if `close` also disconnects the connections
         self._born = _forks
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class BrokerManager:
 
     @property
     def foreign(self) -> bool:
-        """True if created before a fork: its waiters and lock holders are not here."""
+        """True if made before a fork; waiters and lock holders are in the parent."""
         return self._born != _forks
 
     def check_process(self) -> None:
@@ -175,7 +175,7 @@ class BrokerManager:
         """Call ``close``, which may be repeated, under the lock.
 
         If a signal handler interrupted its own thread under the lock, the interrupted
-        call does it when it ends (QB-CONC-10).
+        call runs ``close`` at its end (QB-CONC-10).
         """
         if _sync.owns(self.lock):
             self.deferred.append(close)
@@ -188,7 +188,7 @@ class BrokerManager:
             with self.lock:
                 self._settle_locked()  # a call: see `_sync.Lock`
             if self._hangs_up:
-                self._disconnect()  # made meanwhile by the interrupted call
+                self._disconnect()  # connections that the interrupted call has made
 
     def _settle_locked(self) -> None:
         while self.deferred:

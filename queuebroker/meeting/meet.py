@@ -1,9 +1,10 @@
 """Drive an accept or connect call until it meets its opposite, over `RdVMap`.
 
 `begin` is one critical section under the manager's lock that either matches or enlists.
-Then the caller sleeps on the parker of its `RdV`. If it has to withdraw, `expire` or
-`abandon` is one more section. No other caller is woken: a match concerns two callers
-only (QB-RDV-7). `meet` combines these for a caller that sleeps in its own thread.
+Then the caller sleeps on the parker of its `RdV`. If the call has to be withdrawn,
+`expire` or `abandon` runs one more critical section. No other caller is woken: a match
+concerns two callers only (QB-RDV-7). `meet` combines these steps for a caller that
+sleeps in its own thread.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def meet(
 def _sleep(rdv: RdV, deadline: float | None) -> None:
     """Sleep until a call no longer waits, or its time is up."""
     while rdv.waiting:
-        parker = cast("_thread.LockType", rdv.parker)  # `meet` has made one
+        parker = cast("_thread.LockType", rdv.parker)  # created by `RdVMap.add`
         if not _sync.park(parker, rdv.ended, deadline):
             expire(rdv)
         # else matched, withdrawn, or woken for no reason (QB-CONC-6)

@@ -30,7 +30,7 @@ __all__ = ["pair"]
 # A member of an Enum takes five times as long to look up as a global name.
 _CHANNEL: Final = Kind.CHANNEL
 
-# The fast kind relies on the interpreter lock (design, decision 5).
+# The fast kind relies on the interpreter lock (docs/explanation/fast-path.md).
 LOCKED: Final = (
     os.environ.get("QUEUEBROKER_LOCKED") == "1"
     or not getattr(sys, "_is_gil_enabled", lambda: True)()

@@ -153,7 +153,8 @@ class RdV:
         self.terms: Terms = terms
         self.ticket: int = next(_tickets)
         self.began_ns: int = 0
-        self.begun: bool = False  # True once its end, too, is reported to the observer
+        # True once the call may be listed; its end is then reported to the observer.
+        self.begun: bool = False
         self.reason: Reason = _NO_REASON
         self.end: MessageQueue | Channel | None = None
         self.make: Callable[[], Parker] = make
@@ -177,7 +178,7 @@ class RdV:
         return self.parker is not None and self.parker.locked()
 
     def wake(self) -> None:
-        """Wake its caller, if that sleeps and was not woken yet."""
+        """Wake the caller, if it sleeps and was not woken yet."""
         if self.parker is not None and self.parker.locked():
             self.parker.release()
 

@@ -166,6 +166,8 @@ class SocketQueueBroker:
                 raise
             msg = f"cannot listen at {address}: the address is in use"
             raise BrokerNameInUseError(msg) from None
+        # A farewell over UNIX sockets only: an early close of TCP would lose the output
+        # in transit.
         lease_s, farewell_s = None, self._options.farewell_s
         file = _net.identity_of(address.path) if address.scheme is Scheme.IPC else None
         if address.scheme is not Scheme.IPC:

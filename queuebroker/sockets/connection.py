@@ -242,7 +242,7 @@ class SocketConnection(QueueConnection):
         self.critical(lambda: self.close_locked(self.side, None, Reason.BROKER_CLOSED))
 
     def _leave_if_done_locked(self) -> None:
-        """Send our good-bye once the peer has left and its messages are received."""
+        """Send the good-bye once the peer has left and its messages are received."""
         if self.status(self.side) is Status.DISCONNECTED:
             self._leave_locked(None)
 
@@ -353,7 +353,7 @@ class SocketConnection(QueueConnection):
         return self.closed == _OPEN and self.link.lease_locked(owned=owned)
 
     def is_awaited_locked(self) -> bool:
-        """True if a thread waits for input that the driver would read."""
+        """Return True if a thread waits for input that the driver would read."""
         return bool(
             # The lists, not their lengths: this runs after every receive.
             self._inbox.arrived._parkers
@@ -386,7 +386,7 @@ class SocketConnection(QueueConnection):
             super().note(operation, actor, receiver, **told)
 
     def abandon_after_fork(self, lock: _thread.RLock) -> None:
-        """Lose the peer, because the driver is closed; ``lock`` is a new lock."""
+        """Mark the peer as lost: no thread runs the driver; ``lock`` is a new lock."""
         self.lock = lock
         self.inbox.lock = self.outbound.lock = lock
         far = self.peer_of(self.side)

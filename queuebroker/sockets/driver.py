@@ -145,6 +145,7 @@ class Driver:
             self._deal(ready)
         finally:
             self._running_in = 0
+            # `call` wrote nothing in this thread: `fileno` must show the calls left.
             if self._calls and not self._stopped:
                 os.eventfd_write(self._wake_fd, 1)
         return len(ready)
@@ -189,7 +190,8 @@ class Driver:
         if not (self.background or isinstance(error, Exception)):
             raise error
         self.failures += 1
-        if not self.failures & (self.failures - 1):  # a peer may cause many
+        # Log at powers of two only: a peer may cause many failures.
+        if not self.failures & (self.failures - 1):
             _log.error(
                 "failure %d of this driver: %s: %s: that connection ends",
                 *(self.failures, type(error).__name__, error),
@@ -274,7 +276,7 @@ class Driver:
         self._calls.append((function, served))
         if self._running_in == _sync.get_ident():
             return  # this thread makes the call when its handlers return
-        # That call may have been the last one, and may have stopped this driver.
+        # The driver's thread may have made the call by now, and may have stopped.
         try:
             self._wakers.append(None)  # no interrupt is raised before this is done
             if not self._stopped:

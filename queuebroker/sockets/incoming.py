@@ -21,7 +21,8 @@ __all__ = ["READ_BYTES", "Incoming"]
 # Bytes per read: enough for many small messages; more while a long one is incomplete.
 READ_BYTES: Final = 1 << 16
 READ_BYTES_MAX: Final = 1 << 18
-# For a longer message no memory is allocated just because its sender announces it.
+# Memory for a longer message is allocated as its bytes arrive, not when the sender
+# announces the length.
 GATHERED_BYTES_MAX: Final = 1 << 24
 # Descriptors that the kernel passes at once.
 FDS_MAX: Final = 253
@@ -71,6 +72,7 @@ class Incoming:
             protocol.receive_eof()
             return False
         protocol.receive_data(data)
+        # Not if ``described``: `recv_into` would drop the descriptors that arrive.
         long = protocol.long_bytes()
         if READ_BYTES < long <= GATHERED_BYTES_MAX and not self.described:
             protocol.gather()

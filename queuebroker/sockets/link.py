@@ -61,7 +61,7 @@ class Carried(Seam):
         """Run the deferred work, which must run without the lock."""
 
     def abandon_after_fork(self, lock: _thread.RLock) -> None:
-        """Close both sides in the child of a fork, which gets a new lock."""
+        """Mark the peer as lost: no thread runs the driver; ``lock`` is a new lock."""
 
 
 class Link:
@@ -81,7 +81,7 @@ class Link:
         in between, the position in the stream is unknown, and `recover_locked` ends
         the connection (QB-ERR-9).
     I4. once the protocol has ended, the driver has nothing left to write, or a timer
-        that drops it (``_leaving``): the peer may read nothing.
+        will drop the rest (``_leaving``): the peer may never read it.
     I5. once a write has failed (``_write_failed``), no output is kept. The driver is
         about to read the bytes that had arrived, and then ends the connection.
     """
@@ -142,7 +142,7 @@ class Link:
         self._write_failed: OSError | None = None
 
     def begin(self) -> None:
-        """Start service by the driver, which the caller has already held."""
+        """Register the socket with the driver, which the caller already holds."""
         with self.lock:
             wanted = _net.READ if self._opening is None else _net.WRITE
             self.driver.register(self.socket.fileno(), self, wanted)
@@ -185,7 +185,7 @@ class Link:
                 ):
                     events = self.read_locked()
             except BaseException:
-                # A Ctrl-C, where the main thread turns a driver of its own.
+                # An interrupt, if the main thread runs a driver of its own.
                 self.recover_locked()
                 raise
         self._deliver(events)
@@ -227,7 +227,7 @@ class Link:
             self.connection.settle()
 
     def _open_locked(self) -> None:
-        """Continue the set-up that precedes our first byte."""
+        """Continue the connect or the TLS handshake, before the first frame."""
         assert self._opening is not None
         try:
             wanted = self._opening(self.socket)
@@ -544,7 +544,7 @@ class Link:
     def _finish(self) -> None:
         with self.lock:
             if self.read_owner.leased or self._finished:
-                return  # the reader was woken, and calls this again on its way out
+                return  # the reader was woken; its `yield_locked` calls this again
             self._finished = True
         try:
             with self.lock:

@@ -45,7 +45,7 @@ _log: Final = logging.getLogger("queuebroker.sockets")
 _ACCEPTS_MAX: Final = 64
 # How long the listener accepts no peer once no descriptor is left, in seconds.
 _PAUSE_S: Final = 0.1
-# If a listener's driver ends within this time, in seconds, it gets no other driver.
+# A listener gets no other driver if the last one ended within this time, in seconds.
 _MOVES_S: Final = 1.0
 
 _REFUSALS: Final = {
@@ -81,7 +81,7 @@ class DriverParker:
         self._released = False
 
     def locked(self) -> bool:
-        """True until it is rung."""
+        """Return True until `release` was called."""
         return not self._released
 
     def release(self) -> None:
@@ -93,8 +93,8 @@ class DriverParker:
 class Listener:
     """The listening socket of one broker, until the broker closes.
 
-    Only the driver calls it, except for `close`. The state that both use consists of
-    containers whose single operations are atomic.
+    Only the driver calls its methods, except for `close`. The driver and the caller of
+    `close` share only containers whose single operations are atomic.
     """
 
     def __init__(
@@ -164,9 +164,9 @@ class Listener:
         """Do nothing: the owner closed the driver and must close the broker."""
 
     def _move(self) -> None:
-        """Move to the driver of the next call; close the broker if there is none.
+        """Move to the default driver; close the broker if that fails.
 
-        Otherwise its accepts would wait forever.
+        Without a driver the broker's accepts would wait forever.
         """
         former, now = self.driver, _sync.monotonic()
         if not self._listening:
@@ -204,7 +204,7 @@ class Listener:
         try:
             opening = None
             if self._secure is not None:
-                # It reads the socket's state, and raises if the peer has hung up.
+                # `secure` reads the socket's state, and raises if the peer has hung up.
                 made, opening = (
                     self._secure(made),
                     cast("Callable[[Socket], int]", _net.do_handshake_once),
@@ -335,7 +335,7 @@ class IncomingConnect:
             listener.broker.name,
             Kind.QUEUE,
             hello.port,
-            Terms(1),
+            Terms(1),  # of no effect: the acceptor's terms decide (QB-BUF-10)
             lambda: DriverParker(listener.driver, self._look, self),
         )
         rdv.join = self._join

@@ -121,7 +121,7 @@ class OutgoingConnect:
         self._dial()
 
     def cancel(self) -> None:
-        """Abort the connect if no welcome arrived: no broker shall accept it later."""
+        """Abort the connect if no welcome arrived: no broker must accept it later."""
         link = self._link
         if link is None:
             return
@@ -158,7 +158,7 @@ class OutgoingConnect:
             else:
                 socket = _net.dial_tcp(self._host, address.port)
                 opening = self._on_connected
-        except BlockingIOError:
+        except BlockingIOError:  # the listener's backlog is full
             driver = self._driver()
             soon = _sync.monotonic() + RETRY_S
             driver.at(soon, lambda: self._retry(driver), self)
@@ -319,8 +319,8 @@ class OutgoingConnect:
     def take_error(self) -> BaseException:
         """Return the error for the caller to raise; called once.
 
-        This does not keep it: the frames in its traceback refer to this object, which
-        would be a cycle.
+        This object does not keep the error. The frames in the traceback of the error
+        refer to this object, so that the two would be a cycle.
         """
         error, self.error = self.error, None
         assert error is not None

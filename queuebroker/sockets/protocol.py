@@ -147,7 +147,7 @@ class Protocol:
         self.taken: int = 0
         self.outgoing: list[bytes] = []
         self.first_max: int = first_max
-        # True while that bound applies: this side has sent no message yet.
+        # True while ``unanswered_max`` applies: this side has sent no message yet.
         self._unanswered = unanswered_max is not None
         self._unanswered_max = unanswered_max or 0
         self.lease_s: float | None = lease_s
@@ -382,7 +382,7 @@ class Protocol:
             self.ping(0)
 
     def events(self) -> list[Event]:
-        """Return what happened since the last call, in order."""
+        """Return the events since the last call, in order."""
         events, self._events = self._events, []
         return events
 

@@ -361,6 +361,7 @@ class SocketMessageQueue(LockedMessageQueue):
         link = connection.link
         if link.protocol.ended or link.closed:
             return 0
+        # The driver reads the pong, unless a receiver has the read lease.
         link.read_owner.rearm_locked()
         connection.pinged += 1
         link.protocol.ping(connection.pinged)

@@ -1,7 +1,7 @@
 """The table of the frames that may be sent and received in each state of a connection.
 
 It holds every transition. A received frame that the table lacks is a violation; a sent
-one is a bug of ours. The state stays unchanged.
+one is a bug of this library. The state stays unchanged.
 """
 
 from __future__ import annotations

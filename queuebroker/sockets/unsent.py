@@ -36,7 +36,7 @@ class Unsent:
 
     def __init__(self) -> None:
         self.pieces: deque[memoryview] = deque()
-        # Descriptors that go with the first byte of a frame, by its identity.
+        # Descriptors to send with the first byte of a piece, by the `id` of the piece.
         self._fds: dict[int, list[int]] = {}
 
     def keep_described(self, frame: bytes, fds: list[int]) -> None:

@@ -22,9 +22,9 @@ CAUTION_MAX: Final = 64
 class AdaptiveSpin:
     """The recent waits of one waiter; for one thread at a time.
 
-    A spin in vain costs `AWAKE_S` of a processor. While messages are far apart, there
-    is none. When that begins, there is one at most. If every wait is short and yet no
-    spin helps, there is one in `CAUTION_MAX` waits.
+    A spin in vain costs `AWAKE_S` of a processor. While messages are far apart, no wait
+    spins. When they begin to be far apart, at most one spin is in vain. If every wait
+    is short and yet no spin helps, one wait in `CAUTION_MAX` spins.
     """
 
     __slots__ = ("_caution", "_wanted")

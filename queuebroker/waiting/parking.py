@@ -9,7 +9,7 @@ Wake-ups form a chain. An operation wakes one waiter that can now go on. A waite
 succeeded wakes the next while the condition still holds. So there is one invariant:
 
 I1. whenever the lock is free and the condition of a `WaitList` holds, either the list
-    is empty or a woken waiter has yet to look.
+    is empty or a woken waiter has not checked the condition yet.
 
 This module does not depend on the condition; ``attempt`` evaluates it.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Parker(Protocol):
-    """The interface by which a waker uses a sleeper; a bare lock is a parker."""
+    """The interface through which a waker wakes a sleeper; a bare lock has it."""
 
     @property
     def locked(self) -> Callable[[], bool]:
@@ -77,7 +77,7 @@ class WaitList:
 
     asleep: False only if no waiter needs a wake-up when the condition becomes true. A
       thread that makes it true without the lock reads this flag afterwards. A waiter
-      sets it first, and then looks once more.
+      sets the flag first, and then checks the condition once more.
     """
 
     __slots__ = ("_parkers", "_pinned", "asleep")
@@ -109,14 +109,14 @@ class WaitList:
                 self.asleep = self._pinned
 
     def pin(self) -> None:
-        """Make every operation without the lock take the lock afterwards and look."""
+        """Make every operation without the lock check the state under it afterwards."""
         self._pinned = self.asleep = True
 
     def wake_one(self) -> None:
         """Release the oldest parker that is still taken.
 
-        A woken waiter that has taken its parker again but not yet looked counts as
-        asleep here. A second wake-up may reach it too; the chain repairs that.
+        A woken waiter that has taken its parker again, but has not attempted again,
+        counts as asleep here. A second wake-up may reach it; the chain repairs that.
         """
         if self._parkers:
             for parker in self._parkers:
@@ -210,7 +210,7 @@ class Wait(Generic[T, P]):
         self.parker: P | None = None
 
     def look(self, *, last: bool) -> T | Pending:
-        """Attempt; if PENDING, and not ``last``, the new ``parker`` is listed.
+        """Attempt; if that is PENDING and not the ``last``, list a new ``parker``.
 
         Any exception wakes every waiter, because it may have come after a change and
         before its wake-up. Then the caller has to `withdraw`.
@@ -228,9 +228,9 @@ class Wait(Generic[T, P]):
                 except BaseException:
                     self._state.recover_locked()
                     raise
-            # A finalizer may just have closed the peer's side on this thread, and left
-            # the close to us. If we slept or returned first, nothing would complete it
-            # (QB-CONC-9).
+            # A finalizer on this thread may just have deferred the close of the peer's
+            # side. If this thread slept or returned first, nothing would complete that
+            # close (QB-CONC-9).
             self._state.settle()
             if done:
                 return outcome
@@ -238,7 +238,7 @@ class Wait(Generic[T, P]):
             # the enlisting, and not have seen this waiter.
 
     def withdraw(self) -> None:
-        """Leave the list, and make every other waiter look.
+        """Leave the list, and make every other waiter check its condition.
 
         An interrupt may have hit a waiter that had just been woken in place of another.
         """

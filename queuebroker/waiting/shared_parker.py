@@ -1,8 +1,8 @@
-"""`SharedParker`: a parker of several wakers, for a wait for the first of several.
+"""`SharedParker`: a parker that several wakers may release at once.
 
 A bare lock can be released only once. A caller listed in several places, under several
-locks, may be woken from each of them at once. No interrupt may break a waker off
-between removing a parker from its list and waking it (`queuebroker.waiting.parking`).
+locks, may be woken from each of them at once. No interrupt may separate the removal of
+a parker from its release (`queuebroker.waiting.parking`).
 """
 
 from __future__ import annotations

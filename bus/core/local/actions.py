@@ -1,4 +1,4 @@
-"""Actions: a process manager decides on them, its driver performs (design, section 3).
+"""Actions: a process manager decides on them, and its driver performs them.
 
 The driver performs them in order, after it has released the manager's lock.
 """
@@ -53,7 +53,7 @@ class Open:
 
 @attrs.frozen
 class Tell:
-    """Report to a task that a task it watches has appeared, or has left."""
+    """Report to a task that a watched task has appeared or disappeared."""
 
     entry: Entry
     watch: object
@@ -62,7 +62,7 @@ class Tell:
 
 @attrs.frozen
 class Fail:
-    """Report to the sender of a message that it failed, or that its fate is unknown."""
+    """Report to the sender that its message has failed or is in doubt."""
 
     message: Incoming
     error: BusError
@@ -135,7 +135,7 @@ class Confirm:
 
 @attrs.frozen
 class Settled:
-    """Call the function that a thread left for the confirmation of its request."""
+    """Call the function that a thread passed for the confirmation of its request."""
 
     callback: Callable[[], object]
 

@@ -24,11 +24,11 @@ class Interest(Hashable, Protocol):
 
     @property
     def entry(self) -> Entry:
-        """The task that asked."""
+        """The task that subscribes or watches."""
 
     @property
     def specification(self) -> Specification:
-        """The names that it asked for."""
+        """The specification of the names to which the interest applies."""
 
 
 Asked = TypeVar("Asked", bound=Interest)
@@ -39,7 +39,7 @@ class Interests(Generic[Asked]):
 
     machine: the machine that is meant if a specification names none.
 
-    A task that asks may be of another bus of this process: its entry identifies it.
+    An interested task may be of another bus of this process: its entry identifies it.
     """
 
     __slots__ = ("_by_task", "_machine", "_tries")

@@ -24,11 +24,12 @@ __all__ = ["Parked", "ParkedList"]
 
 @attrs.frozen
 class Parked:
-    """A message that waits, with its start and its deadline on the caller's clock.
+    """A parked message, with its parking time and deadline on the caller's clock.
 
-    turn: its place among the departures of the name's holders: that of the holder it
-      was sent to, or just before the holder that came after it and left unopened;
-      greater than all of them before that.
+    turn: orders the message among the departures of the name's holders. A message that
+      a departed holder returns has the turn of that departure. If a holder departs
+      before it is opened, messages without a turn get one just before that departure.
+      Until then the turn is infinite.
     """
 
     message: Incoming
@@ -89,10 +90,10 @@ class ParkedList:
         self.parked += 1
 
     def prepend(self, name: str, messages: Sequence[Parked]) -> None:
-        """Put messages of one turn back, in order, in front of all of later turns.
+        """Put back messages of one turn, in order, before all messages of later turns.
 
         The bounds do not apply, since these messages were accepted once (BUS-DEREG-4).
-        The holder that left first may return its messages last.
+        The holder that departed first may return its messages last.
         """
         if messages:
             queue = self._by_name.setdefault(name, deque())

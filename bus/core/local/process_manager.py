@@ -47,9 +47,9 @@ class ProcessManager:
         machine, process: names of the machine and of the process.
         parked_per_name, parked_in_all: bounds of the parked list (BUS-FLOW-1).
         resolve_timeout_s: how long a message waits for its addressee (OPEN-8).
-        incarnation: number of this life of the process, greater than all before it,
+        incarnation: number of this start of the process, greater than all before it,
           such as a time in nanoseconds. Registrations are numbered from there, so that
-          no two lives share a number.
+          no two incarnations share a number.
 
     Attributes:
         remote: the other processes; None while this one is alone.
@@ -176,8 +176,8 @@ class ProcessManager:
     def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
         """Remove a registration from the table, with its subscriptions and watches.
 
-        It does nothing if the registration has left before. The host must then empty
-        the mailbox and report that by `on_emptied`.
+        It does nothing if the registration is not in the table. Otherwise the host must
+        then empty the mailbox, and report that by `on_emptied`.
         """
         if entry not in self.table:
             return []
@@ -203,7 +203,7 @@ class ProcessManager:
     def on_emptied(
         self, entry: Entry, unread: Sequence[Incoming], now: float, *, final: bool
     ) -> list[Action]:
-        """Take back the unread messages of a task that left, in order.
+        """Take back the unread messages of a departed task, in order.
 
         Commands wait for the next holder of the name, in front of all commands sent
         since. If ``final``, they fail instead (BUS-DEREG-8). Messages of other kinds

@@ -1,4 +1,4 @@
-"""`Remote`: the other processes of a bus, as the process manager of one sees them.
+"""`Remote`: the interface of a process manager to the other processes of its bus.
 
 `bus.core.remote.remote_manager.RemoteManager` implements it. The manager of a process
 that is alone on its bus has none.

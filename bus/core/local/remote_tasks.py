@@ -1,9 +1,9 @@
-"""`RemoteTasks`: the public tasks of other processes, as watches see them.
+"""`RemoteTasks`: the public tasks of other processes, as watches report them.
 
-A watch sees addresses, not registrations. Two registrations of one name may be known at
-once, since their announcements travel on different routes (BUS-DEREG-7). A watch
-reports an address as present with the first of them, and as absent after the last has
-left.
+A watch reports addresses, not registrations. Two registrations of one name may be known
+at once, since their announcements take different routes (BUS-DEREG-7). A watch reports
+an address as present with the first of them, and as absent after the departure of the
+last.
 
 If the process that forwards departures is lost, each task is in doubt until its own
 process confirms it (BUS-DEREG-2).
@@ -33,7 +33,7 @@ __all__ = ["RemoteTasks"]
 class _RemoteTask:
     """One registration.
 
-    incarnation: the life of the process that made it.
+    incarnation: of the process that made the registration.
     """
 
     address: Address
@@ -42,7 +42,7 @@ class _RemoteTask:
 
 
 class RemoteTasks:
-    """The public tasks of other processes, and the watches that see them.
+    """The public tasks of other processes, and the watches that report them.
 
     Args:
         machine: the machine of this process.
@@ -86,7 +86,7 @@ class RemoteTasks:
         return self._presence(address, here=True)
 
     def on_departure(self, address: Address) -> list[Tell]:
-        """Report to the watches that a task of this process has left."""
+        """Report to the watches that a task of this process has deregistered."""
         if address in self._by_address:
             return []
         return self._presence(address, here=False)
@@ -109,7 +109,7 @@ class RemoteTasks:
         return self._presence(address, here=True)
 
     def on_disappeared(self, number: RegistrationId) -> list[Tell]:
-        """Remove a task that has left; report it if no other task has its address."""
+        """Remove a departed task; report it absent if no other task has its address."""
         task = self._tasks.pop(number, None)
         if task is None:
             return []
@@ -129,7 +129,7 @@ class RemoteTasks:
         ]
 
     def on_process_lost(self, key: tuple[str, str], incarnation: int) -> list[Tell]:
-        """Remove the tasks of a life of a process; a later one may be known already."""
+        """Remove the tasks of one incarnation of a process, but not of a later one."""
         return self._remove(
             lambda number, task: (
                 (number.machine, number.process) == key
@@ -167,8 +167,9 @@ class RemoteTasks:
     def visible_to(self, watch: Interest) -> list[Address]:
         """Return the addresses that a new watch reports now.
 
-        A task in doubt is reported once it is confirmed. If this process has a relay of
-        it, it is reported now: its process announces its departure on its own link.
+        A task in doubt is reported once it is confirmed. But if this process has a
+        confirmed relay of the task, the watch reports it now: the task's process
+        announces the departure on its own link.
         """
         seen = []
         machine, specification = self._watches.machine_of(watch), watch.specification

@@ -1,7 +1,7 @@
 """`RoutingTable`: names of tasks, and the host that messages for each are posted to.
 
 The table is read without a lock: a look-up is one read of a dict. It is changed only
-under the lock of its process manager (BUS-ROUTE-1). If a task moves or leaves, its
+under the lock of its process manager (BUS-ROUTE-1). If a task moves or deregisters, its
 `Entry` may change while a reader uses it. So the sender reads it again under the lock
 of the host that it posts to; see `Entry.host`.
 """
@@ -44,7 +44,7 @@ class Entry:
     """One registration, as the destination of a route.
 
     id, name, visibility, address: as registered.
-    host: the host that messages are posted to; None once the task has left. It changes
+    host: the host that messages are posted to; None after the departure. It changes
       only under that host's own lock, and the sender reads it again under that lock. So
       no message is posted to a host that the task has left (BUS-ROUTE-5, BUS-MOVE-2).
     mailbox: the task's mailbox at that host; it changes along with ``host``.

@@ -80,7 +80,7 @@ class TraceSink(Protocol):
         """Record that a task has its name; an empty name means the process itself."""
 
     def on_deregistered(self, registration: int) -> None:
-        """Record that a task has left."""
+        """Record that a task has deregistered."""
 
     def on_moved(self, registration: int) -> None:
         """Record that a task has moved to another thread."""
@@ -102,10 +102,10 @@ class Trace:
         kind: of the message.
         origin: the registration that sends it.
         size: of its payload, in bytes.
-        numbers: source of the message's number, which is drawn as soon as it is
-          accepted anywhere. The lock of the accepting place is held meanwhile: so one
-          destination sees the numbers rise, whichever threads send. None if the message
-          has a number.
+        numbers: source of the message's number, which is drawn when the message is
+          first accepted. The lock of the accepting place is held meanwhile. So the
+          numbers rise at each destination, regardless of the sending threads. None if
+          the message has a number.
         mid: that number. destination: its receiver, 0 until the message is accepted.
         hop: how many links it has passed.
         accepted_as: the operation to record when it is accepted; None for none, such as

@@ -42,7 +42,7 @@ class Limits:
     backlog_frames: control frames to another process that are not acknowledged, and
       answers that wait for it; backlog_bytes: total length of these answers
       (BUS-CHAN-8).
-    auth_timeout_s: how long a link is kept whose peer sends no greeting;
+    auth_timeout_s: how long a link is kept whose peer sends no HELLO;
       unauthenticated_links: how many such links are kept (BUS-SEC-9).
     eager_relays: True if each task is introduced to the master at once (BUS-INIT-13).
     """

@@ -114,7 +114,7 @@ def packed(payload: Payload) -> tuple[int, bytes]:
 def packed_answer(
     payload: Payload, error: str | None, message_bytes_max: int
 ) -> tuple[int, bytes]:
-    """Return the flags and the body of an answer; ``error``: why it has no payload.
+    """Return the flags and the body of an answer: its ``error``, or else its payload.
 
     If the payload cannot be packed although earlier checks passed it, the answer
     becomes an error. No content of one answer may end the thread that serves all tasks.

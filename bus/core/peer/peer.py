@@ -41,13 +41,14 @@ class Peer:
     key: its machine and its name. role: the role it states.
     credentials: its identity and rights; None until a link has stated them. user: the
       owner of the process, as the master reported before any link did.
-    joined: True if the two are neighbours, one a master or both: a signalling link was
-      open between them.
+    joined: True if a signalling link was opened between the two processes, at least one
+      of which is a master.
     bound: True if any link was ever bound to it.
     since: when it last had a link, or was created, in seconds.
-    idle_since: since when nothing here needs the link; None if something does.
+    idle_since: when this process ceased to need the link, in seconds; None if it needs
+      the link.
     dialling: True while a link to it is being set up.
-    closing: True if it was asked to agree to closing the link.
+    closing: True if it was asked to close the link, and has not refused.
     pid: its process id on its own system; None until a link has stated it.
     parted: how its last link ended, if one has.
     heard_at: when anything was last received from it; asked_at: when it was last
@@ -215,7 +216,7 @@ class Peer:
             self.session.send_control(AddRelay(task=about))
 
     def stray(self, task: Entry, new: Callable[[], int]) -> int:
-        """Return the relay number of a deregistered task whose messages still go there.
+        """Return the relay number of a deregistered task with messages for the peer.
 
         This is the old number while any of its messages waits; else one new number, for
         all of its messages.
@@ -289,7 +290,7 @@ class Peer:
 
     @property
     def notifying(self) -> bool:
-        """True if a notification waits for the link; other messages may wait for it."""
+        """True if a notification waits for the link; it may delay other messages."""
         return bool(self._notified)
 
     def holds_back(self, relay: Relay, outbound_run: OutboundRun) -> bool:

@@ -73,7 +73,7 @@ class Relay:
     dismissal: the state of the request to release this relay.
     gap: notifications of the task that its process dropped and that no notification
       received here has reported yet (BUS-FLOW-3).
-    counters: counters of what became of the messages posted here.
+    counters: counters of the outcomes of the messages posted here.
 
     Invariants:
     I1. numbers in ``unacked`` rise. It holds no more messages and bytes than the window

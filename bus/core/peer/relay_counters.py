@@ -1,4 +1,4 @@
-"""`RelayCounters`: counts what became of messages posted to relays (BUS-FLOW-7)."""
+"""`RelayCounters`: counts the outcomes of messages posted to relays (BUS-FLOW-7)."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ class Session:
         self.their_epoch: int | None = None
         self.link: int | None = None
         self.ready: bool = False
-        # Each with the number of the next message at the time.
+        # Unacknowledged control frames, each with the number that the next message had
+        # when the frame was sent.
         self._controls: deque[tuple[int, ControlFrame]] = deque()
         self._controls_sent: int = 0
         # How many UNRELAY frames among these name each relay number.
@@ -174,7 +175,7 @@ class Session:
         self._outbox += [frame for _, frame in controls]
 
     def reset(self) -> None:
-        """Start over because the peer has; all it was sent before is void."""
+        """Start over, as the peer has: everything sent to it before is void."""
         self.outgoing.abandon()
         self._controls.clear()
         self._unrelays.clear()
@@ -277,6 +278,7 @@ class Session:
                 if not runs:
                     first = number
                 runs.append(_run(to, outbound_run, now))
+                # A long message fills its batch, since its body is the next frame.
                 size += outbound_run.size + BATCH_BYTES_MAX * long
                 number = stop = number + count
         self._close_batch(frames, first, runs)

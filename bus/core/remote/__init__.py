@@ -2,7 +2,7 @@
 
 topology, requests                      the known processes, and routes of requests
 handshake, link, link_table             links, from their first frame to their last
-keep_alive, idle_links, idle_relays     silent links, and what nobody uses any more
+keep_alive, idle_links, idle_relays     silent links; links and relays out of use
 user_routing_table, pending_names,
 name_registry                           the holders of public names
 relays                                  the relays of tasks of all peers

@@ -1,4 +1,4 @@
-"""`Confirmations`: whether a subscription has reached all its destinations.
+"""`Confirmations`: subscriptions that have not yet reached all their destinations.
 
 The subscriber's process puts a number into SUBSCRIBE. A process that receives it
 answers with a PONG of that number, once every process that it has forwarded the
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Confirmations"]
 
-# The time for others to join a new master, for which they look once a second or more.
+# The time for other processes to join a new master. Each of them dials a master at
+# least once a second until it has one.
 _JOIN_S: Final = 1.0
 
 
@@ -118,7 +119,7 @@ class Confirmations:
         ]
 
     def on_joined(self) -> None:
-        """Note that there is a link with a neighbour."""
+        """Record that a signalling link is open: a slave then has a master."""
         if not self._topology.is_master:
             self._lost_master = False
 

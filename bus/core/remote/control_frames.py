@@ -197,8 +197,8 @@ class ControlFrames:
     def _with_user(self, peer: Peer, frame: Frame) -> Frame:
         """Set the user of a slave's task, for the next receivers of the frame.
 
-        If the peer speaks for others, its value is kept; in all other cases it is
-        replaced.
+        If the peer acts for other processes, the user that it reports is kept;
+        otherwise it is replaced.
         """
         if self._is_forwarder(peer):
             return frame
@@ -227,7 +227,7 @@ class ControlFrames:
     def _check_asker(
         self, peer: Peer, number: RequestId, task: Characteristics
     ) -> None:
-        """Raise if a slave asks for another process, which would get the answers."""
+        """Raise if a slave asks as another process, which would get the answers."""
         if self._topology.is_master and peer in self._topology.slaves():
             self._check_own(peer, number)
             self._check_own(peer, task.id)

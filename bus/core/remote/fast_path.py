@@ -9,8 +9,8 @@ Interrupts: to account for a sent message, the thread first prepares all new val
 then publishes them in lines without a call or a loop, between which CPython raises no
 interrupt (`Relay.send_at_once`). So an interrupt finds either all of the changes or
 none; after that only the frame may be missing on the link, and the caller drops that
-link. A received answer is accounted for in steps that may be repeated, as when the next
-link brings it again.
+link. A received answer is accounted for in steps that may be repeated, as when the peer
+resends it on the next link.
 """
 
 from __future__ import annotations
@@ -263,8 +263,8 @@ class FastPath:
             return False
         batch, ends, payload = found
         self._on_ack(batch, ends.relay)
-        # If an interrupt comes before the last line, the link is dropped and the next
-        # link brings the frame again.
+        # If an interrupt comes before the last line, the link is dropped, and the peer
+        # resends the frame on the next link.
         action: Action
         if batch.runs[0].kind is Kind.COMMAND_RESPONSE:
             action = self._answer_in(batch, ends, payload)

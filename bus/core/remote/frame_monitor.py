@@ -86,7 +86,7 @@ class FrameMonitor:
         # Replaced as a whole, so it is read without a lock.
         self._listeners: dict[RegistrationId, _Listener] = {}
         # For the comm thread: the last known peer of each link, and the last known task
-        # of each relay number. A frame may be recorded after these have left.
+        # of each relay number. A frame may be recorded after these were removed.
         self._links: Final[dict[int, Key]] = {}
         self._known: Final[dict[tuple[Key, int], str]] = {}
 

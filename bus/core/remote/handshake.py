@@ -35,7 +35,7 @@ def handshake(topology: Topology, kind: LinkKind) -> Hello:
 
 
 def welcome(topology: Topology) -> Welcome:
-    """Return the answer to a greeting that is not refused."""
+    """Return the answer to a HELLO that is not refused."""
     return Welcome(
         version=VERSIONS[1],
         identity=_identity(topology),
@@ -46,7 +46,7 @@ def welcome(topology: Topology) -> Welcome:
 def refusal(  # noqa: PLR0911 # one reason after another
     topology: Topology, frame: Hello
 ) -> Reason | None:
-    """Return the reason to refuse a greeting; None to accept it."""
+    """Return the reason to refuse a HELLO; None to accept it."""
     other, me = frame.identity, topology.me
     if other.bus != me.bus:
         return Reason.BUS

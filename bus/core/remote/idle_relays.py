@@ -1,8 +1,8 @@
 """`IdleRelays`: relays of live tasks that no task here uses (BUS-DEREG-13).
 
 A relay is used by each task here that sends to its task, receives from it, or
-subscribes to it. When the last of these leaves or unsubscribes, or if there never was
-one, this process asks the task's process for the release. From then on the task's
+subscribes to it. When the last of these deregisters or unsubscribes, or if there never
+was one, this process asks the task's process for the release. From then on the task's
 process assumes that the task is not known here. It sends its confirmation behind all
 messages of the task, and introduces the task anew before the task sends more. If the
 relay is used again in between, it stays.
@@ -55,7 +55,7 @@ class IdleRelays:
     # Events that may end the use of a relay.
 
     def on_departure(self, task: Entry) -> None:
-        """Note that a task of this process has left; relays still list it as a user."""
+        """Note that a task of this process departs; relays still list it as a user."""
         for peer in self._topology.peers.values():
             self._consider(each for each in peer.relays.values() if task in each.users)
 
@@ -127,7 +127,7 @@ class IdleRelays:
         revoked = relay.dismissal is Dismissal.REVOKED
         relay.dismissal = Dismissal.NONE
         if revoked or self._relays.is_used(relay) or not self._may_go(relay):
-            self._consider([relay])  # it may have to ask again
+            self._consider([relay])  # its release may have to be requested again
             return
         del peer.relays[number]
         self._relays.release(relay, [], final=False)

@@ -116,8 +116,8 @@ class DeniedCommands:
     """Commands from a process that has no right to send them (BUS-SEC-1).
 
     They count as extracted, so that no other message waits for them. Commands that want
-    an answer get an error. A process that respects its rights sends only commands that
-    cross with the report of those rights.
+    an answer get an error. A process that respects its rights sends such commands only
+    before it has received the report of those rights.
 
     answer: `OutboundMessages.answer`.
     """

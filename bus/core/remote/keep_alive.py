@@ -2,8 +2,9 @@
 
 A process that has received nothing for a while sends a PING, and the peer answers; both
 have then received a frame. If a process of this machine does not answer, it is reported
-and kept: the operating system would report its end, and a debugger is no crash. A
-process of another machine may vanish without notice, so its link is dropped.
+and kept: the operating system would report its end, and a process that a debugger has
+stopped is alive. A process of another machine may vanish without notice, so its link is
+dropped.
 """
 
 from __future__ import annotations

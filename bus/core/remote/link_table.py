@@ -37,7 +37,7 @@ _REDIAL_S_MAX: Final = 0.8
 class LinkTable:
     """The link table of one process, by the numbers that its driver assigned.
 
-    master: where the master of this machine listens.
+    master: the addresses on which the master of this machine listens.
     redial: when to dial a master again, by machine.
     refusal: the last REFUSED from the master of this machine; None if there was none.
     """
@@ -65,7 +65,7 @@ class LinkTable:
         self._relays: Final = relays
         self._outbound_messages: Final = outbound_messages
         self._master: Final = master
-        # Masters of other machines, by machine: where they listen.
+        # The addresses on which the masters of other machines listen, by machine.
         self._machines: Final[dict[str, tuple[str, ...]]] = {}
         self.redial: Final[dict[str, float]] = {}
         self._delays: Final[dict[str, float]] = {}
@@ -84,7 +84,7 @@ class LinkTable:
     # New links.
 
     def on_machine_found(self, machine: str, addresses: tuple[str, ...]) -> None:
-        """Note where the master of another machine listens; the lower machine dials."""
+        """Record the addresses of another machine's master; the lower machine dials."""
         self._machines[machine] = addresses
         if self._topology.is_master and self._topology.me.machine < machine:
             self.dial_machine(machine)
@@ -97,7 +97,7 @@ class LinkTable:
         now: float,
         credentials: Credentials = UNRESTRICTED,
     ) -> None:
-        """Take over a link that this process has dialled, and send the greeting."""
+        """Take over a link that this process has dialled, and send HELLO."""
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
 
@@ -106,8 +106,8 @@ class LinkTable:
     ) -> None:
         """Take over a link that another process has dialled.
 
-        If too many peers have sent no greeting, the oldest of their links is closed,
-        since a correct peer sends it at once (BUS-SEC-9).
+        If too many peers have sent no HELLO, the oldest of their links is closed, since
+        a correct peer sends HELLO at once (BUS-SEC-9).
         """
         self.by_number[number] = Link(number, None, now, credentials=credentials)
         silent = [
@@ -120,7 +120,7 @@ class LinkTable:
             self.hang_up(silent[0])
 
     def on_hello(self, link: Link, frame: Hello, now: float) -> None:
-        """Answer a greeting with a welcome or a refusal."""
+        """Answer HELLO with WELCOME or REFUSED."""
         reason = refusal(self._topology, frame)
         if reason is None and frame.kind is LinkKind.SIGNALLING:
             key = (frame.identity.machine, frame.identity.process)
@@ -136,9 +136,9 @@ class LinkTable:
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
         """Return True if a process already has a signalling link (BUS-INIT-6).
 
-        On this machine a link of another life counts, too: an open link belongs to a
-        live process, which must not lose its name. The loss of a link from another
-        machine may have gone unnoticed.
+        On this machine a link of another incarnation counts, too: an open link belongs
+        to a live process, which must not lose its name. The loss of a link from another
+        machine may not have been detected yet.
         """
         if peer.session.incarnation > incarnation:
             return True
@@ -181,7 +181,7 @@ class LinkTable:
             and link.wanted != key
         ):
             if (wanted := self._topology.peers.get(link.wanted)) is not None:
-                wanted.addresses = ()  # their sender did not know better
+                wanted.addresses = ()  # another process listens there
             raise WireError(f"{key} answers in place of {link.wanted}")
         if not self._may_join(identity, link):
             self._refuse(link, Reason.ACCESS, identity)
@@ -222,7 +222,8 @@ class LinkTable:
     def _may_join(self, identity: Identity, link: Link) -> bool:
         """Return True for a peer with all rights, or a slave of this machine.
 
-        A master also acts for other processes, and is believed (BUS-SEC-1).
+        A master acts for other processes and is trusted, so it needs all rights
+        (BUS-SEC-1).
         """
         if link.credentials.rights.whole:
             return True
@@ -311,11 +312,11 @@ class LinkTable:
             )
 
     def on_dial_failed(self, kind: LinkKind, key: Key, now: float) -> None:
-        """Declare a process lost where no process listens; dial a master again."""
+        """Declare a peer lost if nothing listens at its address; redial a master."""
         if kind is LinkKind.DATA:
             peer = self._topology.peers.get(key)
             if peer is None or not peer.dialling:
-                return  # the dial was to an earlier life, lost meanwhile
+                return  # the dial was to an earlier incarnation, lost meanwhile
             peer.dialling = False
             if peer.session.link is None:
                 if not peer.bound:

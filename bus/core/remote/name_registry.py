@@ -1,8 +1,8 @@
 """`NameRegistry`: the public names of the machine, and their announcement.
 
 Slaves announce their public tasks to their master, which keeps the `UserRoutingTable`
-and has the last word on the holder of a name (OPEN-3). The departure of a task is
-announced to all processes (BUS-DEREG-6).
+and decides on the holder of each name (OPEN-3). The departure of a task is announced to
+all processes (BUS-DEREG-6).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class NameRegistry:
         self.users: Final = UserRoutingTable()
         self.pending_names: Final = PendingNames(topology)
         self._since_ns: Final[dict[RegistrationId, int]] = {}
-        # True once there is a new master to which the others announce their tasks; and
-        # when tasks that were not announced are dropped, in seconds.
+        # `_sweeps`: True once there is a new master to which the others announce their
+        # tasks. `_sweep_at`: when to drop tasks that were not announced, in seconds.
         self._sweeps = False
         self._sweep_at: float | None = None
 
@@ -75,7 +75,7 @@ class NameRegistry:
             self.pending_names.ask(master, task)
 
     def on_departure(self, task: Entry, *, final: bool) -> None:
-        """Announce that a public task of this process has left (BUS-DEREG-2)."""
+        """Announce the departure of a public task of this process (BUS-DEREG-2)."""
         self._since_ns.pop(task.id, None)
         self.pending_names.forget(task)
         self.users.remove(task.id, task.name)
@@ -91,7 +91,7 @@ class NameRegistry:
             self._sweeps = True
 
     def on_process_lost(self, peer: Peer) -> None:
-        """Announce on behalf of a lost process that its tasks have left (BUS-DEREG-9).
+        """Announce the departure of the tasks of a lost process (BUS-DEREG-9).
 
         A lost master, also that of another machine, can no longer announce departures,
         so the tasks that it announced are in doubt.

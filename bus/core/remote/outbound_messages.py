@@ -335,7 +335,7 @@ class OutboundMessages:
         self.pump(peer)
 
     def on_ack_in(self, peer: Peer, batch: Batch) -> None:
-        """Handle the acknowledgement in a message frame, as `acknowledged`."""
+        """Handle the acknowledgement in a message frame (`Batch.acknowledged`)."""
         if not batch.acknowledged:
             return
         has = Acknowledgement(batch.acknowledged + 1)
@@ -359,7 +359,7 @@ class OutboundMessages:
                 if relay.queue:
                     self._pump(relay)
             if peer.audience.queued == notifications:
-                return  # else messages that waited for them may be sent now
+                return  # otherwise messages behind the sent notifications may follow
 
     # Departures.
 

@@ -71,5 +71,5 @@ class PendingNames:
         self.on_pong(self._topology.new_ping())  # greater than all numbers in use
 
     def forget(self, task: Entry) -> None:
-        """Stop waiting for a task: it was confirmed or refused, or has left."""
+        """Stop waiting for a task: it was confirmed or refused, or has deregistered."""
         self._asked.pop(task, None)

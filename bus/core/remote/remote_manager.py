@@ -1,9 +1,9 @@
 """`RemoteManager`: the decisions of one process about all other processes.
 
 It performs no I/O. Events are calls: a link is made, a frame arrives, a link is lost,
-time passes, a task of this process registers or leaves. Each call returns the `actions`
-to perform. Outgoing frames are collected until `flush` puts them on the links, so that
-messages that queue up together are sent in one frame (BUS-CHAN-6).
+time passes, a task of this process registers or deregisters. Each call returns the
+`actions` to perform. Outgoing frames are collected until `flush` puts them on the
+links, so that messages that queue up together are sent in one frame (BUS-CHAN-6).
 
 The driver
 
@@ -76,7 +76,7 @@ _REPEAT_S: Final = 0.25  # delay before subscriptions are sent again after a los
 
 
 class RemoteManager:
-    """The remote manager: all other processes, as one process sees them.
+    """The remote manager: the decisions of one process about all other processes.
 
     Args:
         me: identity of this process; its role may change by `become_master`.
@@ -86,8 +86,9 @@ class RemoteManager:
           account that these senders use.
         limits: bounds and times.
         nonce: returns a number that distinguishes rival streams (AMO-17).
-        addresses: where this process listens, for its own machine and for others.
-        master: where the master of its machine listens.
+        addresses: the addresses on which this process listens, for its own machine and
+          for others.
+        master: the addresses on which the master of its machine listens.
         complain: takes a line about a violation by another process. It only stores the
           line, since it is called under the lock.
         trace_sink: the trace sink, called under the lock, too; None if nothing is
@@ -208,7 +209,7 @@ class RemoteManager:
         The task's mailbox is now empty, and its unread commands are parked.
         """
         if not entry.remote:
-            self.idle_relays.on_departure(entry)  # before relays forget whom they serve
+            self.idle_relays.on_departure(entry)  # while relays list it as a user
             self.outbound_messages.on_departure(entry, final=final)
             self.resolver.on_departure(entry, now)
         if self.manager.table.find(entry.name) is None:
@@ -259,7 +260,7 @@ class RemoteManager:
     def answer(
         self, question: Incoming, payload: Payload = None, *, error: str | None = None
     ) -> bool:
-        """Answer a message that came over a link; False if the asker has left."""
+        """Answer a message that came over a link; False if its relay was released."""
         return self.outbound_messages.answer(question, payload=payload, error=error)
 
     def notify(
@@ -314,7 +315,7 @@ class RemoteManager:
     def on_machine_found(
         self, machine: str, addresses: tuple[str, ...]
     ) -> list[Action]:
-        """Note where the master of another machine listens; the lower machine dials."""
+        """Record the addresses of another machine's master; the lower machine dials."""
         self.links.on_machine_found(machine, addresses)
         return self._take_actions()
 
@@ -335,7 +336,7 @@ class RemoteManager:
         now: float,
         credentials: Credentials = UNRESTRICTED,
     ) -> list[Action]:
-        """Take over a link that a `Dial` has made, and send the greeting.
+        """Take over a link that a `Dial` has made, and send HELLO.
 
         credentials: those of the process at the other end.
         """
@@ -350,7 +351,7 @@ class RemoteManager:
         return self._take_actions()
 
     def on_dial_failed(self, kind: LinkKind, key: Key, now: float) -> list[Action]:
-        """Note that no process listens there: the peer is lost, if it ever lived."""
+        """Handle a failed dial; see `LinkTable.on_dial_failed`."""
         self.links.on_dial_failed(kind, key, now)
         return self._take_actions()
 
@@ -486,7 +487,7 @@ class RemoteManager:
         return min([at for at in times if at is not None], default=None)
 
     def acknowledge(self, now: float) -> list[Action]:
-        """Send due and later acknowledgements now; this process is about to leave."""
+        """Send due and later acknowledgements now; this process is about to stop."""
         for peer in self.topology.peers.values():
             if peer.session.ack_at is not None:
                 peer.session.repeat_ack()

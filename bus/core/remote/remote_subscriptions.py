@@ -248,13 +248,12 @@ class RemoteSubscriptions:
             self._relays.on_found(peer, frame, None, now)
         return True
 
-    # Neighbours.
+    # Peers.
 
     def on_link_open(self, peer: Peer) -> None:
-        """Introduce to a process, on the link with it, the tasks that it subscribes to.
+        """Introduce to a peer, on its own link, the tasks that it subscribes to.
 
-        The peer drops provisional relays, since their tasks may have
-        left.
+        The peer drops provisional relays, since their tasks may have deregistered.
         """
         for task in self._tasks_subscribed_by(peer):
             known = self._relays.with_number(task)
@@ -266,7 +265,7 @@ class RemoteSubscriptions:
             peer.session.send_control(replace(_passed_on(request), confirm=confirm))
 
     def on_joined(self, peer: Peer) -> None:
-        """Send a new neighbour the requests that it has not received."""
+        """Send a newly joined peer the requests that it has not received."""
         self._confirmations.on_joined()
         for request in self.ledger.all():
             if peer in self._ways(request) and not request.adopted:
@@ -292,7 +291,7 @@ class RemoteSubscriptions:
         return asker if self._matching_task(request, asker) else None
 
     def _matching_task(self, request: Request[Subscribe], asker: Peer) -> Entry | None:
-        """Return a task that matches a request and that the asker may hear, or None."""
+        """Return a task that matches a request and may notify the asker, or None."""
         return next(
             (
                 task

@@ -1,8 +1,8 @@
 """`Requests`: searches or subscriptions, each with its asker and its route.
 
 Searches and subscriptions take the same routes from process to process. Each process
-keeps them until they are cancelled, so that a later registration or a new neighbour is
-included (BUS-ROUTE-18, OPEN-16).
+keeps them until they are cancelled, so that a later registration or a newly joined peer
+is included (BUS-ROUTE-18, OPEN-16).
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class Request(Generic[Asked]):
     """One search or subscription.
 
     frame: as received, or as this process sends it.
-    machine, name: where it is sought; the name may be a pattern.
+    machine, name: the machine and the name that are sought; the name may be a pattern.
     origin: the peer that forwarded it; None if this process itself asks.
     deadline: when it expires, in seconds; None if it is kept until it is cancelled.
     forwarded_to: the peers that it was forwarded to.
-    lost: of a search of this process, those of these peers that were lost since.
+    lost: for a search of this process, the peers of ``forwarded_to`` that were lost
+      since.
     adopted: True if the process that forwarded it is lost, and the asker is not. The
       request is kept on behalf of the asker, is not forwarded, and ends as in
       `RemoteSubscriptions.tick`.

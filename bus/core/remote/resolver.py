@@ -74,7 +74,7 @@ class Resolver:
         self._relays: Final = relays
         self.ledger: Final[Requests[Search]] = Requests(topology)
         self.own: Final[dict[str, Request[Search]]] = {}
-        # The sender behind each own search, which ends when that task leaves
+        # The sender behind each own search, which ends when that task deregisters
         # (BUS-DEREG-11).
         self._senders: Final[dict[str, Entry]] = {}
         # Names whose answer was useless, and when to search for each again (OPEN-9).
@@ -218,7 +218,7 @@ class Resolver:
     ) -> None:
         """Continue without a process that keeps no more searches (BUS-FLOW-1).
 
-        denied: True if the waiting messages must not go there at all.
+        denied: True if this process may not send commands to the name.
 
         A slave that registers the name later exports it, and then receives the search
         again. A process that asked a master has no other route, so its waiting messages
@@ -279,10 +279,10 @@ class Resolver:
             self._again[name] = now + _AGAIN_S
         return True
 
-    # Neighbours.
+    # Peers.
 
     def on_joined(self, peer: Peer) -> None:
-        """Send a new neighbour the searches that it has not received."""
+        """Send a newly joined peer the searches that it has not received."""
         for name, mine in list(self.own.items()):
             if peer.key in mine.lost:
                 self._renumber(name)
@@ -333,10 +333,10 @@ class Resolver:
     def _renumber(self, name: str) -> None:
         """Restart a search under a number that no process has seen.
 
-        A neighbour that lost this process has cancelled the search at the processes it
+        A peer that lost this process has cancelled the search at the processes it
         forwarded the search to, and forwards it to them again. A late answer to the old
-        number would end the new search at that neighbour. No process would then cancel
-        it where it has been forwarded since.
+        number would end the new search at that peer. No process would then cancel the
+        search at the processes that have received it since.
         """
         request = self.own[name]
         self.ledger.end(request)

@@ -34,7 +34,7 @@ class Topology:
 
     me: identity of this process.
     role: its present role, since a slave may become master.
-    addresses: where it listens, for its own machine and for others.
+    addresses: the addresses on which it listens, for its own machine and for others.
     peers: all known processes, by machine and name.
     todo: the actions to perform, in order.
     lose: declares a process lost; part: drops a live process that needs no link. The
@@ -86,7 +86,7 @@ class Topology:
         self.lose: Callable[[Peer, float], None]
         self.part: Callable[[Peer, float], None]
         self._nonce: Final = nonce
-        # Above all numbers used in earlier lives (AMO-16).
+        # Above all numbers used by earlier incarnations (AMO-16).
         self._epochs = itertools.count(me.incarnation)
         self._requests: Final = itertools.count(me.incarnation)
         self._pings: Final = itertools.count(1)
@@ -119,7 +119,7 @@ class Topology:
         return next(self._pings)
 
     def addresses_for(self, asker: Key, way: Peer) -> tuple[str, ...]:
-        """Return where an asker is to dial; nothing if it asked on its own link."""
+        """Return the addresses an asker must dial; none if it asked on its own link."""
         if way.key == asker:
             return ()
         return self.addresses[0 if asker[0] == self.me.machine else 1]

@@ -113,7 +113,7 @@ class IncomingStream(Generic[M]):
     def accept(self, first: int, messages: Sequence[M], floor: int) -> list[M]:
         """Record messages numbered from ``first``; return those to hand over.
 
-        floor: the sender's promise that it will not send a number below it again.
+        floor: the sender will never again send a number below this one.
 
         Raises:
             WireError: the numbers exceed 64 bits (AMO-15), or no correct sender of a

@@ -36,7 +36,8 @@ class Refusal(enum.Enum):
 class Opened:
     """The reply to a sender that opens a stream.
 
-    refusal: why it was not opened, or None; the sender may retry with a greater epoch.
+    refusal: the reason if the stream was not opened, or None. After a refusal the
+      sender may retry with a greater epoch.
     epoch: the newest epoch of that sender known here.
     has: the messages already received in that epoch; the sender may send the others.
     """
@@ -127,7 +128,7 @@ class IncomingStreams(Generic[M]):
         messages: Sequence[M],
         floor: int,
     ) -> list[M] | Refusal:
-        """Record a run of messages; return those to hand over, or why all are refused.
+        """Record a run of messages; return those to hand over, or the refusal of all.
 
         Raises:
             WireError: as `IncomingStream.accept`.

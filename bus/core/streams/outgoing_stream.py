@@ -53,7 +53,7 @@ class OutgoingStream(Generic[M]):
         self.epoch: Final = epoch
         self._window: Final = window
         self.kept: deque[tuple[int, int, M]] = deque()
-        # Of the numbers that have a deadline, in rising order.
+        # The deadline of each number that has one, in rising order of the numbers.
         self._deadlines: dict[int, float] = {}
         self.next: int = first
         self.floor: int = first
@@ -75,10 +75,11 @@ class OutgoingStream(Generic[M]):
     def send(self, message: M, deadline: float | None = None, *, count: int = 1) -> int:
         """Assign a message its number, and keep it; return the number.
 
-        deadline: when it is no longer worth sending again, on the caller's clock in
-          seconds; None for never.
-        count: how many messages it stands for. They get consecutive numbers, and other
-          methods return it once for each of them that is outstanding or forgotten.
+        deadline: the time from which the message is not worth resending, on the
+          caller's clock in seconds; None for never.
+        count: the number of messages that ``message`` represents. They get consecutive
+          numbers. Other methods return ``message`` once for each of them that is
+          outstanding or forgotten.
 
         Raises:
             ValueError: there is no ``room`` for all of it; nothing is changed.
@@ -125,7 +126,7 @@ class OutgoingStream(Generic[M]):
     def expire(self, now: float) -> list[M]:
         """Give up the messages past their deadline; return them, in order.
 
-        They were sent, and may have arrived: report them as such, not as failed.
+        The caller must not report them as failed: they were sent, and may have arrived.
         """
         late = [
             number for number, deadline in self._deadlines.items() if deadline <= now
@@ -149,7 +150,7 @@ class OutgoingStream(Generic[M]):
     def _keep_only(self, ranges: Iterable[tuple[int, int]]) -> list[M]:
         """Forget the messages outside the given ranges; return them, in order.
 
-        ranges: of numbers, the lowest first; the last range has no end.
+        ranges: the ranges of numbers to keep, lowest first; the last one has no end.
         """
         to_come = iter(ranges)
         start, end = next(to_come)

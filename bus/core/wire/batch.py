@@ -48,8 +48,8 @@ BATCH_BYTES_MAX: Final = 512 * 2**10
 # costs more than a copy.
 FOLLOWS_MIN: Final = 128 * 2**10
 
-# Up to this many are made along with their batch, which is faster; they are 32 KiB at
-# most.
+# The runs of a batch of at most this many messages are made along with the batch, which
+# is faster; they are 32 KiB at most.
 _AT_ONCE: Final = 64
 
 _GROUP: Final = 32  # payloads of one length that one call unpacks
@@ -96,7 +96,7 @@ class Run(Struct, frozen=True, gc=False):
     """Consecutive messages of one task for another, which differ only in their bodies.
 
     to, source: relay numbers, each assigned by the process of its task.
-    id: number of the asker's wait that an answer belongs to.
+    id: the number that the asking task gave its wait; the answer repeats it.
     milliseconds_left: time left, `NO_DEADLINE` for no limit; never a clock time
       (OPEN-7).
     hop: how many processes have forwarded them.

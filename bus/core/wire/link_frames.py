@@ -39,7 +39,7 @@ __all__ = [
 class Hello(ControlFrame, frozen=True, kw_only=True):
     """The first frame of the process that dialled (BUS-INIT-4).
 
-    versions: the lowest and the highest that it speaks (BUS-WIRE-3).
+    versions: the lowest and the highest version that it supports (BUS-WIRE-3).
     kind: the purpose of the link (BUS-ENT-12).
     message_bytes_max: the longest body that it accepts (OPEN-6).
     """
@@ -57,7 +57,7 @@ class Hello(ControlFrame, frozen=True, kw_only=True):
 class Welcome(ControlFrame, frozen=True, kw_only=True):
     """The acceptance of a HELLO: all other frames may follow (BUS-INIT-4).
 
-    version: the one that both speak (BUS-WIRE-3).
+    version: the version that both sides use (BUS-WIRE-3).
     """
 
     type = FrameType.WELCOME

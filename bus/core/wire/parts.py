@@ -49,7 +49,7 @@ BusName: TypeAlias = Annotated[str, Meta(max_length=32)]
 Text: TypeAlias = Annotated[str, Meta(max_length=256)]
 
 Versions: TypeAlias = tuple[U16, U16]
-# Where a process listens, each address as its link layer writes it.
+# The addresses on which a process listens, each as its link layer writes it.
 Addresses: TypeAlias = Annotated[
     tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=8)
 ]
@@ -95,7 +95,7 @@ class Identity(Part, frozen=True, kw_only=True):
 
     machine_id: distinguishes two machines of one name (BUS-DISC-8).
     process: its name in registrations; process_id: its number in the operating system.
-    incarnation: one life of the process (AMO-19, BUS-ROUTE-11).
+    incarnation: identifies one start of the process (AMO-19, BUS-ROUTE-11).
     """
 
     bus: BusName

@@ -123,7 +123,7 @@ class Descriptor(ControlFrame, frozen=True, kw_only=True):
 
     lease: the number that the message has as its body (`LEASED`); never used twice in
       an epoch.
-    arena, epoch: the owner of the memory, and which life of it.
+    arena, epoch: the owner of the memory, and the epoch of that owner.
     buffers: index, offset, length and generation of each, in order.
     size: length of the whole body, in bytes.
     """

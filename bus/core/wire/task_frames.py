@@ -47,8 +47,8 @@ _HOPS_MAX: Final = 3  # OPEN-9
 class Export(ControlFrame, frozen=True, kw_only=True):
     """A public name of the sending process, for the master's table (BUS-INIT-11).
 
-    registered_ns: when it was registered, since the machine's start: of two
-      registrations the earlier stays (OPEN-1).
+    registered_ns: the time of registration, in nanoseconds since the machine's start;
+      of two registrations the earlier stays (OPEN-1).
     """
 
     type = FrameType.EXPORT
@@ -108,7 +108,8 @@ class AddRelay(ControlFrame, frozen=True, kw_only=True):
 
     search: the search or subscription that this answers, whose route it takes back;
       None if a task is announced before its first message (BUS-RELAY-12).
-    addresses: where its process listens; none means over this link (BUS-ROUTE-9).
+    addresses: the addresses on which its process listens; empty if its messages use
+      this link (BUS-ROUTE-9).
     """
 
     type = FrameType.ADD_RELAY
