@@ -479,8 +479,8 @@ class FastReceiver:
 @clause("BUS-MSG-15")
 def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     """The earlier answer comes first, though its thread still counts as asleep."""
-    slipping, heard = FastReceiver(), list[Any]()
-    host, client = slipping.host, slipping.entry.mailbox.client
+    fast_receiver, heard = FastReceiver(), list[Any]()
+    host, client = fast_receiver.host, fast_receiver.entry.mailbox.client
 
     def hears(answer: Answer) -> bool:
         heard.append(answer)
@@ -489,15 +489,16 @@ def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     client.try_deliver_directly = hears
     host.inbox.arrived.enlist(SharedParker())
     answers = [
-        Answer(_to=slipping.entry, number=number, responder=None) for number in range(2)
+        Answer(_to=fast_receiver.entry, number=number, responder=None)
+        for number in range(2)
     ]
 
-    assert slipping.station.exchange.deliver_answer(answers[0])
-    slipping.slip(slipping.command())
-    assert slipping.station.exchange.deliver_answer(answers[1])
+    assert fast_receiver.station.exchange.deliver_answer(answers[0])
+    fast_receiver.slip(fast_receiver.command())
+    assert fast_receiver.station.exchange.deliver_answer(answers[1])
 
     assert heard == answers[:1]
-    assert [type(each) for each in slipping.read] == [Incoming, Answer]
+    assert [type(each) for each in fast_receiver.read] == [Incoming, Answer]
 
 
 class _Way:
@@ -526,8 +527,12 @@ def test_an_event_during_a_wait_at_a_link_is_found_before_the_thread_sleeps(
     what: str,
 ) -> None:
     """The waiting thread's work for its process may concern a task of its own."""
-    slipping, done = FastReceiver(), list[str]()
-    station, host, entry = slipping.station, slipping.host, slipping.entry
+    fast_receiver, done = FastReceiver(), list[str]()
+    station, host, entry = (
+        fast_receiver.station,
+        fast_receiver.host,
+        fast_receiver.entry,
+    )
     entry.mailbox.client.handle = lambda _: done.append("a message")
 
     def act() -> None:
@@ -550,56 +555,56 @@ def test_an_event_during_a_wait_at_a_link_is_found_before_the_thread_sleeps(
 @clause("QB-ERR-9")
 def test_an_interrupt_during_a_wait_at_a_link_ends_the_wait() -> None:
     """Else all messages that the thread posts to itself would go through the inbox."""
-    slipping = FastReceiver()
+    fast_receiver = FastReceiver()
 
     class Interrupted(_Way):
         def wait(self, host: ThreadManager, deadline: float | None) -> bool:
             assert host.waiting
             raise KeyboardInterrupt
 
-    slipping.host.link_wait = Interrupted()
+    fast_receiver.host.link_wait = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        slipping.host.poll(None)
-    assert not slipping.host.waiting
+        fast_receiver.host.poll(None)
+    assert not fast_receiver.host.waiting
 
 
 @clause("BUS-CHAN-7")
 def test_a_fast_path_message_is_in_its_mailbox_at_once() -> None:
-    slipping = FastReceiver()
-    command, reply = slipping.command(), _reply(slipping.entry, 7)
+    fast_receiver = FastReceiver()
+    command, reply = fast_receiver.command(), _reply(fast_receiver.entry, 7)
 
-    assert slipping.slip(command) is FastDelivery.DELIVERED
-    assert slipping.slip(reply) is FastDelivery.DELIVERED
+    assert fast_receiver.slip(command) is FastDelivery.DELIVERED
+    assert fast_receiver.slip(reply) is FastDelivery.DELIVERED
 
-    assert slipping.read[0] is command.messages[0]
-    assert slipping.read[1].number == 7
-    assert slipping.entry.mailbox.client.account.unread == 1
-    slipping.station.exchange.act()
-    assert slipping.done == []
-
-
-def _posted_before(slipping: FastReceiver) -> None:
-    slipping.host.inbox.push("a request")
+    assert fast_receiver.read[0] is command.messages[0]
+    assert fast_receiver.read[1].number == 7
+    assert fast_receiver.entry.mailbox.client.account.unread == 1
+    fast_receiver.station.exchange.act()
+    assert fast_receiver.done == []
 
 
-def _elsewhere(slipping: FastReceiver) -> None:
-    slipping.host = ThreadManager("another")
+def _posted_before(fast_receiver: FastReceiver) -> None:
+    fast_receiver.host.inbox.push("a request")
 
 
-def _held_back(slipping: FastReceiver) -> None:
-    slipping.held.add(slipping.entry)
+def _elsewhere(fast_receiver: FastReceiver) -> None:
+    fast_receiver.host = ThreadManager("another")
 
 
-def _full(slipping: FastReceiver) -> None:
-    slipping.slip(slipping.command(0))
+def _held_back(fast_receiver: FastReceiver) -> None:
+    fast_receiver.held.add(fast_receiver.entry)
 
 
-def _decided_before(slipping: FastReceiver) -> None:
-    slipping.station.exchange._todo.append(_reply(slipping.entry, 0))
+def _full(fast_receiver: FastReceiver) -> None:
+    fast_receiver.slip(fast_receiver.command(0))
 
 
-def _being_done(slipping: FastReceiver) -> None:
-    slipping.station.exchange._acting = True
+def _decided_before(fast_receiver: FastReceiver) -> None:
+    fast_receiver.station.exchange._todo.append(_reply(fast_receiver.entry, 0))
+
+
+def _being_done(fast_receiver: FastReceiver) -> None:
+    fast_receiver.station.exchange._acting = True
 
 
 @clause("BUS-CHAN-7", "BUS-MSG-15")
@@ -610,28 +615,32 @@ def _being_done(slipping: FastReceiver) -> None:
 def test_a_fast_path_message_overtakes_no_other_message(
     so: Callable[[FastReceiver], None],
 ) -> None:
-    slipping = FastReceiver(capacity=1)
-    so(slipping)
-    unread = len(slipping.read)
-    command = slipping.command()
+    fast_receiver = FastReceiver(capacity=1)
+    so(fast_receiver)
+    unread = len(fast_receiver.read)
+    command = fast_receiver.command()
 
-    assert slipping.slip(command) is FastDelivery.QUEUED
+    assert fast_receiver.slip(command) is FastDelivery.QUEUED
 
-    assert len(slipping.read) == unread == slipping.entry.mailbox.client.account.unread
-    assert slipping.station.exchange._todo[-1] is command
+    assert (
+        len(fast_receiver.read)
+        == unread
+        == fast_receiver.entry.mailbox.client.account.unread
+    )
+    assert fast_receiver.station.exchange._todo[-1] is command
 
 
 @clause("BUS-CHAN-7")
 def test_a_refused_fast_path_message_is_stored_nowhere() -> None:
-    slipping = FastReceiver()
+    fast_receiver = FastReceiver()
 
-    slip = slipping.station.exchange.try_deliver_now(
-        _Link(lambda _: False), b"", slipping.host
+    slip = fast_receiver.station.exchange.try_deliver_now(
+        _Link(lambda _: False), b"", fast_receiver.host
     )
 
     assert slip is FastDelivery.REFUSED
-    assert slipping.read == []
-    assert not slipping.station.exchange._todo
+    assert fast_receiver.read == []
+    assert not fast_receiver.station.exchange._todo
 
 
 def test_a_thread_that_performs_some_actions_leaves_the_rest_to_others() -> None:
