@@ -156,19 +156,19 @@ def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
         return answers
     timeout_s = _answer_s(target)
     thread = bus.here()
-    heard: dict[str, Response] = {}
+    responses: dict[str, Response] = {}
 
     def note(response: Response) -> None:
         assert response.responder is not None
-        heard[names[response.responder.module]] = response
+        responses[names[response.responder.module]] = response
 
     asker = bus.register("asker", thread=thread, visibility=Visibility.PRIVATE)
     asker.command(list(names), on_response=note, timeout=timeout_s)
-    while len(heard) < len(names):
+    while len(responses) < len(names):
         thread.poll(None)
     asker.deregister()
     for process in names.values():
-        response = heard[process]
+        response = responses[process]
         if response.error is None:
             answers.told.append(_without(response.payload, bus.process))
         else:

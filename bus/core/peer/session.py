@@ -454,12 +454,12 @@ class Session:
             for part in parts
         ]
 
-    def _forget_controls(self, heard: int) -> None:
-        if heard > self._controls_sent:
+    def _forget_controls(self, received: int) -> None:
+        if received > self._controls_sent:
             raise WireError(
-                f"ACK counts {heard} control frames of {self._controls_sent} sent"
+                f"ACK counts {received} control frames of {self._controls_sent} sent"
             )
-        while len(self._controls) > self._controls_sent - heard:
+        while len(self._controls) > self._controls_sent - received:
             _, frame = self._controls.popleft()
             if isinstance(frame, Unrelay):
                 self._unrelays[frame.relay] -= 1
