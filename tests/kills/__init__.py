@@ -4,4 +4,5 @@
 (`member`), has them killed or stopped one after another, and lets the `ledger` judge
 the outcome of each message. A process of the bus is a `worker`: it sends and receives
 (`load`), keeps notes of that (`notes`), and kills or stops itself on order (`strike`).
+``python -m tests.kills.soak`` spares one client for an hour and watches its memory.
 """

@@ -38,6 +38,7 @@ class Blow:
     role: of the victim, when it is struck. place: see `Strike.arm`.
     answers: True if a stopped victim owes an answer once it runs again. joins: True if
       that answer reports that it has joined. newcomer: a process that joins meanwhile.
+    spared: the name of a client that is neither struck nor renewed; "" for none.
     """
 
     number: int
@@ -50,6 +51,7 @@ class Blow:
     answers: bool = False
     joins: bool = False
     newcomer: Member | None = None
+    spared: str = ""
 
     def bring_about(self, crew: Crew) -> None:
         """Bring the victim into its state; it is struck at once or soon."""
@@ -73,17 +75,20 @@ class Blow:
         return self.by is signal.SIGKILL
 
 
-def drawn(number: int, chance: random.Random, crew: Crew) -> Blow:
-    """Draw a blow; its victim is on the bus and is not informed yet."""
+def drawn(number: int, chance: random.Random, crew: Crew, spared: str = "") -> Blow:
+    """Draw a blow; its victim is on the bus and is not informed yet.
+
+    spared: the name of a client that is never struck.
+    """
     state = list(STATES)[number % len(STATES)]
     by = signal.SIGSTOP if chance.random() < _STOPS else signal.SIGKILL
     role = chance.choice(ROLES[:2] if state == MOVING else ROLES)
     master = crew.master(2.0)
     victim = master
     if role != "master":
-        others = [each for each in crew.members() if each is not master]
+        others = [e for e in crew.members() if e is not master and e.name != spared]
         victim = chance.choice([e for e in others if e.client is (role == "client")])
-    return Blow(number, state, by, chance, victim, role)
+    return Blow(number, state, by, chance, victim, role, spared=spared)
 
 
 # How to bring a victim into each state.
@@ -93,7 +98,8 @@ def _in_handshake(blow: Blow, crew: Crew) -> None:
     """The victim joins, or is the master that another process joins."""
     if blow.role == "master":
         blow.place = blow.chance.choice(("on_hello before", "on_hello after"))
-        others = [each for each in crew.members() if each is not blow.victim]
+        stays = (blow.victim.name, blow.spared)
+        others = [each for each in crew.members() if each.name not in stays]
         blow.newcomer = renewed(blow.chance.choice(others), crew)
         blow.victim.do("arm", blow.place, 0, blow.by)
         blow.victim.do("is_master")  # its reply proves that it is armed

@@ -71,14 +71,16 @@ class Campaign:
     Args:
         folder: for its files; short, since socket paths are limited.
         seed: the source of all draws.
+        spared: the name of a client that is never struck; "" for none.
 
     crew: the processes.
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, spared: str = "") -> None:
         self._folder: Final = folder
         self._run_directory: Final = folder / "run" / "bus1"
         self._seed: Final = seed
+        self._spared: Final = spared
         notes = folder / "notes"
         notes.mkdir(parents=True)
         self._reader: Final = Reader(notes)
@@ -110,7 +112,7 @@ class Campaign:
         crew.settle(chance.choice(crew.hosts()))
         for each in crew.members():
             each.do("go", TASKS)
-        blow = drawn(number, chance, crew)
+        blow = drawn(number, chance, crew, self._spared)
         return self.killed(blow, began)
 
     def killed(self, blow: Blow, began: float | None = None) -> Story:

@@ -191,6 +191,10 @@ class Load:
         """Return the outcome of a question; "" if there is none yet."""
         return self._asked[number]
 
+    def forget(self, number: str) -> str:
+        """Return the outcome of a question, and forget the question."""
+        return self._asked.pop(number)
+
     def _number_locked(self) -> str:
         self._sent += 1
         return f"{self._life}/{self._sent}"

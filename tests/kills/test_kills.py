@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
-from tests.kills import sweep
+from tests.kills import soak, sweep
 from tests.kills.__main__ import main
 from tests.kills.blow import STATES
 from tests.kills.campaign import Campaign
 from tests.kills.ledger import Fate, Ledger
 from tests.kills.notes import Note, Notebook, Reader
+from tests.kills.soak import Memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +74,37 @@ def test_a_process_killed_right_before_a_system_call_hangs_no_other(
         "recvfrom     1 points",
         "2 killed: nobody hung, nothing came twice",
     ]
+
+
+def test_a_client_that_is_spared_outlives_the_others_and_does_not_grow(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Three blows; ``python -m tests.kills.soak`` goes on for an hour."""
+    assert soak.main(["--seconds", "3", "--seed", "5"]) == 0, capsys.readouterr().out
+
+    first, line, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "seed 5"
+    assert "1 struck: " in line
+    assert last.endswith("struck: the counters balance, and the memory is flat")
+
+
+@pytest.mark.parametrize(
+    ("blocks_each", "kib_each", "told"),
+    [
+        (0, 0, []),
+        (1, 0, ["1,000 more blocks in use after 1000 blows"]),
+        (0, 3, ["3,000 KiB more resident after 1000 blows"]),
+    ],
+)
+def test_an_object_kept_for_each_blow_is_growth(
+    blocks_each: int, kib_each: int, told: list[str]
+) -> None:
+    seen = [
+        Memory(90_000 + blocks_each * number, 40_000 + kib_each * number)
+        for number in range(2000)
+    ]
+
+    assert soak.growth(seen) == told
 
 
 def test_a_campaign_tells_of_a_message_that_came_twice(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ with a line, ``["ok", VALUE]`` or ``["error", WORDS]``. A life whose name begins
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
+import resource
 import sys
 import threading
 from functools import partial
@@ -103,7 +105,13 @@ class Worker:
         """Send a new command; return its outcome."""
         number = self._load.ask(name)
         _until(lambda: bool(self._load.outcome(number)), f"{name} answers")
-        return self._load.outcome(number)
+        return self._load.forget(number)
+
+    def memory(self) -> list[int]:
+        """Return the blocks of memory in use, and the resident memory in KiB."""
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return [sys.getallocatedblocks(), pages * resource.getpagesize() // 1024]
 
     def counters(self) -> list[str]:
         """Return the accounts that do not balance, and the parts not at rest."""

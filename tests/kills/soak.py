@@ -1,0 +1,121 @@
+"""``python -m tests.kills.soak --seconds 3600``: a bus under kills for a long time.
+
+Five processes exchange messages; four of them are killed, stopped and replaced as in
+``python -m tests.kills``, with the same invariants after each blow. The fifth is a
+client that is never struck. Each killed process comes back as a new incarnation, so an
+object kept for a dead peer makes this client grow with the number of blows.
+
+Prints a line a minute with the memory of the client. Exit 0 if all invariants held and
+that memory is flat; 1, with the reason and the seed, if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tests.kills.campaign import Campaign
+from tests.kills.crew import NAMES
+from tests.leaks import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Memory", "growth", "main"]
+
+_SPARED: Final = NAMES[-1]
+_LINE_S: Final = 60.0
+# Looks before the first comparison: caches and tables reach their size.
+_WARM: Final = 1 / 4
+# A leak is at least one block of memory for each blow; a table resized once is none.
+_BLOCKS_EACH: Final = 1 / 2
+_BLOCKS: Final = 200
+# The kernel also counts gaps between the blocks in use.
+_RESIDENT_KIB: Final = 2_048
+
+
+@attrs.frozen
+class Memory:
+    """The memory of a process at rest.
+
+    blocks: in use of Python's allocator. resident: in KiB, as the kernel counts it.
+    """
+
+    blocks: int
+    resident: int
+
+    def __str__(self) -> str:
+        return f"{self.blocks:,} blocks in use, {self.resident:,} KiB resident"
+
+
+def growth(seen: Sequence[Memory]) -> list[str]:
+    """Compare the last quarter of the looks with the second; return what grew.
+
+    seen: one look after each blow.
+    """
+    part = max(int(len(seen) * _WARM), 1)
+    early, late = seen[part : 2 * part] or seen[:1], seen[-part:]
+    blows = len(seen) - 2 * part
+    blocks = _median(late, "blocks") - _median(early, "blocks")
+    resident = _median(late, "resident") - _median(early, "resident")
+    told = []
+    if blocks > _BLOCKS + _BLOCKS_EACH * blows:
+        told.append(f"{blocks:,.0f} more blocks in use after {blows} blows")
+    if resident > _RESIDENT_KIB:
+        told.append(f"{resident:,.0f} KiB more resident after {blows} blows")
+    return told
+
+
+def _median(seen: Sequence[Memory], field: str) -> float:
+    return statistics.median(getattr(each, field) for each in seen)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Strike for the given time; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kills.soak")
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument(
+        "--seed", type=int, default=random.SystemRandom().getrandbits(32)
+    )
+    options = parser.parse_args(arguments)
+    print(f"seed {options.seed}", flush=True)
+    before = Snapshot.take()
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    seen: list[Memory] = []
+    try:
+        with Campaign(folder, options.seed, spared=_SPARED) as bus:
+            began = monotonic()
+            next_line = began
+            while monotonic() < began + options.seconds:
+                bus.strike(len(seen))
+                seen.append(Memory(*bus.crew.living[_SPARED].do("memory")))
+                if monotonic() >= next_line:
+                    next_line += _LINE_S
+                    print(
+                        f"{monotonic() - began:>6.0f} s {len(seen):>6} struck: "
+                        f"{seen[-1]}",
+                        flush=True,
+                    )
+            bus.end()
+        left = before.leaks()
+        assert not left, f"left behind: {left}"
+        grown = growth(seen)
+        assert not grown, f"{_SPARED} grew: {'; '.join(grown)}"
+    except AssertionError as error:
+        print(f"seed {options.seed}: {error}")
+        print(f"what each process noted is in {folder}", flush=True)
+        return 1
+    print(f"{len(seen)} struck: the counters balance, and the memory is flat")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
