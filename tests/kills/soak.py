@@ -64,18 +64,18 @@ def growth(seen: Sequence[Memory]) -> list[str]:
     part = max(int(len(seen) * _WARM), 1)
     early, late = seen[part : 2 * part] or seen[:1], seen[-part:]
     blows = len(seen) - 2 * part
-    blocks = _median(late, "blocks") - _median(early, "blocks")
-    resident = _median(late, "resident") - _median(early, "resident")
+    blocks = statistics.median(each.blocks for each in late) - statistics.median(
+        each.blocks for each in early
+    )
+    resident = statistics.median(each.resident for each in late) - statistics.median(
+        each.resident for each in early
+    )
     told = []
     if blocks > _BLOCKS + _BLOCKS_EACH * blows:
         told.append(f"{blocks:,.0f} more blocks in use after {blows} blows")
     if resident > _RESIDENT_KIB:
         told.append(f"{resident:,.0f} KiB more resident after {blows} blows")
     return told
-
-
-def _median(seen: Sequence[Memory], field: str) -> float:
-    return statistics.median(getattr(each, field) for each in seen)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
