@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bus.address import Address
     from bus.api.bus import Bus
     from bus.api.bus_thread import BusThread
+    from bus.api.command_handle import CommandHandle
     from bus.api.membership import open_bus
     from bus.api.snapshot import (
         BusSnapshot,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         ThreadInfo,
     )
     from bus.api.subscription import Subscription, Watch
-    from bus.api.task import CommandHandle, Task, Where
+    from bus.api.task import Task, Where
     from bus.config import BusConfig
     from bus.errors import (
         AccessDeniedError,
@@ -158,6 +159,7 @@ _HOMES: Final = {
     "access": ("AccessList", "Grant"),
     "address": ("Address",),
     "api.bus": ("Bus",),
+    "api.command_handle": ("CommandHandle",),
     "api.bus_thread": ("BusThread",),
     "api.membership": ("open_bus",),
     "api.snapshot": (
@@ -171,7 +173,7 @@ _HOMES: Final = {
         "SentCounters",
     ),
     "api.subscription": ("Subscription", "Watch"),
-    "api.task": ("CommandHandle", "Task", "Where"),
+    "api.task": ("Task", "Where"),
     "config": ("BusConfig",),
     "registration": ("Visibility",),
     "specification": ("Specification",),

@@ -49,7 +49,7 @@ def memory_bus(
         network: MemoryNetwork | None = MemoryNetwork(called)
     else:
         called = beside.name
-        around = beside._network
+        around = beside._node.network
         network = around if isinstance(around, MemoryNetwork) else None
         if name not in {None, called}:
             msg = f"name must be {called!r} as beside it, got {name!r}"
@@ -67,6 +67,6 @@ def memory_bus(
         journal=journal,
     ) as bus:
         if beside is not None:
-            beside._start_comm()
-            bus._start_comm()
+            beside._node.start_comm()
+            bus._node.start_comm()
         yield bus

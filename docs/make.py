@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus import BusConfig, Service, Task, errors
 from bus.api.receiver import Receiver
+from bus.api.responder import Responder
 from bus.config import limits_table
 from bus.core import wire
 from bus.testing import memory_bus
@@ -194,7 +195,7 @@ _ON_THE_WAY: Final[dict[Callable[..., Any], str]] = {
     ThreadManager._post_inside: "into the FIFO, no lock",
     Inbox.offer: "into the inbox",
     Receiver.handle: "Receiver.handle",
-    Receiver._respond: "Receiver.respond",
+    Responder.respond: "Responder.respond",
     Service._pass_on: "Service: makes a notification",
 }
 

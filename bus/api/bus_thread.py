@@ -24,32 +24,35 @@ __all__ = ["BusThread", "ThreadOwner"]
 
 
 class ThreadOwner(Protocol):
-    """The bus of a thread, as the thread uses it; `bus.api.bus.Bus` implements it.
+    """The threads of a bus, as one of them uses them.
 
-    _lock: guards the flags ``stopped`` of its threads.
+    `bus.api.bus_threads.BusThreads` implements it.
     """
 
-    _lock: _thread.LockType
+    @property
+    def lock(self) -> _thread.LockType:
+        """The lock that guards the flags ``stopped`` of the threads."""
 
     @property
     def name(self) -> str:
         """The name of the bus."""
 
     @property
-    def _config(self) -> BusConfig:
+    def config(self) -> BusConfig:
         """The configuration of the bus."""
 
     @property
-    def _exchange(self) -> Exchange:
+    def exchange(self) -> Exchange:
         """The exchange that carries the messages of all tasks of the bus."""
 
-    def _check_process(self) -> None:
-        """Raise WrongProcessError if this process inherited the bus by a fork."""
+    @property
+    def check_process(self) -> Callable[[], None]:
+        """Raises WrongProcessError if this process inherited the bus by a fork."""
 
-    def _in_callback(self) -> bool:
+    def in_callback(self) -> bool:
         """Return True if the calling thread runs a callback, or else serves a bus."""
 
-    def _deregister_tasks(self, thread: BusThread) -> None:
+    def deregister_tasks(self, thread: BusThread) -> None:
         """Deregister the tasks of a thread that has stopped."""
 
 
@@ -69,17 +72,17 @@ class BusThread:
     """
 
     __slots__ = (
-        "_bus",
         "_drive",
         "_driver",
         "_final",
         "_manager",
+        "_owner",
         "_thread",
         "stopped",
     )
 
-    def __init__(self, bus: ThreadOwner, manager: ThreadManager) -> None:
-        self._bus: Final = bus
+    def __init__(self, owner: ThreadOwner, manager: ThreadManager) -> None:
+        self._owner: Final = owner
         self._manager: Final = manager
         # None for a thread from `Bus.here`.
         self._thread: _sync.Thread | None = None
@@ -91,7 +94,7 @@ class BusThread:
 
     def __repr__(self) -> str:
         state = " stopped" if self.stopped else ""
-        return f"<BusThread {self.name!r} of bus {self._bus.name!r}{state}>"
+        return f"<BusThread {self.name!r} of bus {self._owner.name!r}{state}>"
 
     @property
     def name(self) -> str:
@@ -143,7 +146,7 @@ class BusThread:
                 function()
             except Exception:  # noqa: BLE001 # contained: the thread has other tasks
                 name = getattr(function, "__qualname__", None) or repr(function)
-                self._bus._exchange.failures.log(name, f"thread {self.name!r}")
+                self._owner.exchange.failures.log(name, f"thread {self.name!r}")
 
         self._manager.ask(guarded)
 
@@ -157,7 +160,7 @@ class BusThread:
         Returns when the thread has ended, unless a callback calls this.
         """
         drain_s = duration("drain", drain)
-        self._bus._check_process()
+        self._owner.check_process()
         self._request_stop(_sync.monotonic() + drain_s, final=final)
         self._await_end()
 
@@ -192,7 +195,7 @@ class BusThread:
 
     def _request_stop(self, until: float, *, final: bool) -> None:
         """Refuse further tasks, and request the end of the thread; does not wait."""
-        with self._bus._lock:
+        with self._owner.lock:
             if self.stopped:
                 return
             self._final = final
@@ -204,9 +207,9 @@ class BusThread:
 
         Within a callback this does not wait: other threads may wait for the callback.
         """
-        waits = not self._bus._in_callback()
-        after_s = self._bus._config.stuck_callback_s
-        stuck = StuckCallback(self._manager, self._bus.name, after_s)
+        waits = not self._owner.in_callback()
+        after_s = self._owner.config.stuck_callback_s
+        stuck = StuckCallback(self._manager, self._owner.name, after_s)
         if self._thread is not None:
             if waits and self._thread is not _sync.current_thread():
                 while self._thread.is_alive():
@@ -242,13 +245,13 @@ class BusThread:
             if self.stopped and not self._manager.ended:
                 self._manager.adopt()
                 self._manager.run()
-                self._bus._deregister_tasks(self)
+                self._owner.deregister_tasks(self)
         finally:
             self._driver = None
         return served
 
     def _check_mine(self, act: str) -> None:
-        if self._bus._in_callback():
+        if self._owner.in_callback():
             msg = (
                 f"cannot {act} within a callback: a thread that serves tasks does not"
                 " wait; return from the callback, or do it in another thread"
@@ -265,6 +268,6 @@ class BusThread:
             raise RuntimeError(msg)
 
     def _check_takes_tasks(self) -> None:
-        self._bus._check_process()
+        self._owner.check_process()
         if self.stopped:
             raise UnknownTaskError("", f"thread {self.name!r} is stopped")

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bus.address import SYSTEM, check_module_name
+from bus.api.arguments import new_account_limits
+from bus.api.receiver import Receiver
 from bus.core.peer.relay_counters import ENDS, RelayCounters
 from bus.core.wire import LinkKind
 from bus.links.monitor_leases import MonitorLeases
 from bus.registration import Visibility
+from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 
@@ -29,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bus.api.snapshot import BusSnapshot, TaskInfo
+    from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
     from bus.core.peer.relay import Relay
     from bus.core.remote.remote_manager import RemoteManager
     from bus.message import Incoming
     from bus.threads.exchange import Exchange
-    from bus.threads.mailbox import Client
 
 __all__ = ["Inspector", "inspector_of"]
 
@@ -85,19 +88,21 @@ class Inspector:
 
     # Life cycle.
 
-    def begin(self, client: Client) -> None:
+    def begin(self, config: BusConfig) -> None:
         """Answer commands from now on, until `close`.
 
-        client: makes `answer` run for each command. If the process name leaves no room
-        for the prefix of the inspector's name, the process has no inspector.
+        If the process name leaves no room for the prefix of the inspector's name, the
+        process has no inspector.
         """
         name = inspector_of(self._exchange.manager.process)
         try:
             check_module_name(name)
         except ValueError:
             return
+        account = Account(**new_account_limits(config, "error", None))
+        receiver = Receiver(self._exchange, config, account, self._answer, None, None)
         self._entry = self._exchange.register(
-            name, Visibility.PUBLIC, self._bus, self._manager, client
+            name, Visibility.PUBLIC, self._bus, self._manager, receiver
         )
         self._thread = _sync.Thread(
             target=self._serve, name=f"{self._bus} inspector", daemon=True
@@ -129,7 +134,7 @@ class Inspector:
 
     # Reports.
 
-    def answer(self, message: Incoming) -> Any:
+    def _answer(self, message: Incoming) -> Any:
         """Return the requested frames, or the current state of the process."""
         asked = message.payload
         if isinstance(asked, Mapping) and "frames" in asked:

@@ -82,7 +82,7 @@ def open_bus(
     # Registered after the journal's function, and so called before it (OPEN-21).
     call_at_exit(bus.close)
     try:
-        bus._join()
+        bus._node.join(name, bus._look)
     except OSError as error:
         bus.close()
         if error.errno not in (errno.EMFILE, errno.ENFILE):

@@ -119,7 +119,7 @@ class NotificationIterator:
     def _host(self) -> BusThread | None:
         """Return the thread to serve; None if the task has left it."""
         host = self._task._entry.host
-        thread = None if host is None else self._task._bus._thread_of(host)
+        thread = None if host is None else self._task._bus._threads.of(host)
         if thread is not None and not thread.stopped:
             thread._check_mine("iterate over notifications")
         return thread

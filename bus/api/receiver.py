@@ -11,22 +11,15 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.api.arguments import wrong_type
-from bus.api.questions import Questions
+from bus.api.asker import Asker
 from bus.api.reentry import calls_user, guarded
+from bus.api.responder import Responder
+from bus.api.run_callback import run_callback
 from bus.core.local.trace import dropped_by
-from bus.error_text import error_text_of, fitting
-from bus.errors import (
-    AlreadyAnsweredError,
-    BusError,
-    ExpiredError,
-    RemoteError,
-    UnknownTaskError,
-    UnreachableError,
-)
+from bus.error_text import error_text_of
+from bus.errors import BusError, ExpiredError
 from bus.events import BusReason
-from bus.message import NOREPLY, Incoming, Kind, Presence, Response, Undelivered
-from bus.payload import freeze_within
+from bus.message import NOREPLY, Incoming, Kind, Presence, Undelivered
 from bus.threads.delivery import Answer, News, Returned
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
@@ -35,12 +28,11 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
 
-    from bus.api.questions import Question
+    from bus.api.questions import Questions
     from bus.api.subscription import Subscription, Watch
     from bus.config import BusConfig
     from bus.core.local.command_run import CommandRun
     from bus.core.local.routing_table import Entry
-    from bus.core.local.trace import Trace
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
     from bus.threads.mailbox import Host
@@ -49,25 +41,17 @@ if TYPE_CHECKING:
 __all__ = ["Receiver"]
 
 
-class _Timeout(Answer, eq=False, kw_only=True):
-    """A timeout of a question, which a task posts to itself.
-
-    So it is queued behind the answers that have arrived: these take precedence.
-    """
-
-
 class Receiver:
     """The handler of all items in a task's mailbox.
 
     Attributes:
+        entry: the routing entry of the task; set before the first item is handled.
         account: the account of unread commands.
-        questions: the open questions of the task.
+        asker, responder: asks the questions of the task; answers those of others.
+        questions, try_deliver_directly: those of the asker; to ask it costs a call.
         interests: its subscriptions and watches, in order of creation.
         leaving: True once the deregistration has begun; the task does nothing then.
         error: the reason for a forced deregistration; None for a requested one.
-        late: the number of answers that arrived after their question had closed
-          (BUS-FLOW-5).
-        unasked: the number of answers it gave that nobody requested (BUS-MSG-7).
         failures: the number of callbacks that raised.
         undelivered: the number of undeliverable commands that requested no answer.
         verdict: the master's decision on its name; None if none was requested.
@@ -76,8 +60,6 @@ class Receiver:
     """
 
     __slots__ = (
-        "_armed",
-        "_config",
         "_exchange",
         "_lock",
         "_on_command",
@@ -87,19 +69,20 @@ class Receiver:
         "_released",
         "_unclaimed",
         "account",
+        "asker",
         "entry",
         "error",
         "failures",
         "interests",
-        "late",
         "leaving",
         "questions",
-        "unasked",
+        "responder",
+        "try_deliver_directly",
         "undelivered",
         "verdict",
     )
 
-    entry: Entry  # set before the first item is handled and the first question asked
+    entry: Entry
 
     def __init__(
         self,
@@ -111,26 +94,24 @@ class Receiver:
         on_undelivered: Callable[[Undelivered], object] | None,
     ) -> None:
         self._exchange: Final = exchange
-        self._config: Final = config
         self._on_command = on_command
         self._reference = reference
         self._on_undelivered: Final = on_undelivered
         self.account: Final = account
-        self.questions: Final = Questions()
+        self.asker: Final = Asker(exchange, self)
+        self.questions: Final[Questions] = self.asker.questions
+        self.try_deliver_directly: Final = self.asker.try_deliver_directly
+        self.responder: Final = Responder(exchange, config)
         # An ordered set. Threads add and remove single keys, which is atomic.
         self.interests: Final[dict[Subscription | Watch, None]] = {}
         self._lock: Final[_thread.LockType] = _sync.Lock()
         # Commands that arrived without a callback; the counters show them as unread.
         self._unclaimed: deque[Incoming] | None = None  # created for the first command
-        # The time of the next check of the questions' deadlines, if a timer is set.
-        self._armed: float | None = None
         self._released: bool = True
         # Not a deque, which takes ten times the memory: most tasks are idle.
         self._openings: Final[list[Callable[[], object]]] = []
         self.leaving: bool = False
         self.error: BusError | None = None
-        self.late: int = 0
-        self.unasked: int = 0
         self.failures: int = 0
         self.undelivered: int = 0
         self.verdict: Verdict | None = None
@@ -151,16 +132,16 @@ class Receiver:
                     item._trace.record_delivered()
                 self._command(callback, item)
         elif isinstance(item, Answer):
-            self._answer(item)
+            self.asker.on_answer(item)
         elif isinstance(item, News):
             if item.watch.active:
                 seen = item.presence
                 news = Presence(seen.address, seen.here, item.watch.reference)
-                self._run_guarded(item.watch._callback, news)
+                run_callback(item.watch._callback, news, self)
         else:
             assert isinstance(item, Returned)
             if self._on_undelivered is not None:
-                self._run_guarded(self._on_undelivered, item.undelivered)
+                run_callback(self._on_undelivered, item.undelivered, self)
 
     @property
     def commands_to(self) -> tuple[Callable[[Incoming], Any], Any] | None:
@@ -183,7 +164,10 @@ class Receiver:
 
     def on_exception(self, callback: object) -> None:
         """Record the exception of a callback; called in the exception handler."""
-        self._failed_callback(callback)
+        self.failures += 1
+        # Not the repr of a function, which contains its memory address.
+        name = getattr(callback, "__qualname__", None) or repr(callback)
+        self._exchange.failures.log(name, f"task {self.entry.name!r}")
 
     def set_callback(self, callback: Callable[[Incoming], Any], reference: Any) -> None:
         """Set the command callback; the unclaimed commands go to it first.
@@ -231,29 +215,9 @@ class Receiver:
         self._unclaimed.append(message)
 
     def on_arrival(self, entry: Entry, host: Host) -> None:
-        """Note the new host of the task, and arm the timer there."""
+        """Note the new host of the task, and arm the timer of its questions there."""
         self.entry = entry
-        self._armed = None
-        self.arm(host)
-
-    def arm(self, host: Host) -> None:
-        """Set a timer for the next deadline, in the thread that hosts the task."""
-        deadline = self.questions.next_deadline()
-        if deadline is not None and not self.armed_before(deadline):
-            self._armed = deadline
-            host.call_at(
-                deadline,
-                lambda: self._exchange.at_home(self.entry, self._on_timeout),
-            )
-
-    def armed_before(self, deadline: float) -> bool:
-        """Return True if a timer is set for ``deadline`` or earlier; takes no lock.
-
-        That timer covers every question asked before this read: its function resets
-        ``_armed`` first, and only then reads the deadlines.
-        """
-        armed = self._armed
-        return armed is not None and armed <= deadline
+        self.asker.on_arrival(entry, host)
 
     def _notification(self, message: Incoming) -> None:
         alive = tuple(each for each in message.subscriptions if each.active)
@@ -268,7 +232,7 @@ class Receiver:
             message._trace.record_delivered()
         message.subscriptions = alive
         message.reference = alive[0].reference
-        self._run_guarded(alive[0]._callback, message)
+        run_callback(alive[0]._callback, message, self)
 
     def _extract(self, message: Incoming) -> bool:
         """Take a message off its account; return False if it must not be delivered."""
@@ -303,134 +267,24 @@ class Receiver:
                 return
             host = message._to.host
             if host is None or not message._source.remote:
-                self._respond(message, answer)
+                self.responder.respond(message, answer)
                 return
             host.waits_next = True
             try:
-                self._respond(message, answer)
+                self.responder.respond(message, answer)
             finally:
                 host.waits_next = False  # the next callback may come before it waits
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
-            self._failed_callback(callback)
+            self.on_exception(callback)
             if message.wants_reply and not message._answered:
-                self._respond(message, error=error_text_of(error))
-
-    def _answer(self, answer: Answer) -> None:
-        question = self.questions.answer(answer.number, final=answer.final)
-        if question is None:
-            if type(answer) is Answer:
-                self._count_late(answer)
-            return
-        self._resolve(question, answer)
-
-    def _count_late(self, answer: Answer) -> None:
-        self.late += 1
-        if answer._trace is not None:
-            answer._trace.record_discarded(BusReason.UNWANTED)
-
-    def try_deliver_directly(self, answer: Answer) -> bool:
-        """Hand an answer to a caller that waits in another thread; False if none does.
-
-        Any thread may call this while the host thread sleeps and has no item pending.
-        So the answer overtakes no earlier message (BUS-MSG-15).
-        """
-        question = self.questions.get(answer.number)
-        if question is None or not question.direct:
-            return False
-        question = self.questions.answer(answer.number, final=answer.final)
-        if question is None:
-            return False  # it has just closed, so the answer is late
-        if answer._trace is not None:
-            answer._trace.record_accepted(self.entry.id.number)
-        self._resolve(question, answer)
-        return True
-
-    def _resolve(self, question: Question, answer: Answer) -> None:
-        if answer._trace is not None:
-            answer._trace.record_delivered()
-        responder, payload = answer.responder, answer.payload
-        if responder is None:  # an error, or the end of the wait after a notification
-            responder = question.addressee(self.entry.address.machine)
-            if responder is None:
-                payload = question.answers
-        response = Response(
-            responder, payload, answer.error, question.reference, answer.final
-        )
-        self._run_guarded(question.callback, response)
-
-    def _on_timeout(self) -> None:
-        self._armed = None
-        for number, question in self.questions.due(_sync.monotonic()):
-            self._exchange.post(
-                _Timeout(
-                    _to=self.entry,
-                    number=number,
-                    responder=None,
-                    error=question.timeout_error(),
-                )
-            )
-        self.arm(self.entry.host)
-
-    @calls_user
-    def _run_guarded(self, callback: Callable[[Any], object], argument: object) -> None:
-        try:
-            callback(argument)
-        except Exception:  # noqa: BLE001 # contained (BUS-MSG-13)
-            self._failed_callback(callback)
-
-    def _failed_callback(self, callback: object) -> None:
-        self.failures += 1
-        # Not the repr of a function, which contains its memory address.
-        name = getattr(callback, "__qualname__", None) or repr(callback)
-        self._exchange.failures.log(name, f"task {self.entry.name!r}")
-
-    # Answers.
+                self.responder.respond(message, error=error_text_of(error))
 
     @guarded("respond")
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None
     ) -> None:
         """Answer a message that this task has received; see `Incoming.respond`."""
-        self._respond(message, payload, error=error)
-
-    def _respond(
-        self, message: Incoming, payload: Any = None, *, error: str | None = None
-    ) -> None:
-        entry: Entry = message._to
-        if error is not None and not isinstance(error, str):
-            raise wrong_type("error", "a str or None", error)
-        if entry.host is None:
-            raise UnknownTaskError(entry.name)
-        if not message.wants_reply:
-            self.unasked += 1
-            return
-        if message._answered:
-            raise AlreadyAnsweredError(entry.name)
-        asker, own = message._source, entry.address.bus
-        if asker.remote and asker.address.bus != own:
-            raise UnreachableError.across(asker.name, asker.address.bus, own)
-        limit, encoders = self._config.message_bytes_max, self._config.encoders
-        frozen, size = freeze_within(payload, limit, encoders)
-        if error is not None:
-            error = fitting(error, limit)
-        message._answered = True
-        if message._source.remote:
-            self._exchange.answer(message, frozen, error)
-            return
-        trace: Trace | None = message._trace
-        wanted = self._exchange.deliver_answer(
-            Answer(
-                _to=message._source,
-                number=message._id,
-                responder=entry.address,
-                payload=frozen,
-                error=None if error is None else RemoteError(entry.name, error),
-                final=message.kind is Kind.COMMAND,
-                _trace=None if trace is None else trace.answer(entry.id.number, size),
-            )
-        )
-        if not wanted:  # the asker has deregistered
-            self.unasked += 1
+        self.responder.respond(message, payload, error=error)
 
     # Called in any thread: the outcome of messages that this task has sent.
 
@@ -524,11 +378,7 @@ class Receiver:
 
     def on_unread_answer(self, answer: Answer) -> None:
         """Count an answer that was unread when the task deregistered."""
-        question = self.questions.close(answer.number)
-        if question is not None:
-            self._count_late(answer)
-            if question.on_asker_gone is not None:
-                question.on_asker_gone()
+        self.asker.on_unread_answer(answer)
 
     def on_deregistered(self) -> None:
         """Cancel the interests and questions of a deregistered task (BUS-DEREG-10).
@@ -537,9 +387,7 @@ class Receiver:
         """
         for interest in list(self.interests):
             interest.cancel()
-        for question in self.questions.close_all():
-            if question.on_asker_gone is not None:
-                question.on_asker_gone()
+        self.asker.on_deregistered()
 
     def _name_of(self, message: Incoming) -> str:
         return message._name or message._to.name

@@ -322,8 +322,8 @@ def _task_info(entry: Entry, host: ThreadManager) -> TaskInfo:
         ),
         questions=len(receiver.questions),
         failures=receiver.failures,
-        late=receiver.late,
-        unasked=receiver.unasked,
+        late=receiver.asker.late,
+        unasked=receiver.responder.unasked,
         undelivered=receiver.undelivered,
         unheard=entry.unheard,
     )

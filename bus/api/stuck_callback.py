@@ -22,7 +22,7 @@ __all__ = ["StuckCallback"]
 _log: Final = logging.getLogger("bus")
 
 # The modules that call callbacks.
-_CALLERS: Final = ("bus.api.receiver", thread_manager.__name__)
+_CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", thread_manager.__name__)
 
 
 class StuckCallback:

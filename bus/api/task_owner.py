@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bus.address import Address
-    from bus.api.bus_thread import BusThread
+    from bus.api.bus_threads import BusThreads
     from bus.config import BusConfig
     from bus.specification import Specification
     from bus.threads.exchange import Exchange
-    from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["TaskOwner"]
 
@@ -28,6 +29,10 @@ class TaskOwner(Protocol):
         """The name of the bus."""
 
     @property
+    def machine(self) -> str:
+        """The machine of this process on the bus."""
+
+    @property
     def _config(self) -> BusConfig:
         """The configuration of the bus."""
 
@@ -35,20 +40,19 @@ class TaskOwner(Protocol):
     def _exchange(self) -> Exchange:
         """The exchange that carries the messages of all tasks of the bus."""
 
+    @property
+    def _others(self) -> Mapping[str, TaskOwner]:
+        """The buses that this process has joined, by name."""
+
+    @property
+    def _threads(self) -> BusThreads:
+        """The threads of the bus."""
+
     def _check(self) -> None:
         """Raise unless the bus is open, and of this process."""
 
     def _check_process(self) -> None:
         """Raise WrongProcessError if this process inherited the bus by a fork."""
-
-    def _check_own(self, thread: BusThread) -> None:
-        """Raise unless the argument is a thread of this bus."""
-
-    def _in_callback(self) -> bool:
-        """Return True if the calling thread runs a callback, or else serves a bus."""
-
-    def _thread_of(self, manager: ThreadManager) -> BusThread | None:
-        """Return the thread that a manager belongs to; None if it has ended."""
 
     def _route(self, where: str | Address, bus: str | None) -> tuple[str, TaskOwner]:
         """Return the key by which an addressee is routed, and its bus."""

@@ -117,9 +117,9 @@ class _FramePoller:
         self._task: Final = bus.register(
             "monitor", thread=self._thread, visibility=Visibility.PRIVATE
         )
-        if bus._inspector is not None:
+        if bus._node.inspector is not None:
             # Otherwise two monitors would record one another's frames.
-            bus._inspector.monitor_leases.closed = True
+            bus._node.inspector.monitor_leases.closed = True
         self._task.watch(inspector_of("**"), self._seen)
 
     def poll(self, until: float | None) -> list[dict[str, Any]]:

@@ -219,7 +219,7 @@ def find_master(bus: Bus, until: float) -> str:
 
 def _known_master(bus: Bus) -> str | None:
     """Return the master's name; None if there is no master at the moment."""
-    comm = bus._comm
+    comm = bus._node.comm
     assert comm is not None
     remote = comm.remote
     stands, master = bus._exchange.query(

@@ -131,7 +131,7 @@ def send(target: Target, name: str, payload: Any) -> None:
 
 def _is_taken(bus: Bus) -> bool:
     """Return True if the one command of this process was taken."""
-    comm = bus._comm
+    comm = bus._node.comm
     assert comm is not None
     counters = comm.remote.topology.counters
     return bool(bus._exchange.query(lambda: counters.commands_taken))
@@ -139,7 +139,7 @@ def _is_taken(bus: Bus) -> bool:
 
 def _is_under_way(bus: Bus) -> bool:
     """Return True if the command was sent on a link and not yet acknowledged."""
-    comm = bus._comm
+    comm = bus._node.comm
     assert comm is not None
     peers = comm.remote.topology.peers
     return bool(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bus.api.bus import Bus
-    from bus.api.task import CommandHandle
+    from bus.api.command_handle import CommandHandle
     from bus.demo.agenda import Agenda, Item
     from bus.message import Presence, Response
 

@@ -35,12 +35,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISTANCES",
+    "FAR",
     "NEAR",
     "POLICIES",
     "Holder",
     "There",
     "counters_of",
+    "echo",
     "far",
+    "far_apart",
+    "held_comm_thread",
     "info",
     "is_there",
     "memory_bus",
@@ -58,7 +62,9 @@ POLICIES: Final[tuple[Overflow, ...]] = (
 
 # Distances between two tasks (BUS-MSG-1): in one process, and in two.
 NEAR: Final = ("same thread", "other thread")
-DISTANCES: Final = (*NEAR, "other process", "other machine", "by sockets")
+FAR: Final = ("other process", "other machine", "by sockets")
+DISTANCES: Final = (*NEAR, *FAR)
+far_apart = pytest.mark.parametrize("distance", FAR)
 
 _LOOK_S = 0.001
 
@@ -82,7 +88,7 @@ def socket_bus(
         network=network,
         journal=journal,
     ) as bus:
-        bus._join()
+        bus._node.join(name, bus._look)
         yield bus
 
 
@@ -124,7 +130,7 @@ class There:
         near = self._here
         made = (
             socket_bus(process, config=config)
-            if isinstance(near._network, SocketNetwork)
+            if isinstance(near._node.network, SocketNetwork)
             else memory_bus(process=process, config=config, beside=near)
         )
         with made as bus:
@@ -262,3 +268,26 @@ class Holder:
             yield holder
         finally:
             holder.let_go()
+
+
+@contextmanager
+def held_comm_thread(bus: Bus) -> Iterator[None]:
+    """Block a process's comm thread, so that it neither sends nor receives."""
+    held, go = Event(), Event()
+    assert bus._node.comm is not None
+
+    def hold() -> None:
+        held.set()
+        assert go.wait(LIMIT_S)
+
+    bus._node.comm._relay_outbox.ask(hold)
+    assert held.wait(LIMIT_S)
+    try:
+        yield
+    finally:
+        go.set()
+
+
+def echo(message: Incoming) -> Any:
+    """Answer a command with its payload."""
+    return message.payload

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import CommandTimeoutError, UnresolvedError
-from bus.api import task as tasks
-from bus.api.awaited import AwaitedAnswer
-from bus.api.receiver import Receiver
-from bus.api.task import CommandHandle
+from bus.api import call as calls
+from bus.api.asker import Asker
+from bus.api.call import Call
+from bus.api.command_handle import CommandHandle
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.bus.support import memory_bus
@@ -30,7 +30,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
     The caller used to get the error that its task had left.
     """
     closed, looked = threading.Event(), threading.Event()
-    park, resolve, cancel = _sync.park, Receiver._resolve, CommandHandle._cancel
+    park, resolve, cancel = _sync.park, Asker._resolve, CommandHandle._cancel
     asker = threading.get_ident()
 
     def park_until_closed(
@@ -40,7 +40,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
             return not closed.wait(LIMIT_S)  # as if the timeout passed at this point
         return park(lock, ready, deadline)
 
-    def resolve_later(self: Receiver, *told: Any) -> None:
+    def resolve_later(self: Asker, *told: Any) -> None:
         closed.set()
         assert looked.wait(LIMIT_S)
         resolve(self, *told)
@@ -54,7 +54,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
         bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
         task = bus.register("asker", thread=bus.thread())
         monkeypatch.setattr(_sync, "park", park_until_closed)
-        monkeypatch.setattr(Receiver, "_resolve", resolve_later)
+        monkeypatch.setattr(Asker, "_resolve", resolve_later)
         monkeypatch.setattr(CommandHandle, "_cancel", cancel_and_tell)
 
         assert task.call("doubler", 21, timeout=5) == 42
@@ -66,25 +66,25 @@ def test_a_call_ends_in_time_though_the_answering_thread_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, *, told: bool
 ) -> None:
     """The question is closed, but the caller is not woken: it used to wait for ever."""
-    interrupted, resolve = threading.Event(), Receiver._resolve
+    interrupted, resolve = threading.Event(), Asker._resolve
 
-    def strike(self: Receiver, question: Any, answer: Any) -> None:
+    def strike(self: Asker, question: Any, answer: Any) -> None:
         if not told:
             interrupted.set()
             return
         resolve(self, question, answer)
 
-    def hear(self: AwaitedAnswer, response: Any) -> None:
-        self.response = response
+    def hear(self: Call, response: Any) -> None:
+        self.outcome = response
         interrupted.set()
 
-    monkeypatch.setattr(tasks, "_LATE_S", 0.01)
+    monkeypatch.setattr(calls, "_LATE_S", 0.01)
     with memory_bus() as bus:
         bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
         task = bus.register("asker", thread=bus.thread())
-        monkeypatch.setattr(Receiver, "_resolve", strike)
+        monkeypatch.setattr(Asker, "_resolve", strike)
         if told:
-            monkeypatch.setattr(AwaitedAnswer, "on_response", hear)
+            monkeypatch.setattr(Call, "on_outcome", hear)
             assert task.call("doubler", 21, timeout=0.05) == 42
         else:
             with pytest.raises(CommandTimeoutError):

@@ -44,7 +44,7 @@ _PROGRAM = """
         "subscribe": lambda: asker.subscribe("echo", print),
         "thread": lambda: bus.thread(),
     }
-    with bus._exchange._lock, thread._manager.inbox.lock, bus._lock:
+    with bus._exchange._lock, thread._manager.inbox.lock, bus._threads.lock:
         child = os.fork()  # whatever is held now is held for ever there
     if child == 0:
         for name, attempt in attempts.items():

@@ -312,5 +312,5 @@ class _Emptied(deque[Any]):
 def test_two_threads_see_to_the_same_dropped_iterator() -> None:
     with memory_bus() as bus:
         task = bus.register("one", thread=bus.here())
-        bus._dropped = _Emptied([task])  # type: ignore[misc]
+        bus._implicit_tasks._dropped = _Emptied([task])  # type: ignore[misc]
         assert not bus.tasks()

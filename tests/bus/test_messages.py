@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import pytest
 
@@ -18,17 +16,8 @@ from bus import (
     UnknownTaskError,
     Visibility,
 )
-from bus.api import task
 from specs.clauses import clause
-from tests.bus.support import (
-    DISTANCES,
-    Holder,
-    There,
-    info,
-    serve,
-    settle,
-    unwanted,
-)
+from tests.bus.support import DISTANCES, Holder, There, info, serve, settle, unwanted
 from tests.support import Threads, switch_interval
 
 if TYPE_CHECKING:
@@ -367,66 +356,6 @@ def test_several_senders_at_once_keep_each_its_order(bus: Bus) -> None:
     serve(bus, lambda: len(got) == 4 * count, "all have arrived")
     for who in range(4):
         assert [number for sender, number in got if sender == who] == [*range(count)]
-
-
-@clause("BUS-MSG-17")
-@pytest.mark.parametrize("distance", DISTANCES)
-def test_each_receiver_sees_a_payload_as_it_was_when_it_was_sent(
-    bus: Bus, there: There, distance: str
-) -> None:
-    """A change by a receiver affects neither the sender nor another receiver."""
-    got: list[Any] = []
-    ready: set[str] = set()
-    sender = bus.register("sender", thread=bus.here())
-    names = ["one", "two", "three"]
-
-    def note(message: Incoming) -> None:
-        if isinstance(message.payload, str):
-            ready.add(message.reference)
-            return
-        got.append(json.dumps(message.payload))
-        message.payload[0]["mine"] = len(got)
-
-    for name in names:
-        reader = there.register(name, on_command=note)
-        reader.subscribe(there.back("sender"), note, ref=name)
-
-    def all_hear() -> bool:
-        sender.notify("?")
-        return len(ready) == 3
-
-    serve(bus, all_hear, "all three hear it")
-    mutable: list[Any] = [{"a": "old"}, [1, 2]]
-
-    sender.command([there.at(name) for name in names], mutable)
-    mutable[0]["a"] = "newer"
-    serve(bus, lambda: len(got) == 3, "three commands")
-    sender.notify(mutable)
-    serve(bus, lambda: len(got) == 6, "three notifications")
-
-    assert mutable == [{"a": "newer"}, [1, 2]]
-    assert got == ['[{"a": "old"}, [1, 2]]'] * 3 + ['[{"a": "newer"}, [1, 2]]'] * 3
-
-
-@clause("BUS-MSG-17")
-def test_the_only_receiver_gets_the_copy_made_at_the_send(bus: Bus) -> None:
-    """The bus copies a payload only if needed, and never an answer."""
-    bus.register("doer", thread=bus.here(), on_command=lambda m: m.payload)
-
-    with patch.object(task, "own_copy", unwanted):
-        assert bus.call("doer", {"a": 1}) == {"a": 1}
-
-
-@clause("BUS-MSG-17")
-def test_bytes_are_not_copied_at_all(bus: Bus) -> None:
-    data = bytes(1000)
-    got: list[Any] = []
-    bus.register("doer", thread=bus.here(), on_command=lambda m: got.append(m.payload))
-
-    bus.command("doer", data)
-    settle(bus)
-
-    assert got[0] is data
 
 
 @clause("BUS-MSG-2")

@@ -243,7 +243,7 @@ def test_an_answer_that_was_unread_when_its_task_left_is_counted(bus: Bus) -> No
 
     task.deregister()
 
-    assert task._receiver.late == 1
+    assert task._receiver.asker.late == 1
 
 
 @clause("BUS-FLOW-5", "BUS-MOVE-2")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import array
-import contextlib
 import enum
 import json
-import sys
 from collections import OrderedDict, UserDict, deque, namedtuple
 from decimal import Decimal
-from operator import is_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -31,37 +28,13 @@ from bus.payload import (
     size_of,
 )
 from specs.clauses import clause
+from tests.bus.payloads import INTEGERS, PAYLOADS, kinds, nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-INTEGERS = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(
-    [
-        border + offset
-        for power in (0, 5, 7, 8, 15, 16, 31, 32, 63)
-        for border in (2**power, -(2**power))
-        for offset in (-1, 0, 1)
-        if border + offset >= -(2**63)
-    ]
-)
 # Lengths at which the MessagePack head changes.
 LENGTHS = st.sampled_from([0, 1, 15, 16, 31, 32, 255, 256, 65_535, 65_536])
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | INTEGERS
-    | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary()
-)
-PAYLOADS = st.recursive(
-    SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=20)
-        | st.lists(inner).map(tuple)
-        | st.dictionaries(st.text(), inner, max_size=20)
-    ),
-)
 
 
 class Text(str):
@@ -89,23 +62,6 @@ class Colour(enum.IntEnum):
 
 
 Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024  # the plainest kind
-
-
-def nested(depth: int, innermost: object = 1) -> object:
-    """Return lists and maps nested in turn, ``depth`` levels deep."""
-    value = innermost
-    for level in range(depth):
-        value = [value] if level % 2 else {"k": value}
-    return value
-
-
-def kinds(payload: Payload) -> Any:
-    """Return the types of all parts of a payload, in its own shape."""
-    if type(payload) is dict:
-        return {(type(key), key): kinds(item) for key, item in payload.items()}
-    if isinstance(payload, tuple):
-        return [kinds(item) for item in payload]
-    return type(payload)
 
 
 # Sent and received values.
@@ -475,144 +431,3 @@ def test_the_limit_is_inclusive_and_counts_the_encoding() -> None:
     with pytest.raises(MessageTooLargeError, match="above 12 bytes: 13") as caught:
         freeze_within([bytearray(10)], 12)
     assert (caught.value.got, caught.value.limit) == (13, 12)
-
-
-# Payloads from a peer.
-
-
-@clause("BUS-MSG-16")
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\xc1",
-        b"\x01\x02",  # two payloads
-        b"\x92\x01",  # one of two items
-        b"\xdd\xff\xff\xff\xff",
-        b"\xdf\xff\xff\xff\xff",
-        b"\xc6\xff\xff\xff\xffabc",
-        b"\x81\x01\x02",  # {1: 2}
-        b"\x91\x81\xc4\x01k\x02",  # [{b"k": 2}]
-        b"\x81\x90\x02",  # {(): 2}
-        b"\x81\x81\xa1a\x01\x01",  # {{"a": 1}: 1}
-        b"\xd4\x05a",  # an extension
-        b"\x91\xd6\xff\x00\x00\x00\x01",  # a time
-        b"\xc7\x0c\xff" + b"\xff" * 12,  # an invalid time
-        b"\xa1\xff",
-        b"\xa3\xed\xa0\x80",  # a lone surrogate
-        b"\x81\xa3\xed\xa0\x80\x01",
-        b"\x91" * 33 + b"\x01",
-        b"\x91" * 100_000 + b"\x01",
-        b"\x81\xa1a" * 100_000 + b"\x01",
-        b"\x81" * 100_000,
-    ],
-    ids=lambda data: data[:12].hex(),
-)
-def test_bytes_that_no_correct_peer_sends_raise_one_kind_of_error(data: bytes) -> None:
-    """Two payloads, unsupported types, invalid text, too much nesting."""
-    with pytest.raises(WireError, match=r"^payload "):
-        decode(data)
-
-
-@st.composite
-def spoilt(draw: st.DrawFn) -> bytes:
-    """Draw the encoding of a payload with one byte changed."""
-    data = bytearray(encode(freeze(draw(PAYLOADS))))
-    data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
-    return bytes(data)
-
-
-@contextlib.contextmanager
-def recursion_limit(limit: int) -> Iterator[None]:
-    """Set the recursion limit, as a program may do for its own needs."""
-    earlier = sys.getrecursionlimit()
-    sys.setrecursionlimit(limit)
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(earlier)
-
-
-def what_is_made_of(data: bytes) -> Payload | type[WireError]:
-    try:
-        return decode(data)
-    except WireError:
-        return WireError
-
-
-# Types of MessagePack that payloads lack, along with some that they have.
-ODD = st.lists(
-    st.sampled_from([0x00, 0x61, 0x81, 0x82, 0x91, 0xA1, 0xC7, 0xD4, 0xD6, 0xFF])
-)
-
-
-@clause("BUS-MSG-16")
-@given(data=st.binary() | ODD.map(bytes) | spoilt())
-def test_whatever_a_peer_says_is_a_payload_or_that_error(data: bytes) -> None:
-    """A decoded payload is one that could have been sent."""
-    made = what_is_made_of(data)
-    if not isinstance(made, type):
-        assert repr(freeze(made)) == repr(made)  # not ==: a NaN is equal to nothing
-        assert kinds(freeze(made)) == kinds(made)
-
-
-@clause("BUS-MSG-16", "BUS-SEC-8")
-@pytest.mark.parametrize(
-    "level",
-    [
-        b"\x91",
-        b"\xdc\x00\x01",
-        b"\xdd\x00\x00\x00\x01",
-        b"\x81",
-        b"\x81\xa1a",
-        b"\xde\x00\x01\xa1a",
-        b"\xdf\x00\x00\x00\x01\xa1a",
-        # Next to each item whose length could be misjudged.
-        *(
-            b"\x92" + bytes([head]) + bytes(length)
-            for head, length in [
-                (0xC0, 0), (0xC2, 0), (0x7F, 0), (0xE0, 0), (0x90, 0), (0x80, 0),
-                (0xCA, 4), (0xCB, 8), (0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8),
-                (0xD0, 1), (0xD1, 2), (0xD2, 4), (0xD3, 8), (0xA0, 0), (0xBF, 31),
-            ]
-        ),
-        *(
-            b"\x92" + bytes([head]) + (3).to_bytes(width, "big") + bytes(3)
-            for head, width in [
-                (0xC4, 1), (0xC5, 2), (0xC6, 4), (0xD9, 1), (0xDA, 2), (0xDB, 4),
-            ]
-        ),
-    ],
-    ids=bytes.hex,
-)  # fmt: skip
-def test_no_peer_exhausts_the_stack(level: bytes) -> None:
-    """Even if the interpreter sets no limit to the decoder's recursion."""
-    with (
-        recursion_limit(2**30),
-        pytest.raises(WireError, match="more than 32 deep"),
-    ):
-        decode(level * 200_000)
-
-
-@given(data=spoilt() | ODD.map(bytes) | PAYLOADS.map(freeze).map(encode))
-@example(
-    data=encode(freeze(nested(DEPTH_MAX - 2, ["x" * 256, b"x" * 65_536, [1] * 16])))
-)
-@example(data=encode(freeze(nested(DEPTH_MAX - 2, ["é" * 65_536, {"k": 1.5}]))))
-@example(data=encode(freeze([[{str(key): [] for key in range(70_000)}] * 3, "last"])))
-def test_a_high_recursion_limit_changes_nothing_else(data: bytes) -> None:
-    expected = what_is_made_of(data)
-
-    with recursion_limit(2**30):
-        made = what_is_made_of(data)
-
-    assert repr(made) == repr(expected)
-
-
-def test_a_view_of_a_frame_is_decoded_as_bytes_are() -> None:
-    frame = b"head" + encode(freeze([b"abc", "d"]))
-
-    payload = decode(memoryview(frame)[4:])
-
-    assert payload == (b"abc", "d")
-    assert all(map(is_, map(type, payload), (bytes, str)))

@@ -6,14 +6,12 @@ Links are in-process queues here (BUS-CHAN-1); all else is the code of real proc
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from random import Random
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve
 
 from bus import (
     AddresseeGoneError,
@@ -24,49 +22,26 @@ from bus import (
     UnresolvedError,
     Visibility,
 )
-from bus.api import bus as api
-from bus.threads.verdict import Verdict
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import (
-    DISTANCES,
-    NEAR,
-    Holder,
     There,
+    echo,
+    far_apart,
+    held_comm_thread,
     info,
     memory_bus,
     serve,
     unbalanced,
 )
-from tests.links.processes import comm_of
-from tests.support import LIMIT_S, Threads, until
+from tests.support import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bus import Bus, Incoming, Overflow, Presence, Response, Undelivered
+    from bus import Bus, Incoming, Undelivered
     from queuebroker.testing import Run
 
-FAR = DISTANCES[len(NEAR) :]
-far_apart = pytest.mark.parametrize("distance", FAR)
-
-# Narrow windows, with much room for unread messages, or with little.
+# Narrow windows, with much room for unread messages.
 NARROW = BusConfig(window=4, stream_window=16, resolve_timeout_s=60.0)
-SMALL = evolve(NARROW, task_fifo_messages=8)
-
-
-def echo(message: Incoming) -> Any:
-    return message.payload
-
-
-@pytest.fixture
-def small() -> Iterator[tuple[Bus, Bus]]:
-    """Yield two processes with room for little."""
-    with (
-        memory_bus(config=SMALL) as one,
-        memory_bus(process="two", beside=one, config=SMALL) as two,
-    ):
-        yield one, two
 
 
 # Names.
@@ -115,118 +90,6 @@ def test_machines_have_names_of_their_own(bus: Bus) -> None:
         bus.register("doer", on_command=lambda _: "ours")
 
         assert [bus.call("doer"), bus.call("ism://far/doer")] == ["ours", "theirs"]
-
-
-@clause("OPEN-3", "BUS-NAME-7", "BUS-INIT-15")
-def test_registering_a_taken_name_raises_on_the_verdict_of_the_master(
-    bus: Bus, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The name is unknown in this process; a rejected registration leaves no trace."""
-    bus.register("doer", on_command=lambda _: "ours")
-    with joined(bus) as there:
-        with pytest.raises(NameTakenError, match="'doer'"):
-            there.register("doer")
-
-        until(lambda: not there.bus.tasks(), "it has left")
-        assert there.bus.call("doer") == "ours"
-    assert caplog.text == ""
-
-
-@clause("OPEN-3")
-def test_registering_within_a_callback_does_not_wait_for_the_verdict(
-    bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(api, "_VERDICT_S", 10 * LIMIT_S)
-    bus.register("doer", on_command=lambda _: "ours")
-    with joined(bus) as there:
-        there.register("maker", on_command=lambda _: bool(there.register("doer")))
-
-        with held_comm_thread(there.bus):
-            assert there.bus.call("maker") is True
-        until(lambda: "'doer' is deregistered" in caplog.text, "it is told")
-
-
-@clause("OPEN-3")
-def test_commands_sent_before_a_registration_are_read_after_the_verdict(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A callback usually uses its own task, which is returned by then."""
-    seen: list[Any] = []
-    waits = Verdict.wait
-
-    def wait(verdict: Verdict, deadline: float) -> None:
-        waits(verdict, deadline)
-        behind = Event()
-        there.thread._manager.ask(behind.set)
-        assert behind.wait(LIMIT_S)
-        assert seen == []
-
-    with joined(bus) as there:
-        bus.command("doer", 1)
-        there.bus.command("doer", 1)
-        monkeypatch.setattr(Verdict, "wait", wait)
-
-        there.register("doer", on_command=lambda message: seen.append(message.payload))
-
-        until(lambda: seen == [1, 1], "both are read")
-
-
-@clause("OPEN-3")
-def test_an_interrupt_while_waiting_for_a_verdict_registers_no_task(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with joined(bus) as there:
-        monkeypatch.setattr(Verdict, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            there.register("doer")
-
-        until(lambda: not there.bus.tasks(), "it has left")
-        bus.register("doer")
-
-
-@clause("BUS-MOVE-7")
-def test_a_task_that_registered_too_late_raises_name_taken_when_used(
-    bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(api, "_VERDICT_S", 0.0)
-    with There(bus, "other process") as there:
-        with held_comm_thread(there.bus):
-            bus.register("doer", on_command=lambda _: "ours")
-            late = there.register("doer", on_command=lambda _: "theirs")
-
-        until(lambda: "'doer' is deregistered" in caplog.text, "it is told")
-        with pytest.raises(NameTakenError, match="'doer'"):
-            late.command("nobody")
-        assert there.bus.call("doer") == "ours"
-
-
-@contextmanager
-def joined(bus: Bus) -> Iterator[There]:
-    """Yield another process that has found its master."""
-    with There(bus, "other process") as there:
-        until(lambda: comm_of(there.bus).remote.has_master, "it has joined")
-        yield there
-
-
-@contextmanager
-def held_comm_thread(bus: Bus) -> Iterator[None]:
-    """Block a process's comm thread, so that it neither sends nor receives."""
-    held, go = Event(), Event()
-    assert bus._comm is not None
-
-    def hold() -> None:
-        held.set()
-        assert go.wait(LIMIT_S)
-
-    bus._comm._relay_outbox.ask(hold)
-    assert held.wait(LIMIT_S)
-    try:
-        yield
-    finally:
-        go.set()
 
 
 @clause("BUS-INIT-9", "BUS-RELAY-5")
@@ -328,7 +191,7 @@ def test_commands_to_a_task_that_changes_process_arrive_once_and_in_order(
 
 def is_known(name: str, buses: list[Bus]) -> bool:
     """Return True if the master, the first of the processes, knows the name's owner."""
-    master = buses[0]._comm
+    master = buses[0]._node.comm
     assert master is not None
     users = master.remote.name_registry.users
     found = buses[0]._exchange.query(lambda: users.find(name))
@@ -339,202 +202,6 @@ def is_free(name: str, buses: list[Bus]) -> bool:
     """Return True if no process knows an owner of the name."""
     found = [each._exchange.find(name) for each in buses]
     return not is_known(name, buses) and found == [None] * len(buses)
-
-
-@clause("BUS-FLOW-2", "BUS-RELAY-11")
-def test_a_remote_receiver_that_does_not_read_holds_back_the_sender(
-    small: tuple[Bus, Bus],
-) -> None:
-    """A command is refused once the task, the window and the relay are full."""
-    one, two = small
-    with Holder.holding(two, name="doer") as holder:
-        sender = one.register("sender", thread=one.here())
-        accepted, refused = [], 0
-        for number in range(100):
-            try:
-                sender.command("doer", number)
-                accepted.append(number)
-            except BusFullError:
-                refused += 1
-            one.here().poll(0.001)
-        assert len(accepted) <= 3 * 8 + 4 + 1  # parked, waiting, under way, unread
-        assert refused > 0
-
-        holder.let_go()
-        until(lambda: len(holder.got) == len(accepted) + 1, "all have arrived")
-        assert holder.got == ["hold", *accepted]
-
-
-@clause("BUS-RELAY-11", "BUS-FLOW-1")
-def test_the_bytes_in_flight_to_a_receiver_that_does_not_read_are_bounded() -> None:
-    config = evolve(NARROW, window=100, window_bytes=100)
-    with (
-        memory_bus(config=config) as one,
-        memory_bus(process="two", beside=one, config=config) as two,
-        Holder.holding(two, name="doer") as holder,
-    ):
-        two.register("other", on_command=echo)
-        sender = one.register("sender", thread=one.here())
-        for number in range(10):
-            sender.command("doer", bytes([number]) * 60)
-        until(lambda: info(two, "doer").commands.unread == 2, "two are there")
-        # This call is behind all messages under way to that process.
-        assert sender.call("other", 1) == 1
-        assert info(two, "doer").commands.unread == 2
-
-        holder.let_go()
-        until(lambda: len(holder.got) == 11, "all have arrived")
-        assert [each[0] for each in holder.got[1:]] == list(range(10))
-
-
-@clause("BUS-FLOW-6")
-def test_a_policy_holds_wherever_the_sender_is(small: tuple[Bus, Bus]) -> None:
-    one, two = small
-    policies: tuple[Overflow, ...] = ("drop-oldest", "drop-newest")
-    for policy in policies:
-        with Holder.holding(two, name=policy, overflow=policy) as holder:
-            told: list[Undelivered] = []
-            sender = one.register(
-                f"to-{policy}", thread=one.here(), on_undelivered=told.append
-            )
-            count = 200
-            for number in range(count):
-                sender.command(policy, number)
-                one.here().poll(0)
-            holder.let_go()
-
-            def accounted() -> int:
-                counters = info(two, policy).commands  # noqa: B023
-                dropped = counters.dropped + counters.turned_away
-                return counters.delivered + dropped + len(told)  # noqa: B023
-
-            serve(one, lambda: accounted() == count + 1, "all are read or dropped")  # noqa: B023
-            numbers = [each for each in holder.got if each != "hold"]
-            assert numbers == sorted(set(numbers))
-            kept = numbers[-1] if policy == "drop-oldest" else numbers[0]
-            assert kept == (count - 1 if policy == "drop-oldest" else 0)
-            assert all(isinstance(each.error, BusFullError) for each in told)
-
-
-@clause("BUS-FLOW-6")
-def test_a_plain_thread_waits_for_a_reader_elsewhere(small: tuple[Bus, Bus]) -> None:
-    one, two = small
-    with Holder.holding(two, name="doer", overflow="block") as holder:
-        sender = one.register("sender", thread=one.thread())
-        sender.command("doer", 0)
-        until(lambda: info(two, "doer").commands.unread == 1, "the first is there")
-        holder.let_go()
-
-        for number in range(1, 500):
-            sender.command("doer", number)
-
-        until(lambda: len(holder.got) == 501, "all have arrived")
-        assert holder.got == ["hold", *range(500)]
-
-
-# Notifications.
-
-
-@clause("BUS-RELAY-7", "BUS-RELAY-8", "AMO-28")
-@far_apart
-def test_a_subscriber_with_several_patterns_gets_a_remote_notification_once(
-    bus: Bus, there: There
-) -> None:
-    heard: list[tuple[Any, int]] = []
-    hearer = bus.register("hearer", thread=bus.here())
-    for pattern in ("bells/*", "bells/one", "**"):
-        hearer.subscribe(
-            there.at(pattern),
-            lambda one: heard.append((one.payload, len(one.subscriptions))),
-        )
-    bell = there.register("bells/one", on_command=echo)
-    other = there.register("bells/two")
-    # This answer comes after all subscriptions, which were sent before the question.
-    hearer.call(there.at("bells/one"), 0)
-
-    bell.notify("one")
-    other.notify("two")
-
-    serve(bus, lambda: len(heard) == 2, "both are heard")
-    assert heard == [("one", 3), ("two", 2)]
-
-
-@clause("BUS-MSG-9")
-@far_apart
-def test_a_subscriber_can_answer_a_notification(bus: Bus, there: There) -> None:
-    answers: list[Response] = []
-    bell = bus.register("bell", thread=bus.here(), on_command=echo)
-    hearer = there.register("hearer", on_command=echo)
-    hearer.subscribe(there.back("bell"), lambda one: one.respond("heard"))
-    assert bell.call(there.at("hearer"), 1) == 1  # by then the subscription is known
-
-    bell.notify("ring", on_response=answers.append, timeout=0.2)
-
-    serve(bus, lambda: answers and answers[-1].final, "its time is up")
-    assert [(one.payload, one.final) for one in answers] == [
-        ("heard", False),
-        (1, True),
-    ]
-
-
-# Presence.
-
-
-@clause("BUS-DEREG-2", "BUS-INIT-8")
-@far_apart
-def test_a_watch_reports_remote_tasks_that_register_and_deregister(
-    bus: Bus, there: There
-) -> None:
-    seen: list[tuple[str, bool]] = []
-    there.register("bells/early")
-    watcher = bus.register("watcher", thread=bus.here())
-
-    def note(one: Presence) -> None:
-        seen.append((one.address.module, one.here))
-
-    watcher.watch(there.at("bells/*"), note)
-    serve(bus, lambda: seen, "it sees who was there before")
-    late = there.register("bells/late")
-    serve(bus, lambda: len(seen) == 2, "it sees who comes")
-    late.deregister()
-    serve(bus, lambda: len(seen) == 3, "it sees who goes")
-    watcher.watch(there.at("bells/early"), note)
-    serve(bus, lambda: len(seen) == 4, "a second watch reports the present tasks")
-
-    assert seen == [
-        ("bells/early", True),
-        ("bells/late", True),
-        ("bells/late", False),
-        ("bells/early", True),
-    ]
-
-
-@clause("BUS-DEREG-9")
-@far_apart
-def test_a_watch_reports_the_departure_of_a_task_when_its_process_ends(
-    bus: Bus, distance: str
-) -> None:
-    seen: list[bool] = []
-    watcher = bus.register("watcher", thread=bus.here())
-    with There(bus, distance) as there:
-        watcher.watch(there.at("doer"), lambda one: seen.append(one.here))
-        there.register("doer")
-        serve(bus, lambda: seen, "it is there")
-
-    serve(bus, lambda: len(seen) == 2, "it is gone")
-    assert seen == [True, False]
-
-
-@clause("BUS-INIT-8")
-@far_apart
-def test_a_waiter_for_a_name_wakes_when_another_process_registers_it(
-    bus: Bus, there: There
-) -> None:
-    with Threads() as threads:
-        waiting = threads.start(bus.wait_for, there.at("doer"))
-        doer = there.register("doer")
-
-        assert waiting.result() == doer.address
 
 
 # Processes.

@@ -73,7 +73,7 @@ class Worker:
             client=client,
         )
         self._load.start()
-        return self._bus._incarnation
+        return self._bus._node.incarnation
 
     def leave(self) -> list[str]:
         """Shut down in order; return the leaks of this process."""
@@ -128,7 +128,7 @@ class Worker:
 
     @property
     def _comm(self) -> Any:
-        return self._bus._comm
+        return self._bus._node.comm
 
     # Blows.
 

@@ -47,8 +47,8 @@ def processes(count: int, config: BusConfig = PATIENT) -> Iterator[list[Bus]]:
 
 
 def comm_of(bus: Bus) -> CommThread:
-    assert bus._comm is not None
-    return bus._comm
+    assert bus._node.comm is not None
+    return bus._node.comm
 
 
 def linked(bus: Bus) -> set[str]:
@@ -119,8 +119,8 @@ def commands(frames: list[Frame]) -> list[int]:
 
 def brokers(bus: Bus) -> Any:
     """Return the broker manager in which the processes of a bus find one another."""
-    assert isinstance(bus._network, MemoryNetwork)
-    return bus._network._brokers
+    assert isinstance(bus._node.network, MemoryNetwork)
+    return bus._node.network._brokers
 
 
 def gone_short(act: Callable[[], object]) -> int:

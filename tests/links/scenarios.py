@@ -119,7 +119,7 @@ def call_in_vain(pair: Pair) -> None:
 
 def late(task: Any) -> int:
     """Return how many answers arrived after their question was cancelled."""
-    count: int = task._receiver.late
+    count: int = task._receiver.asker.late
     return count
 
 

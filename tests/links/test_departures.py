@@ -96,7 +96,7 @@ def test_processes_that_close_at_once(who: str) -> None:
 def test_the_heir_ends_before_the_master_has_left() -> None:
     """The next process becomes master, and can be joined under the master's name."""
     with processes(3) as [bus, heir, third]:
-        network = bus._network
+        network = bus._node.network
         assert network is not None
         reader = Reader(third)
         comm = comm_of(heir)

@@ -202,8 +202,8 @@ def test_the_monitor_omits_the_tasks_of_the_bus(three: Three) -> None:
 @clause("OPEN-12")
 def test_a_process_that_listens_to_others_tells_nothing_of_itself(three: Three) -> None:
     near, one, _ = three
-    assert one._inspector is not None
-    one._inspector.monitor_leases.closed = True
+    assert one._node.inspector is not None
+    one._node.inspector.monitor_leases.closed = True
     heard(near, "one")
 
     one.call("t/two", 1)

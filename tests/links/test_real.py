@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 as_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can become another user"
 )
-IS_MASTER = "bus._comm.remote.topology.is_master"
+IS_MASTER = "bus._node.comm.remote.topology.is_master"
 
 
 @pytest.fixture

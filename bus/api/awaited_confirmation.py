@@ -1,0 +1,70 @@
+"""`AwaitedConfirmation`: the wait until all processes have a subscription."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.api.awaited_outcome import AwaitedOutcome
+from bus.errors import CommandTimeoutError, UnknownTaskError
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from bus.api.subscription import Subscription
+    from bus.api.task_owner import TaskOwner
+    from bus.threads.thread_manager import ThreadManager
+
+__all__ = ["AwaitedConfirmation"]
+
+
+class AwaitedConfirmation(AwaitedOutcome[bool]):
+    """The confirmation of a subscription by all processes (BUS-MSG-18).
+
+    Args:
+        subscription: the subscription, which has started.
+        host: the thread manager of its task.
+    """
+
+    __slots__ = ("_subscription",)
+
+    def __init__(self, subscription: Subscription, host: ThreadManager) -> None:
+        super().__init__(subscription.entry, host)
+        self._subscription: Final = subscription
+
+    def over(self) -> bool:
+        """Return True if it is confirmed, cancelled, or the task has deregistered."""
+        return super().over() or not self._subscription.active
+
+    def wait(
+        self, bus: TaskOwner, timeout: float | None, deadline: float | None
+    ) -> None:
+        """Request the confirmation and wait for it; return if it is cancelled.
+
+        bus: the bus of the subscribing task.
+
+        Raises:
+            CommandTimeoutError: a process has not confirmed in time.
+            UnknownTaskError: the task deregisters meanwhile.
+        """
+        thread = bus._threads.of(self._host)
+        if thread is None:  # the thread has just ended
+            raise UnknownTaskError(self._entry.name)
+        subscription = self._subscription
+        subscription.then = self.wake_up  # on cancel, or if the task deregisters
+        exchange = subscription._exchange
+        exchange.decide(
+            lambda: exchange.manager.confirm(
+                subscription, lambda: self.on_outcome(True)
+            )
+        )
+        if self.parker is None:
+            thread._serve_until(self.over, deadline)
+        else:
+            _sync.park(self.parker, self.over, deadline)
+        subscription.then = None
+        if not self.over():
+            assert timeout is not None
+            raise CommandTimeoutError(str(subscription.specification), timeout)
+        if self.outcome is None:
+            bus._check()  # a closed bus is the more precise error
+            if self._entry.host is None:
+                raise UnknownTaskError(self._entry.name)

@@ -1,0 +1,70 @@
+"""`AwaitedOutcome`: an outcome for which one caller waits.
+
+If the calling thread hosts the task that gets the outcome, it serves its tasks while it
+waits. Otherwise it is parked, and the thread that receives the outcome wakes it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from queuebroker.waiting.parking import taken_lock
+
+if TYPE_CHECKING:
+    import _thread
+
+    from bus.core.local.routing_table import Entry
+    from bus.threads.thread_manager import ThreadManager
+
+__all__ = ["AwaitedOutcome"]
+
+T = TypeVar("T")
+
+
+class AwaitedOutcome(Generic[T]):
+    """An outcome at a task, and the caller that waits for it.
+
+    Args:
+        entry: the task.
+        host: its thread manager at the time of the call.
+
+    Attributes:
+        drives: True if the calling thread hosts the task.
+        parker: the lock on which the caller sleeps; None if it serves its tasks.
+        outcome: the outcome; None until there is one.
+    """
+
+    __slots__ = ("_entry", "_host", "drives", "outcome", "parker")
+
+    def __init__(self, entry: Entry, host: ThreadManager) -> None:
+        self._entry: Final = entry
+        self._host: Final = host
+        self.drives: Final = host.is_owner()
+        self.parker: Final[_thread.LockType | None] = (
+            None if self.drives else taken_lock()
+        )
+        self.outcome: T | None = None
+
+    def over(self) -> bool:
+        """Return True if there is an outcome, or the task has deregistered."""
+        return self.outcome is not None or self._entry.host is None
+
+    # Called in any thread.
+
+    def on_outcome(self, outcome: T) -> None:
+        """Store the outcome and wake the caller."""
+        self.outcome = outcome
+        self.wake_up()
+
+    def wake_up(self) -> None:
+        """Wake the caller, so that it calls `over` again."""
+        if self.parker is not None:
+            with suppress(RuntimeError):  # the caller has been woken, but has not run
+                self.parker.release()
+        elif not self._host.is_owner():  # the task has moved to another thread
+            self._host.ask(_nothing)
+
+
+def _nothing() -> None:
+    """Do nothing: the request alone makes a thread check its condition again."""

@@ -1,0 +1,221 @@
+"""`BusThreads`: the threads of one bus that host tasks."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+from bus.api.arguments import check_instance
+from bus.api.bus_thread import BusThread
+from bus.threads.thread_manager import ThreadManager
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Mapping
+
+    from bus.config import BusConfig
+    from bus.core.local.routing_table import Entry
+    from bus.threads.exchange import Exchange
+
+__all__ = ["BusThreads", "ThreadsOwner"]
+
+
+class ThreadsOwner(Protocol):
+    """The bus of some threads, as they use it; `bus.api.bus.Bus` implements it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the bus."""
+
+    @property
+    def _config(self) -> BusConfig:
+        """The configuration of the bus."""
+
+    @property
+    def _exchange(self) -> Exchange:
+        """The exchange that carries the messages of all tasks of the bus."""
+
+    @property
+    def _others(self) -> Mapping[str, ThreadsOwner]:
+        """The buses of this process, by name."""
+
+    @property
+    def _threads(self) -> BusThreads:
+        """The threads of the bus."""
+
+    def _check(self) -> None:
+        """Raise unless the bus is open, and of this process."""
+
+    def _check_process(self) -> None:
+        """Raise WrongProcessError if this process inherited the bus by a fork."""
+
+
+class _ThreadEndHook:
+    """A thread-local object whose finalizer reports that its thread has ended."""
+
+    def __init__(self, thread: BusThread, orphans: deque[BusThread]) -> None:
+        self.thread: Final = thread
+        self._orphans: Final = orphans
+
+    def __del__(self) -> None:
+        # Append only: a finalizer may run while its thread holds any lock.
+        self._orphans.append(self.thread)
+
+
+class BusThreads:
+    """The threads of one bus: those that it has started, and those of callers.
+
+    Attributes:
+        name, config, exchange, check_process: those of the bus.
+        running: the threads that have not ended.
+        lock: guards ``running``, the default thread, and the flags for whether a
+            thread, or the bus, has stopped. The only call under it is the start of a
+            thread.
+    """
+
+    __slots__ = (
+        "_bus",
+        "_default",
+        "_mine",
+        "_numbers",
+        "_orphans",
+        "check_process",
+        "config",
+        "exchange",
+        "lock",
+        "name",
+        "running",
+    )
+
+    def __init__(self, bus: ThreadsOwner) -> None:
+        self._bus: Final = bus
+        self.name: Final = bus.name
+        self.config: Final = bus._config
+        self.exchange: Final = bus._exchange
+        self.check_process: Final = bus._check_process
+        self.lock: Final[_thread.LockType] = _sync.Lock()
+        self.running: Final[list[BusThread]] = []
+        self._default: BusThread | None = None
+        self._numbers: Final = itertools.count(1)
+        # Holds the `_ThreadEndHook` of the calling thread.
+        self._mine: Final = _sync.Local()
+        # The threads that ended without deregistering. Finalizers may not take locks,
+        # so they append here, for `deregister_orphans`.
+        self._orphans: Final[deque[BusThread]] = deque()
+
+    def of(self, manager: ThreadManager) -> BusThread | None:
+        """Return the thread that a manager belongs to; None if it has ended."""
+        for thread in self.running.copy():
+            if thread._manager is manager:
+                return thread
+        return None
+
+    def in_callback(self) -> bool:
+        """Return True if the calling thread runs a callback, or else serves a bus."""
+        me, own = _sync.get_ident(), self._bus
+        for bus in (own, *own._others.values()):
+            for thread in bus._threads.running.copy():
+                if thread._driver == me:
+                    return True
+        return False
+
+    def check_own(self, thread: BusThread) -> None:
+        """Raise unless the argument is one of these threads, or was one."""
+        check_instance("thread", thread, BusThread)
+        if thread._owner is not self:
+            msg = f"thread must be one of bus {self.name!r}, got {thread!r}"
+            raise ValueError(msg)
+
+    # Starting.
+
+    def start(self, name: str | None) -> BusThread:
+        """Start a thread that serves its tasks until it is stopped."""
+        with self.lock:
+            return self._start_locked(name or f"thread{next(self._numbers)}")
+
+    def default(self) -> BusThread:
+        """Return the default thread; start it if there is none."""
+        with self.lock:
+            if self._default is None or self._default.stopped:
+                self._bus._check()
+                self._default = self._start_locked("default")
+            return self._default
+
+    def _start_locked(self, name: str) -> BusThread:
+        self._bus._check()
+        manager = ThreadManager(name)
+        thread = BusThread(self, manager)
+
+        def serve() -> None:
+            manager.adopt()
+            self._bind_to_thread(thread)
+            thread._serve_to_the_end()
+
+        # A daemon: the end of the program closes the bus instead of joining the thread.
+        thread._thread = _sync.Thread(
+            target=serve, name=f"{self.name} {name}", daemon=True
+        )
+        thread._thread.start()
+        self.running.append(thread)
+        return thread
+
+    def mine(self) -> BusThread | None:
+        """Return the thread object of the calling thread; None if it has none."""
+        pulse: _ThreadEndHook | None = getattr(self._mine, "pulse", None)
+        return None if pulse is None or pulse.thread.stopped else pulse.thread
+
+    def adopt(self, name: str | None) -> BusThread:
+        """Make the calling thread one of the bus."""
+        manager = ThreadManager(name or f"here{next(self._numbers)}")
+        manager.adopt()
+        thread = BusThread(self, manager)
+        with self.lock:
+            self._bus._check()
+            self.running.append(thread)
+        self._bind_to_thread(thread)
+        return thread
+
+    def _bind_to_thread(self, thread: BusThread) -> None:
+        self._mine.pulse = _ThreadEndHook(thread, self._orphans)
+
+    # Ending.
+
+    def deregister_orphans(self) -> None:
+        """Deregister the tasks of plain threads that have ended (BUS-DEREG-9)."""
+        # Remove from the list last: an interrupt before that loses nothing, and a
+        # second deregistration does nothing. Another thread may run this concurrently.
+        while True:
+            try:
+                orphan = self._orphans[0]
+            except IndexError:
+                return
+            orphan._request_stop(0.0, final=False)
+            orphan._await_end()
+            with suppress(ValueError):
+                self._orphans.remove(orphan)
+
+    def deregister_tasks(self, thread: BusThread) -> None:
+        """Deregister the tasks of a stopped thread; called in that thread."""
+        exchange, manager = self.exchange, thread._manager
+
+        def hosted() -> list[Entry]:
+            entries = exchange.query(lambda: list(exchange.manager.table))
+            return [entry for entry in entries if entry.host is manager]
+
+        while True:
+            for entry in hosted():
+                exchange.deregister(entry, final=thread._final)
+            # In this order: a task is announced to the manager before it arrives. So
+            # `hosted` finds it, or `end` refuses.
+            if not hosted() and manager.end():
+                break
+            manager.poll(None)  # until the announced task is open, or withdrawn
+        with self.lock:
+            if thread in self.running:
+                self.running.remove(thread)
+            heirs = [each._manager for each in self.running if not each.stopped]
+        for heir in heirs[:1]:
+            exchange.schedule_parked_expiry(heir, anew=True)

@@ -1,0 +1,43 @@
+"""`CommandHandle`: a command that was sent, as `Task.command` returns it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from bus.api.reentry import guarded
+
+if TYPE_CHECKING:
+    from bus.api.questions import Questions
+
+__all__ = ["UNASKED", "CommandHandle"]
+
+
+class CommandHandle(Struct, frozen=True):
+    """A command that was sent."""
+
+    _questions: Questions | None
+    _numbers: tuple[int, ...]
+
+    @guarded("cancel a command")
+    def cancel(self) -> bool:
+        """Stop waiting for an answer; return whether one was still pending.
+
+        If an addressee has not read the command yet, it does not receive it.
+        """
+        return self._cancel()
+
+    def _cancel(self) -> bool:
+        waited = False
+        for number in self._numbers:
+            assert self._questions is not None
+            question = self._questions.close(number)
+            if question is not None:
+                waited = True
+                if question.message is not None:
+                    question.message._deadline = 0.0
+        return waited
+
+
+UNASKED: Final = CommandHandle(None, ())  # the sender requested no answer

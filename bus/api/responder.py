@@ -1,0 +1,81 @@
+"""`Responder`: the answers that a task gives to the messages it has received."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.api.arguments import wrong_type
+from bus.error_text import fitting
+from bus.errors import (
+    AlreadyAnsweredError,
+    RemoteError,
+    UnknownTaskError,
+    UnreachableError,
+)
+from bus.message import Kind
+from bus.payload import freeze_within
+from bus.threads.delivery import Answer
+
+if TYPE_CHECKING:
+    from bus.config import BusConfig
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import Trace
+    from bus.message import Incoming
+    from bus.threads.exchange import Exchange
+
+__all__ = ["Responder"]
+
+
+class Responder:
+    """The part of a task that answers; only the thread that hosts the task calls it.
+
+    unasked: the number of answers that nobody requested (BUS-MSG-7).
+    """
+
+    __slots__ = ("_config", "_exchange", "unasked")
+
+    def __init__(self, exchange: Exchange, config: BusConfig) -> None:
+        self._exchange: Final = exchange
+        self._config: Final = config
+        self.unasked: int = 0
+
+    def respond(
+        self, message: Incoming, payload: Any = None, *, error: str | None = None
+    ) -> None:
+        """Answer a message; see `Incoming.respond`."""
+        entry: Entry = message._to
+        if error is not None and not isinstance(error, str):
+            raise wrong_type("error", "a str or None", error)
+        if entry.host is None:
+            raise UnknownTaskError(entry.name)
+        if not message.wants_reply:
+            self.unasked += 1
+            return
+        if message._answered:
+            raise AlreadyAnsweredError(entry.name)
+        asker, own = message._source, entry.address.bus
+        if asker.remote and asker.address.bus != own:
+            raise UnreachableError.across(asker.name, asker.address.bus, own)
+        config = self._config
+        limit = config.message_bytes_max
+        frozen, size = freeze_within(payload, limit, config.encoders)
+        if error is not None:
+            error = fitting(error, limit)
+        message._answered = True
+        if message._source.remote:
+            self._exchange.answer(message, frozen, error)
+            return
+        trace: Trace | None = message._trace
+        wanted = self._exchange.deliver_answer(
+            Answer(
+                _to=message._source,
+                number=message._id,
+                responder=entry.address,
+                payload=frozen,
+                error=None if error is None else RemoteError(entry.name, error),
+                final=message.kind is Kind.COMMAND,
+                _trace=None if trace is None else trace.answer(entry.id.number, size),
+            )
+        )
+        if not wanted:  # the asker has deregistered
+            self.unasked += 1

@@ -1,0 +1,277 @@
+"""`Sender`: the sending half of a task, in any thread.
+
+It sends commands, to one task or to several, and notifications. Commands to a task of
+another process join a send batch if they can.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.api.arguments import UNSET, answer_timeout, deadline_after
+from bus.api.command_handle import UNASKED, CommandHandle
+from bus.api.questions import Question
+from bus.errors import BusFullError, UnknownTaskError
+from bus.links.send_batch import PAYLOAD_MAX
+from bus.message import Incoming, Kind
+from bus.payload import freeze_within, own_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.address import Address
+    from bus.api.arguments import Unset
+    from bus.api.asker import Asker
+    from bus.api.receiver import Receiver
+    from bus.api.task_owner import TaskOwner
+    from bus.config import BusConfig
+    from bus.core.local.routing_table import Entry
+    from bus.core.local.trace import Tracer
+    from bus.links.send_batch import SendBatch
+    from bus.message import Response
+    from bus.threads.exchange import Exchange
+
+__all__ = ["Sender"]
+
+_COMMAND: Final = Kind.COMMAND
+_SEND_BATCHES_MAX: Final = 64  # addressees for which a task keeps a send batch
+
+
+class Sender:
+    """The sender of all commands and notifications of a task.
+
+    Attributes:
+        bus: the bus of the task.
+        asker: the asker of the task, for commands that are to be answered.
+        send_batches: the send batches, by addressee. A send batch ends by itself when
+            the task sends in another way.
+    """
+
+    __slots__ = (
+        "_config",
+        "_entry",
+        "_exchange",
+        "_receiver",
+        "_tracer",
+        "asker",
+        "bus",
+        "send_batches",
+    )
+
+    def __init__(self, bus: TaskOwner, entry: Entry, receiver: Receiver) -> None:
+        self.bus: Final = bus
+        self._config: Final[BusConfig] = bus._config
+        self._entry: Final = entry
+        self._exchange: Final[Exchange] = bus._exchange
+        self._receiver: Final = receiver
+        self.asker: Final[Asker] = receiver.asker
+        # Creates the trace of each message; None if no journal records them.
+        self._tracer: Final[Tracer | None] = bus._exchange.tracer(entry)
+        self.send_batches: Final[dict[str, SendBatch]] = {}
+
+    def check(self) -> Any:
+        """Return the thread manager that hosts the task.
+
+        Raises:
+            WrongProcessError: this process inherited the bus by a fork.
+            BusError: the task is deregistered, or may not have its name.
+        """
+        if self.bus._foreign:
+            self.bus._check_process()
+        host = self._entry.host
+        if host is None or self._receiver.leaving:
+            raise self._receiver.error or UnknownTaskError(self._entry.name)
+        return host
+
+    # Commands.
+
+    def command_one(
+        self, to: str, payload: Any, bus: str | None, timeout: float | Unset | None
+    ) -> CommandHandle:
+        """Send a command without an answer to one task: the fast case of `command`."""
+        there, name, config = self.bus, to, self._config
+        usual = timeout is UNSET
+        deadline = deadline_after(answer_timeout(config, timeout))
+        self.check()
+        entry = self._exchange.find(to) if bus is None else None
+        if entry is None:
+            name, there = there._route(to, bus)
+        elif entry.remote and usual and self._tracer is None:
+            lasts_s = None if deadline is None else config.command_timeout_s
+            if self._send_batch(to, entry, payload, lasts_s):
+                return UNASKED
+        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        message = Incoming(
+            kind=_COMMAND,
+            payload=frozen,
+            _source=self._entry,
+            _id=0,
+            _name=name,
+            _size=size,
+            _deadline=deadline,
+        )
+        if self._tracer is not None:
+            message._trace = self._tracer.command(size)
+        there._exchange.send(message)
+        return UNASKED
+
+    def _send_batch(
+        self, to: str, entry: Entry, payload: Any, timeout_s: float | None
+    ) -> bool:
+        """Begin a send batch to a task of another process; return True on success.
+
+        If this returns False, the caller sends the command alone, behind the earlier
+        ones.
+        """
+        self.send_batches.pop(to, None)
+        if type(payload) is not bytes or len(payload) > PAYLOAD_MAX:
+            return False
+        host = entry.host
+        if host is None:
+            return False
+        send_batch: SendBatch = host.begin_send_batch(
+            entry, self._entry, timeout_s, self._exchange.waits_s
+        )
+        # Checked after the batch exists: if this task deregisters just now, its
+        # `Entry.order` changes, and a batch with the new order would look valid.
+        if self._entry.host is None or not send_batch.add(payload):
+            return False
+        if len(self.send_batches) >= _SEND_BATCHES_MAX:
+            self.send_batches.clear()
+        # Another thread may have begun a batch just now. Their order is unknown, so
+        # neither is kept.
+        if self.send_batches.setdefault(to, send_batch) is not send_batch:
+            self.send_batches.pop(to, None)
+        return True
+
+    def command(
+        self,
+        to: Sequence[str | Address],
+        payload: Any,
+        bus: str | None,
+        on_response: Callable[[Response], object] | None,
+        ref: object,
+        timeout: float | None,
+        deadline: float | None,
+        gone: Callable[[], object] | None,
+        *,
+        direct: bool = False,
+    ) -> CommandHandle:
+        """Send a command to several tasks, or to one that is to answer.
+
+        gone, direct: as `Question.on_asker_gone` and `Question.direct`.
+        """
+        # Every check, for every addressee, comes before the first send.
+        routes = [(str(where), *self.bus._route(where, bus)) for where in to]
+        config = self._config
+        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        numbers: list[int] = []
+        refused: BusFullError | None = None
+        to_come = len(routes)
+        for text, name, there in routes:
+            to_come -= 1
+            message = Incoming(
+                kind=Kind.COMMAND,
+                # The last receiver gets the original and the others get copies. The
+                # first might change the original in its thread meanwhile.
+                payload=own_copy(frozen) if to_come else frozen,
+                wants_reply=on_response is not None,
+                _source=self._entry,
+                _id=0,
+                _name=name,
+                _size=size,
+                _deadline=deadline,
+            )
+            if self._tracer is not None:
+                message._trace = self._tracer.command(size)
+            if on_response is not None:
+                message._id = self.asker.ask(
+                    Question(
+                        text,
+                        there.name,
+                        on_response,
+                        ref,
+                        timeout,
+                        deadline,
+                        message,
+                        gone,
+                        direct,
+                    )
+                )
+                numbers.append(message._id)
+            try:
+                there._exchange.send(message)
+            except BusFullError as error:
+                if len(routes) > 1 and on_response is not None:
+                    self._receiver.on_undeliverable(message, error)
+                    continue
+                self.asker.questions.close(message._id)
+                refused = error
+        if numbers and deadline is not None:
+            self.asker.arm(deadline)
+        if refused is not None:
+            raise refused
+        return CommandHandle(self.asker.questions, tuple(numbers))
+
+    # Notifications.
+
+    def notify(
+        self,
+        payload: Any,
+        on_response: Callable[[Response], object] | None,
+        ref: object,
+        timeout: float | None,
+        deadline: float | None,
+    ) -> None:
+        """Send a notification to all subscribers; see `Task.notify`."""
+        self.check()
+        config = self._config
+        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        number = 0
+        if on_response is not None:
+            number = self.asker.ask(
+                Question(None, self.bus.name, on_response, ref, timeout, deadline)
+            )
+            if deadline is not None:
+                self.asker.arm(deadline)
+        refused: BusFullError | None = None
+        audience = self._entry.audience
+        for each in audience:
+            message = Incoming(
+                kind=Kind.NOTIFICATION,
+                payload=own_copy(frozen),
+                subscriptions=each.subscriptions,
+                wants_reply=on_response is not None,
+                _source=self._entry,
+                _id=number,
+                _to=each.entry,
+                _account=each.subscriptions[0]._account,
+                _size=size,
+            )
+            if self._tracer is not None:
+                message._trace = self._tracer.notification(size)
+            try:
+                self._exchange.post(message)
+            except BusFullError as error:
+                if message._account.overflow != "disconnect":
+                    refused = error
+        if (comm := self._exchange.comm) is not None:
+            message = Incoming(
+                kind=Kind.NOTIFICATION,
+                payload=frozen,
+                # If a local task got it, the comm thread must not count it as unheard.
+                subscriptions=audience[0].subscriptions if audience else (),
+                wants_reply=on_response is not None,
+                _source=self._entry,
+                _id=number,
+                _to=comm.audience,
+                _account=comm.account,
+                _size=size,
+            )
+            if self._tracer is not None:
+                message._trace = self._tracer.remote_notification(size)
+            self._exchange.post(message)
+        elif not audience:
+            self._exchange.count_unheard(self._entry)
+        if refused is not None:
+            raise refused
