@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bus.journal.checker import CheckResult
-    from bus.journal.rules import RuleVerdict, Violation
+    from bus.journal.rules import RuleVerdict
+    from bus.journal.violation import Violation
 
 __all__ = ["EXIT_CODES", "check", "show_result"]
 

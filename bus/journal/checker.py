@@ -13,16 +13,9 @@ import attrs
 
 from bus.journal.reader import FactsBuilder
 from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
-from bus.journal.rules import (
-    RULES,
-    SORTS,
-    Basis,
-    RuleVerdict,
-    Verdict,
-    Violation,
-    worst,
-)
+from bus.journal.rules import RULES, SORTS, Basis, RuleVerdict, Verdict, worst
 from bus.journal.traffic import Traffic
+from bus.journal.violation import Violation
 from bus.journal.wording import counted
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from bus.journal.rules import RuleVerdict, Verdict, Violation
+    from bus.journal.rules import RuleVerdict, Verdict
+    from bus.journal.violation import Violation
 
 __all__ = [
     "FIRST_PER_RULE",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from bus.journal.rules import Violation
+    from bus.journal.violation import Violation
     from bus.pipeline.rules import Tables
 
 __all__ = [

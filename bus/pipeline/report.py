@@ -31,7 +31,7 @@ from bus.pipeline.schemas import signed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bus.journal.rules import Violation
+    from bus.journal.violation import Violation
     from bus.pipeline.folder import OutFolder
 
 __all__ = ["render"]

@@ -17,7 +17,8 @@ from pyarrow import Table, parquet  # type: ignore[import-untyped] # pyarrow shi
 
 from bus.journal import results
 from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
-from bus.journal.rules import Verdict, Violation
+from bus.journal.rules import Verdict
+from bus.journal.violation import Violation
 from bus.pipeline.schemas import unsigned
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from bus.journal.rules import Violation
+    from bus.journal.violation import Violation
 
 __all__ = ["draw_scene"]
 

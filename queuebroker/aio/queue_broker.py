@@ -14,6 +14,7 @@ from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import check_port, deadline_after
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.meeting import queue_broker as plain
+from queuebroker.meeting.closable import Closable
 from queuebroker.meeting.rendezvous import Kind
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["QueueBroker"]
 
 
-class QueueBroker:
+class QueueBroker(Closable):
     """A named meeting point for `queuebroker.aio.MessageQueue`\\ s.
 
     As `queuebroker.QueueBroker`, but ``accept`` and ``connect`` are awaited. A call
@@ -190,17 +191,6 @@ class QueueBroker:
     def close(self) -> None:
         """Close the broker with all its faces; see `queuebroker.Broker.close`."""
         self._plain.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -15,14 +15,13 @@ from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.queue_broker import QueueBroker
 from queuebroker.aio.waiting import meet
 from queuebroker.aio.waker import running_waker
-from queuebroker.arguments import positive, remaining_s
+from queuebroker.arguments import remaining_s
 from queuebroker.errors import (
     BrokerClosedError,
     RendezvousTimeoutError,
     UnknownBrokerError,
 )
 from queuebroker.sockets.address import is_address
-from queuebroker.sockets.frames import NUMBER_MAX
 
 if TYPE_CHECKING:
     from queuebroker.channel import message_queue
@@ -35,42 +34,22 @@ __all__ = ["SocketQueueBroker", "face_of"]
 class SocketQueueBroker(QueueBroker):
     """A named meeting point for coroutines of this process and of others."""
 
-    __slots__ = ("_far",)
+    __slots__ = ("_socket_broker",)
 
-    _far: sockets.SocketQueueBroker
+    _socket_broker: sockets.SocketQueueBroker
 
     @property
     def broker(self) -> sockets.SocketQueueBroker:  # type: ignore[override]
         """The plain broker, for threads; of its own kind, with the same methods."""
-        return self._far
+        return self._socket_broker
 
     @property
     def address(self) -> str | None:
         """Its address, with the port that was chosen; None if it does not listen."""
-        return self._far.address
+        return self._socket_broker.address
 
     def __repr__(self) -> str:
-        return f"<aio {self._far!r}>"
-
-    async def accept(
-        self,
-        port: int,
-        *,
-        timeout: float | None = None,
-        capacity: int | None = None,
-        exclusive: bool = False,
-        strict_half: bool | None = None,
-    ) -> MessageQueue:
-        """Wait for a connect from any process; see `QueueBroker.accept`."""
-        if capacity is not None:
-            positive("capacity", capacity, NUMBER_MAX)
-        return await super().accept(
-            port,
-            timeout=timeout,
-            capacity=capacity,
-            exclusive=exclusive,
-            strict_half=strict_half,
-        )
+        return f"<aio {self._socket_broker!r}>"
 
     @overload
     async def connect(
@@ -115,8 +94,8 @@ class SocketQueueBroker(QueueBroker):
                     strict_half=strict_half,
                 )
             except UnknownBrokerError as error:
-                raise self._far._unknown_name(error) from None
-        rdv, outgoing_connect, deadline = self._far._connecting(
+                raise self._socket_broker._unknown_name(error) from None
+        rdv, outgoing_connect, deadline = self._socket_broker._connecting(
             name, port, timeout, strict_half, running_waker().waiter
         )
         if (host := outgoing_connect.needs_name()) is not None:
@@ -129,15 +108,10 @@ class SocketQueueBroker(QueueBroker):
                 raise
         try:
             end = await meet(rdv, deadline, timeout, outgoing_connect.begin)
-        except UnknownBrokerError:
-            if required:
-                raise outgoing_connect.unknown() from outgoing_connect.cause
-            return None
-        except BrokerClosedError as closed:
-            if outgoing_connect.error is not None:
-                raise outgoing_connect.take_error()  # noqa: B904 # it has its own cause
-            closed.__cause__ = outgoing_connect.cause
-            raise
+        except (BrokerClosedError, UnknownBrokerError) as error:
+            if isinstance(error, UnknownBrokerError) and not required:
+                return None
+            raise outgoing_connect.error_for(error)  # noqa: B904 # it has its own cause
         finally:
             # No lock: a coroutine may be closed within any operation of its thread.
             outgoing_connect.cancel_soon()
@@ -165,5 +139,5 @@ def face_of(broker: sockets.SocketQueueBroker) -> SocketQueueBroker:
     """Return the face of a broker."""
     face = SocketQueueBroker.__new__(SocketQueueBroker)
     face._plain = broker._broker
-    face._far = broker
+    face._socket_broker = broker
     return face

@@ -2,6 +2,7 @@
 
 status             the tables: the status of an end, the verdict on an operation
 circular_buffer    bounded buffers, of messages and of bytes
+flow               one direction: its buffer and its counters
 connection         the shared state: flags, buffers, counters, the lock
 queue_connection   the same for messages: the effect of a send and of a receive
 receive_attempt    one receive, independent of how the caller waits

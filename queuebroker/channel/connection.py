@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from queuebroker import _sync
+from queuebroker.channel.flow import B
 from queuebroker.channel.status import RECEIVE, SEND, STATUS, Status, Verdict
 from queuebroker.observer import Operation, Reason, Watch
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
 
-    from queuebroker.waiting.parking import WaitList
+    from queuebroker.channel.flow import Flow
     from queuebroker.waiting.readiness import Readiness
 
-__all__ = ["Connection", "Flow", "Side"]
+__all__ = ["Connection", "Side"]
 
 Side = Literal[0, 1]  # 0 is the end of the acceptor, 1 that of the connector
 
@@ -30,67 +31,11 @@ Side = Literal[0, 1]  # 0 is the end of the acceptor, 1 that of the connector
 Deferred = tuple[Side, BaseException | None, Reason]
 
 
-class Buffer(Protocol):
-    """The methods that a connection needs of a buffer of either kind."""
-
-    capacity: int
-    discarded: int
-    ended: bool
-    room: WaitList
-    arrived: WaitList
-
-    def __len__(self) -> int: ...
-    def full(self) -> bool: ...
-    def empty(self) -> bool: ...
-    def drained(self) -> bool: ...
-    def pulled(self) -> int: ...
-    def discard_locked(self) -> None: ...
-    def wake_locked(self) -> None: ...
-    def wake_all_locked(self) -> None: ...
-    def recover_locked(self) -> None: ...
-
-
-B = TypeVar("B", bound=Buffer)
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
 _NO_READINESS: Final[list[Readiness | None]] = [None, None]
-
-
-class Flow(Generic[B]):
-    """One direction of a connection: its buffer and its counters (QB-BOOK-1).
-
-    Units are messages, or bytes on a Channel. The buffer counts the units that leave
-    it. The number accepted is derived from that, so that the accounts balance by
-    construction.
-    """
-
-    __slots__ = ("buffer", "half_disconnected", "last_receive_noted", "last_send_noted")
-
-    def __init__(self, buffer: B) -> None:
-        self.buffer: B = buffer
-        # Sent after the receiver had disconnected, and never accepted.
-        self.half_disconnected: int = 0
-        # The sequence numbers of the last SEND and the last RECEIVE that the observer
-        # was given.
-        self.last_send_noted: int = 0
-        self.last_receive_noted: int = 0
-
-    @property
-    def received(self) -> int:
-        """Number of units received."""
-        return self.buffer.pulled()
-
-    @property
-    def discarded(self) -> int:
-        """Number of units that were unread when the receiver disconnected."""
-        return self.buffer.discarded
-
-    @property
-    def accepted(self) -> int:
-        """Number of units stored for the receiver."""
-        return self.received + self.discarded + len(self.buffer)
 
 
 class Connection(Generic[B]):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker.channel.connection import Flow
+from queuebroker.channel.flow import Flow
 from queuebroker.channel.queue_connection import QueueConnection
 from queuebroker.channel.status import Status, Verdict
 from queuebroker.lockfree.lock_free_buffer import LockFreeBuffer

@@ -19,6 +19,7 @@ from queuebroker.arguments import (
 from queuebroker.channel.channel import Channel
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.meeting.broker_manager import BrokerManager, default_manager
+from queuebroker.meeting.closable import Closable
 from queuebroker.meeting.current import as_current, current_broker
 from queuebroker.meeting.meet import meet, withdraw_locked
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVMap, RdVState, Terms
@@ -28,8 +29,6 @@ from queuebroker.waiting.parking import taken_lock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
-    from types import TracebackType
-    from typing import Self
 
     from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.meeting.queue_broker import QueueBroker
@@ -44,7 +43,7 @@ _ACCEPT: Final = RdVState.WAITING_ACCEPT
 _CONNECT: Final = RdVState.WAITING_CONNECT
 
 
-class Broker:
+class Broker(Closable):
     """A named meeting point for byte `Channel`\\ s; every method from any thread.
 
     The name is taken when the constructor returns and free again after `close()`.
@@ -101,17 +100,6 @@ class Broker:
     def __reduce__(self) -> NoReturn:
         msg = f"cannot pickle or copy {type(self).__name__}: it belongs to its process"
         raise TypeError(msg)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Accepting and connecting.
 

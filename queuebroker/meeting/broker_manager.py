@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from queuebroker import _sync
 from queuebroker.arguments import check_callable
 from queuebroker.errors import BrokerClosedError, BrokerNameInUseError
+from queuebroker.meeting.closable import Closable
 from queuebroker.observer import Observer, Operation, Reason, Watch
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
 
     from queuebroker.channel.connection import Connection
     from queuebroker.meeting.broker import Broker
@@ -44,7 +43,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class BrokerManager:
+class BrokerManager(Closable):
     """A name space of brokers; two managers share nothing (QB-NAME-1).
 
     Lock: ``lock`` guards every attribute here, the `RdVMap` and the open flag of each
@@ -80,17 +79,6 @@ class BrokerManager:
     def __reduce__(self) -> NoReturn:
         msg = "cannot pickle or copy BrokerManager: it belongs to its process"
         raise TypeError(msg)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def closed(self) -> bool:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from queuebroker import _sync
 from queuebroker.channel.channel import Channel
 from queuebroker.channel.circular_buffer import CircularBuffer, CircularBufferQueue
-from queuebroker.channel.connection import Connection, Flow
+from queuebroker.channel.connection import Connection
+from queuebroker.channel.flow import Flow
 from queuebroker.channel.locked_queue import LockedMessageQueue
 from queuebroker.channel.queue_connection import Message, QueueConnection
 from queuebroker.lockfree.fast_queue import FastMessageQueue

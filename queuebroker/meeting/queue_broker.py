@@ -13,14 +13,13 @@ import attrs
 from queuebroker.arguments import check_port, positive, wrong_type
 from queuebroker.errors import BrokerClosedError
 from queuebroker.meeting.broker import Broker
+from queuebroker.meeting.closable import Closable
 from queuebroker.meeting.current import as_current, current_broker
 from queuebroker.meeting.rendezvous import Kind, RdVState, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
-    from types import TracebackType
-    from typing import Self
 
     from queuebroker.channel.channel import Channel
     from queuebroker.channel.message_queue import MessageQueue
@@ -34,7 +33,7 @@ CAPACITY_MESSAGES = 64
 _QUEUE: Final = Kind.QUEUE
 
 
-class QueueBroker:
+class QueueBroker(Closable):
     """A named meeting point for `MessageQueue`\\ s; every method from any thread.
 
     Args:
@@ -50,7 +49,7 @@ class QueueBroker:
         TypeError, ValueError: wrong arguments.
     """
 
-    __slots__ = ("_broker", "_terms")
+    __slots__ = ("_broker", "_capacity_max", "_terms")
 
     def __init__(
         self,
@@ -69,6 +68,8 @@ class QueueBroker:
             else positive("max_message_size", max_message_size),
             bool(strict_half),
         )
+        # Set by a face whose frames limit the capacity.
+        self._capacity_max: int | None = None
         if isinstance(name, Broker):
             if manager is not None and manager is not name.manager:
                 msg = f"cannot wrap {name!r}: it belongs to another manager"
@@ -84,17 +85,6 @@ class QueueBroker:
     def __reduce__(self) -> NoReturn:
         msg = "cannot pickle or copy QueueBroker: it belongs to its process"
         raise TypeError(msg)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Accepting and connecting.
 
@@ -224,7 +214,8 @@ class QueueBroker:
         if strict_half is not None:
             terms = attrs.evolve(terms, strict=bool(strict_half))
         if capacity is not None:
-            terms = attrs.evolve(terms, capacity=positive("capacity", capacity))
+            slots = positive("capacity", capacity, self._capacity_max)
+            terms = attrs.evolve(terms, capacity=slots)
         if exclusive:
             terms = attrs.evolve(terms, exclusive=True)
         return terms

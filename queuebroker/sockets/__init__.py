@@ -5,6 +5,7 @@ General layout; each module uses only those above it:
 errors                 the errors that only a connection between processes can have
 frames                 bytes to values and back
 memory, gathering      the buffer of a long message
+frame_reader           the bytes that arrive, split into frames
 states, protocol       the order of frames, without a socket, a clock or a thread
 address, options, peer, tls   addresses, limits, identity and certificates of peers
 driver                 the event loop: one thread per process, or run by its owner
@@ -14,7 +15,8 @@ read_owner             the thread that reads a socket
 link                   a socket and its protocol, under one lock
 connection, queue      the state and the end of a `MessageQueue` with a remote peer
 read_lease             the right of a thread to read the sockets of its queues
-listener, outgoing_connect    incoming connects; outgoing connects
+incoming_connect, listener    a peer until its accept; the socket that they dial
+outgoing_connect       a connect to an address
 broker                 `SocketQueueBroker`
 """
 

@@ -17,6 +17,7 @@ from queuebroker.errors import (
     UnknownBrokerError,
 )
 from queuebroker.meeting.broker import Broker
+from queuebroker.meeting.closable import Closable
 from queuebroker.meeting.meet import meet
 from queuebroker.meeting.queue_broker import CAPACITY_MESSAGES, QueueBroker
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVState
@@ -32,8 +33,6 @@ from queuebroker.waiting.parking import taken_lock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-    from types import TracebackType
-    from typing import Self
 
     from queuebroker._net import Socket
     from queuebroker.channel.message_queue import MessageQueue
@@ -46,7 +45,7 @@ __all__ = ["SocketQueueBroker"]
 ANSWER_S = 0.5
 
 
-class SocketQueueBroker:
+class SocketQueueBroker(Closable):
     """A named meeting point for `MessageQueue`\\ s, here and from other processes.
 
     Args:
@@ -112,6 +111,7 @@ class SocketQueueBroker:
             max_message_size=max_message_size,
             strict_half=strict_half,
         )
+        self._broker._capacity_max = NUMBER_MAX
         self._listener: Listener | None = None
         self._address = address
         if address is not None:
@@ -129,17 +129,6 @@ class SocketQueueBroker:
     def __reduce__(self) -> NoReturn:
         msg = "cannot pickle or copy SocketQueueBroker: it belongs to its process"
         raise TypeError(msg)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Listening.
 
@@ -166,13 +155,10 @@ class SocketQueueBroker:
                 raise
             msg = f"cannot listen at {address}: the address is in use"
             raise BrokerNameInUseError(msg) from None
-        # A farewell over UNIX sockets only: an early close of TCP would lose the output
-        # in transit.
-        lease_s, farewell_s = None, self._options.farewell_s
+        lease_s, farewell_s = self._limits_of(address)
         file = _net.identity_of(address.path) if address.scheme is Scheme.IPC else None
         if address.scheme is not Scheme.IPC:
             self._address = Address(address.scheme, address.host, _net.port_of(socket))
-            lease_s, farewell_s = self._options.lease_s, None
         try:
             driver = self._held_driver()
             try:
@@ -205,6 +191,16 @@ class SocketQueueBroker:
 
         self._inner.on_close = farewell
 
+    def _limits_of(self, address: Address) -> tuple[float | None, float | None]:
+        """Return the lease and the farewell of links at an address, None for no limit.
+
+        A farewell over UNIX sockets only: an early close of TCP would lose the output
+        in transit.
+        """
+        if address.scheme is Scheme.IPC:
+            return None, self._options.farewell_s
+        return self._options.lease_s, None
+
     def _held_driver(self) -> Driver:
         if self._driver is None:
             return default_driver()
@@ -230,8 +226,6 @@ class SocketQueueBroker:
         strict_half: bool | None = None,
     ) -> MessageQueue:
         """Wait for a connect, from any process; see `QueueBroker.accept`."""
-        if capacity is not None:
-            positive("capacity", capacity, NUMBER_MAX)
         return self._broker.accept(
             port,
             timeout=timeout,
@@ -296,15 +290,10 @@ class SocketQueueBroker:
         )
         try:
             end = meet(rdv, deadline, timeout, outgoing_connect.begin)
-        except UnknownBrokerError:
-            if required:
-                raise outgoing_connect.unknown() from outgoing_connect.cause
-            return None
-        except BrokerClosedError as closed:
-            if outgoing_connect.error is not None:
-                raise outgoing_connect.take_error()  # noqa: B904 # it has its own cause
-            closed.__cause__ = outgoing_connect.cause
-            raise
+        except (BrokerClosedError, UnknownBrokerError) as error:
+            if isinstance(error, UnknownBrokerError) and not required:
+                return None
+            raise outgoing_connect.error_for(error)  # noqa: B904 # it has its own cause
         finally:
             outgoing_connect.cancel()
         return end  # type: ignore[return-value]  # of kind QUEUE, as requested
@@ -362,14 +351,9 @@ class SocketQueueBroker:
             def secure(socket: Socket) -> Socket:
                 return _net.secure(tls, socket, server=False, host=host)
 
+        lease_s, farewell_s = self._limits_of(address)
         return OutgoingConnect(
-            rdv,
-            address,
-            hello,
-            self._held_driver,
-            self._options.lease_s,
-            secure,
-            self._options.farewell_s,
+            rdv, address, hello, self._held_driver, secure, lease_s, farewell_s
         )
 
     def accept_iter(self, port: int) -> Iterator[MessageQueue]:

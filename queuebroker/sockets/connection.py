@@ -1,6 +1,6 @@
 """`SocketConnection`: the state of one connection, seen from one of its ends.
 
-It is a `QueueConnection` in which the link acts for the far side. The outgoing buffer
+It is a `QueueConnection` in which the link acts for the peer. The outgoing buffer
 only counts the messages that the peer has not received. The messages and actions of the
 peer are applied to the state as if the peer were local. So the tables of
 `queuebroker.channel.status` decide as they do between threads.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker.channel.circular_buffer import CircularBufferQueue
-from queuebroker.channel.connection import Flow
+from queuebroker.channel.flow import Flow
 from queuebroker.channel.queue_connection import Message, QueueConnection
 from queuebroker.channel.status import Status
 from queuebroker.observer import Operation, Reason
@@ -186,7 +186,7 @@ class SocketConnection(QueueConnection):
 
     def on_event_locked(self, event: Event) -> None:
         """Apply an event of the peer to the state."""
-        far = self.peer_of(self.side)
+        remote = self.peer_of(self.side)
         match event:
             case Messages():
                 if not self.closed[self.side]:
@@ -197,10 +197,10 @@ class SocketConnection(QueueConnection):
                 self.outbound.wake_locked()
             case Goodbye():
                 error = RemoteError(event.text or event.kind, kind=event.kind)
-                self._part_locked(far, error if event.abnormal else None)
+                self._part_locked(remote, error if event.abnormal else None)
             case Lost():
                 self.outbound.lose_locked()
-                self._part_locked(far, event.error)
+                self._part_locked(remote, event.error)
             case Pong():
                 self.ponged = event.number
                 self.pongs.wake_all()
@@ -222,9 +222,9 @@ class SocketConnection(QueueConnection):
             self.inbox.extend_locked(list(enumerate(messages, event.first)))
         self.refresh_locked(self.side)
 
-    def _part_locked(self, far: Side, error: BaseException | None) -> None:
+    def _part_locked(self, remote: Side, error: BaseException | None) -> None:
         reason = Reason.NONE if error is None else Reason.ABNORMAL
-        self.close_locked(far, error, reason)
+        self.close_locked(remote, error, reason)
         self.pongs.wake_all()
 
     # Actions of this end.
@@ -371,8 +371,8 @@ class SocketConnection(QueueConnection):
             protocol.taken = protocol.owed - len(self._inbox)
             protocol.credit(0)
         link.recover_locked()
-        far = self.peer_of(self.side)
-        if protocol.ended and not self.hung_up[far]:
+        remote = self.peer_of(self.side)
+        if protocol.ended and not self.hung_up[remote]:
             # The interrupted call took the final event from the protocol and did not
             # deliver it.
             self.on_event_locked(Lost(PeerLostError("interrupted as the peer closed")))
@@ -389,9 +389,11 @@ class SocketConnection(QueueConnection):
         """Mark the peer as lost: no thread runs the driver; ``lock`` is a new lock."""
         self.lock = lock
         self.inbox.lock = self.outbound.lock = lock
-        far = self.peer_of(self.side)
+        remote = self.peer_of(self.side)
         self.outbound.lose_locked()
-        self.closed[far] = True
-        self.errors[far] = PeerLostError("its driver is closed, or in another process")
-        self.hung_up[far] = True
+        self.closed[remote] = True
+        self.errors[remote] = PeerLostError(
+            "its driver is closed, or in another process"
+        )
+        self.hung_up[remote] = True
         self.wake_all_locked()

@@ -58,14 +58,15 @@ class Incoming:
             OSError: the socket has failed, or has no data (`_net.WOULD_BLOCK`).
         """
         secured = not flags
-        gathering = protocol.gathering
+        reader = protocol.reader
+        gathering = reader.gathering
         if data is None and gathering is not None:
             with gathering.room as room:
                 size = len(room)
                 count = socket.recv_into(room, 0, flags)
             protocol.receive_gathered(count)
             return secured or count == size
-        size = min(max(READ_BYTES, protocol.wanted), READ_BYTES_MAX)
+        size = min(max(READ_BYTES, reader.wanted), READ_BYTES_MAX)
         if data is None:
             data = self._receive(socket, size, flags)
         if not data:
@@ -73,9 +74,9 @@ class Incoming:
             return False
         protocol.receive_data(data)
         # Not if ``described``: `recv_into` would drop the descriptors that arrive.
-        long = protocol.long_bytes()
+        long = reader.long_bytes()
         if READ_BYTES < long <= GATHERED_BYTES_MAX and not self.described:
-            protocol.gather()
+            reader.gather()
         return secured or len(data) >= size
 
     def _receive(self, socket: Socket, size: int, flags: int) -> bytes:

@@ -290,7 +290,7 @@ class Link:
         if (
             self.secured
             or self._incoming.described
-            or self.protocol.gathering is not None
+            or self.protocol.reader.gathering is not None
         ):
             self.read_locked()
             return None
@@ -316,7 +316,7 @@ class Link:
 
     def fail_locked(self, error: ProtocolError) -> None:
         """End the link for a violation that the protocol cannot detect."""
-        self.protocol.fail(error)
+        self.protocol.abort(error)
         self.dispatch_locked(self.protocol.events())
         self.flush_locked()
 

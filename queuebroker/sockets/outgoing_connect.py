@@ -11,16 +11,16 @@ import os
 from typing import TYPE_CHECKING, Final, cast
 
 from queuebroker import _net, _sync
-from queuebroker.errors import UnknownBrokerError
+from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.meeting.meet import withdraw_locked
 from queuebroker.meeting.rendezvous import RdVEvent, RdVMap
 from queuebroker.observer import Reason
 from queuebroker.sockets.address import Scheme
 from queuebroker.sockets.connection import SocketConnection
-from queuebroker.sockets.errors import PeerLostError, ProtocolError
-from queuebroker.sockets.frames import Hello, Refusal, Refused, Welcome
+from queuebroker.sockets.errors import NotAdmittedError, PeerLostError, ProtocolError
+from queuebroker.sockets.frames import Hello, Refused, Welcome
+from queuebroker.sockets.incoming_connect import REFUSALS
 from queuebroker.sockets.link import Link
-from queuebroker.sockets.listener import refused
 from queuebroker.sockets.peer import peer_of
 from queuebroker.sockets.protocol import Lost, Protocol
 from queuebroker.sockets.queue import SocketMessageQueue
@@ -52,11 +52,7 @@ _ENDED: Final = frozenset((errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
 # How long to wait before the next dial if the listener's backlog is full, in seconds.
 RETRY_S: Final = 0.002
 
-_REASONS: Final = {
-    Refusal.TIMED_OUT: Reason.TIMED_OUT,
-    Refusal.BROKER_CLOSED: Reason.BROKER_CLOSED,
-    Refusal.UNKNOWN_BROKER: Reason.UNKNOWN_BROKER,
-}
+_REASONS: Final = {refusal: reason for reason, refusal in REFUSALS.items()}
 
 
 class RemoteBroker:
@@ -83,8 +79,8 @@ class OutgoingConnect:
         address: Address,
         hello: Hello,
         driver: Callable[[], Driver],
-        lease_s: float,
         secure: Callable[[Socket], Socket] | None,
+        lease_s: float | None,
         farewell_s: float | None,
     ) -> None:
         self._rdv = rdv
@@ -92,9 +88,9 @@ class OutgoingConnect:
         self._host = address.host
         self._hello = hello
         self._driver = driver
-        self._lease_s = None if address.scheme is Scheme.IPC else lease_s
+        self._lease_s = lease_s
         self._secure = secure
-        self._farewell_s = farewell_s if address.scheme is Scheme.IPC else None
+        self._farewell_s = farewell_s
         self._link: Link | None = None
         self.error: BaseException | None = None
         self.cause: BaseException | None = None
@@ -151,7 +147,7 @@ class OutgoingConnect:
             return
         address = self._address
         opening = None
-        protocol = Protocol.asking(self._hello, lease_s=self._lease_s)
+        protocol = Protocol(self._hello, lease_s=self._lease_s)
         try:
             if address.scheme is Scheme.IPC:
                 socket = _net.dial_ipc(address.path)
@@ -267,8 +263,10 @@ class OutgoingConnect:
     def _on_refused(self, answer: Refused) -> None:
         reason = _REASONS.get(answer.reason)
         if reason is None:
-            text = answer.text
-            self.error = refused(answer.reason, text, str(self._address))
+            why = answer.text or answer.reason.name.lower().replace("_", " ")
+            self.error = NotAdmittedError(
+                f"cannot connect to {str(self._address)!r}: not admitted: {why}"
+            )
         self._withdraw(reason or Reason.BROKER_CLOSED)
 
     def _on_lost(self, answer: Lost) -> None:
@@ -316,18 +314,24 @@ class OutgoingConnect:
         self.error.__cause__ = error
         self._withdraw(Reason.BROKER_CLOSED)
 
-    def take_error(self) -> BaseException:
-        """Return the error for the caller to raise; called once.
+    def error_for(self, error: BrokerClosedError | UnknownBrokerError) -> BaseException:
+        """Return the exact error for a call that raised ``error``; called once.
 
-        This object does not keep the error. The frames in the traceback of the error
-        refer to this object, so that the two would be a cycle.
+        This object does not keep its own error. The frames in the traceback of the
+        error refer to this object, so that the two would be a cycle.
         """
-        error, self.error = self.error, None
-        assert error is not None
-        error.__suppress_context__ = True  # the rendezvous error is less exact
-        return error
+        if isinstance(error, UnknownBrokerError):
+            made: BaseException = self._unknown()
+            made.__cause__ = self.cause
+        elif self.error is not None:
+            made, self.error = self.error, None
+            made.__suppress_context__ = True  # it has its own cause
+        else:
+            made = error
+            made.__cause__ = self.cause
+        return made
 
-    def unknown(self) -> UnknownBrokerError:
+    def _unknown(self) -> UnknownBrokerError:
         """Return the error for an address where nothing listens."""
         address, port = self._address, self._rdv.port
         why = f": {os.strerror(self._errno).lower()}" if self._errno else ""

@@ -14,11 +14,11 @@ import attrs
 
 from queuebroker.sockets import frames
 from queuebroker.sockets.errors import PeerLostError, ProtocolError
+from queuebroker.sockets.frame_reader import FrameReader
 from queuebroker.sockets.frames import (
     HEAD,
     MESSAGE_HEAD,
     NUMBER,
-    OVERHEAD_BYTES,
     Credit,
     Frame,
     Goodbye,
@@ -30,20 +30,12 @@ from queuebroker.sockets.frames import (
     Refused,
     Welcome,
 )
-from queuebroker.sockets.gathering import Gathering
 from queuebroker.sockets.states import TRANSITIONS, Act, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["Event", "Lost", "Protocol"]
-
-# Maximum bytes in the body of a frame: of every frame until the connection is agreed
-# on, and of every frame other than messages after that.
-FIRST_FRAME_BYTES_MAX: Final = 16384
-
-# A sender of several messages at once keeps the body of a frame below this, in bytes.
-RUN_BYTES_MAX: Final = 1 << 18
 
 # Maximum pings that may arrive before their answers could be sent.
 PINGS_MAX: Final = 64
@@ -53,7 +45,6 @@ _RECEIVED: Final[Mapping[type, Act]] = {
     Hello: Act.RECEIVE_HELLO,
     Welcome: Act.RECEIVE_WELCOME,
     Refused: Act.RECEIVE_REFUSED,
-    Messages: Act.RECEIVE_MESSAGES,
     Credit: Act.RECEIVE_CREDIT,
     Goodbye: Act.RECEIVE_GOODBYE,
     Ping: Act.RECEIVE_PING,
@@ -61,8 +52,6 @@ _RECEIVED: Final[Mapping[type, Act]] = {
 }
 _UNMET: Final = (State.LISTENING, State.HELLO_RECEIVED, State.HELLO_SENT)
 _MESSAGE: Final = int(Frame.MESSAGE)
-_RUN: Final = int(Frame.RUN)
-_WITH_FDS: Final = int(Frame.MESSAGE_WITH_FDS)
 _SAY_MESSAGES: Final = Act.SEND_MESSAGES
 _HEAR_MESSAGES: Final = Act.RECEIVE_MESSAGES
 
@@ -82,7 +71,7 @@ class Protocol:
 
     The caller must:
 
-    1. create it with `listening` or `asking`;
+    1. create it, with the `Hello` to send, or without to wait for one;
     2. pass in all input by `receive_data`, `receive_eof` or `tick`, and then handle
        every one of its `events`, in order;
     3. after each call, send the bytes that `data_to_send` returns. It must not take
@@ -91,11 +80,13 @@ class Protocol:
 
     state: the state of the connection.
     capacity, limit: the agreed values, once the connection is open.
-    unreceived: messages sent that the peer has not received, as far as is known.
+    received: messages sent that the peer has received, as far as is known.
+    unreceived: the other messages sent.
     owed: messages that arrived, and for which no credit was returned.
     taken: of those, messages that were received.
     outgoing: the bytes to send; `data_to_send` takes them.
-    gathering: the buffer for the rest of a long message, None if none has begun.
+    reader: the frames in the bytes that arrive.
+    lease_s: the silence after which the peer is lost, in seconds; None: no limit.
 
     An exception that interrupts a send leaves the frame queued or not queued
     (QB-ERR-9). After an exception that interrupts a receive, the protocol cannot
@@ -106,25 +97,18 @@ class Protocol:
         "_arrived",
         "_events",
         "_input_since_tick",
-        "_large",
         "_last_input_at",
         "_number",
-        "_parts",
         "_pinged",
         "_pongs",
-        "_received",
-        "_rest",
-        "_unanswered",
-        "_unanswered_max",
-        "_wanted",
         "capacity",
         "descriptors",
-        "first_max",
-        "gathering",
         "lease_s",
         "limit",
         "outgoing",
         "owed",
+        "reader",
+        "received",
         "state",
         "taken",
         "unreceived",
@@ -132,66 +116,29 @@ class Protocol:
 
     def __init__(
         self,
-        state: State,
+        hello: Hello | None = None,
         *,
-        first_max: int = FIRST_FRAME_BYTES_MAX,
-        unanswered_max: int | None = None,
+        reader: FrameReader | None = None,
         lease_s: float | None = None,
     ) -> None:
-        self.state: State = state
+        self.state: State = State.LISTENING if hello is None else State.HELLO_SENT
         self.capacity: int = 0
         self.limit: int = 0
         self.descriptors: int = 0
         self.unreceived: int = 0
         self.owed: int = 0
         self.taken: int = 0
-        self.outgoing: list[bytes] = []
-        self.first_max: int = first_max
-        # True while ``unanswered_max`` applies: this side has sent no message yet.
-        self._unanswered = unanswered_max is not None
-        self._unanswered_max = unanswered_max or 0
+        self.outgoing: list[bytes] = [] if hello is None else [frames.encode(hello)]
+        self.reader: FrameReader = reader or FrameReader()
         self.lease_s: float | None = lease_s
         self._number = 0  # of the last message sent
         self._arrived = 0  # of the last message that arrived
-        self._received = 0  # messages received by the peer, as it reports
+        self.received: int = 0
         self._events: list[Event] = []
-        # The part of an incomplete frame: its beginning or, of a long one, its pieces
-        # and the number of bytes still missing.
-        self._rest = b""
-        self._parts: list[bytes] = []
-        self._wanted = 0
-        self._large: int | None = None  # the number of the incomplete message
-        self.gathering: Gathering | None = None
         self._input_since_tick = True
         self._last_input_at: float | None = None
         self._pinged = False
         self._pongs = 0  # in `outgoing`
-
-    @classmethod
-    def listening(
-        cls,
-        *,
-        first_max: int = FIRST_FRAME_BYTES_MAX,
-        unanswered_max: int | None = None,
-        lease_s: float | None = None,
-    ) -> Protocol:
-        """Return the side that waits for a `Hello`.
-
-        unanswered_max: bytes of the longest message before this side has sent one.
-        """
-        return cls(
-            State.LISTENING,
-            first_max=first_max,
-            unanswered_max=unanswered_max,
-            lease_s=lease_s,
-        )
-
-    @classmethod
-    def asking(cls, hello: Hello, *, lease_s: float | None = None) -> Protocol:
-        """Return the side that sends `Hello`."""
-        made = cls(State.HELLO_SENT, lease_s=lease_s)
-        made.outgoing.append(frames.encode(hello))
-        return made
 
     # Sending. A frame that the state does not allow is the caller's fault: ValueError.
     # Each method builds its frame before it changes anything. Except in `welcome` and
@@ -211,7 +158,8 @@ class Protocol:
         head = frames.head_of_message(self._number + 1, len(message))
         # Two parts, so that a long message is not copied.
         self._send(_SAY_MESSAGES, head, message)
-        self._unanswered = False
+        if not self._number:
+            self.reader.unanswered = False
         self._number += 1
         self.unreceived += 1
 
@@ -228,7 +176,8 @@ class Protocol:
             frame = frames.encode_message(number, message, descriptors)
         else:
             frame = MESSAGE_HEAD.pack(_MESSAGE, 8 + len(message), number) + message
-        self._unanswered = False
+        if number == 1:
+            self.reader.unanswered = False
         self._number = number
         self.unreceived += 1
         return frame
@@ -237,7 +186,8 @@ class Protocol:
         """Send several messages; the peer must have room for them."""
         count = len(messages)
         self._send(_SAY_MESSAGES, frames.encode_run(self._number + 1, messages))
-        self._unanswered = False
+        if not self._number:
+            self.reader.unanswered = False
         self._number += count
         self.unreceived += count
 
@@ -253,12 +203,10 @@ class Protocol:
     def disconnect(self, error: BaseException | None = None) -> None:
         """Send the good-bye; no message may follow it."""
         received = self._arrived - self.owed + self.taken
-        if error is None:
-            goodbye = Goodbye(received)
-        else:
-            goodbye = Goodbye(
-                received, abnormal=True, kind=type(error).__name__, text=str(error)
-            )
+        goodbye = Goodbye(received)
+        if error is not None:
+            kind, text = type(error).__name__, str(error)
+            goodbye = Goodbye(received, abnormal=True, kind=kind, text=text)
         self._send(Act.SEND_GOODBYE, frames.encode(goodbye))
 
     def ping(self, number: int) -> None:
@@ -277,12 +225,22 @@ class Protocol:
 
         Not while a message is gathered: its bytes go through `receive_gathered`.
         """
-        assert self.gathering is None
+        reader, state = self.reader, self.state  # a frame may change the state
+        assert reader.gathering is None
         self._input_since_tick = True
-        if self.state is State.ENDED:
+        if state is State.ENDED:
             return
         try:
-            self._take_in(data)
+            frame = reader.feed(data)
+            while frame is not None:
+                if isinstance(frame, Messages):
+                    self._receive_messages(frame)
+                else:
+                    self._receive_frame(*frame)
+                if self.state is State.ENDED:
+                    reader.drop()
+                    return
+                frame = reader.next_frame()
         except ProtocolError as error:
             self._break(error)
 
@@ -294,12 +252,8 @@ class Protocol:
         message, which needs none of the steps in between. The caller must then check
         whether credit is due, as ``credit(0)`` does.
         """
-        if (
-            self._rest
-            or self._wanted
-            or self._unanswered
-            or len(data) < MESSAGE_HEAD.size
-        ):
+        reader = self.reader
+        if reader.parts or reader.unanswered or len(data) < MESSAGE_HEAD.size:
             return None
         kind, length, number = MESSAGE_HEAD.unpack_from(data)
         if (
@@ -317,30 +271,17 @@ class Protocol:
         self.taken += 1
         return data[MESSAGE_HEAD.size :]
 
-    def long_bytes(self) -> int:
-        """Return the length of the incomplete message, 0 if `gather` does not apply."""
-        if self._large is None or self.gathering is not None:
-            return 0
-        return self._wanted + sum(map(len, self._parts))
-
-    def gather(self) -> None:
-        """Allocate memory for the incomplete message; the rest is read into it."""
-        self.gathering = Gathering(b"".join(self._parts), self._wanted)
-        self._parts.clear()
-
     def receive_gathered(self, count: int) -> None:
         """Record that ``count`` bytes were read into the gathering; 0 means the end."""
-        gathering = self.gathering
-        if not count or gathering is None:
+        reader = self.reader
+        if not count or reader.gathering is None:
             self.receive_eof()
             return
         self._input_since_tick = True
-        gathering.wanted = self._wanted = self._wanted - count
-        if self._wanted:
-            return
-        self.gathering = None
         try:
-            self._receive_long(gathering.message())
+            message = reader.feed_gathering(count)
+            if message is not None:
+                self._receive_messages(message)
         except ProtocolError as error:
             self._break(error)
 
@@ -349,13 +290,8 @@ class Protocol:
         if self.state is not State.ENDED:
             self._lose(error or PeerLostError("peer closed without a good-bye"))
 
-    def fail(self, error: ProtocolError) -> None:
-        """End the connection for a violation that only the caller could detect."""
-        if self.state is not State.ENDED:
-            self._break(error)
-
-    def abort(self, error: PeerLostError) -> None:
-        """End the connection: this side cannot continue. The good-bye has the cause."""
+    def abort(self, error: PeerLostError | ProtocolError) -> None:
+        """End the connection for an error that this side found; the good-bye has it."""
         if self.state is not State.ENDED:
             self._break(error)
 
@@ -368,11 +304,8 @@ class Protocol:
         if self.lease_s is None or self.state in (State.ENDED, State.LISTENING):
             return
         if self._input_since_tick or self._last_input_at is None:
-            self._input_since_tick, self._last_input_at, self._pinged = (
-                False,
-                now,
-                False,
-            )
+            self._input_since_tick = self._pinged = False
+            self._last_input_at = now
             return
         silent_s = now - self._last_input_at
         if silent_s >= self.lease_s:
@@ -391,147 +324,36 @@ class Protocol:
         """True if no frame can be sent or received any more."""
         return self.state is State.ENDED
 
-    @property
-    def received(self) -> int:
-        """Messages sent that the peer has received, as far as is known."""
-        return self._received
-
-    @property
-    def wanted(self) -> int:
-        """Bytes still missing from the incomplete frame, 0 if that is unknown."""
-        return self._wanted
-
-    def _take_in(self, data: bytes) -> None:
-        if self._wanted:
-            whole = self._go_on(data)
-            if whole is None:
-                return
-            data = whole
-        elif self._rest:
-            data = self._rest + data
-        self._rest = b""
-        begin, size = 0, len(data)
-        unpack, number_at = HEAD.unpack_from, NUMBER.unpack_from
-        run: list[bytes] = []
-        while size - begin >= 5:
-            kind, length = unpack(data, begin)
-            try:
-                self._judge(kind, length)
-            except ProtocolError:
-                self._receive_run(run)  # earlier messages are received all the same
-                raise
-            body = begin + 5
-            end = body + length
-            if end > size:
-                self._wanted = end - size
-                if kind == _MESSAGE and size - body >= 8:
-                    # Keep only the body, so that it is not copied out later.
-                    (self._large,) = number_at(data, body)
-                    begin = body + 8
-                self._parts.append(data[begin:])
-                break
-            # By far most frames are messages: successive ones form one event.
-            if (
-                kind == _MESSAGE
-                and 8 <= length <= self.limit + 8
-                and number_at(data, body)[0] == self._arrived + len(run) + 1
-                and (self.state, _HEAR_MESSAGES) in TRANSITIONS
-            ):
-                run.append(data[body + 8 : end])
-            else:
-                self._receive_run(run)
-                run = []
-                self._receive_frame(kind, data[body:end])
-            begin = end
-            if self.state is State.ENDED:
-                return
-        else:
-            self._rest = data[begin:]
-        self._receive_run(run)
-
-    def _go_on(self, data: bytes) -> bytes | None:
-        """Add to the incomplete frame; return the data to process once it is complete.
-
-        Return None while it is incomplete.
-        """
-        excess = data[self._wanted :]
-        self._parts.append(data[: self._wanted] if excess else data)
-        self._wanted = max(0, self._wanted - len(data))
-        if self._wanted:
-            return None
-        whole = b"".join(self._parts)
-        self._parts.clear()
-        if self._large is None:
-            return whole + excess
-        self._receive_long(whole)
-        return excess
-
-    def _receive_long(self, message: bytes) -> None:
-        """Process a message that arrived in several pieces."""
-        number, self._large = self._large, None
-        assert number is not None
-        if (self.state, _HEAR_MESSAGES) not in TRANSITIONS:
-            msg = f"MESSAGE frame arrived while {self.state.value}"
-            raise ProtocolError(msg)
-        self._receive_messages(Messages(number, [message]))
-
-    def _receive_run(self, run: list[bytes]) -> None:
-        if run:
-            self._receive_messages(Messages(self._arrived + 1, run))
-
-    def _judge(self, kind: int, length: int) -> None:
-        """Reject a frame that is too long, before any of its body is kept."""
-        longest = self._longest()
-        if kind == _MESSAGE:
-            most = longest + OVERHEAD_BYTES
-        elif kind == _RUN:
-            # A run fits the free slots, and its sender keeps it short.
-            most = longest if self._unanswered else max(longest, RUN_BYTES_MAX)
-            most += OVERHEAD_BYTES
-        else:
-            most = self.first_max + (longest if kind == _WITH_FDS else 0)
-        if length > most:
-            msg = f"frame of kind {kind} has {length} bytes, at most {most} are allowed"
-            raise ProtocolError(msg + " before an answer" * self._unanswered)
-
-    def _longest(self) -> int:
-        """Return the maximum bytes of a message that arrives now."""
-        if self._unanswered:
-            return min(self._unanswered_max, self.limit)
-        return self.limit
-
     def _receive_frame(self, kind: int, body: bytes) -> None:
         value = frames.decode(kind, body)
-        act = _RECEIVED[type(value)]
-        following = TRANSITIONS.get((self.state, act))
-        if following is None:
-            name, where = Frame(kind).name, self.state.value
-            msg = f"{name} frame arrived while {where}"
-            raise ProtocolError(msg)
         if isinstance(value, Messages):
-            self._receive_messages(value)
+            self._receive_messages(value, kind)
             return
+        following = TRANSITIONS.get((self.state, _RECEIVED[type(value)]))
+        if following is None:
+            raise _unexpected(kind, self.state)
         if isinstance(value, Ping):
-            self._answer(value)
+            self._pongs += 1
+            if self._pongs > PINGS_MAX:
+                msg = f"more than {PINGS_MAX} pings arrived without room for an answer"
+                raise ProtocolError(msg)
+            self._send(Act.SEND_PONG, frames.encode(Pong(value.number)))
             return
         if isinstance(value, Credit):
-            self._receive_count(self._received + value.count, "credit for")
+            self._receive_count(self.received + value.count, "credit for")
         elif isinstance(value, Goodbye) and self.state is not State.HELLO_RECEIVED:
             self._receive_count(value.received, "good-bye after")
         elif isinstance(value, Hello):
-            low, high = frames.VERSIONS
-            if value.versions[0] > high or value.versions[1] < low:
-                msg = f"versions {value.versions} offered, {frames.VERSIONS} supported"
-                raise ProtocolError(msg)
+            _check_offer(value)
         elif isinstance(value, Welcome):
-            if value.version != frames.VERSIONS[1]:
-                msg = f"version {value.version} was chosen, {frames.VERSIONS} offered"
-                raise ProtocolError(msg)
+            _check_choice(value)
             self._agree(value)
         self.state = following
         self._events.append(value)
 
-    def _receive_messages(self, value: Messages) -> None:
+    def _receive_messages(self, value: Messages, kind: int = _MESSAGE) -> None:
+        if (self.state, _HEAR_MESSAGES) not in TRANSITIONS:
+            raise _unexpected(kind, self.state)
         count = len(value.messages)
         if value.first != self._arrived + 1:
             msg = f"message {value.first} arrived after message {self._arrived}"
@@ -542,28 +364,21 @@ class Protocol:
         if value.descriptors > self.descriptors:
             msg = f"{value.descriptors} descriptors arrived, {self.descriptors} allowed"
             raise ProtocolError(msg)
-        if max(map(len, value.messages)) > (longest := self._longest()):
+        if max(map(len, value.messages)) > (longest := self.reader.longest()):
             msg = f"a message is longer than {longest} bytes"
-            raise ProtocolError(msg + " before an answer" * self._unanswered)
+            raise ProtocolError(msg + " before an answer" * self.reader.unanswered)
         self._arrived += count
         self.owed += count
         self._events.append(value)
         self._give_back()
 
-    def _answer(self, ping: Ping) -> None:
-        self._pongs += 1
-        if self._pongs > PINGS_MAX:
-            msg = f"more than {PINGS_MAX} pings arrived without room for an answer"
-            raise ProtocolError(msg)
-        self._send(Act.SEND_PONG, frames.encode(Pong(ping.number)))
-
     def _receive_count(self, received: int, what: str) -> None:
         """Record how many messages the peer has received in total."""
-        if not self._received <= received <= self._number:
+        if not self.received <= received <= self._number:
             msg = f"{what} {received} messages, {self._number} were sent"
             raise ProtocolError(msg)
-        self.unreceived -= received - self._received
-        self._received = received
+        self.unreceived -= received - self.received
+        self.received = received
 
     def _give_back(self) -> None:
         taken = self.taken
@@ -576,7 +391,7 @@ class Protocol:
 
     def _agree(self, welcome: Welcome) -> None:
         self.capacity = welcome.capacity
-        self.limit = welcome.limit
+        self.limit = self.reader.limit = welcome.limit
         self.descriptors = welcome.descriptors
 
     def _send(self, act: Act, *parts: bytes) -> None:
@@ -589,17 +404,31 @@ class Protocol:
 
     def _break(self, error: PeerLostError | ProtocolError) -> None:
         """End this connection; send the peer the reason if the state allows it."""
-        unmet = self.state in _UNMET
         if (self.state, Act.SEND_REFUSED) in TRANSITIONS:
             self.refuse(Refusal.PROTOCOL, str(error))
-        elif not unmet and (self.state, Act.SEND_GOODBYE) in TRANSITIONS:
+        elif self.state not in _UNMET and (self.state, Act.SEND_GOODBYE) in TRANSITIONS:
             self.disconnect(error)
         self._lose(error)
 
     def _lose(self, error: PeerLostError | ProtocolError) -> None:
         self.state = State.ENDED
-        self._rest = b""
-        self._parts.clear()
-        self.gathering = self._large = None
-        self._wanted = 0
+        self.reader.drop()
         self._events.append(Lost(error))
+
+
+def _check_offer(hello: Hello) -> None:
+    low, high = frames.VERSIONS
+    if hello.versions[0] > high or hello.versions[1] < low:
+        msg = f"versions {hello.versions} offered, {frames.VERSIONS} supported"
+        raise ProtocolError(msg)
+
+
+def _check_choice(welcome: Welcome) -> None:
+    if welcome.version != frames.VERSIONS[1]:
+        msg = f"version {welcome.version} was chosen, {frames.VERSIONS} offered"
+        raise ProtocolError(msg)
+
+
+def _unexpected(kind: int, state: State) -> ProtocolError:
+    """Return the error for a received frame that the state does not allow."""
+    return ProtocolError(f"{Frame(kind).name} frame arrived while {state.value}")

@@ -42,16 +42,16 @@ class SocketMessageQueue(LockedMessageQueue):
     action of the peer takes effect here when its frame has arrived.
     """
 
-    __slots__ = ("_far",)
+    __slots__ = ("_socket_connection",)
 
     def __init__(self, connection: SocketConnection, side: Side) -> None:
         super().__init__(connection, side)
-        self._far: SocketConnection = connection  # with its exact type
+        self._socket_connection: SocketConnection = connection  # with its exact type
 
     @property
     def peer(self) -> Peer:
         """The peer at the other end (QB-SOCK-9)."""
-        peer = self._far.peer
+        peer = self._socket_connection.peer
         assert peer is not None  # known before there is an end
         return peer
 
@@ -76,7 +76,7 @@ class SocketMessageQueue(LockedMessageQueue):
             ValueError: more descriptors than this connection takes.
             OSError: one of them is no descriptor.
         """
-        connection = self._far
+        connection = self._socket_connection
         whole = type(offset) is int and not offset and length is None
         if whole and type(data) is bytes and not fds:
             message = data
@@ -107,7 +107,7 @@ class SocketMessageQueue(LockedMessageQueue):
     def _send_described(
         self, message: bytes, fds: Sequence[int], timeout: float | None
     ) -> None:
-        connection = self._far
+        connection = self._socket_connection
         most = connection.link.protocol.descriptors
         if len(fds) > most:
             msg = f"a message takes {most} descriptors here, got {len(fds)}"
@@ -139,7 +139,7 @@ class SocketMessageQueue(LockedMessageQueue):
 
     def _take(self, timeout: float | None) -> bytes:
         """Receive a message as stored: it may carry descriptors."""
-        connection = self._far
+        connection = self._socket_connection
         link = connection.link
         deadline = None if timeout is None else deadline_after(timeout)
         leased = False
@@ -198,7 +198,7 @@ class SocketMessageQueue(LockedMessageQueue):
     ) -> list[bytes]:
         # Messages that are here already need no wait and no verdict.
         if timeout == 0 and type(limit) is int and limit > 0:
-            connection = self._far
+            connection = self._socket_connection
             connection.check_not_within("receive")
             taken = connection.critical(lambda: connection.grab_run_locked(limit))
             if taken:
@@ -207,7 +207,7 @@ class SocketMessageQueue(LockedMessageQueue):
 
     def _return_lease_locked(self) -> None:
         """Return the read lease to the driver at once, after an exception."""
-        connection = self._far
+        connection = self._socket_connection
         link = connection.link
         connection.inbox.arrived.leave(link.read_owner.sleeper)
         link.yield_locked(wanted=True)
@@ -220,7 +220,7 @@ class SocketMessageQueue(LockedMessageQueue):
 
         A wake-up by the driver would involve two threads for each message.
         """
-        connection = self._far
+        connection = self._socket_connection
         leased = False
         try:
             with connection.lock:
@@ -251,7 +251,7 @@ class SocketMessageQueue(LockedMessageQueue):
         self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
     ) -> Verdict:
         """Read the socket until this call is done, or its deadline passes."""
-        connection = self._far
+        connection = self._socket_connection
         link = connection.link
         waiters, look, ready = self._waiting(attempt, sends=sends)
 
@@ -282,7 +282,7 @@ class SocketMessageQueue(LockedMessageQueue):
     def _send_run_locked(
         self, messages: list[bytes], begin: int
     ) -> tuple[int, Verdict]:
-        connection = self._far
+        connection = self._socket_connection
         if connection.watch is not None:
             return super()._send_run_locked(messages, begin)
         while begin < len(messages):
@@ -300,7 +300,7 @@ class SocketMessageQueue(LockedMessageQueue):
 
     def _take_many(self, limit: int | None) -> Take[list[bytes]]:
         slow = super()._take_many(limit)  # and the check of the argument
-        connection = self._far
+        connection = self._socket_connection
         if connection.watch is not None:
             return slow
 
@@ -316,7 +316,7 @@ class SocketMessageQueue(LockedMessageQueue):
         return take
 
     def stats(self) -> Stats:
-        connection = self._far
+        connection = self._socket_connection
         outward, inward = connection.flows[1 - self._side], connection.flows[self._side]
         return connection.read(
             lambda: Stats(
@@ -336,7 +336,7 @@ class SocketMessageQueue(LockedMessageQueue):
 
         Return True also if there is no peer any more; return False on timeout.
         """
-        connection = self._far
+        connection = self._socket_connection
         connection.check_not_within("ping")
         number = connection.critical(self._ask_locked)
         if not number:
@@ -357,7 +357,7 @@ class SocketMessageQueue(LockedMessageQueue):
 
     def _ask_locked(self) -> int:
         """Send a ping; return its number, 0 if there is no peer to answer."""
-        connection = self._far
+        connection = self._socket_connection
         link = connection.link
         if link.protocol.ended or link.closed:
             return 0

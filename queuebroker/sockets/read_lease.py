@@ -49,7 +49,7 @@ class ReadLease:
     __slots__ = ("_connection", "_owner", "take_early")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
-        self._connection: Final = queue._far
+        self._connection: Final = queue._socket_connection
         self._owner: Elsewhere | None = None
         self.take_early: Final = _net.processors() == 1
 
@@ -107,7 +107,7 @@ class ReadLease:
     @property
     def missing_bytes(self) -> int:
         """Bytes still missing from an incomplete message, 0 if there is none."""
-        return self._connection.link.protocol.wanted
+        return self._connection.link.protocol.reader.wanted
 
     @property
     def ended(self) -> bool:

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from bus.cli import main
 from bus.cli.check import show_result
 from bus.journal.results import Result
-from bus.journal.rules import RULES, Verdict, Violation
+from bus.journal.rules import RULES, Verdict
+from bus.journal.violation import Violation
 from tests.journal.bus_by_hand import BUS_BROKEN
 from tests.journal.histories import Condition, History, clean, journal_id, plant, store
 

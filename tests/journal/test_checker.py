@@ -42,7 +42,7 @@ from tests.journal.histories import (
 from tests.journal.predicates import would_be_violations
 
 if TYPE_CHECKING:
-    from bus.journal.rules import Violation
+    from bus.journal.violation import Violation
 
 
 @clause("J1", "Q1", "Q2", "Q3", "Q4", "Q5", "Q7", "Q8")

@@ -13,7 +13,8 @@ from bus.journal.results import (
     violation_fields,
     write,
 )
-from bus.journal.rules import RuleVerdict, Verdict, Violation
+from bus.journal.rules import RuleVerdict, Verdict
+from bus.journal.violation import Violation
 
 if TYPE_CHECKING:
     from pathlib import Path

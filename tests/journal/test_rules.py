@@ -7,7 +7,8 @@ import string
 import attrs
 import pytest
 
-from bus.journal.rules import RULES, Basis, Rule, Verdict, Violation
+from bus.journal.rules import RULES, Basis, Rule, Verdict
+from bus.journal.violation import Violation
 
 FACTS = {
     "J1": {"damaged", "lost", "gaps", "first", "last"},

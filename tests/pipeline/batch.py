@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus.journal.results import Result
-    from bus.journal.rules import Violation
+    from bus.journal.violation import Violation
 
 __all__ = ["Batch", "Case", "Judged", "judge"]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from bus.journal.rules import Violation
+    from bus.journal.violation import Violation
 
 HISTORIES = 60
 BOTH = 2

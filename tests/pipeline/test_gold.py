@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from bus.journal.format import Kind
-from bus.journal.rules import Verdict, Violation
+from bus.journal.rules import Verdict
+from bus.journal.violation import Violation
 from bus.pipeline import gold
 from bus.pipeline.gold import BUCKETS_MAX, OTHERS, ROUTES_MAX, Scale
 from bus.pipeline.results import read_rows

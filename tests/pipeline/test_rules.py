@@ -22,7 +22,7 @@ from tests.pipeline.batch import Batch, Judged, judge
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bus.journal.rules import Violation
+    from bus.journal.violation import Violation
     from tests.journal.histories import History, Key
     from tests.pipeline.batch import Case
 

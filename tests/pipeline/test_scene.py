@@ -7,7 +7,8 @@ from typing import Any
 import attrs
 import pytest
 
-from bus.journal.rules import Verdict, Violation
+from bus.journal.rules import Verdict
+from bus.journal.violation import Violation
 from bus.pipeline.scene import draw_scene
 from tests.pipeline.page import Page
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from queuebroker import CircularBufferQueue, Operation, Reason, Status, _sync
-from queuebroker.channel.connection import Flow
+from queuebroker.channel.flow import Flow
 from queuebroker.channel.queue_connection import Message, QueueConnection
 from queuebroker.channel.status import RECEIVE, SEND, STATUS, Verdict
 from specs.clauses import clause

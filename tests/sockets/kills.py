@@ -124,38 +124,38 @@ class _Survivor:
         with Threads() as threads:
             accepting = threads.start(self.host.accept, PORT)
             self.killer.order(name, self.host.address, self.number, self.cut)
-            near = accepting.result()
+            local = accepting.result()
         self.killer.wait_ready()
-        return near
+        return local
 
-    def receive(self, near: MessageQueue, count: int | None = None) -> None:
+    def receive(self, local: MessageQueue, count: int | None = None) -> None:
         """Receive that many in order; None to receive until there is an error."""
         while count is None or self.received < count:
-            message = near.receive(timeout=LIMIT_S)
+            message = local.receive(timeout=LIMIT_S)
             assert message == payload(self.received), f"message {self.received}"
             self.received += 1
 
-    def send(self, near: MessageQueue, count: int | None = None) -> None:
+    def send(self, local: MessageQueue, count: int | None = None) -> None:
         """Send that many; None to send until there is an error."""
         while count is None or self.sent < count:
-            near.send(payload(self.sent), timeout=LIMIT_S)
+            local.send(payload(self.sent), timeout=LIMIT_S)
             self.sent += 1
 
-    def check(self, near: MessageQueue) -> None:
+    def check(self, local: MessageQueue) -> None:
         """Check how the queue has ended and that its counters balance (QB-SOCK-4)."""
         for act in (self.receive, self.send):
             with pytest.raises(DisconnectedQueueError) as caught:
-                act(near)
+                act(local)
             cause = caught.value.__cause__
             assert isinstance(cause, PeerLostError), repr(cause)
-        assert near.status is Status.DISCONNECTED
-        counters = near.stats()
+        assert local.status is Status.DISCONNECTED
+        counters = local.stats()
         assert (counters.sent, counters.received) == (self.sent, self.received), (
             counters
         )
         assert counters.pending == 0, counters
         assert 0 <= counters.peer_lost == counters.dropped <= self.sent, counters
-        near.disconnect()
+        local.disconnect()
 
     # One method for each kind of victim.
 
@@ -191,52 +191,52 @@ class _Survivor:
 
     def mid_frame(self) -> None:
         """Kill it in a frame: whole messages are received, and nothing else."""
-        near = self.meet("in_mid_frame")
+        local = self.meet("in_mid_frame")
         self.killer.kill()
-        self.check(near)
+        self.check(local)
         assert self.received == self.number
 
     def bulk(self) -> None:
         """Kill it while it sends, and this end receives."""
-        near = self.meet("in_bulk")
+        local = self.meet("in_bulk")
         with Threads() as threads:
-            receiving = threads.start(self.receive, near)
+            receiving = threads.start(self.receive, local)
             until(lambda: self.received >= self.cut % 300, "so many were received")
             self.killer.kill()
             assert isinstance(receiving.error(), DisconnectedQueueError)
-        self.check(near)
+        self.check(local)
 
     def receiving(self) -> None:
         """Kill it in a round trip, or between two of them."""
-        near = self.meet("in_receive")
+        local = self.meet("in_receive")
         for count in range(1, self.number):
-            self.send(near, count)
-            self.receive(near, count)
+            self.send(local, count)
+            self.receive(local, count)
         with Threads() as threads:
-            waiting = threads.start(self.receive, near)
+            waiting = threads.start(self.receive, local)
             self.killer.kill()
             assert isinstance(waiting.error(), DisconnectedQueueError)
-        self.check(near)
+        self.check(local)
 
     def credit(self) -> None:
         """Kill it while it waits for credit: its messages within its credit arrive."""
-        near = self.meet("in_wait_for_credit")
-        until(lambda: near.pending == CAPACITY, "it has sent what it may")
-        self.receive(near, self.number // 3)
+        local = self.meet("in_wait_for_credit")
+        until(lambda: local.pending == CAPACITY, "it has sent what it may")
+        self.receive(local, self.number // 3)
         self.killer.kill()
-        self.check(near)
+        self.check(local)
         assert self.received >= CAPACITY
 
     def owing(self) -> None:
         """Kill it while this end waits for its credit, in a send."""
-        near = self.meet("without_receiving")
+        local = self.meet("without_receiving")
         with Threads() as threads:
-            sending = threads.start(self.send, near)
+            sending = threads.start(self.send, local)
             until(lambda: self.sent == CAPACITY, "this end has sent what it may")
             self.killer.kill()
             assert isinstance(sending.error(), DisconnectedQueueError)
-        self.check(near)
-        assert near.stats().peer_lost == self.sent == CAPACITY
+        self.check(local)
+        assert local.stats().peer_lost == self.sent == CAPACITY
 
 
 STATES: Final[dict[str, Callable[[_Survivor], None]]] = {

@@ -165,7 +165,7 @@ def test_a_look_that_takes_too_long_is_in_vain_whatever_it_finds(
 @clause("QB-SOCK-8")
 def test_a_receiver_expects_an_answer_only_once_after_a_send() -> None:
     with ends() as (left, right):
-        link = left._far.link
+        link = left._socket_connection.link
         said = [link.read_owner.sent_since_sleep]
         left.send(b"question")
         said.append(link.read_owner.sent_since_sleep)

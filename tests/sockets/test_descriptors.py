@@ -33,33 +33,33 @@ def pipe() -> Iterator[tuple[int, int]]:
 @clause("QB-SOCK-9")
 def test_descriptors_arrive_with_their_message(pipe: tuple[int, int]) -> None:
     """In order, among messages without any; they are closed on exec."""
-    with ends(host=THREE, guest=THREE) as (near, far):
-        near.send(b"before")
-        near.send(b"with", fds=pipe)
-        near.send_many([b"after", b"all"])
+    with ends(host=THREE, guest=THREE) as (local, remote):
+        local.send(b"before")
+        local.send(b"with", fds=pipe)
+        local.send_many([b"after", b"all"])
 
-        assert far.receive_fds() == (b"before", ())
-        message, (reading, writing) = far.receive_fds()
+        assert remote.receive_fds() == (b"before", ())
+        message, (reading, writing) = remote.receive_fds()
         assert message == b"with"
         assert not os.get_inheritable(reading)
         os.write(writing, b"through")
         assert os.read(pipe[0], 7) == b"through"
         os.close(reading)
         os.close(writing)
-        assert [far.receive(), far.receive()] == [b"after", b"all"]
+        assert [remote.receive(), remote.receive()] == [b"after", b"all"]
 
 
 @clause("QB-SOCK-9")
 def test_a_descriptor_may_be_closed_once_it_was_sent(pipe: tuple[int, int]) -> None:
     """Even if the message still waits for the socket."""
-    with ends(host=THREE, guest=THREE) as (near, far):
-        near.send(bytes(4 << 20))
+    with ends(host=THREE, guest=THREE) as (local, remote):
+        local.send(bytes(4 << 20))
         mine = os.dup(pipe[1])
-        near.send(b"with", fds=[mine])
+        local.send(b"with", fds=[mine])
         os.close(mine)
 
-        far.receive()
-        _, (writing,) = far.receive_fds()
+        remote.receive()
+        _, (writing,) = remote.receive_fds()
         os.write(writing, b"x")
         assert os.read(pipe[0], 1) == b"x"
         os.close(writing)
@@ -71,42 +71,42 @@ def test_descriptors_that_no_receiver_takes_are_closed(
     pipe: tuple[int, int], way: str
 ) -> None:
     """However their message ends; the leak check of each test verifies it."""
-    with ends(host={**THREE, "capacity": 1}, guest=THREE) as (near, far):
+    with ends(host={**THREE, "capacity": 1}, guest=THREE) as (local, remote):
         if way == "left":
-            far.disconnect()
-            until(lambda: near.closed, "it left")
+            remote.disconnect()
+            until(lambda: local.closed, "it left")
             with pytest.raises(DisconnectedQueueError):
-                near.send(b"m", fds=pipe)
+                local.send(b"m", fds=pipe)
             return
-        near.send(b"with", fds=pipe)
-        assert near.ping(LIMIT_S)
+        local.send(b"with", fds=pipe)
+        assert local.ping(LIMIT_S)
         if way == "full":
             with pytest.raises(SendTimeoutError):
-                near.send(b"with", fds=pipe, timeout=0)
+                local.send(b"with", fds=pipe, timeout=0)
         elif way == "receive":
-            assert far.receive() == b"with"
-            assert type(far.receive) is not None
+            assert remote.receive() == b"with"
+            assert type(remote.receive) is not None
         elif way == "many":
-            assert far.receive_many() == [b"with"]
+            assert remote.receive_many() == [b"with"]
         elif way == "into":
-            assert far.receive_into(bytearray(10)) == 4
+            assert remote.receive_into(bytearray(10)) == 4
 
 
 @clause("QB-SOCK-9")
 def test_more_than_both_allow_is_refused(pipe: tuple[int, int]) -> None:
     """TCP allows none; a wrong one raises an error and leaves nothing open."""
-    with ends(host=THREE) as (near, _), pytest.raises(ValueError, match="takes 0"):
-        near.send(b"m", fds=pipe)
+    with ends(host=THREE) as (local, _), pytest.raises(ValueError, match="takes 0"):
+        local.send(b"m", fds=pipe)
     by_tcp = ends("tcp://127.0.0.1:0", THREE, THREE)
-    with by_tcp as (near, _), pytest.raises(ValueError, match="takes 0"):
-        near.send(b"m", fds=pipe)
-    with ends(host=THREE, guest=THREE) as (near, far):
+    with by_tcp as (local, _), pytest.raises(ValueError, match="takes 0"):
+        local.send(b"m", fds=pipe)
+    with ends(host=THREE, guest=THREE) as (local, remote):
         with pytest.raises(ValueError, match="takes 3"):
-            near.send(b"m", fds=pipe * 2)
+            local.send(b"m", fds=pipe * 2)
         with pytest.raises(OSError, match="Bad file"):
-            near.send(b"m", fds=[pipe[0], 10**6])
-        near.send(b"m")
-        assert far.receive_fds() == (b"m", ())
+            local.send(b"m", fds=[pipe[0], 10**6])
+        local.send(b"m")
+        assert remote.receive_fds() == (b"m", ())
 
 
 @clause("QB-SOCK-5", "QB-SOCK-9")
@@ -118,11 +118,11 @@ def test_descriptors_that_were_promised_and_did_not_come(pipe: tuple[int, int]) 
         with Threads() as threads:
             accepting = threads.start(host.accept, PORT)
             peer.sendall(frames.encode(Hello("liar", PORT, 100, descriptors=3)))
-            near = accepting.result()
+            local = accepting.result()
         socket.send_fds(peer, [frames.encode_message(1, b"two", 2)], [pipe[0]])
 
         with pytest.raises(DisconnectedQueueError, match="fewer arrived"):
-            near.receive()
+            local.receive()
 
-        assert isinstance(near, SocketMessageQueue)
-        near.disconnect()
+        assert isinstance(local, SocketMessageQueue)
+        local.disconnect()

@@ -129,17 +129,17 @@ def test_a_call_from_another_thread_wakes_the_polling_thread(driver: Driver) -> 
 @clause("QB-SOCK-8")
 def test_after_a_receive_the_driver_reads_again() -> None:
     """It does so soon, without any call: a message sent then arrives."""
-    with ends() as (near, far):
+    with ends() as (local, remote):
         with Threads() as threads:
-            receiving = threads.start(near.receive)
-            until(lambda: near._far.link.read_owner.leased, "it reads")
-            far.send(b"1")
+            receiving = threads.start(local.receive)
+            until(lambda: local._socket_connection.link.read_owner.leased, "it reads")
+            remote.send(b"1")
             assert receiving.result() == b"1"
 
-        far.send(b"2")
+        remote.send(b"2")
 
-        until(lambda: near.pending == 1, "the driver has read it")
-        assert near.receive_nowait() == b"2"
+        until(lambda: local.pending == 1, "the driver has read it")
+        assert local.receive_nowait() == b"2"
 
 
 def test_one_timer_serves_all_receivers_within_its_time(
@@ -147,8 +147,8 @@ def test_one_timer_serves_all_receivers_within_its_time(
 ) -> None:
     """It continues while receives do, and then returns the read lease."""
     monkeypatch.setattr(read_owner, "IDLE_S", 3600.0)
-    with ends() as (near, _):
-        ours, posted = near._far.link, 0
+    with ends() as (local, _):
+        ours, posted = local._socket_connection.link, 0
 
         def at(_moment: float, _function: object, _served: object) -> None:
             nonlocal posted
@@ -172,12 +172,16 @@ def test_one_timer_serves_all_receivers_within_its_time(
 
 def test_a_finished_receiver_hands_the_read_lease_to_the_next_waiter() -> None:
     """A receiver that leaves the socket hands the lease to the next waiter."""
-    with ends() as (near, far), Threads() as threads:
-        first = threads.start(near.receive)
-        until(lambda: near._far.link.read_owner.leased, "the first reads")
-        second = threads.start(near.receive)
-        until(lambda: len(near._far.inbox.arrived) == 2, "the second waits")
-        far.send(b"1")
+    with ends() as (local, remote), Threads() as threads:
+        first = threads.start(local.receive)
+        until(
+            lambda: local._socket_connection.link.read_owner.leased, "the first reads"
+        )
+        second = threads.start(local.receive)
+        until(
+            lambda: len(local._socket_connection.inbox.arrived) == 2, "the second waits"
+        )
+        remote.send(b"1")
         until(lambda: first.done or second.done, "one has it")
-        far.send(b"2")
+        remote.send(b"2")
         assert {first.result(), second.result()} == {b"1", b"2"}

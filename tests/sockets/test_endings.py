@@ -48,10 +48,10 @@ def accepted(
     """Accept the peer; return this end, with more to send than the system takes."""
     accepting = threads.start(host.accept, PORT)
     peer.sendall(frames.encode(Hello("raw", PORT, 1 << 28)))
-    near = accepting.result()
-    assert isinstance(near, SocketMessageQueue)
-    near.send(MORE_THAN_IS_TAKEN)
-    return near
+    local = accepting.result()
+    assert isinstance(local, SocketMessageQueue)
+    local.send(MORE_THAN_IS_TAKEN)
+    return local
 
 
 @clause("QB-SOCK-9")
@@ -66,14 +66,14 @@ def test_a_link_closes_after_a_violation_although_the_peer_does_not_read(
         raw(host) as peer,
         Threads() as threads,
     ):
-        near = accepted(host, peer, threads)
+        local = accepted(host, peer, threads)
         peer.sendall(NO_FRAME)
         with pytest.raises(DisconnectedQueueError) as caught:
-            near.receive()
+            local.receive()
         assert isinstance(caught.value.__cause__, ProtocolError)
         if leaves:
-            near.disconnect()
-        until(lambda: near._far.link.closed, "it is given up")
+            local.disconnect()
+        until(lambda: local._socket_connection.link.closed, "it is given up")
 
 
 @clause("QB-SOCK-4", "QB-SOCK-9")
@@ -89,12 +89,12 @@ def test_a_link_closes_after_the_lease_although_the_peer_does_not_read(
         raw(host) as peer,
         Threads() as threads,
     ):
-        near = accepted(host, peer, threads)
+        local = accepted(host, peer, threads)
         with pytest.raises(DisconnectedQueueError, match="silent for"):
-            near.receive()
+            local.receive()
         if leaves:
-            near.disconnect()
-        until(lambda: near._far.link.closed, "it is given up")
+            local.disconnect()
+        until(lambda: local._socket_connection.link.closed, "it is given up")
 
 
 @clause("QB-SOCK-9")

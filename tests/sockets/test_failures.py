@@ -19,6 +19,7 @@ from queuebroker.sockets import (
     driver,
     frames,
     gathering,
+    incoming_connect,
     link,
     listener,
     outgoing_connect,
@@ -53,10 +54,10 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 def works(one: SocketQueueBroker, other: SocketQueueBroker) -> None:
     """Check that the two brokers still meet, and that messages pass."""
-    near, far = meet(one, other)
-    with near, far:
-        far.send(b"after")
-        assert near.receive(LIMIT_S) == b"after"
+    local, remote = meet(one, other)
+    with local, remote:
+        remote.send(b"after")
+        assert local.receive(LIMIT_S) == b"after"
 
 
 @contextmanager
@@ -115,8 +116,8 @@ HELLO = frames.encode(Hello("raw", PORT, 1 << 20))
     ("where", "what"),
     [
         (listener.Listener, "_begin"),
-        (listener.IncomingConnect, "on_events"),
-        (listener.IncomingConnect, "_ask"),
+        (incoming_connect.IncomingConnect, "on_events"),
+        (incoming_connect.IncomingConnect, "_ask"),
         (link.Link, "ready"),
         (link.Link, "read_locked"),
         (link.Link, "_deliver"),
@@ -127,9 +128,9 @@ def test_an_error_on_the_way_of_a_peer_ends_that_peer(
     where: type, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with brokers() as (host, guest):
-        near, far = meet(host, guest)
-        with near, far:
-            served = near._far.link.driver
+        local, remote = meet(host, guest)
+        with local, remote:
+            served = local._socket_connection.link.driver
             before = served.failures
             with monkeypatch.context() as patch:
                 patch.setattr(where, what, fail)
@@ -138,8 +139,8 @@ def test_an_error_on_the_way_of_a_peer_ends_that_peer(
             assert served.failures > before
             assert not served.failed
 
-            far.send(b"alive")
-            assert near.receive(LIMIT_S) == b"alive"
+            remote.send(b"alive")
+            assert local.receive(LIMIT_S) == b"alive"
             works(host, guest)
             assert host.waiting_connects() == {}
 
@@ -153,7 +154,7 @@ def test_an_error_in_a_timer_or_a_call_ends_its_incoming_connect(
     options = SocketOptions(handshake_s=0.05 if what == "expire_unknown" else 60.0)
     with brokers(host={"options": options}) as (host, guest):
         with monkeypatch.context() as patch:
-            patch.setattr(listener.IncomingConnect, what, fail)
+            patch.setattr(incoming_connect.IncomingConnect, what, fail)
             with raw(host.address) as peer:
                 ignored(peer, HELLO if what == "_look" else b"")
         works(host, guest)
@@ -168,9 +169,9 @@ def test_an_error_in_the_life_of_a_connection_ends_it(
     """The error is in its timer, or in the read after a failed write."""
     options = {"options": SocketOptions(lease_s=0.05)}
     with brokers("tcp://127.0.0.1:0", options, options) as (host, guest):
-        near, far = meet(host, guest)
-        with near, far:
-            one, sound = near._far.link, getattr(link.Link, what)
+        local, remote = meet(host, guest)
+        with local, remote:
+            one, sound = local._socket_connection.link, getattr(link.Link, what)
 
             def strike(self: link.Link, *args: object) -> None:
                 (fail if self is one else sound)(self, *args)
@@ -183,7 +184,7 @@ def test_an_error_in_the_life_of_a_connection_ends_it(
                 until(lambda: one.driver.failures > 0, "it has failed")
             assert not one.driver.failed
             with pytest.raises(DisconnectedQueueError) as caught:
-                near.receive(LIMIT_S)
+                local.receive(LIMIT_S)
             cause = caught.value.__cause__
             assert isinstance(cause, PeerLostError)
             assert isinstance(cause.__cause__, PlantedError)
@@ -197,12 +198,12 @@ def test_the_driver_releases_a_connection_although_an_end_fails(
 ) -> None:
     """Otherwise its driver would never end, and its descriptor would leak."""
     with brokers() as (host, guest):
-        near, far = meet(host, guest)
-        served = near._far.link.driver
+        local, remote = meet(host, guest)
+        served = local._socket_connection.link.driver
         with monkeypatch.context() as patch:
             patch.setattr(read_owner.ReadOwner, "detach_locked", fail)
-            near.disconnect()
-            far.disconnect()
+            local.disconnect()
+            remote.disconnect()
             until(lambda: served.sockets == 1, "only the listener is left")
         works(host, guest)
 
@@ -212,17 +213,17 @@ def test_the_reading_that_cannot_be_given_back_ends_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The timer that releases the read lease belongs to one connection."""
-    with ends() as (near, far), monkeypatch.context() as patch:
+    with ends() as (local, remote), monkeypatch.context() as patch:
         patch.setattr(read_owner.ReadOwner, "rearm_locked", fail)
-        far.send(b"1")
-        assert near.receive() == b"1"
-        if not near._far.link.read_owner.idle:  # the driver was faster
-            with near._far.link.lock:
-                assert near._far.link.lease_locked()
-                near._far.link.yield_locked(wanted=False)
-        until(lambda: near._far.link.closed, "it has ended")
+        remote.send(b"1")
+        assert local.receive() == b"1"
+        if not local._socket_connection.link.read_owner.idle:  # the driver was faster
+            with local._socket_connection.link.lock:
+                assert local._socket_connection.link.lease_locked()
+                local._socket_connection.link.yield_locked(wanted=False)
+        until(lambda: local._socket_connection.link.closed, "it has ended")
         with pytest.raises(DisconnectedQueueError):
-            near.receive(LIMIT_S)
+            local.receive(LIMIT_S)
 
 
 @clause("QB-SOCK-10")
@@ -270,18 +271,18 @@ def test_a_message_too_large_for_the_memory_ends_its_connection(
 
     tls = {"tls": identity("localhost")} if secured else {}
     with brokers("tls://localhost:0" if secured else None, tls, tls) as (host, guest):
-        (near, far), (left, right) = meet(host, guest), meet(host, guest)
-        with near, far, left, right:
+        (local, remote), (left, right) = meet(host, guest), meet(host, guest)
+        with local, remote, left, right:
             with monkeypatch.context() as patch:
                 patch.setattr(gathering, "_Bytes", no_memory)
-                far.send(bytes(1 << 20))
+                remote.send(bytes(1 << 20))
                 with pytest.raises(DisconnectedQueueError) as caught:
-                    far.receive(LIMIT_S)
+                    remote.receive(LIMIT_S)
                 assert "MemoryError" in str(caught.value.__cause__)
                 with pytest.raises(DisconnectedQueueError):
-                    far.send(b"more")
+                    remote.send(b"more")
             with pytest.raises(DisconnectedQueueError) as caught:
-                near.receive(LIMIT_S)
+                local.receive(LIMIT_S)
             cause = caught.value.__cause__
             assert isinstance(cause, PeerLostError)
             assert isinstance(cause.__cause__, MemoryError)
@@ -328,10 +329,10 @@ def test_a_driver_that_ends_is_logged_and_replaced(
 ) -> None:
     """Its connections end with the cause; the next driver serves its listener."""
     with brokers() as (host, guest), Threads() as threads:
-        near, far = meet(host, guest)
-        former = near._far.link.driver
-        receiving = threads.start(near.receive)
-        until(lambda: near._far.link.read_owner.leased, "it waits")
+        local, remote = meet(host, guest)
+        former = local._socket_connection.link.driver
+        receiving = threads.start(local.receive)
+        until(lambda: local._socket_connection.link.read_owner.leased, "it waits")
         accepting = threads.start(host.accept, PORT)
 
         former.call(fail)
@@ -341,17 +342,17 @@ def test_a_driver_that_ends_is_logged_and_replaced(
         assert isinstance(cause, PeerLostError)
         assert isinstance(cause.__cause__, PlantedError)
         with pytest.raises(DisconnectedQueueError):
-            far.receive(LIMIT_S)
+            remote.receive(LIMIT_S)
 
         assert former.failed
         assert "the driver of the sockets ends" in caplog.text
         assert host.address is not None
         end = guest.connect(host.address, PORT, required=True)
-        assert end._far.link.driver is not former  # type: ignore[attr-defined]
+        assert end._socket_connection.link.driver is not former  # type: ignore[attr-defined]
         end.disconnect()
         accepting.result().disconnect()
-        near.disconnect()
-        far.disconnect()
+        local.disconnect()
+        remote.disconnect()
         until(lambda: former._ended, "its thread has ended")
 
 
@@ -404,15 +405,15 @@ def test_an_epoll_that_fails_ends_a_driver_in_order(
 ) -> None:
     """It ends its connections without the epoll."""
     with brokers() as (host, guest):
-        near, far = meet(host, guest)
-        with near, far:
-            former = near._far.link.driver
+        local, remote = meet(host, guest)
+        with local, remote:
+            former = local._socket_connection.link.driver
             with monkeypatch.context() as patch:
                 patch.setattr(former, "_poller", Broken(former._poller))
                 former.call(list)  # wakes it
                 until(lambda: former.failed, "it has failed")
             with pytest.raises(DisconnectedQueueError):
-                near.receive(LIMIT_S)
+                local.receive(LIMIT_S)
         works(host, guest)
 
 

@@ -56,15 +56,15 @@ def test_the_driver_writes_the_rest_after_a_partial_socket_write(
     """The sender makes no further call, and the peer sends nothing."""
     tls = {"tls": identity("localhost")} if listen and "tls" in listen else {}
     message = bytes(range(250)) * 4
-    with ends(listen, tls, tls) as (near, far):
-        ours = near._far.link
+    with ends(listen, tls, tls) as (local, remote):
+        ours = local._socket_connection.link
         ours.socket = Stingy(ours.socket, most)  # type: ignore[assignment]
         if several:
-            near.send_many([message, message])
-            assert far.receive(timeout=LATE_S) == message
+            local.send_many([message, message])
+            assert remote.receive(timeout=LATE_S) == message
         else:
-            near.send(message)
-        assert far.receive(timeout=LATE_S) == message
+            local.send(message)
+        assert remote.receive(timeout=LATE_S) == message
         until(lambda: not ours.read_owner.blocked, "the driver has no more to write")
 
 
@@ -84,21 +84,21 @@ def test_the_handshake_timer_does_not_expire_a_peer_that_has_sent_its_port() -> 
 
             incoming_connect.expire_unknown()
 
-            near = host.accept(PORT, timeout=LATE_S)
-            far = connecting.result()
+            local = host.accept(PORT, timeout=LATE_S)
+            remote = connecting.result()
         incoming_connect.expire_unknown()  # nor does it matter after the accept
-        with near, far:
-            far.send(b"alive")
-            assert near.receive(timeout=LATE_S) == b"alive"
+        with local, remote:
+            remote.send(b"alive")
+            assert local.receive(timeout=LATE_S) == b"alive"
 
 
 @clause("QB-SOCK-9")
 def test_descriptors_that_come_after_a_disconnect_are_closed() -> None:
     """No call can receive the message, so it is dropped with its descriptors."""
     options = {"options": SocketOptions(descriptors_max=1)}
-    with ends(None, options, options) as (near, _):
-        connection = near._far
-        near.disconnect()
+    with ends(None, options, options) as (local, _):
+        connection = local._socket_connection
+        local.disconnect()
         fd = os.open("/dev/null", os.O_RDONLY)
         with connection.lock:
             connection.link._incoming._fds.append(fd)
@@ -129,17 +129,20 @@ def test_a_connection_ends_after_the_last_message_of_a_peer_that_left(
     how: str,
 ) -> None:
     """This end sends its good-bye even if no call disconnects it."""
-    with ends() as (near, far):
-        theirs = far._far.link
-        far.send(b"last")
-        far.disconnect()
-        until(lambda: near._far.closed[1 - near._far.side], "the good-bye has come")
+    with ends() as (local, remote):
+        theirs = remote._socket_connection.link
+        remote.send(b"last")
+        remote.disconnect()
+        until(
+            lambda: local._socket_connection.closed[1 - local._socket_connection.side],
+            "the good-bye has come",
+        )
         assert not theirs.closed
         if how == "receive":
-            assert near.receive() == b"last"
+            assert local.receive() == b"last"
         elif how == "several":
-            assert near.receive_many(9, timeout=0) == [b"last"]
+            assert local.receive_many(9, timeout=0) == [b"last"]
         else:
             with suppress(StopIteration):
-                assert next(iter(near)) == b"last"
+                assert next(iter(local)) == b"last"
         until(lambda: theirs.closed, "it is let go", limit_s=LIMIT_S)

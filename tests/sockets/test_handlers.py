@@ -14,7 +14,7 @@ import pytest
 
 from queuebroker import QueueBrokerError, RendezvousTimeoutError, _sync
 from queuebroker.meeting import meet as meeting
-from queuebroker.sockets import listener, read_owner
+from queuebroker.sockets import incoming_connect, read_owner
 from specs.clauses import clause
 from tests.handlers import Interruption, everywhere_handled
 from tests.sockets.support import PORT, brokers, meet
@@ -59,10 +59,10 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
         )
 
         def made() -> Ends:
-            near, far = meet(acceptor, connector)
-            stack.enter_context(near)
-            stack.enter_context(far)
-            return near, far
+            local, remote = meet(acceptor, connector)
+            stack.enter_context(local)
+            stack.enter_context(remote)
+            return local, remote
 
         yield made
 
@@ -76,16 +76,16 @@ def test_a_handler_anywhere_in_a_call_acts_or_is_refused(
     """No frame is torn, nothing hangs, and a disconnect is done as the call ends."""
 
     def case(interrupted: Interruption) -> None:
-        near, far = make()
-        far.send(b"1")
-        until(lambda: near.pending == 1, "nothing has come")
+        local, remote = make()
+        remote.send(b"1")
+        until(lambda: local.pending == 1, "nothing has come")
         refused: list[str] = []
         ran: list[bool] = []
         sent = [0, 0]
 
         def act(call: Call, by: int) -> None:
             try:
-                done = call(near)
+                done = call(local)
             except QueueBrokerError:
                 return
             except RuntimeError as error:
@@ -100,15 +100,15 @@ def test_a_handler_anywhere_in_a_call_acts_or_is_refused(
 
         interrupted(lambda: act(CALLS[called], 0), handler)
 
-        assert not _sync.owns(near._connection.lock)
-        assert not near._connection.deferred
+        assert not _sync.owns(local._connection.lock)
+        assert not local._connection.deferred
         assert all("SimpleQueue" in text for text in refused)
         if handled in ("stats", "disconnect"):
             assert not refused
         if ran and handled == "disconnect":
-            assert near.closed
-        near.disconnect()
-        received = list(far)
+            assert local.closed
+        local.disconnect()
+        received = list(remote)
         assert len(received) == sum(sent)
 
     everywhere_handled(case)
@@ -119,16 +119,16 @@ def test_a_handler_that_hangs_up_ends_the_receive_that_it_interrupted(
     make: Callable[[], Ends],
 ) -> None:
     """A real signal arrives while the main thread sleeps at the socket."""
-    near, _far = make()
-    before = signal.signal(signal.SIGALRM, lambda *_: near.disconnect())
+    local, _remote = make()
+    before = signal.signal(signal.SIGALRM, lambda *_: local.disconnect())
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
         with pytest.raises(QueueBrokerError, match="disconnected by this end"):
-            near.receive(timeout=LIMIT_S)
+            local.receive(timeout=LIMIT_S)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert near.closed
+    assert local.closed
 
 
 @clause("QB-CONC-10")
@@ -144,7 +144,7 @@ def test_a_close_while_the_driver_withdraws_a_caller_takes_effect_afterwards(
             manager.close()
             withdraw(rdv, reason)
 
-        monkeypatch.setattr(listener, "withdraw_locked", close_within)
+        monkeypatch.setattr(incoming_connect, "withdraw_locked", close_within)
         assert acceptor.address is not None
         with pytest.raises(RendezvousTimeoutError):
             connector.connect(acceptor.address, PORT, timeout=0.05)

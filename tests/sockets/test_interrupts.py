@@ -45,10 +45,10 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
         )
 
         def make() -> Ends:
-            near, far = meet(acceptor, connector)
-            stack.enter_context(near)
-            stack.enter_context(far)
-            return near, far
+            local, remote = meet(acceptor, connector)
+            stack.enter_context(local)
+            stack.enter_context(remote)
+            return local, remote
 
         yield make
 
@@ -57,8 +57,8 @@ def let_nobody_read(end: SocketMessageQueue) -> None:
     """Make the next receive read the socket itself, as a prompt second receive does."""
     connection = end._connection
     with connection.lock:
-        assert end._far.lease_locked()
-        end._far.link.yield_locked(wanted=False)
+        assert end._socket_connection.lease_locked()
+        end._socket_connection.link.yield_locked(wanted=False)
 
 
 def apart(case: Callable[[Blow], None]) -> None:
@@ -84,31 +84,34 @@ def lost(act: Callable[[], object]) -> bool:
 
 
 def check(
-    near: SocketMessageQueue, far: SocketMessageQueue
+    local: SocketMessageQueue, remote: SocketMessageQueue
 ) -> tuple[bool, list[bytes]]:
-    """Return whether a connection has ended, and the messages that ``far`` received.
+    """Return whether a connection has ended, and the messages that ``remote`` received.
 
     If it has not ended, both directions work with full capacity.
     """
     received: list[bytes] = []
-    if lost(lambda: near.send(b"after", timeout=LIMIT_S)):
-        while not lost(lambda: received.append(far.receive(timeout=LIMIT_S))):
+    if lost(lambda: local.send(b"after", timeout=LIMIT_S)):
+        while not lost(lambda: received.append(remote.receive(timeout=LIMIT_S))):
             pass
-        assert lost(lambda: far.send(b"m"))
+        assert lost(lambda: remote.send(b"m"))
         return True, received
     while received[-1:] != [b"after"]:
-        received.append(far.receive(timeout=LIMIT_S))
-    for one, other in ((near, far), (far, near)):
+        received.append(remote.receive(timeout=LIMIT_S))
+    for one, other in ((local, remote), (remote, local)):
         for _ in range(3 * CAPACITY):
             one.send(b"m", timeout=LIMIT_S)
             assert other.receive(timeout=LIMIT_S) == b"m"
         for end in (one, other):
             with end._connection.lock:
-                end._far.link.read_owner.rearm_locked()
+                end._socket_connection.link.read_owner.rearm_locked()
         assert one.ping(LIMIT_S)
         assert other.ping(LIMIT_S)
         # The peer withholds only the credit for messages it has received since.
-        said, heard = one._far.link.protocol, other._far.link.protocol
+        said, heard = (
+            one._socket_connection.link.protocol,
+            other._socket_connection.link.protocol,
+        )
         assert said.unreceived == heard.owed == heard.taken < CAPACITY
     return False, received[:-1]
 
@@ -120,9 +123,9 @@ def test_a_send_that_is_interrupted(pair: Callable[[], Ends], message: bytes) ->
     seen = set()
 
     def case(interrupted: Blow) -> None:
-        near, far = pair()
-        interrupted(lambda: near.send(message))
-        ended, received = check(near, far)
+        local, remote = pair()
+        interrupted(lambda: local.send(message))
+        ended, received = check(local, remote)
         assert received in ([], [message])
         seen.add((ended, len(received)))
 
@@ -137,9 +140,9 @@ def test_a_send_of_several_that_is_interrupted(pair: Callable[[], Ends]) -> None
     messages = [b"1", b"2", b"3"]
 
     def case(interrupted: Blow) -> None:
-        near, far = pair()
-        interrupted(lambda: near.send_many(messages))
-        _, received = check(near, far)
+        local, remote = pair()
+        interrupted(lambda: local.send_many(messages))
+        _, received = check(local, remote)
         assert received == messages[: len(received)]
 
     everywhere(case)
@@ -155,22 +158,22 @@ def test_a_receive_that_is_interrupted(
     seen = set()
 
     def case(interrupted: Blow) -> None:
-        near, far = pair()
+        local, remote = pair()
         if reads:
-            let_nobody_read(near)
+            let_nobody_read(local)
         messages = [b"1" * size, b"2", b"3"]
-        far.send_many(messages)
+        remote.send_many(messages)
         if not reads:
-            assert near.ping(LIMIT_S)  # they have arrived
+            assert local.ping(LIMIT_S)  # they have arrived
         taken: list[bytes] = []
-        interrupted(lambda: taken.append(near.receive(timeout=LIMIT_S)))
+        interrupted(lambda: taken.append(local.receive(timeout=LIMIT_S)))
         assert taken in ([], messages[:1])
         ended = False
         rest: list[bytes] = []
         while not ended and rest[-1:] != messages[-1:]:
-            ended = lost(lambda: rest.append(near.receive(timeout=LIMIT_S)))
+            ended = lost(lambda: rest.append(local.receive(timeout=LIMIT_S)))
         assert rest in (messages, messages[1:]) or ended
-        ended, nothing = check(near, far)
+        ended, nothing = check(local, remote)
         assert not nothing
         seen.add((ended, len(rest)))
 
@@ -187,16 +190,19 @@ def test_a_receive_that_is_interrupted_as_it_begins_to_wait(
     """The next one is still woken; no caller has waited in that socket before."""
 
     def case(interrupted: Blow) -> None:
-        near, far = pair()
+        local, remote = pair()
         with suppress(ReceiveTimeoutError):
-            interrupted(lambda: near.receive(timeout=0.001))
+            interrupted(lambda: local.receive(timeout=0.001))
         with Threads() as threads:
-            receiving = threads.start(lost, near.receive)
+            receiving = threads.start(lost, local.receive)
             until(
-                lambda: near._far.link.read_owner.leased or receiving.done, "it waits"
+                lambda: (
+                    local._socket_connection.link.read_owner.leased or receiving.done
+                ),
+                "it waits",
             )
-            if not lost(lambda: far.send(b"m")) and not receiving.result():
-                assert not check(near, far)[0]
+            if not lost(lambda: remote.send(b"m")) and not receiving.result():
+                assert not check(local, remote)[0]
 
     apart(case)
 
@@ -206,13 +212,13 @@ def test_a_receiver_interrupted_during_a_peer_loss_notices_the_loss(
     pair: Callable[[], Ends],
 ) -> None:
     def case(interrupted: Blow) -> None:
-        near, far = pair()
-        let_nobody_read(near)
-        far._far.link.drop()
-        interrupted(lambda: lost(lambda: near.receive(timeout=LIMIT_S)))
-        assert lost(lambda: near.receive(timeout=LIMIT_S))
-        assert near.remote_disconnected
-        assert lost(lambda: near.send(b"m"))
+        local, remote = pair()
+        let_nobody_read(local)
+        remote._socket_connection.link.drop()
+        interrupted(lambda: lost(lambda: local.receive(timeout=LIMIT_S)))
+        assert lost(lambda: local.receive(timeout=LIMIT_S))
+        assert local.remote_disconnected
+        assert lost(lambda: local.send(b"m"))
 
     apart(case)
 
@@ -240,7 +246,7 @@ def test_an_exception_of_a_signal_handler_is_no_failure_of_the_socket(
 ) -> None:
     """Even if it is an `OSError`; the connection is unchanged."""
     monkeypatch.setattr(sleeper_module, "_PATIENCE", struct.pack("@ll", patience_s, 1))
-    near, far = pair()
+    local, remote = pair()
 
     def interrupted(*_: object) -> None:
         raise TimeoutError("of the handler")
@@ -252,16 +258,18 @@ def test_an_exception_of_a_signal_handler_is_no_failure_of_the_socket(
         with Threads() as threads:
 
             def kick() -> None:
-                until(lambda: near._far.link.read_owner.leased, "it waits")
+                until(
+                    lambda: local._socket_connection.link.read_owner.leased, "it waits"
+                )
                 signal.pthread_kill(main, signal.SIGUSR1)
 
             threads.start(kick)
             with pytest.raises(TimeoutError, match="of the handler") as caught:
-                near.receive()
+                local.receive()
         assert type(caught.value) is TimeoutError
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert check(near, far) == (False, [])
+    assert check(local, remote) == (False, [])
 
 
 @clause("QB-ERR-9")
@@ -269,13 +277,13 @@ def test_a_disconnect_that_is_interrupted(pair: Callable[[], Ends]) -> None:
     """A repeat completes it; the peer has all messages, or gets an error."""
 
     def case(interrupted: Blow) -> None:
-        near, far = pair()
-        near.send(b"m")
-        interrupted(near.disconnect)
-        near.disconnect()
+        local, remote = pair()
+        local.send(b"m")
+        interrupted(local.disconnect)
+        local.disconnect()
         received: list[bytes] = []
         with pytest.raises(DisconnectedQueueError):
-            received.extend(iter(lambda: far.receive(timeout=LIMIT_S), None))
+            received.extend(iter(lambda: remote.receive(timeout=LIMIT_S), None))
         assert received == [b"m"]
 
     everywhere(case)

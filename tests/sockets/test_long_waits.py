@@ -77,20 +77,20 @@ def test_queues_wait_for_any_time(timeout: float, listen: str | None) -> None:
     with brokers(listen, options, options) as (host, guest), Threads() as threads:
         accepting = threads.start(host.accept, PORT, timeout=timeout)
         assert host.address is not None
-        far = guest.connect(host.address, PORT, timeout=timeout, required=True)
-        near = accepting.result()
-        receiving = threads.start(lambda: near.receive(timeout=timeout))
-        far.send(b"1", timeout=timeout)
+        remote = guest.connect(host.address, PORT, timeout=timeout, required=True)
+        local = accepting.result()
+        receiving = threads.start(lambda: local.receive(timeout=timeout))
+        remote.send(b"1", timeout=timeout)
         assert receiving.result() == b"1"
-        choosing = threads.start(lambda: receive_any([near], timeout=timeout))
-        far.send(b"2", timeout=timeout)
+        choosing = threads.start(lambda: receive_any([local], timeout=timeout))
+        remote.send(b"2", timeout=timeout)
         assert choosing.result()[1] == b"2"
-        sending = threads.start(fill, far, timeout)
-        until(lambda: near.pending == far.capacity, "it is full")
-        near.receive()
+        sending = threads.start(fill, remote, timeout)
+        until(lambda: local.pending == remote.capacity, "it is full")
+        local.receive()
         sending.result()
-        near.disconnect()
-        far.disconnect()
+        local.disconnect()
+        remote.disconnect()
 
 
 def fill(queue: MessageQueue, timeout: float) -> None:
@@ -103,17 +103,17 @@ def fill(queue: MessageQueue, timeout: float) -> None:
 @long
 def test_a_coroutine_waits_for_any_time(timeout: float) -> None:
     with brokers() as (host, guest):
-        near, far = meet(host, guest)
+        local, remote = meet(host, guest)
 
         async def answered() -> bytes:
-            receiving = asyncio.ensure_future(wrap(near).receive(timeout=timeout))
+            receiving = asyncio.ensure_future(wrap(local).receive(timeout=timeout))
             await asyncio.sleep(0)
-            far.send(b"1")
+            remote.send(b"1")
             return await receiving
 
         assert asyncio.run(answered()) == b"1"
-        near.disconnect()
-        far.disconnect()
+        local.disconnect()
+        remote.disconnect()
 
 
 @clause("QB-TIME-1")

@@ -64,41 +64,41 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Ends]:
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 1 << 20, (8 << 20) + 1])
 def test_a_message_of_any_length_arrives_whole(pair: Ends, size: int) -> None:
     """It is longer than every buffer on the way."""
-    near, far = pair
+    local, remote = pair
     message = bytes(itertools.islice(itertools.cycle(range(251)), size))
 
-    near.send(message)
-    near.send_many([message, b"", message[:9]])
+    local.send(message)
+    local.send_many([message, b"", message[:9]])
 
-    assert far.receive(timeout=LIMIT_S) == message
-    assert far.receive() == message
-    assert [far.receive(), far.receive()] == [b"", message[:9]]
+    assert remote.receive(timeout=LIMIT_S) == message
+    assert remote.receive() == message
+    assert [remote.receive(), remote.receive()] == [b"", message[:9]]
 
 
 @clause("QB-SOCK-3")
 def test_exactly_the_capacity_fits(pair: Ends) -> None:
     """The peer does not receive; each receive makes room for one more."""
-    near, far = pair
+    local, remote = pair
     for _ in range(8):
-        near.send_nowait(b"m")
+        local.send_nowait(b"m")
     for _ in range(2):
         with pytest.raises(SendTimeoutError):
-            near.send_nowait(b"m")
+            local.send_nowait(b"m")
 
-    far.receive()
-    assert far.ping(LIMIT_S)
+    remote.receive()
+    assert remote.ping(LIMIT_S)
 
-    near.send_nowait(b"m")
+    local.send_nowait(b"m")
     with pytest.raises(SendTimeoutError):
-        near.send_nowait(b"m")
+        local.send_nowait(b"m")
 
 
 def test_a_sender_that_waits_goes_on_when_there_is_room(pair: Ends) -> None:
     """One receive releases it."""
-    near, far = pair
+    local, remote = pair
     with Threads() as threads:
-        sending = threads.start(near.send_many, [b"%d" % n for n in range(100)])
-        assert [far.receive() for _ in range(100)] == [b"%d" % n for n in range(100)]
+        sending = threads.start(local.send_many, [b"%d" % n for n in range(100)])
+        assert [remote.receive() for _ in range(100)] == [b"%d" % n for n in range(100)]
         sending.result()
 
 
@@ -108,18 +108,20 @@ def test_a_receiver_drains_and_then_gets_the_disconnect_with_its_cause(
     pair: Ends, unread: int
 ) -> None:
     """The peer drains, then sees the disconnect with its cause."""
-    near, far = pair
+    local, remote = pair
     for _ in range(unread):
-        near.send(b"m")
+        local.send(b"m")
 
-    near.disconnect(LookupError("enough"))
-    until(lambda: far.remote_disconnected, "the good-bye arrives")
+    local.disconnect(LookupError("enough"))
+    until(lambda: remote.remote_disconnected, "the good-bye arrives")
 
-    assert far.status is (Status.HALF_DISCONNECTED if unread else Status.DISCONNECTED)
+    assert remote.status is (
+        Status.HALF_DISCONNECTED if unread else Status.DISCONNECTED
+    )
     for _ in range(unread):
-        assert far.receive() == b"m"
+        assert remote.receive() == b"m"
     with pytest.raises(DisconnectedQueueError, match="enough") as caught:
-        far.receive()
+        remote.receive()
     cause = caught.value.__cause__
     assert isinstance(cause, RemoteError)
     assert (str(cause), cause.kind) == ("enough", "LookupError")
@@ -130,36 +132,36 @@ def test_a_receiver_drains_and_then_gets_the_disconnect_with_its_cause(
 @clause("QB-SOCK-4")
 def test_a_disconnect_right_after_send_many_loses_no_message(pair: Ends) -> None:
     """The kernel takes less: the driver sends the rest after the caller has left."""
-    near, far = pair
+    local, remote = pair
     messages = [bytes([n]) * (1 << 20) for n in range(8)]
 
-    near.send_many(messages)
-    near.disconnect()
+    local.send_many(messages)
+    local.disconnect()
 
-    assert [far.receive() for _ in messages] == messages
+    assert [remote.receive() for _ in messages] == messages
     with pytest.raises(DisconnectedQueueError):
-        far.receive()
+        remote.receive()
 
 
 def test_the_counters_balance_once_both_have_left(pair: Ends) -> None:
     """Sent messages are received, dropped or discarded, and the sender counts them."""
-    near, far = pair
-    near.send_many([b"m"] * 8)
-    assert [far.receive() for _ in range(3)] == [b"m"] * 3
-    far.send(b"unread")
-    assert far.ping(LIMIT_S)
+    local, remote = pair
+    local.send_many([b"m"] * 8)
+    assert [remote.receive() for _ in range(3)] == [b"m"] * 3
+    remote.send(b"unread")
+    assert remote.ping(LIMIT_S)
 
-    near.disconnect()
-    until(lambda: far.remote_disconnected, "the good-bye arrives")
-    far.send(b"dropped")
-    far.receive()
-    far.disconnect()
-    until(lambda: near.stats().discarded == 4, "the other good-bye arrives")
+    local.disconnect()
+    until(lambda: remote.remote_disconnected, "the good-bye arrives")
+    remote.send(b"dropped")
+    remote.receive()
+    remote.disconnect()
+    until(lambda: local.stats().discarded == 4, "the other good-bye arrives")
 
-    assert (near.stats().sent, near.stats().dropped) == (8, 4)
-    assert far.stats().received == 4
-    assert (far.stats().sent, far.stats().half_disconnected) == (2, 1)
-    assert far.stats().discarded == 1
+    assert (local.stats().sent, local.stats().dropped) == (8, 4)
+    assert remote.stats().received == 4
+    assert (remote.stats().sent, remote.stats().half_disconnected) == (2, 1)
+    assert remote.stats().discarded == 1
 
 
 @clause("QB-SOCK-6")
@@ -168,50 +170,50 @@ def test_the_descriptor_is_readable_while_a_receive_would_succeed(medium: str) -
     """After each step, over TLS too."""
     # Not the fixture: its value, and the descriptor, would outlive the leak check.
     with (
-        ends(**of_medium(medium)) as (near, far),
+        ends(**of_medium(medium)) as (local, remote),
         selectors.DefaultSelector() as selector,
     ):
-        selector.register(far, selectors.EVENT_READ)
+        selector.register(remote, selectors.EVENT_READ)
 
         def readable(limit_s: float = 0) -> bool:
             return bool(selector.select(limit_s))
 
         assert not readable()
-        near.send(b"1")
-        near.send_many([b"2", b"3"])
+        local.send(b"1")
+        local.send_many([b"2", b"3"])
         for message in (b"1", b"2"):
             assert readable(LIMIT_S)
-            assert far.receive_nowait() == message
-        assert near.ping(LIMIT_S)
-        assert far.receive_many(timeout=0) == [b"3"]
+            assert remote.receive_nowait() == message
+        assert local.ping(LIMIT_S)
+        assert remote.receive_many(timeout=0) == [b"3"]
         assert not readable()
         with pytest.raises(ReceiveTimeoutError):
-            far.receive_nowait()
-        near.disconnect()
+            remote.receive_nowait()
+        local.disconnect()
         assert readable(LIMIT_S)
         with pytest.raises(DisconnectedQueueError):
-            far.receive_nowait()
+            remote.receive_nowait()
 
 
 @clause("QB-SOCK-8")
 def test_a_send_that_times_out_leaves_no_partial_message(pair: Ends) -> None:
     """A frame once begun is completed: the message after it arrives whole."""
-    near, far = pair
+    local, remote = pair
     large = bytes(4 << 20)
     accepted = 0
     for _ in range(20):
         try:
-            near.send(large, timeout=0.001)
+            local.send(large, timeout=0.001)
             accepted += 1
         except SendTimeoutError:
             break
     assert accepted == 8
 
-    received = [far.receive() for _ in range(accepted)]
+    received = [remote.receive() for _ in range(accepted)]
 
     assert received == [large] * accepted
-    near.send(b"after")
-    assert far.receive() == b"after"
+    local.send(b"after")
+    assert remote.receive() == b"after"
 
 
 @pytest.mark.parametrize("act", ["send", "receive", "read"])
@@ -219,18 +221,22 @@ def test_a_local_disconnect_releases_waiting_senders_and_receivers(
     pair: Ends, act: str
 ) -> None:
     """This includes the reader that sleeps at the socket."""
-    near, _ = pair
+    local, _ = pair
     with Threads() as threads:
         waiting: Running[Any]
         if act == "send":
-            near.send_many([b"m"] * 8)
-            waiting = threads.start(near.send, b"m")
+            local.send_many([b"m"] * 8)
+            waiting = threads.start(local.send, b"m")
         else:
-            waiting = reading = threads.start(near.receive)
+            waiting = reading = threads.start(local.receive)
             if act == "receive":  # the second does not read: the first one does
-                until(lambda: near._far.link.read_owner.leased, "one reads")
-                waiting = threads.start(near.receive)
-        waits = near._connection.flows[1 - near._side if act == "send" else near._side]
+                until(
+                    lambda: local._socket_connection.link.read_owner.leased, "one reads"
+                )
+                waiting = threads.start(local.receive)
+        waits = local._connection.flows[
+            1 - local._side if act == "send" else local._side
+        ]
         until(
             lambda: (
                 len(waits.buffer.room) + len(waits.buffer.arrived) > (act == "receive")
@@ -238,7 +244,7 @@ def test_a_local_disconnect_releases_waiting_senders_and_receivers(
             "it waits",
         )
 
-        near.disconnect()
+        local.disconnect()
 
         assert isinstance(waiting.error(), DisconnectedQueueError)
         if act == "receive":
@@ -253,8 +259,8 @@ def test_the_limit_of_a_message_is_the_smallest() -> None:
         ({"max_message_size": 100}, {"options": options}, 50),
         ({"options": options}, {}, 50),
     ):
-        with ends(host=host, guest=guest) as (near, far):
-            for one, other in ((near, far), (far, near)):
+        with ends(host=host, guest=guest) as (local, remote):
+            for one, other in ((local, remote), (remote, local)):
                 one.send(bytes(most))
                 assert other.receive() == bytes(most)
                 with pytest.raises(MessageTooLargeError):
@@ -263,12 +269,12 @@ def test_the_limit_of_a_message_is_the_smallest() -> None:
 
 def test_the_first_of_several_may_be_far_away() -> None:
     """`receive_any` receives from it as from local ones."""
-    with ends() as (near, far), ends() as (other, another), Threads() as threads:
-        waiting = threads.start(receive_any, [near, other])
+    with ends() as (local, remote), ends() as (other, another), Threads() as threads:
+        waiting = threads.start(receive_any, [local, other])
         another.send(b"here")
         assert waiting.result() == (other, b"here")
-        far.send(b"there")
-        assert receive_any([near, other]) == (near, b"there")
+        remote.send(b"there")
+        assert receive_any([local, other]) == (local, b"there")
 
 
 @clause("QB-SOCK-8")
@@ -314,18 +320,18 @@ def test_a_given_driver_is_turned_by_its_owner() -> None:
             connecting = threads.start(guest.connect, host.address, PORT, required=True)
             while not (accepting.done and connecting.done):
                 driver.poll(0.01)
-            near, far = accepting.result(), connecting.result()
+            local, remote = accepting.result(), connecting.result()
         assert threading.active_count() == before
-        near.send(b"m")
+        local.send(b"m")
         with pytest.raises(ReceiveTimeoutError):
-            far.receive_nowait()
+            remote.receive_nowait()
         with selectors.DefaultSelector() as selector:
             selector.register(driver, selectors.EVENT_READ)
             assert selector.select(LIMIT_S)
         driver.poll(0)
-        assert far.receive_nowait() == b"m"
-        near.disconnect()
-        far.disconnect()
+        assert remote.receive_nowait() == b"m"
+        local.disconnect()
+        remote.disconnect()
     driver.poll(0)
     driver.close()
 
@@ -339,41 +345,41 @@ def test_a_closed_driver_is_a_lost_peer() -> None:
         connecting = threads.start(guest.connect, host.address, PORT, required=True)
         while not connecting.done:
             driver.poll(0.01)
-        near, far = accepting.result(), connecting.result()
+        local, remote = accepting.result(), connecting.result()
 
         driver.close()
 
         with pytest.raises(DisconnectedQueueError, match="driver is closed"):
-            far.receive()
+            remote.receive()
         with pytest.raises(DisconnectedQueueError, match="peer"):
-            near.receive()
-        near.disconnect()
-        far.disconnect()
+            local.receive()
+        local.disconnect()
+        remote.disconnect()
 
 
 def test_a_forgotten_end_hangs_up() -> None:
     """As between threads (QB-PY-7)."""
     with brokers() as (host, guest):
-        near, far = meet(host, guest)
+        local, remote = meet(host, guest)
         with pytest.warns(ResourceWarning, match="unclosed"):
-            del near
+            del local
         with pytest.raises(DisconnectedQueueError):
-            far.receive()
-        far.disconnect()
+            remote.receive()
+        remote.disconnect()
 
 
 def test_a_manager_may_close_its_queues() -> None:
     """This includes queues to other processes (QB-BOOK-3)."""
     with BrokerManager() as manager, brokers(guest={}) as (host, _):
         guest = SocketQueueBroker("other", manager=manager)
-        near, far = meet(host, guest)
+        local, remote = meet(host, guest)
 
         manager.close(disconnect=True)
 
-        assert far.closed
+        assert remote.closed
         with pytest.raises(DisconnectedQueueError):
-            near.receive()
-        near.disconnect()
+            local.receive()
+        local.disconnect()
 
 
 @clause("QB-BOOK-4")
@@ -386,17 +392,17 @@ def test_an_observed_end_receives_both_arrived_and_later_messages(
     with brokers(
         host={"capacity": capacity}, observer=lambda what, *_: seen.append(what)
     ) as made:
-        near, far = meet(*made)
-        with near, far:
+        local, remote = meet(*made)
+        with local, remote:
             with Threads() as threads:
-                waiting = threads.start(far.receive)
-                near.send(b"waited for")
+                waiting = threads.start(remote.receive)
+                local.send(b"waited for")
                 assert waiting.result() == b"waited for"
-            near.send(b"here")
-            until(lambda: far.pending == 1, "it is here")
+            local.send(b"here")
+            until(lambda: remote.pending == 1, "it is here")
             with Threads() as threads:
-                assert threads.start(far.receive).result() == b"here"
-                near.send(b"the next")
-                assert far.receive_many(timeout=LIMIT_S) == [b"the next"]
+                assert threads.start(remote.receive).result() == b"here"
+                local.send(b"the next")
+                assert remote.receive_many(timeout=LIMIT_S) == [b"the next"]
 
     assert seen.count(Operation.RECEIVE) == 3

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import BrokerManager
+from tests.spec.stepped_loop import stepped_loop
 from tests.support import switch_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.spec.stepped_loop import SteppedLoop
 
 
 @pytest.fixture
@@ -18,6 +21,13 @@ def manager() -> Iterator[BrokerManager]:
     """Return a separate name space."""
     with BrokerManager() as manager:
         yield manager
+
+
+@pytest.fixture
+def loop() -> Iterator[SteppedLoop]:
+    """Return an event loop that the test drives step by step."""
+    with stepped_loop() as loop:
+        yield loop
 
 
 @pytest.fixture

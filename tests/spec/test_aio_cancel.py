@@ -22,7 +22,8 @@ from queuebroker import (
 )
 from specs.clauses import clause
 from tests.meetings import nobody_waits
-from tests.pairs import look_away, queue_pair
+from tests.pairs import queue_pair
+from tests.spec.kinds import KINDS, both_kinds
 from tests.spec.stepped_loop import SteppedLoop, stepped_loop
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     Call = Callable[[aio.MessageQueue], Coroutine[Any, Any, Any]]
-
-KINDS = {"fast": None, "locked": look_away}
-both_kinds = pytest.mark.parametrize("kind", KINDS)
 
 # More steps than any call that waits once takes.
 STEPS = 8

@@ -1,0 +1,263 @@
+"""`IncomingConnect`: the connect of one peer, from its arrival to an accept or refusal.
+
+A peer that connects first sends a `Hello` with its name and the port it wants. From
+then on it is a caller of ``connect`` like any other: an `RdV` in the broker's `RdVMap`
+with a remote caller. Until its `Hello` arrives the peer is unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+from typing import Protocol as Seam
+
+from queuebroker.meeting.meet import begin, expire, withdraw_locked
+from queuebroker.meeting.rendezvous import Kind, RdV, RdVState, Terms
+from queuebroker.observer import Reason
+from queuebroker.sockets.connection import SocketConnection
+from queuebroker.sockets.frames import Hello, Refusal, Welcome
+from queuebroker.sockets.peer import Peer, peer_of
+from queuebroker.sockets.queue import SocketMessageQueue
+from queuebroker.sockets.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.meeting.broker import Broker
+    from queuebroker.meeting.broker_manager import BrokerManager
+    from queuebroker.observer import Watch
+    from queuebroker.sockets.driver import Driver, Served
+    from queuebroker.sockets.link import Link
+    from queuebroker.sockets.options import SocketOptions
+    from queuebroker.sockets.protocol import Event
+
+__all__ = ["REFUSALS", "Admission", "IncomingConnect"]
+
+REFUSALS: Final = {
+    Reason.TIMED_OUT: Refusal.TIMED_OUT,
+    Reason.BROKER_CLOSED: Refusal.BROKER_CLOSED,
+    Reason.UNKNOWN_BROKER: Refusal.UNKNOWN_BROKER,
+}
+
+
+class Admission(Seam):
+    """The listener of an incoming connect: its settings, and its other peers.
+
+    unknown, waiting: the peers that have not sent a `Hello` yet, and the peers that
+      wait to be accepted.
+    """
+
+    broker: Broker
+    driver: Driver
+    options: SocketOptions
+    unknown: dict[IncomingConnect, None]
+    waiting: dict[IncomingConnect, None]
+
+
+class RemoteCaller:
+    """A stand-in for the broker of a caller in another process; see `RdV.caller`."""
+
+    __slots__ = ("closed", "departing", "manager", "name")
+
+    def __init__(self, name: str, manager: BrokerManager) -> None:
+        self.name: str = name
+        self.manager: BrokerManager = manager
+        self.closed: bool = False
+        self.departing: dict[RdV, None] = {}
+
+
+class DriverParker:
+    """A parker that wakes the driver instead of a thread."""
+
+    __slots__ = ("_driver", "_function", "_released", "_served")
+
+    def __init__(
+        self, driver: Driver, function: Callable[[], object], served: Served
+    ) -> None:
+        self._driver = driver
+        self._function = function
+        self._served = served
+        self._released = False
+
+    def locked(self) -> bool:
+        """Return True until `release` was called."""
+        return not self._released
+
+    def release(self) -> None:
+        """Schedule the driver's check; a second call is harmless."""
+        self._released = True
+        self._driver.call(self._function, self._served)
+
+
+class IncomingConnect:
+    """An incoming connect: the host of the peer's link until an accept takes it."""
+
+    link: Link
+
+    def __init__(self, listener: Admission) -> None:
+        self._listener = listener
+        self._rdv: RdV | None = None
+        self._hello: Hello | None = None
+        self.peer: Peer | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """End the connect of this peer, because of an error of this process."""
+        link: Link | None = getattr(self, "link", None)
+        if link is None:
+            return  # it has been accepted
+        link.fail(error)
+
+    def abort(self, error: BaseException) -> None:  # noqa: ARG002  # the driver logs it
+        """Withdraw from the accept: an error of this process ended the link."""
+        self._withdraw()
+
+    def expire_unknown(self) -> None:
+        """End a peer that has not sent its `Hello` in time."""
+        if self in self._listener.unknown:
+            self._end()
+
+    def _end(self) -> None:
+        self._listener.unknown.pop(self, None)
+        self._listener.waiting.pop(self, None)
+        self.link.drop()
+
+    def on_events(self, link: Link, events: list[Event]) -> None:
+        """Handle the events of the link; anything other than a `Hello` ends it."""
+        for event in events:
+            if isinstance(event, Hello):
+                self._listener.unknown.pop(self, None)
+                self._ask(event)
+            else:
+                self._leave(link, event)
+
+    def _ask(self, hello: Hello) -> None:
+        """Enter the peer as a caller that waits for an accept, like any other."""
+        listener = self._listener
+        self._hello = hello
+        refusal = self._refusal(hello)
+        if refusal is not None:
+            self._refuse(*refusal)
+            return
+        listener.waiting[self] = None
+        caller = cast("Broker", RemoteCaller(hello.name, listener.broker.manager))
+        self._rdv = rdv = RdV(
+            RdVState.WAITING_CONNECT,
+            caller,
+            listener.broker.name,
+            Kind.QUEUE,
+            hello.port,
+            Terms(1),  # of no effect: the acceptor's terms decide (QB-BUF-10)
+            lambda: DriverParker(listener.driver, self._look, self),
+        )
+        rdv.join = self._join
+        begin(rdv)
+        if rdv.waiting and not hello.waits:
+            expire(rdv)
+        self._look()
+
+    def _refusal(self, hello: Hello) -> tuple[Refusal, str] | None:
+        options = self._listener.options
+        self.peer = peer_of(self.link.socket, hello.name)
+        if len(self._listener.waiting) >= options.waiting_peers_max:
+            return Refusal.BUSY, "too many peers wait to be accepted"
+        if options.ports is not None and hello.port not in options.ports:
+            return Refusal.NOT_ADMITTED, f"no task accepts at port {hello.port}"
+        if options.admit is None:
+            return None
+        try:
+            reason = options.admit(self.peer)
+        except Exception as error:  # noqa: BLE001 # a user's callback: errors refuse
+            reason = f"{type(error).__name__}: {error}"
+        return None if reason is None else (Refusal.NOT_ADMITTED, str(reason))
+
+    def _look(self) -> None:
+        """Act on the outcome of the call; in the driver's thread."""
+        rdv = self._rdv
+        if rdv is None:
+            return
+        state, reason = rdv.caller.manager.critical(lambda: (rdv.state, rdv.reason))
+        if state is RdVState.WITHDRAWN:
+            self._rdv = None
+            self._refuse(REFUSALS.get(reason, Refusal.BROKER_CLOSED), "")
+        elif state is RdVState.MATCHED:
+            # The acceptor owns the end: it is collected once the acceptor drops it.
+            self._rdv = None
+            self._listener.waiting.pop(self, None)
+            self.link.host = None
+            del self.link  # the handshake timer still refers to this for a while
+
+    def _refuse(self, reason: Refusal, text: str) -> None:
+        self._listener.waiting.pop(self, None)
+        with self.link.lock:
+            if self.link.protocol.state is State.HELLO_RECEIVED:
+                self.link.protocol.refuse(reason, text)
+                self.link.flush_locked()
+
+    def _leave(self, link: Link, event: Event) -> None:
+        """Withdraw a peer that left or was lost.
+
+        If it was accepted just now, the acceptor's end gets the event.
+        """
+        self._withdraw()
+        with link.lock:
+            if link.connection is not None:
+                link.dispatch_locked([event])
+            link.flush_locked()
+
+    def _withdraw(self) -> None:
+        """Withdraw from the accept and from every list."""
+        self._listener.unknown.pop(self, None)
+        self._listener.waiting.pop(self, None)
+        rdv, self._rdv = self._rdv, None
+        if rdv is None:
+            return
+
+        def withdraw() -> None:
+            if rdv.waiting:
+                withdraw_locked(rdv, Reason.DISCONNECTED)
+
+        rdv.caller.manager.critical(withdraw)
+
+    def _join(
+        self, acceptor: RdV, watch: Watch | None
+    ) -> tuple[SocketConnection, SocketMessageQueue]:
+        """Create the acceptor's end; under the manager's lock, in the accepting thread.
+
+        Only here is the connection's lock taken under the manager's lock. Only the
+        driver uses the link so far, and the driver never takes the manager's lock under
+        the connection's lock.
+        """
+        hello, listener, link = self._hello, self._listener, self.link
+        assert hello is not None
+        limit = min(
+            acceptor.terms.limit or listener.options.message_bytes_max,
+            listener.options.message_bytes_max,
+            hello.limit,
+        )
+        descriptors = min(hello.descriptors, listener.options.descriptors_max)
+        with link.lock:
+            connection = SocketConnection(
+                link,
+                0,
+                (listener.broker.name, hello.name),
+                acceptor.port,
+                acceptor.terms.capacity,
+                limit,
+                strict=acceptor.terms.strict,
+                watch=watch,
+            )
+            connection.peer = self.peer
+            link.connection = connection
+            if link.protocol.state is State.HELLO_RECEIVED and not link.closed:
+                link.protocol.welcome(
+                    Welcome(
+                        listener.broker.name,
+                        acceptor.terms.capacity,
+                        limit,
+                        descriptors,
+                    )
+                )
+                link.flush_locked()
+            else:
+                # The peer left between the match and now: an ordinary disconnect.
+                connection.close_locked(1, None, Reason.NONE)
+        return connection, SocketMessageQueue(connection, 0)
