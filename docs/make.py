@@ -21,8 +21,8 @@ from bus.api.responder import Responder
 from bus.config import limits_table
 from bus.core import wire
 from bus.testing import memory_bus
-from bus.threads.exchange import Exchange
 from bus.threads.inbox import Inbox
+from bus.threads.router import Router
 from bus.threads.thread_manager import ThreadManager
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def _box(title: str, lines: Iterable[str], width: int) -> list[str]:
 _ON_THE_WAY: Final[dict[Callable[..., Any], str]] = {
     Task.command: "Task.command",
     Task.notify: "Task.notify",
-    Exchange.send: "Exchange.send",
-    Exchange.post: "Exchange.post",
+    Router.send: "Router.send",
+    Router.post: "Router.post",
     ThreadManager.post: "ThreadManager.post",
     ThreadManager._post_inside: "into the FIFO, no lock",
     Inbox.offer: "into the inbox",

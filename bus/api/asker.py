@@ -15,13 +15,14 @@ from bus.errors import UnknownTaskError
 from bus.events import BusReason
 from bus.message import Response
 from bus.threads.delivery import Answer
+from bus.threads.home import at_home
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     from bus.api.questions import Question
     from bus.core.local.routing_table import Entry
-    from bus.threads.exchange import Exchange
     from bus.threads.mailbox import Client, Host
+    from bus.threads.router import Router
 
 __all__ = ["Asker"]
 
@@ -46,12 +47,12 @@ class Asker:
     otherwise.
     """
 
-    __slots__ = ("_armed", "_client", "_exchange", "entry", "late", "questions")
+    __slots__ = ("_armed", "_client", "_router", "entry", "late", "questions")
 
     entry: Entry
 
-    def __init__(self, exchange: Exchange, client: Client) -> None:
-        self._exchange: Final = exchange
+    def __init__(self, router: Router, client: Client) -> None:
+        self._router: Final = router
         self._client: Final = client
         self.questions: Final = Questions()
         # The time of the next check of the questions' deadlines, if a timer is set.
@@ -79,7 +80,7 @@ class Asker:
         if host is not None and host.is_owner():
             self._arm_in(host)
         else:
-            self._exchange.at_home(self.entry, lambda: self._arm_in(self.entry.host))
+            at_home(self.entry, lambda: self._arm_in(self.entry.host))
 
     def _armed_before(self, deadline: float) -> bool:
         """Return True if a timer is set for ``deadline`` or earlier; takes no lock.
@@ -122,13 +123,13 @@ class Asker:
             self._armed = deadline
             host.call_at(
                 deadline,
-                lambda: self._exchange.at_home(self.entry, self._on_timeout),
+                lambda: at_home(self.entry, self._on_timeout),
             )
 
     def _on_timeout(self) -> None:
         self._armed = None
         for number, question in self.questions.due(_sync.monotonic()):
-            self._exchange.post(
+            self._router.post(
                 _Timeout(
                     _to=self.entry,
                     number=number,

@@ -46,6 +46,7 @@ from bus.journal.writer import Journal
 from bus.registration import Visibility
 from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
+from bus.threads.router import Router
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
 
@@ -122,13 +123,16 @@ class Bus:
                 resolve_timeout_s=self._config.resolve_timeout_s,
                 incarnation=incarnation,
             ),
+            trace_sink=_recorder(journal, incarnation),
+        )
+        self._router: Final = Router(
+            self._exchange,
             send_timeout_s=self._config.send_timeout_s,
             may_wait=lambda: not self._threads.in_callback(),
-            trace_sink=_recorder(journal, incarnation),
         )
         _made.add(self)  # last, since `_forked` uses the attributes above
         self._node: Final = NetworkNode(
-            network, incarnation, self._exchange, self._config
+            network, incarnation, self._router, self._config
         )
         self._threads: Final[BusThreads] = BusThreads(self)
         # True once `close` has begun; guarded by the lock of the threads.
@@ -246,7 +250,7 @@ class Bus:
         host = self._threads.default() if thread is None else thread
         host._check_takes_tasks()
         receiver = Receiver(
-            self._exchange, self._config, account, on_command, ref, on_undelivered
+            self._router, self._config, account, on_command, ref, on_undelivered
         )
         receiver.postpone_openings()
         try:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bus.core.peer.relay import Relay
     from bus.core.remote.remote_manager import RemoteManager
     from bus.message import Incoming
-    from bus.threads.exchange import Exchange
+    from bus.threads.router import Router
 
 __all__ = ["Inspector", "inspector_of"]
 
@@ -66,6 +66,7 @@ class Inspector:
         "_exchange",
         "_look",
         "_manager",
+        "_router",
         "_since",
         "_thread",
         "monitor_leases",
@@ -74,17 +75,18 @@ class Inspector:
     def __init__(
         self,
         bus: str,
-        exchange: Exchange,
+        router: Router,
         look: Callable[[], tuple[BusSnapshot, Sequence[ThreadManager]]],
     ) -> None:
         self._bus: Final = bus
-        self._exchange: Final = exchange
+        self._router: Final = router
+        self._exchange: Final = router.exchange
         self._look: Final = look
         self._since: Final = _sync.monotonic()
         self._manager: Final = ThreadManager("inspector")
         self._entry: Entry | None = None
         self._thread: _sync.Thread | None = None
-        self.monitor_leases: Final = MonitorLeases(exchange, self._manager)
+        self.monitor_leases: Final = MonitorLeases(self._exchange, self._manager)
 
     # Life cycle.
 
@@ -100,7 +102,7 @@ class Inspector:
         except ValueError:
             return
         account = Account(**new_account_limits(config, "error", None))
-        receiver = Receiver(self._exchange, config, account, self._answer, None, None)
+        receiver = Receiver(self._router, config, account, self._answer, None, None)
         self._entry = self._exchange.register(
             name, Visibility.PUBLIC, self._bus, self._manager, receiver
         )

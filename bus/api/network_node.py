@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bus.config import BusConfig
     from bus.links.comm_thread import CommThread
     from bus.links.network import Network
-    from bus.threads.exchange import Exchange
+    from bus.threads.router import Router
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["NetworkNode"]
@@ -27,7 +27,7 @@ class NetworkNode:
     """A process as a node of the network of a bus.
 
     Args:
-        exchange, config: those of the bus.
+        router, config: those of the bus.
 
     Attributes:
         network: the network; None if the process stays alone on the bus.
@@ -40,12 +40,13 @@ class NetworkNode:
         self,
         network: Network | None,
         incarnation: int,
-        exchange: Exchange,
+        router: Router,
         config: BusConfig,
     ) -> None:
         self.network: Final = network
         self.incarnation: Final = incarnation
-        self._exchange: Final = exchange
+        self._router: Final = router
+        self._exchange: Final = router.exchange
         self._config: Final = config
         self.comm: CommThread | None = None
         self.inspector: Inspector | None = None
@@ -77,7 +78,7 @@ class NetworkNode:
         self.comm.join_state.verdict.wait(
             _sync.monotonic() + self._config.connect_timeout_s
         )
-        self.inspector = Inspector(bus, self._exchange, look)
+        self.inspector = Inspector(bus, self._router, look)
         self.inspector.begin(self._config)
 
     def drain(self, until: float) -> None:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from bus.core.local.command_run import CommandRun
     from bus.core.local.routing_table import Entry
     from bus.threads.account import Account
-    from bus.threads.exchange import Exchange
     from bus.threads.mailbox import Host
+    from bus.threads.router import Router
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Receiver"]
@@ -67,6 +67,7 @@ class Receiver:
         "_openings",
         "_reference",
         "_released",
+        "_router",
         "_unclaimed",
         "account",
         "asker",
@@ -86,22 +87,23 @@ class Receiver:
 
     def __init__(
         self,
-        exchange: Exchange,
+        router: Router,
         config: BusConfig,
         account: Account,
         on_command: Callable[[Incoming], Any] | None,
         reference: Any,
         on_undelivered: Callable[[Undelivered], object] | None,
     ) -> None:
-        self._exchange: Final = exchange
+        self._router: Final = router
+        self._exchange: Final = router.exchange
         self._on_command = on_command
         self._reference = reference
         self._on_undelivered: Final = on_undelivered
         self.account: Final = account
-        self.asker: Final = Asker(exchange, self)
+        self.asker: Final = Asker(router, self)
         self.questions: Final[Questions] = self.asker.questions
         self.try_deliver_directly: Final = self.asker.try_deliver_directly
-        self.responder: Final = Responder(exchange, config)
+        self.responder: Final = Responder(router, config)
         # An ordered set. Threads add and remove single keys, which is atomic.
         self.interests: Final[dict[Subscription | Watch, None]] = {}
         self._lock: Final[_thread.LockType] = _sync.Lock()
@@ -246,7 +248,9 @@ class Receiver:
         if (comm := self._exchange.comm) is not None:
             comm.on_extracted(message)
         deadline = message._deadline
-        if deadline is not None and deadline <= (host.since or _sync.monotonic()):
+        if deadline is not None and deadline <= (
+            host.scheduler.since or _sync.monotonic()
+        ):
             message._account.expired += 1
             if not message.wants_reply:  # else the sender's question times out
                 error = ExpiredError(self._name_of(message))
@@ -304,7 +308,7 @@ class Receiver:
         source: Entry = message._source
         if message.wants_reply:
             if asked:
-                self._exchange.post(
+                self._router.post(
                     Answer(_to=source, number=message._id, responder=None, error=error)
                 )
             return
@@ -312,7 +316,7 @@ class Receiver:
             self.undelivered += 1
         if self._on_undelivered is not None:
             undelivered = Undelivered(self._name_of(message), message.payload, error)
-            self._exchange.post(Returned(_to=source, undelivered=undelivered))
+            self._router.post(Returned(_to=source, undelivered=undelivered))
 
     def on_dropped(self, message: Incoming) -> None:
         """Report to the task that the receiver's policy dropped one of its messages."""

@@ -17,7 +17,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from bus.threads.thread_manager import ThreadManager
+from bus.threads.scheduler import Scheduler
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _LIBRARY: Final = (
 # object, which lives as long as this module.
 _CALLERS: Final[set[int]] = set()
 # This function calls user code only while ``running`` is set.
-_READS: Final = ThreadManager._read.__code__
+_READS: Final = Scheduler._read.__code__
 
 # Module name -> True if it belongs to `_LIBRARY`.
 _known: Final[dict[str, bool]] = {}

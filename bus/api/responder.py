@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
     from bus.message import Incoming
-    from bus.threads.exchange import Exchange
+    from bus.threads.router import Router
 
 __all__ = ["Responder"]
 
@@ -32,10 +32,10 @@ class Responder:
     unasked: the number of answers that nobody requested (BUS-MSG-7).
     """
 
-    __slots__ = ("_config", "_exchange", "unasked")
+    __slots__ = ("_config", "_router", "unasked")
 
-    def __init__(self, exchange: Exchange, config: BusConfig) -> None:
-        self._exchange: Final = exchange
+    def __init__(self, router: Router, config: BusConfig) -> None:
+        self._router: Final = router
         self._config: Final = config
         self.unasked: int = 0
 
@@ -63,10 +63,10 @@ class Responder:
             error = fitting(error, limit)
         message._answered = True
         if message._source.remote:
-            self._exchange.answer(message, frozen, error)
+            self._router.answer(message, frozen, error)
             return
         trace: Trace | None = message._trace
-        wanted = self._exchange.deliver_answer(
+        wanted = self._router.deliver_answer(
             Answer(
                 _to=message._source,
                 number=message._id,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bus.links.send_batch import SendBatch
     from bus.message import Response
     from bus.threads.exchange import Exchange
+    from bus.threads.router import Router
 
 __all__ = ["Sender"]
 
@@ -52,6 +53,7 @@ class Sender:
         "_entry",
         "_exchange",
         "_receiver",
+        "_router",
         "_tracer",
         "asker",
         "bus",
@@ -63,6 +65,7 @@ class Sender:
         self._config: Final[BusConfig] = bus._config
         self._entry: Final = entry
         self._exchange: Final[Exchange] = bus._exchange
+        self._router: Final[Router] = bus._router
         self._receiver: Final = receiver
         self.asker: Final[Asker] = receiver.asker
         # Creates the trace of each message; None if no journal records them.
@@ -112,7 +115,7 @@ class Sender:
         )
         if self._tracer is not None:
             message._trace = self._tracer.command(size)
-        there._exchange.send(message)
+        there._router.send(message)
         return UNASKED
 
     def _send_batch(
@@ -130,7 +133,7 @@ class Sender:
         if host is None:
             return False
         send_batch: SendBatch = host.begin_send_batch(
-            entry, self._entry, timeout_s, self._exchange.waits_s
+            entry, self._entry, timeout_s, self._router.waits_s
         )
         # Checked after the batch exists: if this task deregisters just now, its
         # `Entry.order` changes, and a batch with the new order would look valid.
@@ -200,7 +203,7 @@ class Sender:
                 )
                 numbers.append(message._id)
             try:
-                there._exchange.send(message)
+                there._router.send(message)
             except BusFullError as error:
                 if len(routes) > 1 and on_response is not None:
                     self._receiver.on_undeliverable(message, error)
@@ -251,7 +254,7 @@ class Sender:
             if self._tracer is not None:
                 message._trace = self._tracer.notification(size)
             try:
-                self._exchange.post(message)
+                self._router.post(message)
             except BusFullError as error:
                 if message._account.overflow != "disconnect":
                     refused = error
@@ -270,7 +273,7 @@ class Sender:
             )
             if self._tracer is not None:
                 message._trace = self._tracer.remote_notification(size)
-            self._exchange.post(message)
+            self._router.post(message)
         elif not audience:
             self._exchange.count_unheard(self._entry)
         if refused is not None:

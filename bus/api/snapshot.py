@@ -293,12 +293,12 @@ def _thread_info(
     hosted: Iterable[tuple[Entry, ThreadManager | None]],
     now: float,
 ) -> ThreadInfo:
-    since = manager.since
+    since = manager.scheduler.since
     return ThreadInfo(
         name=manager.name,
         tasks=tuple(entry.name for entry, host in hosted if host is manager),
         busy_s=None if since is None else max(0.0, now - since),
-        callbacks=manager.callbacks,
+        callbacks=manager.scheduler.callbacks,
         wakeups=manager.inbox.wakeups,
     )
 

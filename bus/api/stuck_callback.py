@@ -40,7 +40,7 @@ class StuckCallback:
     def check(self) -> None:
         """Log the current callback, if it has run for too long."""
         manager = self._manager
-        running, since = manager.running, manager.since
+        running, since = manager.scheduler.running, manager.scheduler.since
         if running is None or since is None or since == self._warned:
             return
         for_s = _sync.monotonic() - since

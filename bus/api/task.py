@@ -26,6 +26,7 @@ from bus.api.subscription import Subscription, Watch
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.message import Incoming
 from bus.threads.account import Account, Overflow
+from bus.threads.home import at_home, move
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -107,9 +108,7 @@ class Task:
         check_callback("callback", callback)
         self._sender.check()
         receiver = self._receiver
-        self._exchange.at_home(
-            self._entry, lambda: receiver.set_callback(callback, ref)
-        )
+        at_home(self._entry, lambda: receiver.set_callback(callback, ref))
 
     @guarded("receive")
     def receive(self, timeout: float | None = None) -> Incoming:
@@ -410,7 +409,7 @@ class Task:
         self._sender.check()
         self._bus._threads.check_own(thread)
         thread._check_takes_tasks()
-        self._exchange.move(self._entry, thread._manager)
+        move(self._entry, thread._manager, self._exchange.trace_sink)
 
     @guarded("deregister a task")
     def deregister(self, *, final: bool = False) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bus.config import BusConfig
     from bus.specification import Specification
     from bus.threads.exchange import Exchange
+    from bus.threads.router import Router
 
 __all__ = ["TaskOwner"]
 
@@ -38,7 +39,11 @@ class TaskOwner(Protocol):
 
     @property
     def _exchange(self) -> Exchange:
-        """The exchange that carries the messages of all tasks of the bus."""
+        """The exchange of the process on the bus."""
+
+    @property
+    def _router(self) -> Router:
+        """The router that posts the messages of all tasks of the bus."""
 
     @property
     def _others(self) -> Mapping[str, TaskOwner]:

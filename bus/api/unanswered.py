@@ -26,7 +26,8 @@ def why_unanswered(message: Incoming) -> str:
     host: ThreadManager | None = None if entry is None else entry.host
     if entry is None or entry.remote or host is None:
         return ""
-    running, since, name = host.running, host.since, host.name
+    scheduler, name = host.scheduler, host.name
+    running, since = scheduler.running, scheduler.since
     if running is not None and since is not None:
         for_s = _sync.monotonic() - since
         if for_s >= _BUSY_S:

@@ -96,7 +96,7 @@ class AcknowledgementTracker:
             read += sum([run.at - run.reported for run in self._reading.copy()])
         return read >= self._messages_max
 
-    # For one thread at a time, under `FastPathDriver.hold`.
+    # For one thread at a time, under `Rounds.hold`.
 
     def take_single(self) -> list[Taken]:
         """Take out the note if there is exactly one, and no run is being read."""

@@ -15,9 +15,8 @@ thread, since it may be interrupted at any point.
 from __future__ import annotations
 
 import math
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from bus.core.local.command_run import CommandRun
 from bus.core.remote.fast_path import FastPath
@@ -26,20 +25,17 @@ from bus.threads.exchange import FastDelivery
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    import _thread
     from collections.abc import Callable, Sequence
 
-    from bus.core.local.actions import Dial, HangUp, Send
     from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
     from bus.core.remote.remote_manager import RemoteManager
-    from bus.links.acknowledgement_tracker import AcknowledgementTracker
     from bus.links.link_poller import ReadLease
     from bus.links.link_pool import LinkPool
+    from bus.links.rounds import Rounds
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.exchange import Exchange
-    from bus.threads.inbox import Inbox
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["FastPathDriver"]
@@ -55,43 +51,13 @@ _SHORT_MAX: Final = 4096
 _ALONE_S: Final = 0.0002
 
 
-class Rounds(Protocol):
-    """The comm thread, as seen by a task thread that uses a link itself.
-
-    inbox: the requests to the comm thread, which go first.
-    link_actions: the pending actions on links.
-    links_reserved: True if only the comm thread, or no thread, may use the links.
-    """
-
-    @property
-    def inbox(self) -> Inbox: ...
-    @property
-    def link_actions(self) -> deque[Send | HangUp | Dial]: ...
-    @property
-    def links_reserved(self) -> bool: ...
-
-    def request_flush(self) -> None:
-        """Request a round now, with all pending actions."""
-
-
 class FastPathDriver:
-    """The links that task threads use themselves, and the lock for using a link.
+    """The links that task threads use themselves, by their peers.
 
     Args:
-        rounds: the comm thread.
-        wake: wakes the comm thread.
-        soon: makes the comm thread wake within milliseconds.
-        midway: returns True if the next bytes of a link are not a frame.
-        acknowledgement_tracker: the messages that tasks have taken.
-        run_urgent_part: handles the frames read by others, and the taken messages, as
-            the comm thread would; called under ``hold``, not in the main thread.
+        exchange, remote, link_pool, rounds: the instances of this process.
 
-    Lock: a thread that touches links holds ``hold``: the comm thread for a round, a
-    task thread while it sends or handles received frames. It is the first of all locks:
-    the locks of the exchange, of an inbox and of a link are taken under it. The holder
-    makes no callback and waits for no other thread.
-
-    Invariant: the frames in ``_given`` arrived before all unread frames of their link.
+    Lock: ``hold`` is `Rounds.hold`. The exchange's lock guards ``_ways``.
     """
 
     __slots__ = (
@@ -104,8 +70,7 @@ class FastPathDriver:
         "_remote",
         "_rounds",
         "_run_urgent_part",
-        "_soon",
-        "_wake",
+        "_wake_soon",
         "_ways",
         "hold",
     )
@@ -115,30 +80,22 @@ class FastPathDriver:
         exchange: Exchange,
         remote: RemoteManager,
         link_pool: LinkPool,
-        *,
         rounds: Rounds,
-        wake: Callable[[], object],
-        soon: Callable[[], object],
-        midway: Callable[[int], bool],
-        acknowledgement_tracker: AcknowledgementTracker,
-        run_urgent_part: Callable[[], object],
     ) -> None:
         self._exchange: Final = exchange
         self._remote: Final = remote
         self._link_pool: Final = link_pool
         self._rounds: Final = rounds
-        self._wake: Final = wake
-        self._soon: Final = soon
-        self._midway: Final = midway
-        self._acknowledgement_tracker: Final = acknowledgement_tracker
-        self._run_urgent_part: Final = run_urgent_part
-        self.hold: Final[_thread.LockType] = _sync.Lock()
-        # Guarded by the exchange's lock.
+        self._acknowledgement_tracker: Final = rounds.acknowledgement_tracker
+        self.hold: Final = rounds.hold
+        self._given: Final = rounds.given
+        # Called for each message, so looked up once.
+        self._midway: Final = rounds.readers.midway
+        self._wake_soon: Final = rounds.wake_soon
+        self._run_urgent_part: Final = rounds.run_urgent_part
         self._ways: dict[Peer, _Way] = {}
         # Time of the last command without an answer. No lock: the value is a guess.
         self._commanded_at: float = -math.inf
-        # Frames for the comm thread with their links, in order; guarded by ``hold``.
-        self._given: Final[deque[tuple[int, bytes]]] = deque()
 
     # For any thread.
 
@@ -191,7 +148,7 @@ class FastPathDriver:
                     self.check_link(way.fast_path.link)  # the comm thread sends it
             session = peer.session
             if session.ack_at is not None and not session.in_exchange:
-                self._soon()  # the comm thread may sleep unaware of that deadline
+                self._wake_soon()  # the comm thread may sleep unaware of that deadline
         except BaseException:
             # The message may be noted as sent without being sent; a new link resends
             # it.
@@ -280,17 +237,6 @@ class FastPathDriver:
             way.wanted = True
             host.link_wait = way
 
-    # For the comm thread, under ``hold``.
-
-    def take(self) -> list[tuple[int, bytes]]:
-        """Take out the frames that other threads read for this one."""
-        return [self._given.popleft() for _ in range(len(self._given))]
-
-    @property
-    def due(self) -> bool:
-        """True if other threads have read frames for the comm thread."""
-        return bool(self._given)
-
     # For a task thread that holds the read lease of a link.
 
     def receive(
@@ -319,10 +265,10 @@ class FastPathDriver:
                 waits = waits or delivery is FastDelivery.QUEUED
         if not self._given:
             if delivered and not fast_path.peer.session.in_exchange:
-                self._soon()
+                self._wake_soon()
             return delivered, waits, False
         if host.main:
-            self._wake()
+            self._rounds.wake()
             return delivered, waits, other
         way.wanted = False
         self._run_urgent_part()
@@ -337,7 +283,7 @@ class FastPathDriver:
     def check_link(self, link: int) -> None:
         """Let the comm thread check the state of a link."""
         self._link_pool.mark_ready(link)
-        self._wake()
+        self._rounds.wake()
 
     def abort_link(self, link: int) -> None:
         """Abort a link whose traffic is no longer known for certain."""
@@ -351,7 +297,7 @@ class FastPathDriver:
             self._exchange.act(1)
             if self._exchange.unfinished:
                 self._rounds.request_flush()
-            self._soon()
+            self._wake_soon()
         else:
             self._exchange.act()
 

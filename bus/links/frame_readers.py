@@ -39,7 +39,7 @@ class Read(Struct, frozen=True, eq=False):
 
 
 class FrameReaders:
-    """The readers of a process's links; used under `FastPathDriver.hold`.
+    """The readers of a process's links; used under `Rounds.hold`.
 
     cause: returns why a link ended without a farewell, by its number; see
       `LinkPool.cause`.

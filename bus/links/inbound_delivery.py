@@ -122,7 +122,7 @@ class InboundDelivery:
 
     @staticmethod
     def answer(entry: Entry, answer: Answer) -> None:
-        """Give an answer to a task, as `Exchange.deliver_answer` does."""
+        """Give an answer to a task, as `Router.deliver_answer` does."""
         host = entry.host
         if (
             host is not None

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Final
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bus.core.local.actions import Dial
     from bus.core.remote.remote_manager import RemoteManager
     from bus.links.join_state import JoinState
+    from bus.links.link_policy import LinkPolicy
     from bus.links.link_pool import LinkBroker, LinkPool
-    from bus.rights import Credentials
     from bus.threads.exchange import Exchange
-    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["LinkSetup"]
 
@@ -30,18 +27,15 @@ class LinkSetup:
 
     Args:
         exchange, remote, link_pool: the instances of this process.
-        credentials: returns the user and the rights of the peer of a link.
-        claim: makes this process master if there is none, and then returns the broker
-            that accepts links. Called before the master is dialled.
+        policy: the rules of the network.
         join_state: notified if the master cannot be reached.
     """
 
     __slots__ = (
-        "_claim",
-        "_credentials",
         "_exchange",
         "_join_state",
         "_link_pool",
+        "_policy",
         "_remote",
     )
 
@@ -50,16 +44,13 @@ class LinkSetup:
         exchange: Exchange,
         remote: RemoteManager,
         link_pool: LinkPool,
-        *,
-        credentials: Callable[[MessageQueue], Credentials],
-        claim: Callable[[], LinkBroker | None],
+        policy: LinkPolicy,
         join_state: JoinState,
     ) -> None:
         self._exchange: Final = exchange
         self._remote: Final = remote
         self._link_pool: Final = link_pool
-        self._credentials: Final = credentials
-        self._claim: Final = claim
+        self._policy: Final = policy
         self._join_state: Final = join_state
 
     def accept_links(self, broker: LinkBroker) -> None:
@@ -71,14 +62,15 @@ class LinkSetup:
         self._link_pool.accept_links(broker, self._on_accepted)
 
     def _on_accepted(self, number: int) -> None:
-        now, whose = _sync.monotonic(), self._credentials(self._link_pool.queue(number))
+        now, queue = _sync.monotonic(), self._link_pool.queue(number)
+        whose = self._policy.credentials(queue)
         self._exchange.decide(lambda: self._remote.on_link_accepted(number, now, whose))
 
     def dial(self, dial: Dial) -> None:
         """Dial a process; if it is the master and there is none, become master."""
         me = self._remote.topology.me
         to_master = dial.key == (me.machine, "")
-        if to_master and (door := self._claim()) is not None:
+        if to_master and (door := self._policy.claim()) is not None:
             try:
                 self.accept_links(door)
             except RuntimeError:  # no thread for it: a later attempt may succeed
@@ -94,7 +86,7 @@ class LinkSetup:
                 self._dial_failed(dial)
             else:
                 now = _sync.monotonic()
-                whose = self._credentials(self._link_pool.queue(number))
+                whose = self._policy.credentials(self._link_pool.queue(number))
                 self._exchange.decide(
                     lambda: self._remote.on_link_dialled(
                         number, dial.kind, dial.key, now, whose

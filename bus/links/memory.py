@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from bus.core.peer.limits import Limits
 from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
 from bus.links.link_poller import ParkedPoller
+from bus.rights import UNRESTRICTED
 from queuebroker import _sync
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.queue_broker import QueueBroker
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bus.config import BusConfig
+    from bus.rights import Credentials
     from bus.threads.exchange import Exchange
+    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["MemoryNetwork"]
 
@@ -33,6 +35,9 @@ _STEP: Final = 2**32
 
 class MemoryNetwork:
     """The processes of one bus, by machine and name.
+
+    It is also the `LinkPolicy` of each of them: all processes trust one another, and
+    none becomes master by itself.
 
     bus: the name of the bus.
 
@@ -86,11 +91,11 @@ class MemoryNetwork:
                     role=Role.MASTER if master else Role.SLAVE,
                 ),
                 config=config,
-                limits=Limits.of(config),
+                policy=self,
+                poller=ParkedPoller(),
                 nonce=lambda: next(self._nonces),
                 listens=f"{machine}/{process}",
                 master=_master_of(machine),
-                poller=ParkedPoller(),
             )
             others[process] = comm
             try:
@@ -119,6 +124,28 @@ class MemoryNetwork:
                 heir = next(iter(others.values()))
                 heir.decide(heir.remote.become_master)
                 self._promote_locked(machine, heir)
+
+    # The policy of the links.
+
+    @property
+    def patient(self) -> bool:
+        """False: `join` makes the first process of a machine its master."""
+        return False
+
+    def refusal(self, queue: MessageQueue) -> str | None:
+        """Accept every listener."""
+
+    def credentials(self, queue: MessageQueue) -> Credentials:  # noqa: ARG002 - `LinkPolicy`
+        """Grant every process all rights."""
+        return UNRESTRICTED
+
+    def claim(self) -> QueueBroker | None:
+        """Leave the choice of the master to `join` and `leave`."""
+
+    def release(self) -> None:
+        """Do nothing: `leave` promotes another master."""
+
+    # The masters.
 
     def _promote_locked(self, machine: str, comm: CommThread) -> None:
         door = self._broker(_master_of(machine), comm)

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
+from bus.address import Address
 from bus.core.local.routing_table import Entry
 from bus.links.relay_account import RelayAccount
 from bus.links.send_batch import SealedBatch, SendBatch
@@ -23,11 +24,10 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from bus.address import Address
     from bus.config import BusConfig
     from bus.core.peer.relay import Relay
     from bus.core.remote.remote_manager import RemoteManager
-    from bus.core.wire import Characteristics
+    from bus.core.wire import Characteristics, Identity
     from bus.errors import BusError
     from bus.message import Incoming
     from bus.payload import Payload
@@ -85,7 +85,7 @@ class RelayOutbox:
     """A host of relays that any thread may post to, as to a `ThreadManager`.
 
     Args:
-        here: the address of ``audience``, as a task of this process.
+        me: the identity of this process.
         taken: called with a remote message that its process need not keep any longer.
         send_single: sends a single command at once; returns False if it may not.
 
@@ -114,8 +114,7 @@ class RelayOutbox:
 
     def __init__(
         self,
-        here: Address,
-        registration: RegistrationId,
+        me: Identity,
         config: BusConfig,
         taken: Callable[[Incoming], object],
         send_single: Callable[[Incoming], bool],
@@ -129,8 +128,9 @@ class RelayOutbox:
             messages_max=config.task_fifo_messages,
             bytes_max=config.task_fifo_bytes,
         )
+        here = Address("audience", machine=me.machine, bus=me.bus)
         self.audience: Final = Entry(
-            id=registration,
+            id=RegistrationId(me.machine, me.process, 0),
             name=here.module,
             visibility=Visibility.PRIVATE,
             address=here,

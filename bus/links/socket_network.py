@@ -48,6 +48,8 @@ _FAREWELL_S: Final = 5.0
 class SocketNetwork:
     """The network of one process; made for one bus, and joined once.
 
+    It is the `LinkPolicy` of that process.
+
     Args:
         bus: the name of the bus.
         role: the role that this process wants.
@@ -106,16 +108,11 @@ class SocketNetwork:
                     role=WireRole.MASTER if master else WireRole.SLAVE,
                 ),
                 config=config,
-                limits=Limits.of(config),
+                policy=self,
+                poller=SocketPoller(self._driver),
                 nonce=_nonce,
                 listens=listens,
                 master=self.directory.master,
-                poller=SocketPoller(self._driver),
-                refusal=self._refusal,
-                credentials=self._credentials,
-                claim=self._claim,
-                patient=self._role is Role.SLAVE,
-                ended=self.directory.release,
             )
             comm.start(broker, list if master else comm.remote.dial_master)
         except BaseException as error:
@@ -156,9 +153,14 @@ class SocketNetwork:
     def leave(self, machine: str, process: str, comm: CommThread) -> None:
         """Do nothing: the lock is released when the process ends, however it ends."""
 
-    # For the comm thread.
+    # The policy of the links.
 
-    def _claim(self) -> SocketQueueBroker | None:
+    @property
+    def patient(self) -> bool:
+        """True for a slave, which waits for a master."""
+        return self._role is Role.SLAVE
+
+    def claim(self) -> SocketQueueBroker | None:
         """Become master if there is none; return the broker that accepts links then."""
         try:
             if self._role is not Role.AUTO or not self.directory.claim():
@@ -168,6 +170,26 @@ class SocketNetwork:
         except (OSError, BrokerNameInUseError):
             self.directory.release()  # this process or another may succeed later
             return None
+
+    def release(self) -> None:
+        """Release the lock, so that another process can become master."""
+        self.directory.release()
+
+    def refusal(self, queue: MessageQueue) -> str | None:
+        """Return why a listener is not to be trusted; None if it is (BUS-SEC-2)."""
+        assert isinstance(queue, SocketMessageQueue)
+        why = self._admit(queue.peer)
+        return None if why is None else f"the listener there is not trusted: {why}"
+
+    def credentials(self, queue: MessageQueue) -> Credentials:
+        """Return the user at the other end of an accepted link, and its rights."""
+        assert isinstance(queue, SocketMessageQueue)
+        peer = queue.peer
+        rights = self._config.access.rights(peer.uid, peer.gid)
+        assert rights is not None
+        return Credentials(peer.uid, rights)
+
+    # Listening.
 
     def _listen(self, name: str, address: str) -> SocketQueueBroker:
         config = self._config
@@ -193,20 +215,6 @@ class SocketNetwork:
     def _admit(self, peer: Peer) -> str | None:
         """Return why a dialling process may not join; None if it may."""
         return self._config.access.refusal(peer.uid, peer.gid)
-
-    def _refusal(self, queue: MessageQueue) -> str | None:
-        """Return why a listener is not to be trusted; None if it is (BUS-SEC-2)."""
-        assert isinstance(queue, SocketMessageQueue)
-        why = self._admit(queue.peer)
-        return None if why is None else f"the listener there is not trusted: {why}"
-
-    def _credentials(self, queue: MessageQueue) -> Credentials:
-        """Return the user at the other end of an accepted link, and its rights."""
-        assert isinstance(queue, SocketMessageQueue)
-        peer = queue.peer
-        rights = self._config.access.rights(peer.uid, peer.gid)
-        assert rights is not None
-        return Credentials(peer.uid, rights)
 
 
 def _run_directory(bus: str, config: BusConfig) -> RunDirectory:

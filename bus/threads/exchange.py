@@ -1,12 +1,12 @@
 """`Exchange`: drives the process manager among the threads of one process.
 
 The manager decides under ``_lock`` and returns actions; the exchange executes them
-after it has released the lock. Routing a message to a known name takes no ``_lock``.
+after it has released the lock. Messages to known names need no decision: the `Router`
+posts them without ``_lock``.
 
 Lock order: a serving thread holds ``ThreadManager.driving``, and on the fast path also
-``FastPathDriver.hold``. ``_lock`` and the locks of inboxes come after these, and none
-of them is taken under another. The sender looks up the route, then posts the message.
-If the task has moved in between, the sender looks up the route again.
+``Rounds.hold``. ``_lock`` and the locks of inboxes come after these, and none of them
+is taken under another.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from bus.core.local.actions import (
 )
 from bus.core.local.trace import Tracer
 from bus.errors import UnknownTaskError
-from bus.message import Incoming, Kind
+from bus.message import Incoming
 from bus.threads.account import Admission
 from bus.threads.callback_failures import CallbackFailures
-from bus.threads.delivery import Answer, Delivery, News, answer_of
+from bus.threads.delivery import Answer, News, answer_of
+from bus.threads.home import at_home
 from bus.threads.mailbox import Client, Mailbox
+from bus.threads.opening import Opening
 from queuebroker import _sync
-from queuebroker.arguments import deadline_after
 
 if TYPE_CHECKING:
     import _thread
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import TraceSink
-    from bus.errors import BusFullError
-    from bus.payload import Payload
     from bus.registration import Visibility
     from bus.threads.comm import Comm
     from bus.threads.thread_manager import ThreadManager
@@ -80,27 +79,21 @@ class FastReceiver(Protocol):
 
 
 class Exchange:
-    """The registrar and router of one process: finds addressees and posts to them.
+    """The decisions of one process, and the actions that follow from them.
 
     Any thread may call the methods, unless their docstrings say otherwise.
-
-    Args:
-        send_timeout_s: the maximum time, in seconds, that a sender blocks on a full
-          receiver.
-        may_wait: returns True if the calling thread may block: it runs no callback.
 
     Attributes:
         trace_sink: the trace sink; None if no journal records the bus.
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
+        find: returns the task that has a name; None if there is none. It takes no lock.
     """
 
     __slots__ = (
         "_acting",
         "_lock",
-        "_may_wait",
         "_parked_check_at",
-        "_send_timeout_s",
         "_taken",
         "_todo",
         "comm",
@@ -111,15 +104,8 @@ class Exchange:
     )
 
     def __init__(
-        self,
-        manager: ProcessManager,
-        *,
-        send_timeout_s: float,
-        may_wait: Callable[[], bool],
-        trace_sink: TraceSink | None = None,
+        self, manager: ProcessManager, trace_sink: TraceSink | None = None
     ) -> None:
-        self._send_timeout_s: Final = send_timeout_s
-        self._may_wait: Final = may_wait
         self.manager: Final = manager
         self.trace_sink: Final = trace_sink
         self.comm: Comm | None = None
@@ -260,46 +246,7 @@ class Exchange:
         # An interrupted registration may still hold the openings back.
         entry.mailbox.client.run_openings()
         self.decide(lambda: self.manager.leave(entry, final=final))
-        self.at_home(entry, lambda: self._empty(entry, final=final))
-
-    def move(self, entry: Entry, to: ThreadManager) -> None:
-        """Move a task to another thread, after the current callback."""
-
-        def go() -> None:
-            if entry.host is not None and entry.host is not to:
-                entry.host.hand_over(entry, to)
-                if self.trace_sink is not None and entry.host is to:
-                    self.trace_sink.on_moved(entry.id.number)
-
-        self.at_home(entry, go)
-
-    def at_home(self, entry: Entry, act: Callable[[], None]) -> None:
-        """Call ``act`` in the thread that hosts a task, between two callbacks.
-
-        If the calling thread hosts the task and is between two callbacks, it calls
-        ``act`` at once. A thread that waits on the fast path does not: there it may
-        execute actions of its whole process. The call never precedes the opening of the
-        mailbox.
-        """
-
-        def here() -> None:
-            host = entry.host
-            if host is None:
-                return
-            if not host.is_owner():
-                host.ask(here)  # the task has moved since
-            elif entry.mailbox.held:
-                entry.mailbox.deferred.append(here)
-            else:
-                act()
-
-        host = entry.host
-        if host is None:
-            return
-        if host.between_callbacks():
-            here()
-        else:
-            host.ask(here)
+        at_home(entry, lambda: self._empty(entry, final=final))
 
     def tracer(self, entry: Entry) -> Tracer | None:
         """Return the tracer for a task's messages; None if no journal records them."""
@@ -309,43 +256,26 @@ class Exchange:
 
     # Messages.
 
-    def send(self, message: Incoming) -> None:
-        """Post a command to the task that has its name, or park it.
+    def park(self, name: str, message: Incoming) -> Entry | None:
+        """Park a command, or return the task that has registered its name by now.
 
         Raises:
-            BusFullError: the receiver or the parked list has no room (BUS-FLOW-2).
+            BusFullError: the parked list has no room (BUS-FLOW-2).
         """
-        name = message._name
-        assert name is not None
-        while True:
-            entry = self.find(name)
-            if entry is None:
-                entry = self._decide(partial(self._park, name, message))
-                if entry is None:
-                    message._source.order = object()
-                    self._request_flush()  # the comm thread starts the search
-                    host = message._source.host
-                    if host is not None:
-                        self.schedule_parked_expiry(host)
-                    return
-            message._to = entry
-            message._account = entry.mailbox.client.account
-            if self.post(message):
-                return
-            # The task has left its host. The thread that decides where the task goes
-            # may hold the lock just now: wait for that thread.
-            with self._lock:
-                pass
+        entry = self._decide(partial(self._park, name, message))
+        if entry is None:
+            message._source.order = object()
+            self._request_flush()  # the comm thread starts the search
+            host = message._source.host
+            if host is not None:
+                self.schedule_parked_expiry(host)
+        return entry
 
     def _park(self, name: str, message: Incoming) -> Entry | None:
         entry = self.manager.park(name, message, _sync.monotonic())
         if entry is None and message._trace is not None:
             message._trace.number()
         return entry
-
-    def waits_s(self) -> float:
-        """Return how many seconds the calling thread may block for room; 0 if none."""
-        return self._send_timeout_s if self._may_wait() else 0.0
 
     def schedule_parked_expiry(
         self, host: ThreadManager, *, anew: bool = False
@@ -369,83 +299,6 @@ class Exchange:
                 return
             self._parked_check_at = deadline
         host.set_timer(deadline, look)
-
-    def post(self, message: Delivery) -> bool:
-        """Post to the task that ``_to`` names; return False if it has deregistered.
-
-        The task may be a local one, or the relay of a task in another process.
-
-        Raises:
-            BusFullError: the receiver has no room for the message (BUS-FLOW-2).
-        """
-        entry: Entry = message._to
-        if not (entry.remote and isinstance(message, Incoming)):
-            return self._post(message, entry)
-        try:
-            if message.kind is Kind.COMMAND:
-                assert self.comm is not None
-                if self.comm.command(message):
-                    return True
-            return self._post(message, entry)
-        finally:
-            # Ends the sender's batches: no later command may overtake this message.
-            message._source.order = object()
-
-    def _post(self, message: Delivery, entry: Entry) -> bool:
-        while True:
-            host = entry.host
-            if host is None:
-                return False
-            admission = host.post(message)
-            if admission is Admission.ACCEPTED:
-                return True
-            if isinstance(message, Incoming):  # other deliveries have no account
-                if admission is Admission.FULL:
-                    admission = self._overflow(message, host)
-                if admission is Admission.DROPPED:
-                    message._source.mailbox.client.on_dropped(message)
-            if admission is not Admission.GONE:
-                return True
-
-    def deliver_answer(self, answer: Answer) -> bool:
-        """Deliver an answer to the asker, behind all earlier deliveries.
-
-        Return False if the asker has deregistered. If the caller waits in a thread that
-        does not host the asker, it is woken directly: the host thread need not wake
-        only to wake the caller.
-        """
-        entry: Entry = answer._to
-        host = entry.host
-        if host is not None and host.idle:
-            client: Client = entry.mailbox.client
-            if client.try_deliver_directly(answer):
-                return True
-        return self.post(answer)
-
-    def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
-        """Send the answer to a message from another process."""
-        assert self.comm is not None
-        self.comm.answer(question, payload, error)
-
-    def _overflow(self, message: Incoming, host: ThreadManager) -> Admission:
-        """Apply the policy of a full receiver: block, disconnect or raise.
-
-        The account applies the two policies that drop.
-
-        Raises:
-            BusFullError: the receiver still has no room.
-        """
-        overflow = message._account.overflow
-        admission = Admission.FULL
-        # If the caller hosts the receiver, waiting is futile: no other thread reads.
-        if overflow == "block" and not host.is_owner() and self._may_wait():
-            until = deadline_after(self._send_timeout_s)
-            admission = host.inbox.offer_until(message, host, until)
-        if admission is Admission.FULL:
-            if overflow == "disconnect":
-                message._to.mailbox.client.on_overflow(message)
-            raise _full(message)
-        return admission
 
     # Actions of the manager.
 
@@ -499,7 +352,7 @@ class Exchange:
         self._taken = None
         match action:
             case Tell(entry, watch, presence):
-                self.post(News(_to=entry, watch=watch, presence=presence))
+                _give(News(_to=entry, watch=watch, presence=presence))
             case Fail(message, error):
                 message._source.mailbox.client.on_undeliverable(message, error)
             case Confirm(entry):
@@ -527,61 +380,25 @@ class Exchange:
                     message._trace.record_accepted(entry.id.number)
             self.comm.open(entry, messages)
             return
-        host: ThreadManager = entry.host  # the task cannot move until it is open
-        mailbox: Mailbox = entry.mailbox
-        fits: list[Incoming] = []
-
-        def opens() -> None:
-            if mailbox.held:  # after an interrupt this may be called a second time
-                host.open(entry, fits)
-
-        def opens_there() -> None:
-            # The thread posts no request to itself: it may never serve, and then its
-            # inbox would keep every task that registers and deregisters.
-            if host.between_callbacks():
-                opens()
-            else:
-                host.ask(opens)
-
+        opening = Opening(entry)
         try:
             self._taken = None
-            self._admit_first(entry, messages, fits)
-            if not mailbox.client.postpone(opens_there):
-                opens_there()
+            opening.admit(messages)
+            opening.open()
         except BaseException:
             # Open it after an interrupt, too: its thread cannot end before that.
-            if not mailbox.client.postpone(opens_there):
-                opens_there()
+            opening.open()
             raise
-
-    def _admit_first(
-        self, entry: Entry, messages: Sequence[Incoming], fits: list[Incoming]
-    ) -> None:
-        """Charge parked messages to an account; append the accepted ones to ``fits``.
-
-        Each other message fails, and its sender gets the error.
-        """
-        host, account = entry.host, entry.mailbox.client.account
-        dropped: list[Incoming] = []
-        for message in messages:
-            message._to, message._account = entry, account
-            with host.inbox.lock:
-                admission = account.admit_locked(message, dropped)
-            if admission is Admission.ACCEPTED:
-                if message._trace is not None:
-                    message._trace.record_accepted(entry.id.number)
-                fits.append(message)
-            else:
-                message._source.mailbox.client.on_undeliverable(message, _full(message))
-        for message in dropped:
-            message._source.mailbox.client.on_dropped(message)
 
     def _empty(self, entry: Entry, *, final: bool) -> None:
         """Empty the mailbox of a deregistered task, in the thread that hosts it."""
         host: ThreadManager = entry.host
         unread = []
         client: Client = entry.mailbox.client
-        for item in [*client.take_unclaimed(), *host.remove(entry)]:
+        for item in [
+            *client.take_unclaimed(),
+            *host.remove(entry, None, Mailbox(client)),
+        ]:
             if type(item) is Incoming and item._account.extract(item, host.inbox.lock):
                 item._account.returned += 1
                 item.gap = 0  # the gap concerned this receiver alone
@@ -608,6 +425,8 @@ class Exchange:
         client.on_deregistered()
 
 
-def _full(message: Incoming) -> BusFullError:
-    error: BusFullError = message._account.error(f"task {message._to.name!r}")
-    return error
+def _give(news: News) -> None:
+    """Put news into the mailbox of a task, at its present host."""
+    while (host := news._to.host) is not None:
+        if host.post(news) is not Admission.GONE:
+            return

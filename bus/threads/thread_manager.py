@@ -1,9 +1,7 @@
-"""`ThreadManager`: the scheduler of the tasks of one thread of a bus.
+"""`ThreadManager`: the tasks of one thread of a bus, and the work of that thread.
 
-The tasks that have unread items stand in a run queue. At its turn a task reads one item
-and runs until its callback returns. So no task makes another wait for longer than one
-callback (BUS-ENT-7). Between two turns the manager drains the inbox, moves tasks to
-other threads, and runs due timers.
+The `Scheduler` gives turns to the tasks. Between two turns the manager drains the
+inbox, moves tasks to other threads, and runs due timers.
 
 Only the thread itself, the one that called `adopt`, may call the methods, unless their
 docstrings say otherwise.
@@ -12,15 +10,14 @@ docstrings say otherwise.
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bus.core.local.command_run import CommandRun
-from bus.message import Incoming, Kind
+from bus.message import Incoming
 from bus.threads.account import Admission
 from bus.threads.inbox import Inbox
-from bus.threads.mailbox import Mailbox
+from bus.threads.scheduler import Scheduler
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -28,13 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bus.core.local.routing_table import Entry
-    from bus.threads.account import Account
     from bus.threads.delivery import Delivery
-    from bus.threads.mailbox import Client
+    from bus.threads.mailbox import Mailbox
 
 __all__ = ["Request", "ThreadManager"]
-
-_COMMAND: Final = Kind.COMMAND
 
 _TURNS_MAX: Final = 64  # turns before a thread runs the next full round of `_serve`
 # Maximum time, in seconds, that a task reads from one run before it reports its reads.
@@ -64,13 +58,13 @@ class Way(Protocol):
 
 
 class ThreadManager:
-    """The tasks of one thread, their mailboxes, and the run queue.
+    """The tasks of one thread, and their mailboxes.
 
     Attributes:
         name: the name of the thread, for errors and logs.
         ident: the ident of the thread; None before a thread has called `adopt`.
         main: True if that is the main thread, the only one that can be interrupted.
-        running: the task whose callback runs; None between callbacks.
+        scheduler: the run queue and the timers. call_at: sets a timer.
         link_wait: the fast path where the thread may wait, besides its inbox, for
           messages of its peers; None for the inbox alone.
         waits_next: True if the thread waits next, unless it finds work.
@@ -79,26 +73,18 @@ class ThreadManager:
         waiting: True while the thread waits on the fast path. Its actions then serve
           the whole process and are not between two callbacks, so nothing is done to
           its own tasks at once.
-        since: the start of the current callback, or of the search for one, on the
-          monotonic clock in seconds; None while the thread waits.
-        callbacks: the number of callbacks run.
         driving: the lock that a thread holds while it serves. A thread that takes over
           acquires it first.
         ended: True if no thread serves the manager any more.
-
-    Invariants, between two callbacks:
-    I1. ``_ready`` holds, once each, the mailboxes that are not held and not empty.
-    I2. all mailboxes in ``_ready`` belong to tasks that this manager hosts.
     """
 
     __slots__ = (
         "_expected",
-        "_numbers",
+        "_put",
         "_ready",
         "_requests",
         "_stop_at",
-        "_timers",
-        "callbacks",
+        "call_at",
         "driving",
         "ended",
         "ident",
@@ -107,8 +93,7 @@ class ThreadManager:
         "link_wait",
         "main",
         "name",
-        "running",
-        "since",
+        "scheduler",
         "waiting",
         "waits_next",
     )
@@ -119,9 +104,6 @@ class ThreadManager:
         self.ident: int | None = None
         self.main: bool = False
         self.driving: Final[_thread.LockType] = _sync.Lock()
-        self.running: Client | None = None
-        self.since: float | None = None
-        self.callbacks: int = 0
         self.link_wait: Way | None = None
         self.waits_next: bool = False
         self.leased: Way | None = None
@@ -130,11 +112,12 @@ class ThreadManager:
         # here keep the thread from ending.
         self._expected: Final[set[Mailbox]] = set()
         self.ended: bool = False
-        self._ready: deque[Mailbox] = deque()
-        self._requests: deque[Request] = deque()
-        # A heap of (deadline, tie-breaker, function).
-        self._timers: list[tuple[float, int, Callable[[], object]]] = []
-        self._numbers = itertools.count()
+        self._requests: Final[deque[Request]] = deque()
+        self.scheduler: Final = Scheduler(self.inbox, self._requests)
+        # Used for each message, so looked up once.
+        self._put: Final = self.scheduler.put
+        self._ready: Final = self.scheduler.ready
+        self.call_at: Final = self.scheduler.call_at
         self._stop_at: float | None = None
 
     # Called in any thread.
@@ -147,7 +130,7 @@ class ThreadManager:
         """Return True if the owner calls, between two callbacks and not in a wait."""
         return (
             self.ident == _sync.get_ident()
-            and self.running is None
+            and self.scheduler.running is None
             and not self.waiting
         )
 
@@ -205,7 +188,7 @@ class ThreadManager:
         self.inbox.push(Request(request))
 
     def set_timer(self, deadline: float, due: Callable[[], object]) -> None:
-        """Set a timer from any thread; see `call_at`."""
+        """Set a timer from any thread; see `Scheduler.call_at`."""
         if self.is_owner() and not self.waiting:
             self.call_at(deadline, due)
         else:
@@ -262,15 +245,18 @@ class ThreadManager:
     def _serve(self, until: float | None) -> int:
         """Give one turn to each task that is ready; return the number of turns."""
         self._drain_inbox(until)
-        self.since = now = _sync.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            heapq.heappop(self._timers)[2]()
+        scheduler, inbox, requests = self.scheduler, self.inbox, self._requests
+        scheduler.since = now = _sync.monotonic()
+        while scheduler.timers and scheduler.timers[0][0] <= now:
+            heapq.heappop(scheduler.timers)[2]()
         turns = len(self._ready)
         try:
             for _ in range(turns):
-                self._turn()
+                scheduler.turn()
+                if inbox.items or requests:
+                    self._drain_inbox(now)  # without waiting
         finally:
-            self.running = self.since = None
+            scheduler.running = scheduler.since = None
         return turns
 
     def _serve_on(self) -> None:
@@ -278,24 +264,23 @@ class ThreadManager:
 
         This spreads the fixed costs of a `_serve` over many messages.
         """
+        scheduler, inbox, requests = self.scheduler, self.inbox, self._requests
         try:
             for _ in range(_TURNS_MAX):
-                due = self._timers and self._timers[0][0] <= _sync.monotonic()
+                due = scheduler.timers and scheduler.timers[0][0] <= _sync.monotonic()
                 if not self._ready or due or self._stop_at is not None:
                     return
-                self._turn(_SLICE_S)
+                scheduler.turn(_SLICE_S)
+                if inbox.items or requests:
+                    self._drain_inbox(0.0)  # without waiting
         finally:
-            self.running = self.since = None
+            scheduler.running = scheduler.since = None
 
     def end(self) -> bool:
         """Refuse further tasks; return False if some are announced or posted here."""
         with self.inbox.lock:
             self.ended = not (self._expected or self.inbox.items)
             return self.ended
-
-    def call_at(self, deadline: float, due: Callable[[], object]) -> None:
-        """Set a timer: call ``due`` at or soon after a time of the monotonic clock."""
-        heapq.heappush(self._timers, (deadline, next(self._numbers), due))
 
     def open(self, entry: Entry, first: Iterable[Incoming]) -> None:
         """Open the mailbox of a task; put the items sent earlier in front."""
@@ -304,43 +289,13 @@ class ThreadManager:
             self._expected.discard(mailbox)
         mailbox.client.on_arrival(entry, self)
         mailbox.open(first)
-        self._review(mailbox)
+        self.scheduler.review(mailbox)
         # Called directly, not as requests: this is between two callbacks, and the
         # thread may never serve again.
         while mailbox.deferred:
             mailbox.deferred.pop(0)()
 
-    def hand_over(self, entry: Entry, to: ThreadManager) -> None:
-        """Move a task to another thread, with its unread items (BUS-MOVE-2).
-
-        If that thread has ended, the task stays.
-        """
-        new = Mailbox(entry.mailbox.client)
-        unread: list[Any] = []
-
-        def opens() -> None:
-            if new.held:
-                to.open(entry, unread)
-
-        try:
-            if to.expect(new):
-                unread.extend(self._remove(entry, to, new))
-                to.ask(opens)
-        except BaseException:
-            # An interrupt: the other thread must not wait for a task that never comes.
-            if entry.host is to:
-                to.ask(opens)
-            else:
-                to.cancel_expect(new)
-            raise
-
-    def remove(self, entry: Entry) -> list[Any]:
-        """Remove a deregistered task; return its unread items, in order."""
-        return self._remove(entry, None, Mailbox(entry.mailbox.client))
-
-    def _remove(
-        self, entry: Entry, to: ThreadManager | None, new: Mailbox
-    ) -> list[Any]:
+    def remove(self, entry: Entry, to: ThreadManager | None, new: Mailbox) -> list[Any]:
         """Remove a task, set its new host, and return its unread items.
 
         The inbox is drained in the same step. A later sender finds the task at its new
@@ -403,8 +358,9 @@ class ThreadManager:
     def _drain_inbox(self, until: float | None) -> None:
         """Drain the inbox and run the requests; wait only if there is no other work."""
         if not (self._ready or self._requests or self.inbox.items):
-            if self._timers and (until is None or self._timers[0][0] < until):
-                until = self._timers[0][0]
+            timers = self.scheduler.timers
+            if timers and (until is None or timers[0][0] < until):
+                until = timers[0][0]
             self.waits_next = False
             items = self._await(until)
         else:
@@ -436,7 +392,7 @@ class ThreadManager:
     def _distribute(self, items: Iterable[Any]) -> list[Any]:
         """Put items into the mailboxes; return those whose task has left.
 
-        This is the second check of the host (BUS-ROUTE-3). Only a task that `_remove`
+        This is the second check of the host (BUS-ROUTE-3). Only a task that `remove`
         is removing can have left. Requests run later, since they may move tasks.
         """
         strays = []
@@ -448,120 +404,6 @@ class ThreadManager:
             else:
                 strays.append(item)
         return strays
-
-    def _put(self, mailbox: Mailbox, item: Any) -> None:
-        items = mailbox.begin() if mailbox.items is None else mailbox.items
-        items.append(item)
-        if not (mailbox.ready or mailbox.held):
-            mailbox.ready = True
-            self._ready.append(mailbox)
-
-    def _review(self, mailbox: Mailbox) -> None:
-        if mailbox.items and not (mailbox.ready or mailbox.held):
-            mailbox.ready = True
-            self._ready.append(mailbox)
-
-    def _turn(self, slice_s: float = 0.0) -> None:
-        """Give a turn to the next task: it reads one item.
-
-        slice_s: the maximum time, in seconds, that it reads on from a command run, if
-          no other task is ready.
-        """
-        ready = self._ready
-        if not ready:
-            return  # the task was removed meanwhile
-        mailbox = ready[0]
-        # Read the clock again: an earlier callback may have taken long.
-        self.since = now = _sync.monotonic()
-        # A mailbox stays in the queue as long as it may have items. So an interrupt
-        # between two of these steps costs one empty turn, and no task loses its later
-        # turns.
-        item = self._next(mailbox, now)
-        if item is None:
-            mailbox.ready = False
-            ready.popleft()
-            return
-        if type(item) is CommandRun:
-            ready.rotate(-1)
-            self._read(mailbox, item, now + slice_s)
-            return
-        assert mailbox.items is not None  # there was something
-        if mailbox.items:
-            ready.rotate(-1)
-        else:
-            mailbox.ready = False
-            ready.popleft()
-        self.callbacks += 1
-        self.running = client = mailbox.client
-        client.handle(item)
-        self.running = None
-        if self.inbox.items or self._requests:
-            self._drain_inbox(now)
-
-    @staticmethod
-    def _next(mailbox: Mailbox, now: float) -> Any:
-        """Return the next item, removed, or the command run to read from, kept.
-
-        Return None if the mailbox is empty. If the task cannot read from the run, the
-        remaining commands of the run become single items.
-        """
-        items = mailbox.items
-        while items:
-            item = items[0]
-            if type(item) is not CommandRun:
-                return items.popleft()
-            if item:
-                late = item.deadline is not None and item.deadline <= now
-                if mailbox.client.commands_to is not None and not late:
-                    return item
-                items.popleft()
-                items.extendleft(reversed(item.rest()))
-            else:
-                items.popleft()
-        return None
-
-    def _read(self, mailbox: Mailbox, run: CommandRun, until: float) -> None:
-        """Let a task read one command of a run, and more until a time.
-
-        It stops as soon as this thread has other work. The accounting and the
-        acknowledgement cover the run as a whole, not each command.
-        """
-        client = mailbox.client
-        assert client.commands_to is not None
-        callback, reference = client.commands_to
-        account: Account = run._account
-        monotonic = _sync.monotonic
-        ready, inbox, requests = self._ready, self.inbox, self._requests
-        if run.deadline is not None and run.deadline < until:
-            until = run.deadline
-        if self._timers and self._timers[0][0] < until:
-            until = self._timers[0][0]
-        first, now = run.at, 0.0
-        account.begin(run, inbox.lock)
-        self.running = client
-        try:
-            client.on_run_begun(run)
-            for message in run.read(reference):
-                try:
-                    callback(message)
-                except Exception:  # noqa: BLE001 # contained (BUS-MSG-13)
-                    client.on_exception(callback)
-                now = monotonic()
-                if now >= until or len(ready) > 1 or inbox.items or requests:
-                    self.since = now
-                    break
-                self.since = now  # a plain statement before the jump: see `_sync.Lock`
-        finally:
-            self.callbacks += run.at - first
-            account.settle(inbox.lock)
-            client.on_run_read(run)
-            self.running = None
-        if not run and mailbox.items and len(mailbox.items) == 1:
-            mailbox.items.popleft()
-            mailbox.ready = False
-            ready.remove(mailbox)
-        if inbox.items or requests:
-            self._drain_inbox(now)
 
     def _stop(self, until: float) -> None:
         self._stop_at = until

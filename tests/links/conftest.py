@@ -9,7 +9,7 @@ import pytest
 from bus import BusConfig, Role
 from bus.core.remote import fast_path
 from bus.core.wire import decode, encode_single, pieces
-from bus.links import comm_thread
+from bus.links import rounds
 from tests.bus.support import socket_bus
 from tests.links.hostile import is_known, served
 from tests.support import until
@@ -38,7 +38,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
         seen.append(frame)
         return data
 
-    monkeypatch.setattr(comm_thread, "pieces", tapped)
+    monkeypatch.setattr(rounds, "pieces", tapped)
     monkeypatch.setattr(fast_path, "encode_single", tapped_alone)
     return seen
 

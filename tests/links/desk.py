@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Final
 from bus.links.link_poller import ParkedPoller
 from bus.links.link_pool import PORT, LinkPool
 from bus.threads.inbox import Inbox
+from queuebroker.errors import DisconnectedError
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.queue_broker import QueueBroker
+from queuebroker.testing import explore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.testing import Run
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "rest", "under_every_schedule", "under_some_schedules"]
 
 
 class Desk:
@@ -111,3 +114,24 @@ class Desk:
 
     def _due(self) -> bool:
         return bool(self.inbox.items) or self.ready()
+
+
+def under_every_schedule(
+    program: Callable[[Run], object], *, bound: int = 2, limit: int = 1_500
+) -> None:
+    explore(program, bound=bound, limit=limit, random=100, seed=1)
+
+
+def under_some_schedules(program: Callable[[Run], object]) -> None:
+    """Explore few schedules: the test needs the virtual clock, not an order."""
+    explore(program, bound=1, limit=150, random=20, seed=1)
+
+
+def rest(queue: MessageQueue) -> list[bytes]:
+    """Return all frames received by a far end until the link is lost."""
+    frames = []
+    while True:
+        try:
+            frames.append(queue.receive())
+        except DisconnectedError:
+            return frames

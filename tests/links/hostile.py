@@ -22,7 +22,7 @@ from bus.message import Kind
 from bus.payload import encode as encoded
 from bus.registration import RegistrationId, Visibility
 from queuebroker.errors import DisconnectedError
-from queuebroker.sockets import SocketQueueBroker
+from queuebroker.sockets import SocketQueueBroker, frames
 from tests.bus.support import unbalanced
 from tests.support import LIMIT_S
 
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from bus.core.wire import Frame
     from queuebroker.channel.message_queue import MessageQueue
 
-__all__ = ["NAME", "TASK", "Hostile", "is_known", "raw", "served", "told"]
+__all__ = ["HELLO", "NAME", "TASK", "Hostile", "is_known", "raw", "served", "told"]
 
 NAME: Final = "rogue"  # its process name
 TASK: Final = "liar"  # the name of its task
+# The first bytes of a dialling process, in the protocol of links.
+HELLO: Final = frames.encode(frames.Hello("x", 1, 100))
 _RELAY: Final = 5  # the relay number of that task
 _BODY: Final = encoded("what is said")
 _numbers: Final = itertools.count(1)

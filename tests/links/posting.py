@@ -9,7 +9,7 @@ from bus.address import Address
 from bus.config import BusConfig
 from bus.core.local.actions import Fail
 from bus.core.local.routing_table import Entry, RoutingTable
-from bus.core.wire import Characteristics
+from bus.core.wire import Characteristics, Identity, Role
 from bus.errors import BusFullError
 from bus.links.relay_outbox import RelayOutbox
 from bus.links.send_batch import SealedBatch
@@ -96,10 +96,16 @@ class Process:
     """An outbox, one relay, and tasks that post to it."""
 
     def __init__(self, overflow: Overflow = "error", **config: Any) -> None:
-        here = Address("audience", machine="here", bus="bus1")
         self.host = RelayOutbox(
-            here,
-            RegistrationId("here", "p1", 0),
+            Identity(
+                bus="bus1",
+                machine="here",
+                machine_id="here",
+                process="p1",
+                process_id=1,
+                incarnation=1,
+                role=Role.MASTER,
+            ),
             BusConfig(**config),
             lambda message: None,
             self._send_alone,

@@ -17,13 +17,13 @@ from bus.core.local.actions import HangUp, Send
 from bus.core.local.command_run import CommandRun
 from bus.core.streams.receipts import Receipt
 from bus.core.wire import Ack
-from bus.links.comm_thread import CommThread
-from bus.links.fast_path_driver import FastPathDriver, _Way
+from bus.links.fast_path_driver import _Way
 from bus.links.link_pool import LinkPool
+from bus.links.rounds import Rounds
 from specs.clauses import clause
 from tests.bus.support import socket_bus
+from tests.links.alone import Alone, Short
 from tests.links.processes import Reader, comm_of, held, processes
-from tests.links.test_fast_path_driver_alone import Alone, Short
 from tests.links.test_wake_ups import Asleep
 from tests.support import until
 
@@ -49,13 +49,13 @@ class Attended:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[str] = []
-        attend = CommThread._run_urgent_part
+        attend = Rounds.run_urgent_part
 
-        def noted(comm: CommThread) -> None:
+        def noted(rounds: Rounds) -> None:
             self.threads.append(threading.current_thread().name)
-            attend(comm)
+            attend(rounds)
 
-        monkeypatch.setattr(CommThread, "_run_urgent_part", noted)
+        monkeypatch.setattr(Rounds, "run_urgent_part", noted)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Later frames wait for the comm thread, too: there is one order."""
-    comm, sent = Asleep().comm, list[int]()
+    rounds, sent = Asleep().comm._rounds, list[int]()
 
     def send(_: LinkPool, number: int, __: bytes) -> bool:
         sent.append(number)
@@ -128,14 +128,14 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
         heard=0,
     )
     left: list[HangUp | Send] = [HangUp(2), Send(3, frame)]
-    comm.link_actions.extend([Send(1, frame), *left])
+    rounds.link_actions.extend([Send(1, frame), *left])
 
-    with comm._fast_path_driver.hold:
-        comm._run_urgent_part()
+    with rounds.hold:
+        rounds.run_urgent_part()
 
     assert sent == [1]
-    assert list(comm.link_actions) == left
-    assert comm._due()
+    assert list(rounds.link_actions) == left
+    assert rounds.is_due()
 
 
 @clause("BUS-CHAN-7")
@@ -145,26 +145,28 @@ def test_a_fault_is_the_comm_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     with processes(2) as [_, other]:
         comm = comm_of(other)
 
-        def fails(_: FastPathDriver) -> None:
+        rounds = comm._rounds
+
+        def fails(_: Rounds) -> None:
             raise LookupError("at what was read")
 
-        with monkeypatch.context() as faulty, comm._fast_path_driver.hold:
-            faulty.setattr(FastPathDriver, "take", fails)
-            comm._run_urgent_part()
+        with monkeypatch.context() as faulty, rounds.hold:
+            faulty.setattr(Rounds, "_take_given", fails)
+            rounds.run_urgent_part()
         until(lambda: comm._ended, "it has ended")
-    assert isinstance(comm._fault, LookupError)
+    assert isinstance(rounds._fault, LookupError)
 
 
 @clause("BUS-CHAN-7")
 def test_where_the_comm_thread_has_ended_nothing_is_seen_to() -> None:
-    comm = Asleep().comm
-    comm._fast_path_driver._given.append((1, b"frame"))
-    comm._left = True
+    rounds = Asleep().comm._rounds
+    rounds.given.append((1, b"frame"))
+    rounds.closed = True
 
-    with comm._fast_path_driver.hold:
-        comm._run_urgent_part()
+    with rounds.hold:
+        rounds.run_urgent_part()
 
-    assert comm._fast_path_driver.due
+    assert rounds.given
 
 
 # Conditions for waiting at a link.
@@ -259,7 +261,7 @@ def test_a_thread_that_acknowledges_its_own_reads_wakes_no_comm_thread(
     *, soon: bool, main: bool, way: bool, wakes: bool
 ) -> None:
     comm, woken = Asleep().comm, list[str]()
-    comm._wake = lambda: woken.append("wake")  # type: ignore[method-assign]
+    comm._rounds.wake = lambda: woken.append("wake")  # type: ignore[method-assign]
     comm._acknowledgement_tracker.wakes_soon = soon
     host = SimpleNamespace(main=main, link_wait=object() if way else None)
     to: Any = _At(host)

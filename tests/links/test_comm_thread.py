@@ -129,13 +129,13 @@ def test_overdue_timers_are_handled_despite_a_long_acknowledgement_delay() -> No
 def _counted(comm: CommThread) -> list[None]:
     """Return a list that grows by one item with each round of a comm thread."""
     rounds: list[None] = []
-    round_of = comm._round
+    run = comm._rounds.run
 
     def counted() -> None:
         rounds.append(None)
-        round_of()
+        run()
 
-    comm._round = counted  # type: ignore[method-assign]
+    comm._rounds.run = counted  # type: ignore[method-assign]
     return rounds
 
 

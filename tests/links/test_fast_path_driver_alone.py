@@ -9,174 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bus.core.wire import FrameType
-from bus.links.fast_path_driver import FastPathDriver, _Way
+from bus.links.fast_path_driver import _Way
 from bus.threads.exchange import FastDelivery
-from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
+from tests.links.alone import Alone, LeaseOfOne, Peer, Short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-class Short:
-    """A stand-in for the fast path; takes each frame that begins with ``+``."""
-
-    link = 1
-    is_current = True
-    peer = SimpleNamespace(session=SimpleNamespace(in_exchange=False))
-    answers_only = False
-
-    def command(self, *_: Any) -> bytes:
-        return b"command"
-
-    answer = command
-
-    def receive(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
-        self.answers_only = answers_only
-        if data.startswith(b"+"):
-            todo.append(data)
-        return data.startswith(b"+")
-
-
-class LeaseOfOne:
-    """A stand-in for the read lease of a link with some received frames."""
-
-    take_early = True
-
-    def __init__(self, *frames: bytes, ended: bool = False) -> None:
-        self.frames = list(frames)
-        self.ended = ended
-        self.left = self.slept = self.missing_bytes = 0
-
-    def take(self, _: Inbox) -> bool:
-        return True
-
-    def sleep(self, _: float | None) -> None:
-        """Return at once: frames are there already."""
-        self.slept += 1
-
-    def read(self) -> list[bytes]:
-        return self.frames
-
-    def leave(self, _: Inbox | None = None) -> None:
-        self.left += 1
-
-
-class _Peer:
-    """A stand-in for a process, with its link."""
-
-    session = SimpleNamespace(link=1, ack_at=None, in_exchange=False)
-
-
-class _Place(ThreadManager):
-    """A thread whose `pending` the test sets."""
-
-
-class _LinkPool:
-    """A stand-in for links that are full."""
-
-    def __init__(self, calls: list[str]) -> None:
-        self._calls = calls
-
-    def mark_ready(self, link: int) -> None:
-        self._calls.append(f"stir {link}")
-
-    def send(self, link: int, _: bytes) -> bool:
-        self._calls.append(f"full {link}")
-        return False
-
-    @property
-    def sending(self) -> bool:
-        self._calls.append("busy?")
-        return False
-
-
-class Alone:
-    """A fast path driver on its own, with its outgoing calls recorded."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.fast_path = Short()
-        self.midway: set[int] = set()
-        self.todo: deque[Any] = deque()
-        self.host = cast("Any", _Place("host"))
-        self.host.pending = lambda: False
-        # The frames processed in place of the comm thread, and whether acknowledgements
-        # are due.
-        self.attended: list[tuple[int, bytes]] = []
-        self.acknowledgement_tracker = SimpleNamespace(due=False)
-        # The outcome of the delivery.
-        self.delivery = FastDelivery.QUEUED
-        self.exchange = SimpleNamespace(
-            try_deliver_now=self._try_deliver_now,
-            act=lambda most=0: self.calls.append(f"act {most}"),
-            unfinished=False,
-            send_now=self._send_now,
-        )
-        self.link_pool: Any = _LinkPool(self.calls)
-        self.fast_path_driver = FastPathDriver(
-            cast("Any", self.exchange),
-            cast("Any", None),
-            cast("Any", self.link_pool),
-            rounds=cast(
-                "Any",
-                SimpleNamespace(
-                    inbox=Inbox(),
-                    link_actions=deque(),
-                    links_reserved=False,
-                    request_flush=lambda: self.calls.append("request_flush"),
-                ),
-            ),
-            wake=lambda: self.calls.append("wake"),
-            soon=lambda: self.calls.append("soon"),
-            midway=lambda link: link in self.midway,
-            acknowledgement_tracker=cast("Any", self.acknowledgement_tracker),
-            run_urgent_part=self._run_urgent_part,
-        )
-
-    def _run_urgent_part(self) -> None:
-        assert self.fast_path_driver.hold.locked()
-        self.calls.append("urgent part")
-        self.attended += self.fast_path_driver.take()
-        self.acknowledgement_tracker.due = False
-
-    def _try_deliver_now(self, link: Short, frame: bytes, host: Any) -> FastDelivery:
-        assert host is self.host
-        came = link.receive(frame, 0.0, self.todo, answers_only=host.main)
-        return self.delivery if came else FastDelivery.REFUSED
-
-    def _send_now(self, event: Callable[..., Any], *about: Any) -> Any:
-        self.calls.append("locked")
-        return event(*about)
-
-    def ask(
-        self, host: Any = None, lease: Any = None, *, wants_reply: bool = True
-    ) -> bool:
-        peer: Any = _Peer()
-        client = SimpleNamespace(questions=SimpleNamespace(open={}))
-        source = SimpleNamespace(host=host, mailbox=SimpleNamespace(client=client))
-        relay = SimpleNamespace(peer=peer)
-        question: Any = SimpleNamespace(
-            _source=source,
-            _to=SimpleNamespace(mailbox=relay),
-            _id=1,
-            wants_reply=wants_reply,
-        )
-        lease = LeaseOfOne() if lease is None else lease
-        self.fast_path_driver._ways[peer] = _Way(
-            self.fast_path_driver, cast("Any", self.fast_path), lease
-        )
-        return self.fast_path_driver.command(question)
-
-    def wait(self, *frames: bytes, ended: bool = False) -> bool:
-        lease: Any = LeaseOfOne(*frames, ended=ended)
-        way = _Way(self.fast_path_driver, cast("Any", self.fast_path), lease)
-        stays = way.wait(self.host, None)
-        assert lease.left == 1
-        return stays
-
+    from bus.threads.inbox import Inbox
 
 _ACK = bytes((FrameType.ACK.value,))
 
@@ -200,10 +41,8 @@ def test_a_frame_behind_a_frame_for_the_comm_thread_is_handed_over_too() -> None
     assert not alone.wait(b"+1", b"other", b"+2")
 
     assert list(alone.todo) == [b"+1"]
-    assert alone.fast_path_driver.due
-    assert alone.fast_path_driver.take() == [(1, b"other"), (1, b"+2")]
+    assert list(alone.given) == [(1, b"other"), (1, b"+2")]
     assert alone.calls == ["wake", "act 1", "soon"]
-    assert not alone.fast_path_driver.due
 
 
 @clause("BUS-CHAN-7", "BUS-MSG-15")
@@ -216,7 +55,7 @@ def test_an_uninterruptible_thread_handles_all_frames_that_it_has_read() -> None
     assert list(alone.todo) == [b"+1"]
     assert alone.attended == [(1, b"other"), (1, b"+2")]
     assert alone.calls == ["urgent part", "act 0"]
-    assert not alone.fast_path_driver.due
+    assert not alone.given
 
 
 @clause("BUS-RELAY-9")
@@ -256,7 +95,7 @@ def test_frames_that_follow_handed_over_frames_are_handed_over() -> None:
     alone.wait(b"+1")
 
     assert not alone.todo
-    assert alone.fast_path_driver.take() == [(1, b"other"), (1, b"+1")]
+    assert list(alone.given) == [(1, b"other"), (1, b"+1")]
 
 
 @clause("BUS-ROUTE-4")
@@ -326,8 +165,8 @@ def test_messages_that_a_frame_leaves_unacknowledged_are_acknowledged_soon(
 ) -> None:
     """The comm thread may have gone to sleep before any acknowledgement was due."""
     alone = Alone()
-    monkeypatch.setattr(_Peer.session, "ack_at", 1.0)
-    monkeypatch.setattr(_Peer.session, "in_exchange", watched)
+    monkeypatch.setattr(Peer.session, "ack_at", 1.0)
+    monkeypatch.setattr(Peer.session, "in_exchange", watched)
 
     assert alone.ask()
 
@@ -472,7 +311,7 @@ def test_an_acknowledgement_drives_no_thread_from_a_link() -> None:
 
     assert alone.wait(_ACK)
 
-    assert alone.fast_path_driver.take() == [(1, _ACK)]
+    assert list(alone.given) == [(1, _ACK)]
     assert alone.calls == ["wake"]
 
 
@@ -583,7 +422,7 @@ def test_an_answer_tells_that_its_question_was_taken(
     host = SimpleNamespace(
         pending=lambda: False, is_owner=lambda: False, main=interrupted
     )
-    peer: Any = _Peer()
+    peer: Any = Peer()
     question: Any = SimpleNamespace(
         _to=SimpleNamespace(host=host),
         _source=SimpleNamespace(mailbox=SimpleNamespace(peer=peer)),

@@ -12,7 +12,7 @@ from bus.core.wire import Lengths
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
 from specs.clauses import clause
-from tests.links.test_inbound_delivery import Hall
+from tests.links.hall import Hall
 
 if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import importlib
 import os
-import socket
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus import AccessDeniedError, AccessList, BusConfig, Role
+from bus import BusConfig
 from bus.core import wire
 from bus.core.wire import Reason
-from bus.links.link_pool import PORT
-from bus.links.run_directory import RunDirectory
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD
 from specs.clauses import clause
-from tests.bus.support import socket_bus
-from tests.links.hostile import NAME, TASK, Hostile, is_known, raw, served, told
+from tests.links.hostile import HELLO, NAME, TASK, Hostile, is_known, raw, served, told
 from tests.links.misdeeds import STRANGE, VIOLATIONS
-from tests.processes import run
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
@@ -39,18 +33,18 @@ if TYPE_CHECKING:
 # that file.
 ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     "name is local peer": (
-        "test_another_user_is_refused_wherever_files_are_open",
+        "tests.links.test_strangers:test_another_user_is_refused_wherever_files_are_open",
         "tests.links.test_real:test_the_credentials_of_a_dialling_process_are_checked",
         "tests.links.test_real:test_the_credentials_of_a_listening_process_are_checked",
     ),
     "socket file": (
-        "test_a_directory_that_others_may_write_to_is_refused",
+        "tests.links.test_strangers:test_a_directory_that_others_may_write_to_is_refused",
         "tests.links.test_real:test_sockets_are_named_after_bus_and_role_and_go_with_their_processes",
         "tests.links.test_real:test_another_user_is_kept_out",
         "tests.links.test_run_directory:test_one_that_others_can_enter_or_write_to_is_refused",
     ),
     "access list": (
-        "test_another_user_is_refused_wherever_files_are_open",
+        "tests.links.test_strangers:test_another_user_is_refused_wherever_files_are_open",
         "tests.links.test_real:test_the_credentials_of_a_dialling_process_are_checked",
     ),
     "wire format": (
@@ -60,16 +54,16 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests.test_imports:test_nothing_runs_a_string_or_unpacks_foreign_objects",
     ),
     "size limits": (
-        "test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected",
+        "tests.links.test_strangers:test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected",
         "test_a_message_that_is_too_long_ends_the_link",
     ),
     "depth, and bytes that are no text": (
         "test_a_violation_ends_the_link_and_no_other",
     ),
     "timeouts": (
-        "test_a_peer_that_does_not_identify_itself_is_disconnected",
+        "tests.links.test_strangers:test_a_peer_that_does_not_identify_itself_is_disconnected",
         "test_a_peer_that_never_greets_on_a_link_is_disconnected",
-        "test_a_peer_that_dials_an_unknown_port_is_rejected_at_once",
+        "tests.links.test_strangers:test_a_peer_that_dials_an_unknown_port_is_rejected_at_once",
         "test_a_peer_that_reads_nothing_delays_no_other",
     ),
     "quotas per peer": (
@@ -80,8 +74,8 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
         "test_a_peer_that_reads_nothing_delays_no_other",
     ),
     "load before authentication": (
-        "test_the_number_of_silent_peers_is_limited",
-        "test_a_slave_joins_though_hundreds_say_nothing",
+        "tests.links.test_strangers:test_the_number_of_silent_peers_is_limited",
+        "tests.links.test_strangers:test_a_slave_joins_though_hundreds_say_nothing",
         "tests.links.test_quotas:test_the_number_of_peers_that_have_not_greeted_is_limited",
         "tests.links.test_quotas:test_no_long_frame_is_taken_in_before_a_greeting",
     ),
@@ -89,9 +83,11 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
         "test_a_peer_with_an_invalid_greeting_receives_the_reason",
         "test_a_name_that_is_taken_is_not_given_to_another",
     ),
-    "descriptors received": ("test_unwanted_descriptors_are_closed",),
+    "descriptors received": (
+        "tests.links.test_strangers:test_unwanted_descriptors_are_closed",
+    ),
     "errors": (
-        "test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected",
+        "tests.links.test_strangers:test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected",
         "tests.links.test_quotas:test_the_log_says_why_a_link_was_closed",
         "tests.links.test_quotas:test_the_log_names_a_rejected_peer",
         "tests.links.test_quotas:test_the_log_gets_only_so_many_lines",
@@ -105,162 +101,6 @@ def test_each_row_has_its_tests() -> None:
             module, _, function = name.rpartition(":")
             where = importlib.import_module(module or __name__)
             assert callable(getattr(where, function)), name
-
-
-# Peers that do not even speak the link protocol.
-
-_HELLO: Final = frames.encode(frames.Hello("x", 1, 100))
-
-
-@clause("QB-SOCK-5", "QB-SOCK-9", "BUS-SEC-4")
-@pytest.mark.parametrize("which", ["Master", "Slave*"])
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"GET / HTTP/1.1\r\n\r\n",
-        bytes(64),
-        _HELLO.replace(frames.MAGIC, b"QUEUEBRX"),
-        frames.encode(frames.Hello("x", 1, 100, versions=(9, 9))),
-        frames.encode_message(1, wire.encode(wire.Ping(number=1))),
-        HEAD.pack(frames.Frame.HELLO, 4 * 2**10 + 1) + bytes(100),
-        HEAD.pack(frames.Frame.HELLO, 2**32 - 1),
-    ],
-    ids=["http", "zeros", "magic", "version", "no hello", "long hello", "4 GiB"],
-)
-def test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected(
-    near: Bus, other: Bus, place: Path, which: str, said: bytes
-) -> None:
-    """It learns nothing about the bus."""
-    [path] = place.glob(which)
-    with raw(path) as peer:
-        peer.sendall(said)
-        answer = peer.recv(2**16)
-        assert answer[0] == frames.Frame.REFUSED
-        assert b"near" not in answer
-        assert peer.recv(1) == b""
-        served(near, other)
-
-
-@clause("BUS-SEC-9")
-@pytest.mark.parametrize("which", ["Master", "Slave*"])
-def test_a_peer_that_dials_an_unknown_port_is_rejected_at_once(
-    near: Bus, other: Bus, place: Path, which: str
-) -> None:
-    """Links are made at one port; a peer waiting at another one would never greet."""
-    [path] = place.glob(which)
-    with raw(path) as peer:
-        peer.sendall(frames.encode(frames.Hello("x", PORT + 1, 100)))
-        assert peer.recv(2**16)[0] == frames.Frame.REFUSED
-        assert peer.recv(1) == b""
-        served(near, other)
-
-
-@clause("QB-SOCK-9")
-@pytest.mark.parametrize("config", [BusConfig(auth_timeout_s=0.1)], ids=[""])
-@pytest.mark.parametrize("said", [b"", _HELLO[:1], _HELLO[:-1]], ids=[0, 1, "most"])
-def test_a_peer_that_does_not_identify_itself_is_disconnected(
-    near: Bus, other: Bus, place: Path, said: bytes
-) -> None:
-    """When its time is up, however much of the greeting was sent."""
-    with raw(place / "Master") as peer:
-        peer.sendall(said)
-        assert peer.recv(1) == b""
-
-
-@clause("QB-SOCK-9")
-@pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=3)], ids=[""])
-def test_the_number_of_silent_peers_is_limited(
-    near: Bus, other: Bus, place: Path
-) -> None:
-    """The next peer is disconnected at once; processes that joined are not affected."""
-    with ExitStack() as stack:
-        for _ in range(3):
-            stack.enter_context(raw(place / "Master"))
-        one_more = stack.enter_context(raw(place / "Master"))
-        assert one_more.recv(1) == b""
-        served(near, other)
-
-
-@clause("QB-SOCK-9", "BUS-INIT-3")
-@pytest.mark.parametrize(
-    "config", [BusConfig(unauthenticated_links=8, auth_timeout_s=0.3)], ids=[""]
-)
-def test_a_slave_joins_though_hundreds_say_nothing(
-    near: Bus, other: Bus, place: Path
-) -> None:
-    with ExitStack() as stack:
-        for _ in range(500):
-            stack.enter_context(raw(place / "Master"))
-        late = stack.enter_context(socket_bus("late", role=Role.SLAVE))
-        assert late.call("echo", 3, timeout=LIMIT_S) == 3
-
-
-@clause("QB-SOCK-9")
-def test_unwanted_descriptors_are_closed(near: Bus, other: Bus, place: Path) -> None:
-    """The kernel drops descriptors that a dialling process sends with its data."""
-    reading, writing = os.pipe()
-    with raw(place / "Master") as peer:
-        socket.send_fds(peer, [_HELLO], [writing])
-        os.close(writing)
-        # No other descriptor is open, so this is the end of the pipe.
-        assert os.read(reading, 1) == b""
-    os.close(reading)
-
-
-_NOBODY = """
-    import os, socket, sys
-    from queuebroker.errors import QueueBrokerError
-    from queuebroker.sockets import SocketQueueBroker
-    from bus import BusError, Role, open_bus
-    place = sys.argv[1]
-    os.setgroups([])
-    os.setgid(65534)
-    os.setuid(65534)
-    try:
-        with socket.socket(socket.AF_UNIX) as bare:
-            bare.connect(place)
-        SocketQueueBroker("nobody").connect("ipc://" + place, 1, timeout=30)
-    except (OSError, QueueBrokerError) as error:
-        print(type(error).__name__, error)
-    try:
-        open_bus(role=Role.SLAVE)
-    except BusError as error:
-        print(type(error).__name__, error)
-"""
-
-
-@clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-INIT-5")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
-def test_another_user_is_refused_wherever_files_are_open(
-    near: Bus, other: Bus, place: Path, *, opened: bool
-) -> None:
-    """By the directory, or by the peer credentials if the directory is open."""
-    if opened:
-        place.parent.chmod(0o755)
-        place.chmod(0o755)
-        (place / "Master").chmod(0o666)
-
-    exit_code, answer, complaints = run(_NOBODY, place / "Master")
-
-    assert exit_code == 0, complaints
-    dialled, joined = answer.splitlines()
-    if opened:
-        assert dialled.startswith("NotAdmittedError")
-        assert "uid 65534" in dialled
-    else:
-        assert dialled.startswith("PermissionError")
-    assert joined.startswith("AccessDeniedError")
-
-
-@clause("BUS-SEC-3")
-def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
-    base = tmp_path / "b"
-    base.mkdir(mode=0o700)
-    (base / "bus1").mkdir()
-    (base / "bus1").chmod(0o777)
-    with pytest.raises(AccessDeniedError, match="open to others: mode 0777"):
-        RunDirectory("bus1", AccessList(), str(base))
 
 
 # The handshake on a link.
@@ -497,7 +337,7 @@ def test_hundreds_of_rejected_peers_leave_nothing_behind(
     before = len(os.listdir("/proc/self/fd"))
     for number in range(300):
         with raw(place / "Master") as peer:
-            peer.sendall(bytes(5) if number % 2 else _HELLO[: number % 20])
+            peer.sendall(bytes(5) if number % 2 else HELLO[: number % 20])
     for number in range(300):
         with Hostile(place / "Master") as rogue:
             rogue.say((b"", wire.Ping(number=1), rogue.hello(bus="bus2"))[number % 3])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
-import signal
 import stat
 import subprocess
 from contextlib import ExitStack
@@ -34,7 +32,6 @@ from bus.links import socket_network
 from bus.links.comm_thread import CommThread
 from bus.links.link_pool import LinkPool
 from bus.links.socket_network import SocketNetwork
-from queuebroker import _sync
 from specs.clauses import clause
 from tests.bus.support import socket_bus, unwanted
 from tests.links.processes import comm_of, linked
@@ -67,22 +64,6 @@ def names(name_registry: Path) -> list[str]:
 
 
 # Joining.
-
-
-@clause("BUS-INIT-1", "BUS-INIT-2", "BUS-INIT-6")
-def test_of_ten_that_start_at_once_one_is_master_and_all_are_joined() -> None:
-    with ExitStack() as stack:
-        all_of_them = [stack.enter_context(Far(f"p{n}")) for n in range(10)]
-        for each in all_of_them:
-            each.started()
-
-        roles = [each(IS_MASTER) for each in all_of_them]
-        assert roles.count(True) == 1, roles
-        for number, each in enumerate(all_of_them):
-            each(f"counter('t{number}')")
-        for number, each in enumerate(all_of_them):
-            other = (number + 3) % 10
-            assert each(f"bus.call('t{other}', {number})") == number
 
 
 @clause("BUS-ENT-16", "BUS-SEC-3", "BUS-DEREG-12")
@@ -154,30 +135,6 @@ WITH_PID_1 = """
 """
 
 
-@clause("BUS-INIT-3", "BUS-INIT-15")
-def test_a_slave_works_alone_until_its_master_comes() -> None:
-    with Far("far", role="slave") as far:
-        far.started()
-        far("counter('local')")
-        assert far("bus.call('local', 1)") == 1
-
-        with socket_bus("near", role=Role.MASTER) as near:
-            assert near.call("local", 2, timeout=LIMIT_S) == 2
-            near.register("here", on_command=lambda message: message.payload)
-            assert far("bus.call('here', 3)") == 3
-
-
-@clause("BUS-INIT-1")
-def test_a_bus_has_one_master_and_rejects_a_second(near: Bus) -> None:
-    assert comm_of(near).remote.topology.is_master
-    with pytest.raises(BusyError, match="the master's place on bus 'bus1'"):
-        open_bus(role=Role.MASTER)
-
-    with socket_bus("other") as other:
-        assert not comm_of(other).remote.topology.is_master
-        assert linked(other) == {"near"}
-
-
 @clause("BUS-ENT-14", "BUS-ENT-12")
 def test_buses_of_other_names_are_other_buses(near: Bus) -> None:
     with socket_bus("x", name="bus2") as other:
@@ -209,39 +166,6 @@ def test_another_user_is_kept_out(near: Bus, own_run_directory: Path) -> None:
 
 
 # Departures and deaths.
-
-
-@clause("OPEN-1", "BUS-DEREG-9")
-def test_when_the_master_is_killed_another_one_takes_its_place() -> None:
-    """Tasks of others stay reachable, and new ones are found."""
-    with Far("first") as first:
-        first.started()
-        with Far("second") as second, socket_bus("third", role=Role.SLAVE) as third:
-            second.started()
-            second("counter('echo')")
-            assert third.call("echo", 1, timeout=LIMIT_S) == 1
-
-            first.kill()
-
-            until(lambda: bool(second(IS_MASTER)), "there is a master again")
-            assert third.call("echo", 2, timeout=LIMIT_S) == 2
-            third.register("late", on_command=lambda message: message.payload)
-            assert second("bus.call('late', 3)") == 3
-            with Far("fourth") as fourth:
-                fourth.started()
-                assert fourth("bus.call('late', 4)") == 4
-                assert fourth("bus.call('echo', 5)") == 5
-
-
-@clause("OPEN-1", "BUS-DEREG-12")
-def test_when_the_master_leaves_in_order_another_one_takes_its_place() -> None:
-    with Far("second") as second:
-        with socket_bus("first", role=Role.MASTER):
-            second.started()
-            second("counter('echo')")
-        until(lambda: bool(second(IS_MASTER)), "it is master")
-        with socket_bus("third") as third:
-            assert third.call("echo", 1, timeout=LIMIT_S) == 1
 
 
 @clause("BUS-DEREG-9", "BUS-MOVE-8", "BUS-ENT-17")
@@ -281,23 +205,6 @@ def test_a_killed_process_is_lost_and_its_unread_commands_are_in_doubt(
         assert [type(each.error) for each in answers] == [PeerLostError]
         with pytest.raises((PeerLostError, UnresolvedError)):
             near.call("held", timeout=0.2)
-
-
-@clause("OPEN-2", "BUS-ENT-13")
-def test_two_slaves_go_on_while_the_master_is_stopped() -> None:
-    with Far("master", role="master") as master:
-        master.started()
-        with Far("far") as far, socket_bus("near", role=Role.SLAVE) as near:
-            far.started()
-            far("counter('echo')")
-            assert near.call("echo", 0, timeout=LIMIT_S) == 0
-
-            master.signal(signal.SIGSTOP)
-            for number in range(100):
-                assert near.call("echo", number, timeout=LIMIT_S) == number
-            master.signal(signal.SIGCONT)
-
-            assert len(far("made['echo'].wait(101)")) == 101
 
 
 @clause("BUS-MOVE-1", "BUS-MOVE-4", "BUS-DEREG-4", "BUS-MSG-15")
@@ -507,39 +414,6 @@ def test_a_process_that_fails_to_open_a_bus_leaves_nothing_behind(
         assert comm_of(bus).remote.has_master
 
 
-@clause("OPEN-1", "BUS-INIT-3")
-def test_a_slave_outlives_the_loss_of_the_run_directory(
-    own_run_directory: Path,
-) -> None:
-    """It cannot be master then; it keeps searching, and finds a later master."""
-    with Far("first") as first:
-        first.started()
-        with socket_bus("second") as second:
-            shutil.rmtree(own_run_directory)
-            first.kill()
-            until(lambda: not comm_of(second).remote.has_master, "the master is missed")
-
-            with socket_bus("third", role=Role.MASTER) as third:
-                third.register("echo", on_command=lambda message: message.payload)
-                assert second.call("echo", 1, timeout=LIMIT_S) == 1
-
-
-@clause("OPEN-1")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_master_that_fails_leaves_its_place(caplog: pytest.LogCaptureFixture) -> None:
-    with socket_bus("first") as first, socket_bus("second") as second:
-
-        def fails() -> None:
-            raise MemoryError
-
-        with caplog.at_level("CRITICAL", logger="bus"):
-            comm_of(first)._relay_outbox.ask(fails)
-            until(
-                lambda: comm_of(second).remote.topology.is_master,
-                "the other one is master",
-            )
-
-
 @clause("BUS-INIT-6", "BUS-INIT-1")
 def test_no_process_joins_under_the_name_of_the_master(near: Bus) -> None:
     with Far("far") as far:
@@ -548,77 +422,6 @@ def test_no_process_joins_under_the_name_of_the_master(near: Bus) -> None:
             open_bus(process="near", machine="machine", role=Role.SLAVE)
         near.register("echo", on_command=lambda message: message.payload)
         assert far("bus.call('echo', 1)") == 1
-
-
-@clause("BUS-ENT-17", "OPEN-1")
-def test_a_new_master_sweeps_the_sockets_of_killed_processes(
-    own_run_directory: Path,
-) -> None:
-    place = own_run_directory / "bus1"
-    with Far("first") as first:
-        first.started()  # before the next one, which might be master else
-        with Far("second") as second:
-            second.started()
-            with socket_bus("third") as third:
-                second.kill()
-                assert len(list(place.glob("Slave*"))) == 2
-                first.kill()
-                until(lambda: comm_of(third).remote.has_master, "there is a master")
-                until(lambda: len(list(place.glob("Slave*"))) == 1, "its own is left")
-
-
-@clause("BUS-INIT-1", "OPEN-1")
-def test_a_lock_that_was_removed_does_not_make_a_second_master(
-    near: Bus, own_run_directory: Path
-) -> None:
-    (own_run_directory / "bus1" / "lock").unlink()
-
-    with socket_bus("other") as other:
-        assert not comm_of(other).remote.topology.is_master
-        assert linked(other) == {"near"}
-    with pytest.raises(BusyError, match="the master's place"):
-        open_bus(role=Role.MASTER)
-    assert near.machine
-
-
-class _NoThread(_sync.Thread):
-    """A thread that the system does not start if it is to accept links."""
-
-    tried = 0
-
-    def start(self) -> None:
-        if self.name.endswith("accepts"):
-            _NoThread.tried += 1
-            raise RuntimeError("can't start new thread")
-        super().start()
-
-
-@clause("BUS-CHAN-3", "BUS-INIT-1")
-def test_where_no_thread_can_be_started_no_bus_is_opened(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The caller gets the error, and another process takes the free place."""
-    with monkeypatch.context() as patch:
-        patch.setattr(_sync, "Thread", _NoThread)
-        with pytest.raises(RuntimeError, match="can't start new thread"):
-            open_bus(role=Role.MASTER)
-    with open_bus(role=Role.MASTER) as bus:
-        assert bus.machine
-
-
-@clause("BUS-CHAN-3", "OPEN-1")
-def test_a_process_that_cannot_accept_peers_yet_becomes_master_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with socket_bus("near") as near, socket_bus("heir") as heir:
-        topology = comm_of(heir).remote.topology
-        with monkeypatch.context() as patch:
-            patch.setattr(_sync, "Thread", _NoThread)
-            before = _NoThread.tried
-            near.close()
-            until(lambda: _NoThread.tried > before, "it tries to be master")
-            assert not topology.is_master
-        until(lambda: topology.is_master, "then it is")
 
 
 @clause("BUS-ENT-14", "BUS-MSG-1")

@@ -14,7 +14,7 @@ from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
-from bus.links import comm_thread
+from bus.links import rounds
 from specs.clauses import clause
 from tests.bus.recorded import BUS_RULES, holds, lines, links, told
 from tests.bus.support import socket_bus
@@ -181,7 +181,7 @@ def test_messages_resent_on_another_link_are_recorded_once(
     def swallowed(frame: Frame) -> tuple[bytes, ...]:
         return () if swallows and isinstance(frame, Batch) else pieces(frame)
 
-    monkeypatch.setattr(comm_thread, "pieces", swallowed)
+    monkeypatch.setattr(rounds, "pieces", swallowed)
     with pair(tmp_path) as both:
         reader = Reader(both.far, "b")
         a = both.start()
@@ -212,7 +212,7 @@ def test_messages_that_arrive_twice_by_a_link_are_recorded_once(
     def doubled(frame: Frame) -> tuple[bytes, ...]:
         return pieces(frame) * (2 if isinstance(frame, Batch) else 1)
 
-    monkeypatch.setattr(comm_thread, "pieces", doubled)
+    monkeypatch.setattr(rounds, "pieces", doubled)
     with pair(tmp_path) as both:
         reader = Reader(both.far, "b")
         a = both.start()

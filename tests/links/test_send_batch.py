@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import bus
-from bus.api.command_handle import UNASKED, CommandHandle
-from bus.api.task import Task
 from bus.errors import BusFullError
 from bus.links.send_batch import PAYLOAD_MAX, SHORT_MAX, SendBatch
 from bus.threads.account import Admission
@@ -17,70 +14,12 @@ from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.links.posting import Process
+from tests.links.sending import LOOKS, add, adds, all_is_given_back
 from tests.strikes import Blow, everywhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from bus.threads.account import Overflow
     from queuebroker.testing import Run
-
-# Here the sender reads shared state without a lock, and other threads read its state.
-_LOOKS = [Task.command, SendBatch.confirm, SendBatch.take, SendBatch.reclaim_locked]
-
-
-def under_every_schedule(program: Callable[[Run], object]) -> None:
-    explore(program, bound=2, limit=400, random=50, seed=1)
-    explore(program, bound=2, limit=2_000, random=150, seed=1, bytecode=_LOOKS)
-
-
-def adds(send_batch: SendBatch, payloads: Sequence[bytes]) -> list[bytes]:
-    """Add payloads, as a task of the calling thread does; return the accepted ones."""
-    return [payload for payload in payloads if add(send_batch, payload)]
-
-
-def add(send_batch: SendBatch, payload: bytes) -> bool:
-    send_batch.thread = _sync.get_ident()  # type: ignore[misc] # as if it had made it
-    task = Sending(send_batch)
-    with suppress(BusFullError):  # the wait for room timed out
-        task.command("far", payload)
-        return not task.left
-    return False
-
-
-class Sending(Task):
-    """A task with an open send batch, and no other way to send.
-
-    left: payloads that would go another way.
-    """
-
-    __slots__ = ("left",)
-
-    def __init__(self, send_batch: SendBatch) -> None:
-        self._send_batches = {"far": send_batch}  # type: ignore[misc]
-        self._sender = self  # type: ignore[misc, assignment]
-        self.left: list[Any] = []
-
-    def command_one(self, _to: str, payload: Any, *_: object) -> CommandHandle:
-        """Note a payload that goes another way; stands in for `Sender`."""
-        self.left.append(payload)
-        return UNASKED
-
-
-def all_is_given_back(process: Process) -> None:
-    """Check that no message is queued, and that all room is free again."""
-    process.round()
-    process.leave()
-    relay_account = process.relay.client
-    assert relay_account.unread == 0
-    assert relay_account._posted == relay_account._moved == relay_account._left
-    assert (
-        relay_account._posted_bytes
-        == relay_account._moved_bytes
-        == relay_account._left_bytes
-    )
-    assert not relay_account._send_batches
-
 
 # One thread.
 
@@ -249,109 +188,6 @@ def test_a_send_batch_without_a_relay_accepts_no_more_payloads() -> None:
     process.round()
     assert [each.payload for each in process.host.take_strays(process.entry)] == [b"1"]
     all_is_given_back(process)
-
-
-# In every schedule.
-
-
-@clause("BUS-RELAY-6", "BUS-MSG-15")
-def test_payloads_added_while_the_comm_thread_takes_arrive_in_order() -> None:
-    def program(run: Run) -> None:
-        process = Process()
-        send_batch = process.send_batch()
-        adding = run.spawn(lambda: adds(send_batch, [b"1", b"2", b"3"]), name="adds")
-        process.round()
-        process.round()
-        adding.join()
-        process.round()
-        assert adding.result == process.waiting == [b"1", b"2", b"3"]
-        all_is_given_back(process)
-
-    under_every_schedule(program)
-
-
-@clause("BUS-FLOW-1")
-def test_payloads_added_while_another_sender_needs_room_arrive() -> None:
-    """Payloads are accepted up to the bound, whichever thread adds them; all arrive."""
-
-    def program(run: Run) -> None:
-        process = Process(task_fifo_messages=3)
-        send_batch = process.send_batch()
-        assert add(send_batch, b"1")
-        adding = run.spawn(lambda: adds(send_batch, [b"2", b"3"]), name="adds")
-        posted = [n for n in (4, 5) if process.post(n) is Admission.ACCEPTED]
-        adding.join()
-        process.round()
-        came = process.waiting
-        assert len(came) == 3 == process.relay.client.unread
-        assert [each for each in came if type(each) is bytes] == [b"1", *adding.result]
-        assert [each for each in came if type(each) is int] == posted
-        all_is_given_back(process)
-
-    under_every_schedule(program)
-
-
-@clause("BUS-FLOW-1", "BUS-MSG-15")
-@pytest.mark.parametrize("second", [b"2", b"2".ljust(SHORT_MAX + 1)])
-@pytest.mark.parametrize("leaves", [False, True])
-def test_the_bound_holds_while_several_senders_add_and_the_comm_thread_takes(
-    leaves: bool, second: bytes
-) -> None:
-    """The bound holds at every moment, and the order of each sender is kept.
-
-    The same holds if the reserved room is too short for the second payload.
-    """
-
-    def program(run: Run) -> None:
-        process = Process(task_fifo_messages=2)
-        mine, others = process.send_batch(), process.send_batch()
-        came: list[Any] = []
-        accepted = run.spawn(lambda: adds(mine, [b"1", second]), name="adds")
-        also = run.spawn(lambda: adds(others, [b"3"]), name="needs room")
-        for _ in range(2):
-            process.round()
-            assert len(process.waiting) <= 2
-            if leaves:
-                came += process.waiting
-                process.leave()
-        run.join()
-        process.round()
-        came += process.waiting
-        assert [each for each in came if each < b"3"] == accepted.result
-        assert [each for each in came if each == b"3"] == also.result
-        assert leaves or len(came) == 2
-        all_is_given_back(process)
-
-    under_every_schedule(program)
-
-
-@clause("BUS-DEREG-4", "BUS-MSG-15")
-def test_no_payload_added_while_the_relay_is_abandoned_is_lost() -> None:
-    """Each is in the relay, returned, or goes another way; each group is in order."""
-
-    def program(run: Run) -> None:
-        process = Process()
-        send_batch, back = process.send_batch(), list[Any]()
-
-        def vacate() -> None:
-            strays = process.host.take_strays(process.entry)
-            back.extend([*process.waiting, *(each.payload for each in strays)])
-            process.relay.queue.clear()
-
-        adding = run.spawn(lambda: adds(send_batch, [b"1", b"2", b"3"]), name="adds")
-        process.round()
-        with process.host.inbox.lock:
-            process.entry.host = None
-        process.host.ask(vacate)
-        process.round()
-        adding.join()
-        process.round()
-        assert back == adding.result
-        assert not process.host._strays
-        assert not send_batch.payloads
-        all_is_given_back(process)
-
-    under_every_schedule(program)
 
 
 # Senders that wait for room.
@@ -534,4 +370,4 @@ def test_an_interrupt_while_the_comm_thread_takes_or_others_need_room(
         process.leave()
         is_as_ever(process, process.send_batch(), b"interrupted")
 
-    explore(program, bound=2, limit=2_000, random=150, seed=1, bytecode=_LOOKS)
+    explore(program, bound=2, limit=2_000, random=150, seed=1, bytecode=LOOKS)

@@ -9,12 +9,13 @@ import pytest
 
 from bus.core.local.actions import HangUp
 from bus.core.local.command_run import CommandRun
-from bus.core.peer.limits import Limits
 from bus.core.wire import Identity, Role
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from bus.links.comm_thread import CommThread
 from bus.links.link_poller import ParkedPoller
 from bus.links.link_pool import LinkPool
+from bus.links.memory import MemoryNetwork
+from bus.links.rounds import Rounds
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -47,23 +48,23 @@ class Asleep:
                 role=Role.MASTER,
             ),
             config=PATIENT,
-            limits=Limits.of(PATIENT),
+            policy=MemoryNetwork("bus1"),
+            poller=ParkedPoller(),
             nonce=lambda: 1,
             listens="here/p1",
             master="master of here",
-            poller=ParkedPoller(),
         )
 
     def until(self, wanted: set[str]) -> None:
         """Sleep until all events of `wanted` were seen."""
-        comm, seen = self.comm, set[str]()
+        comm, rounds, seen = self.comm, self.comm._rounds, set[str]()
         while seen != wanted:
-            comm._link_pool.wait(comm._due, None)
-            if comm._round_requested:
-                comm._round_requested = False
+            comm._link_pool.wait(rounds.is_due, None)
+            if rounds._requested:
+                rounds._requested = False
                 seen.add("request_flush")
-            if comm.link_actions:
-                comm.link_actions.clear()
+            if rounds.link_actions:
+                rounds.link_actions.clear()
                 seen.add("link")
             if comm._acknowledgement_tracker._taken:
                 comm._acknowledgement_tracker._taken.clear()
@@ -105,12 +106,12 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
 
     explore(program, bound=2, limit=1_000, random=100, seed=1)
     inside = [
-        CommThread.request_flush,
-        CommThread._wake,
+        Rounds.request_flush,
+        Rounds.wake,
         CommThread.do,
         CommThread.on_extracted,
     ]
-    inside += [CommThread.on_run_reading, CommThread._due, LinkPool.wait]
+    inside += [CommThread.on_run_reading, Rounds.is_due, LinkPool.wait]
     explore(program, bound=2, limit=500, random=100, seed=1, bytecode=inside)
 
 
@@ -120,19 +121,20 @@ def test_an_extraction_just_before_a_scheduled_wake_up_is_not_lost() -> None:
 
     def program(run: Run) -> None:
         comm, seen = Asleep().comm, list[object]()
+        rounds = comm._rounds
 
         def extracted(messages: Iterable[Taken], now: float) -> None:
             seen.extend(messages)
 
         comm.remote.on_extracted = extracted  # type: ignore[method-assign]
-        comm._review_at = _sync.monotonic() + 0.005
+        rounds._review_at = _sync.monotonic() + 0.005
         run.spawn(lambda: comm.on_extracted(_Taken()), name="takes")  # type: ignore[arg-type]
         while not seen:
-            comm._link_pool.wait(comm._due, comm._deadline())
-            comm._round()
+            comm._link_pool.wait(rounds.is_due, rounds.deadline(None))
+            rounds.run()
 
     explore(program, bound=2, limit=1_000, random=100, seed=1)
-    inside = [CommThread.on_extracted, CommThread._round, CommThread._deadline]
+    inside = [CommThread.on_extracted, Rounds.run, Rounds.deadline]
     explore(program, bound=2, limit=1_000, random=100, seed=1, bytecode=inside)
 
 
@@ -143,6 +145,7 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
 
     def program(run: Run) -> None:
         comm, seen, commands = Asleep().comm, list[int](), _run_of(3)
+        rounds = comm._rounds
         reading = commands.read(None)
 
         def extracted(messages: Iterable[Taken], now: float) -> None:
@@ -159,20 +162,20 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
 
         comm.remote.on_extracted = extracted  # type: ignore[method-assign]
         if armed:
-            comm._review_at = _sync.monotonic() + 0.005
+            rounds._review_at = _sync.monotonic() + 0.005
         run.spawn(reads, name="reads")
         while len(seen) < 3:
-            comm._link_pool.wait(comm._due, comm._deadline())
-            comm._round()
+            comm._link_pool.wait(rounds.is_due, rounds.deadline(None))
+            rounds.run()
         assert seen == [7, 8, 9]
         run.join()
-        comm._round()
+        rounds.run()
         assert seen == [7, 8, 9]
         assert not comm._acknowledgement_tracker._read_on
 
     explore(program, bound=2, limit=700, random=100, seed=1)
     inside = [
-        *(CommThread.on_run_reading, CommThread._round),
+        *(CommThread.on_run_reading, Rounds.run),
         *(AcknowledgementTracker.note_run, AcknowledgementTracker.take),
     ]
     explore(program, bound=2, limit=700, random=100, seed=1, bytecode=inside)
@@ -186,7 +189,7 @@ def test_commands_of_a_run_that_go_elsewhere_are_not_acknowledged() -> None:
     comm.on_run_reading(commands)
     next(commands.read(None))
     assert len(commands.rest()) == 2
-    comm._round()
+    comm._rounds.run()
     assert seen == [(commands.receipt, 7, 1, len(commands.payloads[0]))]
     assert not comm._acknowledgement_tracker._read_on
 

@@ -9,6 +9,7 @@ from bus.message import Incoming, Kind
 from bus.registration import Visibility
 from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
+from bus.threads.router import Router
 from bus.threads.thread_manager import ThreadManager
 
 if TYPE_CHECKING:
@@ -133,8 +134,9 @@ class Station:
             parked_in_all=parked,
             resolve_timeout_s=_RESOLVE_TIMEOUT_S,
         )
-        self.exchange: Final = Exchange(
-            self.manager, send_timeout_s=_SEND_TIMEOUT_S, may_wait=lambda: True
+        self.exchange: Final = Exchange(self.manager)
+        self.router: Final = Router(
+            self.exchange, send_timeout_s=_SEND_TIMEOUT_S, may_wait=lambda: True
         )
         self.home: Final = ThreadManager("home")
         self.sender, self.source = self.register("sender", self.home)
@@ -168,4 +170,4 @@ class Station:
     def send(self, name: str, *payloads: Any, size: int = 1) -> None:
         """Send commands from "sender"."""
         for payload in payloads:
-            self.exchange.send(self.message(name, payload, size))
+            self.router.send(self.message(name, payload, size))

@@ -11,151 +11,26 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from bus.core.local.command_run import CommandRun
-from bus.core.streams.receipts import Receipt
-from bus.threads.account import Admission
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.threads.station import Clerk, Station
+from tests.threads.reading import (
+    FIRST,
+    REFERENCE,
+    Clock,
+    named,
+    post,
+    post_one,
+    reader,
+    runs_until,
+    settle,
+    several,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.threads.station import Station
 
-    from bus.core.local.routing_table import Entry
-    from bus.message import Incoming
-
-REFERENCE: Final = "reference"
-RECEIPT: Final = Receipt(None, 1, 1)
-FIRST: Final = 11  # the number of the first command
 SLICE_S: Final = 0.001  # how long a task reads before other tasks are checked
-
-
-class Clock:
-    """A monotonic clock that advances only when a callback advances it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Reader(Clerk):
-    """A task that reads commands that arrived together, and acts on each.
-
-    act: the action on a payload; None for no action.
-    begun: the number of the next command at the start of each turn of reading.
-    parts: the number of commands read in each turn.
-    singly: payloads of commands handed over one by one.
-    """
-
-    def __init__(self, capacity: int = 100) -> None:
-        super().__init__(capacity, "error")
-        self.act: Callable[[Any], object] | None = None
-        self.remote_subscriptions = True
-        self.begun: list[int] = []
-        self.parts: list[int] = []
-        self.singly: list[Any] = []
-        self.failed_callbacks = 0
-        self.messages: list[Incoming] = []
-
-    @property
-    def commands_to(self) -> Any:
-        return (self.on_command, REFERENCE) if self.remote_subscriptions else None
-
-    def on_command(self, message: Incoming) -> None:
-        self.messages.append(message)
-        self.read.append(message.payload)
-        self.threads.append(message._to.host.name)
-        if self.act is not None:
-            self.act(message.payload)
-
-    def handle(self, item: Any) -> None:
-        super().handle(item)
-        self.singly.append(item.payload)
-        if self.act is not None:
-            self.act(item.payload)
-
-    def on_run_begun(self, run: CommandRun) -> None:
-        self.begun.append(run.number + run.at)
-
-    def on_run_read(self, run: CommandRun) -> None:
-        self.parts.append(run.number + run.at - self.begun[-1])
-
-    def on_exception(self, callback: object) -> None:
-        assert callback == self.on_command
-        self.failed_callbacks += 1
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(_sync, "monotonic", clock)
-    return clock
-
-
-@pytest.fixture
-def station(clock: Clock) -> Station:
-    """A process whose only thread is the calling one."""
-    station = Station()
-    station.home.adopt()
-    return station
-
-
-def reader(station: Station, name: str, capacity: int = 100) -> tuple[Reader, Entry]:
-    """Register a task that reads a run of commands in parts."""
-    _, entry = station.register(name, station.home)
-    entry.mailbox.client = client = Reader(capacity)
-    settle(station)
-    return client, entry
-
-
-def settle(station: Station) -> None:
-    """Run all callbacks that are due, one turn after the other."""
-    while station.home.pending():
-        station.home.poll(0)
-
-
-def several(
-    station: Station,
-    entry: Entry,
-    *payloads: bytes,
-    number: int = FIRST,
-    deadline: float | None = None,
-) -> CommandRun:
-    """Make a run of several commands from "sender"."""
-    return CommandRun(entry, station.source, payloads, RECEIPT, number, deadline)
-
-
-def post(
-    station: Station, entry: Entry, *payloads: bytes, deadline: float | None = None
-) -> int:
-    """Post several commands as one run; return how many there was room for."""
-    run = several(station, entry, *payloads, deadline=deadline)
-    host = station.home
-    return host.inbox.offer_commands(run, entry.mailbox.client.account, host)
-
-
-def post_one(station: Station, entry: Entry, payload: Any) -> None:
-    """Post a command as another thread does."""
-    message = station.message(entry.name, payload)
-    message._to, message._account = entry, entry.mailbox.client.account
-    host = station.home
-    assert host.inbox.offer(message, host) is Admission.ACCEPTED
-
-
-def named(count: int) -> tuple[bytes, ...]:
-    return tuple(bytes([ord("a") + number]) for number in range(count))
-
-
-def runs_until(station: Station, last: bytes) -> Callable[[bytes], None]:
-    """Return a callback that stops the thread once it reads the payload `last`."""
-
-    def act(payload: bytes) -> None:
-        if payload == last:
-            station.home.stop(_sync.monotonic() + 100)
-
-    return act
 
 
 @clause("BUS-MSG-15", "BUS-MSG-3", "BUS-ENT-7")
@@ -182,14 +57,14 @@ def test_commands_that_came_together_are_read_in_order(station: Station) -> None
 def test_a_poll_lets_a_task_read_one(station: Station) -> None:
     """However many arrived together; the unread and delivered counts stay exact."""
     task, entry = reader(station, "c")
-    before = station.home.callbacks
+    before = station.home.scheduler.callbacks
     post(station, entry, *named(3))
 
     for read in range(1, 4):
         assert station.home.poll(0) == 1
         assert task.read == [*named(read)]
         assert (task.account.unread, task.account.delivered) == (3 - read, read)
-        assert station.home.callbacks == before + read
+        assert station.home.scheduler.callbacks == before + read
     assert station.home.poll(0) == 0
     assert task.parts == [1] * 3
     assert task.begun == [FIRST, FIRST + 1, FIRST + 2]
@@ -448,101 +323,12 @@ def test_an_interrupt_within_a_callback_loses_nothing_and_repeats_nothing(
     assert task.read == [*named(at + 1)]
     assert (task.account.unread, task.account.delivered) == (4 - at, at + 1)
     assert sum(task.parts) == at + 1
-    assert station.home.running is None
+    assert station.home.scheduler.running is None
 
     task.act = None
     settle(station)
     assert task.read == [*named(4), "after"]
     assert task.account.unread == 0
-
-
-@clause("BUS-MOVE-2", "BUS-MOVE-3", "BUS-MSG-15")
-@pytest.mark.parametrize("at", range(4))
-def test_a_task_that_moves_takes_its_unread_commands_along(
-    station: Station, at: int
-) -> None:
-    """In order, ahead of later messages, and each only once."""
-    elsewhere = ThreadManager("elsewhere")
-    elsewhere.adopt()
-    task, entry = reader(station, "c")
-    post(station, entry, *named(4))
-    moment = named(4)[at]
-
-    def act(payload: Any) -> None:
-        if payload == moment:
-            station.exchange.move(entry, elsewhere)
-            station.send("c", "after")
-            station.home.stop(_sync.monotonic() + 100)
-
-    task.act = act
-    station.home.run()
-    while elsewhere.pending():
-        elsewhere.poll(0)
-
-    assert task.read == [*named(4), "after"]
-    assert task.threads == ["home"] * (at + 1) + ["elsewhere"] * (4 - at)
-    assert (task.account.unread, task.account.delivered) == (0, 5)
-
-
-@clause("BUS-DEREG-4", "BUS-FLOW-7")
-@pytest.mark.parametrize("final", [False, True])
-@pytest.mark.parametrize("at", range(4))
-def test_unread_commands_of_a_task_that_leaves_are_left_to_their_sender(
-    station: Station, at: int, *, final: bool
-) -> None:
-    """It counts as returned, not read; the next task of that name does not get it."""
-    task, entry = reader(station, "c")
-    post(station, entry, *named(4))
-    moment = named(4)[at]
-
-    def act(payload: Any) -> None:
-        if payload == moment:
-            station.exchange.deregister(entry, final=final)
-            station.home.stop(_sync.monotonic() + 100)
-
-    task.act = act
-    station.home.run()
-    successor, _ = station.register("c", station.home)
-    settle(station)
-
-    assert task.left
-    assert task.read == [*named(at + 1)]
-    assert sum(task.parts) == at + 1
-    account = task.account
-    assert (account.unread, account.delivered, account.returned) == (0, at + 1, 3 - at)
-    assert not successor.read
-
-
-@clause("BUS-MSG-3", "BUS-MSG-15")
-def test_a_task_that_changes_its_callback_reads_on_with_the_new_one(
-    station: Station,
-) -> None:
-    """Without a callback, the remaining commands are handed over singly, to be kept."""
-    task, entry = reader(station, "c")
-    post(station, entry, *named(9))
-    last = runs_until(station, b"i")
-    others: list[bytes] = []
-
-    def other(message: Incoming) -> None:
-        others.append(message.payload)
-        if message.payload == b"e":
-            change("remote_subscriptions", False)
-
-    def change(name: str, value: Any) -> None:
-        station.exchange.at_home(entry, lambda: setattr(task, name, value))
-
-    def act(payload: bytes) -> None:
-        if payload == b"b":
-            change("on_command", other)
-        last(payload)
-
-    task.act = act
-    station.home.run()
-
-    assert others == [b"c", b"d", b"e"]
-    assert task.read == [b"a", b"b", *named(9)[5:]]
-    assert task.singly == [*named(9)[5:]]
-    assert (task.account.unread, task.account.delivered) == (0, 9)
 
 
 @clause("BUS-FLOW-1", "BUS-CHAN-6")

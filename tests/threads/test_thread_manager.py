@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.threads import mailbox
+from bus.threads.home import move
 from bus.threads.thread_manager import Request, ThreadManager
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.support import LIMIT_S
+from tests.threads.driven import Threads
 from tests.threads.station import Clerk, Station
-from tests.threads.test_exchange import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +113,7 @@ def test_a_task_that_asks_for_its_own_move_ends_its_callback_first(
     def act(payload: Any) -> None:
         before = entry.host.name
         if payload == "move":
-            station.exchange.move(entry, elsewhere)
+            move(entry, elsewhere)
         places.append((before, entry.host.name))
 
     entry = actor(station, "c", act)
@@ -132,9 +133,9 @@ def test_a_second_move_waits_for_the_messages_of_the_first(station: Station) -> 
     clerk, entry = station.register("c", station.home)
     serve(station.home)
     station.send("c", 1)
-    station.exchange.move(entry, elsewhere)
+    move(entry, elsewhere)
     station.send("c", 2)
-    station.exchange.move(entry, station.home)
+    move(entry, station.home)
     station.send("c", 3)
     assert entry.host is elsewhere
 
@@ -154,7 +155,7 @@ def test_each_message_goes_where_the_task_is_by_then(station: Station) -> None:
     clerk, entry = station.register("c", station.home)
     station.send("c", 1)
     serve(station.home)
-    station.exchange.move(entry, elsewhere)
+    move(entry, elsewhere)
     station.send("c", 2)
     serve(station.home)
     serve(elsewhere)
@@ -225,7 +226,7 @@ def test_only_the_thread_that_hosts_a_task_touches_its_mailbox(
         threads = Threads(run, "there", "elsewhere")
         clerk, entry = station.register("c", threads.managers[0])
         sender = run.spawn(lambda: station.send("c", 1, 2))
-        station.exchange.move(entry, threads.managers[1])
+        move(entry, threads.managers[1])
         sender.join()
         threads.end()
 

@@ -1,0 +1,45 @@
+"""`LinkPolicy`: the rules of a network about the links and the role of one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from bus.links.link_pool import LinkBroker
+    from bus.rights import Credentials
+    from queuebroker.channel.message_queue import MessageQueue
+
+__all__ = ["LinkPolicy"]
+
+
+class LinkPolicy(Protocol):
+    """The rules by which one process trusts its peers and becomes master.
+
+    Helper threads of the link pool call `refusal`, the comm thread all other methods.
+    """
+
+    @property
+    def patient(self) -> bool:
+        """True if a missing master is no failure to join."""
+
+    def refusal(self, queue: MessageQueue) -> str | None:
+        """Return why this process rejects the peer that it dialled (BUS-SEC-2).
+
+        None if it does not.
+        """
+
+    def credentials(self, queue: MessageQueue) -> Credentials:
+        """Return the user and the rights of the peer of a link."""
+
+    def claim(self) -> LinkBroker | None:
+        """Make this process master if there is none; called before one is dialled.
+
+        Return the broker at which the new master accepts links. None if this process
+        does not become master.
+        """
+
+    def release(self) -> None:
+        """Release the role of master, if this process has it.
+
+        Called at the end of the comm thread, for any reason: it serves no link then.
+        """

@@ -1,0 +1,310 @@
+"""`Rounds`: the work of the comm thread from one sleep to the next.
+
+In one round, the thread takes in the frames from the links and the messages posted by
+tasks. The manager decides on all of them at once, and the thread then sends the
+resulting frames. So messages that queue up together are sent together, and a single
+message leaves at once (BUS-CHAN-6).
+
+Any thread may make the decisions, but only one thread at a time touches the links,
+usually the comm thread. Actions on links wait in ``link_actions``, in the order of the
+decisions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from bus.core.local.actions import Dial, HangUp, Send
+from bus.core.wire import pieces
+from bus.links.acknowledgement_tracker import AcknowledgementTracker
+from bus.links.frame_readers import FrameReaders
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Iterable, Sequence
+
+    from bus.core.local.actions import Action
+    from bus.core.remote.frame_monitor import FrameMonitor
+    from bus.core.remote.remote_manager import RemoteManager
+    from bus.links.frame_readers import Read
+    from bus.links.join_state import JoinState
+    from bus.links.link_pool import LinkPool
+    from bus.links.link_setup import LinkSetup
+    from bus.links.relay_outbox import Posted, RelayOutbox
+    from bus.threads.exchange import Exchange
+    from bus.threads.inbox import Inbox
+    from bus.threads.thread_manager import Request
+
+__all__ = ["Rounds"]
+
+# Maximum delay before overdue deadlines are handled.
+_REVIEW_S: Final = 0.005
+
+
+class Rounds:
+    """The rounds of one process, and the reasons for the next one.
+
+    The comm thread makes them. A task thread that reads a link makes the urgent part of
+    one in its place: see `bus.links.fast_path_driver`.
+
+    Args:
+        exchange, remote, relay_outbox, link_pool, link_setup, join_state: the instances
+            of this process.
+
+    Attributes:
+        hold: the lock for using a link.
+        given: the frames that other threads read for the comm thread, with their links,
+            in order.
+        inbox: the requests to the comm thread, which go first.
+        link_actions: the pending actions on links.
+        links_reserved: True if only the comm thread, or no thread, may use the links.
+        monitor: the monitor of the frames of all links; None without listeners.
+        closed: True once no other thread may run the urgent part.
+        readers: the frames that arrive in two pieces.
+        acknowledgement_tracker: the messages that tasks have taken.
+
+    Lock: a thread that touches links holds ``hold``: the comm thread for a round, a
+    task thread while it sends or handles received frames. It is the first of all locks:
+    the locks of the exchange, of an inbox and of a link are taken under it. The holder
+    makes no callback and waits for no other thread. It guards ``given`` and ``closed``.
+
+    Invariant: the frames in ``given`` arrived before all unread frames of their link.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        remote: RemoteManager,
+        relay_outbox: RelayOutbox,
+        link_pool: LinkPool,
+        link_setup: LinkSetup,
+        join_state: JoinState,
+    ) -> None:
+        self._exchange: Final = exchange
+        self._remote: Final = remote
+        self._relay_outbox: Final = relay_outbox
+        self._link_pool: Final = link_pool
+        self._link_setup: Final = link_setup
+        self._join_state: Final = join_state
+        limits = remote.topology.limits
+        self.readers: Final = FrameReaders(link_pool.cause, limits.message_bytes_max)
+        self.acknowledgement_tracker: Final = AcknowledgementTracker(
+            max(1, limits.window // 4), max(1, limits.window_bytes // 4)
+        )
+        self.hold: Final[_thread.LockType] = _sync.Lock()
+        self.given: Final[deque[tuple[int, bytes]]] = deque()
+        self.inbox: Final[Inbox] = relay_outbox.inbox
+        self.link_actions: Final[deque[Send | HangUp | Dial]] = deque()
+        self.links_reserved: bool = False
+        self.monitor: FrameMonitor | None = None
+        self.closed: bool = False
+        # True if another thread requested a flush; number of requests by this thread.
+        self._requested: bool = False
+        self._own_flush_requests: int = 0
+        # The thread that runs `run_urgent_part` in place of the comm thread; the
+        # exception raised there.
+        self._substitute: int | None = None
+        self._fault: Exception | None = None
+        # The manager's next deadline as of the last check; the time of the next check,
+        # if the comm thread wakes before then.
+        self._due_at: float | None = None
+        self._review_at: float = 0.0
+        self._review_s: Final = min(limits.ack_delay_s / 2, _REVIEW_S)
+
+    # For any thread.
+
+    def request_flush(self) -> None:
+        """Request a flush of the latest decisions to the other processes."""
+        if self.is_in_turn():
+            self._own_flush_requests += 1  # handled in `run`
+        else:
+            self._requested = True
+            self.wake()
+
+    def is_in_turn(self) -> bool:
+        """Return True if the caller is the comm thread, or acts in its place."""
+        ident = _sync.get_ident()
+        if self._relay_outbox.ident == ident:
+            return True
+        return self._substitute == ident
+
+    def wake(self) -> None:
+        """Wake the comm thread, if it sleeps."""
+        # The caller first notes its reason, then checks whether the comm thread sleeps.
+        # The comm thread first notes that it sleeps, then checks for a reason to wake.
+        # So one of the two sees the other, without a lock.
+        arrived = self.inbox.arrived
+        if arrived.asleep:
+            with self.inbox.lock:
+                arrived.wake_one()
+
+    def wake_soon(self) -> None:
+        """Make sure that the comm thread wakes within ``ack_delay_s``."""
+        if not self.acknowledgement_tracker.wakes_soon:
+            self._requested = True
+            self.wake()
+
+    def is_due(self) -> bool:
+        """Return True if there is work other than frames from links."""
+        return bool(
+            self.inbox.items
+            or self.link_actions
+            or self._requested
+            or self.acknowledgement_tracker.due
+            or self.given
+            or self._fault
+        )
+
+    # For the comm thread.
+
+    def deadline(self, end_at: float | None) -> float | None:
+        """Return the deadline of the next sleep.
+
+        Also note in ``wakes_soon`` whether the thread then wakes soon enough to
+        acknowledge. The manager's deadlines are scanned once per ``_review_s``,
+        not for each of many messages. If this thread wakes before the next scan is due,
+        it then sleeps until that scan at most.
+
+        end_at: the time limit for the end of the thread; None before `CommThread.stop`.
+        """
+        now, acknowledgement_tracker = _sync.monotonic(), self.acknowledgement_tracker
+        look_at = acknowledgement_tracker.check_at
+        if now < self._review_at:
+            acknowledgement_tracker.wakes_soon = end_at is None
+            return _first(self._due_at, self._review_at, end_at, look_at)
+        self._due_at = self._exchange.query(lambda: self._next_deadline(now, end_at))
+        self._review_at = now + self._review_s
+        return _first(self._due_at, end_at, look_at)
+
+    def _next_deadline(self, now: float, end_at: float | None) -> float | None:
+        parked = self._exchange.manager.parked.next_deadline()
+        self.acknowledgement_tracker.wakes_soon = (
+            end_at is None and self._remote.acks_due
+        )
+        return _first(self._remote.next_deadline(now), parked)
+
+    # Under ``hold``.
+
+    def run(self) -> None:
+        """Make a round; for the comm thread."""
+        if self._fault is not None:
+            raise self._fault
+        # Before the notes of taken messages are collected: a task that takes a message
+        # after that wakes this thread.
+        self._requested = self.acknowledgement_tracker.wakes_soon = False
+        frames = [*self._take_given(), *self._link_pool.take()]
+        posted, requests = self._relay_outbox.take()
+        now = _sync.monotonic()
+        self._let_decide(frames, posted, requests, now)
+        self._carry_out()
+        self._link_pool.resume()
+        self._relay_outbox.review()
+        if not self._join_state.settled:
+            self._join_state.check_answer(
+                self._remote.links, stands=self._remote.has_master
+            )
+
+    def run_urgent_part(self) -> None:
+        """Do the urgent part of a round, in place of the comm thread.
+
+        The caller, not the main thread, handles the frames that other threads have read
+        and the messages taken since. The rest of the round is left to the comm thread.
+        """
+        if self.closed or self._fault is not None:
+            return
+        self._substitute = _sync.get_ident()
+        try:
+            self._let_decide(self._take_given(), (), (), _sync.monotonic())
+            self._send_first()  # a call: see `_sync.Lock`
+            self._relay_outbox.review()
+        except Exception as fault:  # noqa: BLE001 # raised again by that thread
+            self._fault = fault
+        finally:
+            self._substitute = None
+        if self.is_due() or self._link_pool.sending or not self._join_state.settled:
+            self.wake()
+        self.wake_soon()  # for deadlines set just now
+
+    def _take_given(self) -> list[tuple[int, bytes]]:
+        return [self.given.popleft() for _ in range(len(self.given))]
+
+    def _send_first(self) -> None:
+        while self.link_actions and type(self.link_actions[0]) is Send:
+            self._carry_out(1)
+
+    def _let_decide(
+        self,
+        frames: Iterable[tuple[int, bytes | None]],
+        posted: Iterable[Posted],
+        requests: Sequence[Request],
+        now: float,
+    ) -> None:
+        """Let the manager decide on all events, and do the resulting actions."""
+        came = [(number, self.readers.read(number, data)) for number, data in frames]
+        own_requests = self._own_flush_requests
+        self._exchange.decide(lambda: self._decide(came, posted, now))
+        for request in requests:
+            request.run()
+        # The first flush request belongs to that decision. Any others belong to
+        # decisions made during the actions, such as disconnecting a task; they are sent
+        # at once, too.
+        if requests or self._own_flush_requests > own_requests + 1:
+            self._exchange.decide(lambda: self._remote.flush(now))
+
+    def _decide(
+        self,
+        came: Iterable[tuple[int, Read]],
+        posted: Iterable[Posted],
+        now: float,
+    ) -> list[Action]:
+        """Let the manager decide on all events; see `RemoteManager`."""
+        remote = self._remote
+        actions: list[Action] = []
+        monitor = self.monitor
+        for number, read in came:
+            if monitor is not None and read.frame is not None:
+                monitor.on_received(number, read.frame)
+            if read.lost:
+                actions += remote.on_link_lost(
+                    number, now, mid_io=read.mid_io, why=read.why
+                )
+            elif read.error is not None:
+                actions += remote.on_malformed(number, read.error, now)
+            else:
+                actions += remote.receive(number, read.frame, now)
+        if taken := self.acknowledgement_tracker.take(now):
+            remote.on_extracted(taken, now)
+        self._relay_outbox.forward(posted, remote)
+        # ``_due_at`` is older than these events: a deadline that they set waits for the
+        # next round. A substitute handles no deadline: only the comm thread scans the
+        # deadlines again afterwards.
+        late = self._due_at is not None and self._due_at <= now
+        if late and self._relay_outbox.is_owner():
+            actions += self._exchange.manager.expire(now)
+            actions += remote.tick(now)
+            self._review_at = 0.0  # the deadline that was due is handled
+        return actions + remote.flush(now)
+
+    def _carry_out(self, most: float = math.inf) -> None:
+        """Do up to ``most`` actions on links, in the order of the decisions."""
+        monitor, done = self.monitor, 0
+        while self.link_actions and done < most:
+            done += 1
+            match self.link_actions.popleft():
+                case Send(link, frame):
+                    if monitor is not None:
+                        monitor.on_sent(link, frame)
+                    for piece in pieces(frame):
+                        self._link_pool.send(link, piece)
+                case HangUp(link):
+                    self._link_pool.hang_up(link)
+                    self.readers.forget(link)
+                case Dial() as dial:
+                    self._link_setup.dial(dial)
+
+
+def _first(*times: float | None) -> float | None:
+    return min((each for each in times if each is not None), default=None)

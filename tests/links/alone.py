@@ -1,0 +1,180 @@
+"""`Alone`: a fast path driver by itself, and stand-ins for everything around it."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from bus.links.fast_path_driver import FastPathDriver, _Way
+from bus.threads.exchange import FastDelivery
+from bus.threads.inbox import Inbox
+from bus.threads.thread_manager import ThreadManager
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Alone", "LeaseOfOne", "Peer", "Short"]
+
+
+class Short:
+    """A stand-in for the fast path; takes each frame that begins with ``+``."""
+
+    link = 1
+    is_current = True
+    peer = SimpleNamespace(session=SimpleNamespace(in_exchange=False))
+    answers_only = False
+
+    def command(self, *_: Any) -> bytes:
+        return b"command"
+
+    answer = command
+
+    def receive(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
+        self.answers_only = answers_only
+        if data.startswith(b"+"):
+            todo.append(data)
+        return data.startswith(b"+")
+
+
+class LeaseOfOne:
+    """A stand-in for the read lease of a link with some received frames."""
+
+    take_early = True
+
+    def __init__(self, *frames: bytes, ended: bool = False) -> None:
+        self.frames = list(frames)
+        self.ended = ended
+        self.left = self.slept = self.missing_bytes = 0
+
+    def take(self, _: Inbox) -> bool:
+        return True
+
+    def sleep(self, _: float | None) -> None:
+        """Return at once: frames are there already."""
+        self.slept += 1
+
+    def read(self) -> list[bytes]:
+        return self.frames
+
+    def leave(self, _: Inbox | None = None) -> None:
+        self.left += 1
+
+
+class Peer:
+    """A stand-in for a process, with its link."""
+
+    session = SimpleNamespace(link=1, ack_at=None, in_exchange=False)
+
+
+class _Place(ThreadManager):
+    """A thread whose `pending` the test sets."""
+
+
+class _LinkPool:
+    """A stand-in for links that are full."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    def mark_ready(self, link: int) -> None:
+        self._calls.append(f"stir {link}")
+
+    def send(self, link: int, _: bytes) -> bool:
+        self._calls.append(f"full {link}")
+        return False
+
+    @property
+    def sending(self) -> bool:
+        self._calls.append("busy?")
+        return False
+
+
+class Alone:
+    """A fast path driver on its own, with its outgoing calls recorded."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.fast_path = Short()
+        self.midway: set[int] = set()
+        self.todo: deque[Any] = deque()
+        self.given: deque[tuple[int, bytes]] = deque()
+        self.host = cast("Any", _Place("host"))
+        self.host.pending = lambda: False
+        # The frames processed in place of the comm thread, and whether acknowledgements
+        # are due.
+        self.attended: list[tuple[int, bytes]] = []
+        self.acknowledgement_tracker = SimpleNamespace(due=False)
+        # The outcome of the delivery.
+        self.delivery = FastDelivery.QUEUED
+        self.exchange = SimpleNamespace(
+            try_deliver_now=self._try_deliver_now,
+            act=lambda most=0: self.calls.append(f"act {most}"),
+            unfinished=False,
+            send_now=self._send_now,
+        )
+        self.link_pool: Any = _LinkPool(self.calls)
+        self.fast_path_driver = FastPathDriver(
+            cast("Any", self.exchange),
+            cast("Any", None),
+            cast("Any", self.link_pool),
+            rounds=cast(
+                "Any",
+                SimpleNamespace(
+                    inbox=Inbox(),
+                    link_actions=deque(),
+                    links_reserved=False,
+                    hold=_sync.Lock(),
+                    given=self.given,
+                    readers=SimpleNamespace(midway=lambda link: link in self.midway),
+                    acknowledgement_tracker=self.acknowledgement_tracker,
+                    request_flush=lambda: self.calls.append("request_flush"),
+                    wake=lambda: self.calls.append("wake"),
+                    wake_soon=lambda: self.calls.append("soon"),
+                    run_urgent_part=self._run_urgent_part,
+                ),
+            ),
+        )
+
+    def _run_urgent_part(self) -> None:
+        assert self.fast_path_driver.hold.locked()
+        self.calls.append("urgent part")
+        self.attended += self.given
+        self.given.clear()
+        self.acknowledgement_tracker.due = False
+
+    def _try_deliver_now(self, link: Short, frame: bytes, host: Any) -> FastDelivery:
+        assert host is self.host
+        came = link.receive(frame, 0.0, self.todo, answers_only=host.main)
+        return self.delivery if came else FastDelivery.REFUSED
+
+    def _send_now(self, event: Callable[..., Any], *about: Any) -> Any:
+        self.calls.append("locked")
+        return event(*about)
+
+    def ask(
+        self, host: Any = None, lease: Any = None, *, wants_reply: bool = True
+    ) -> bool:
+        peer: Any = Peer()
+        client = SimpleNamespace(questions=SimpleNamespace(open={}))
+        source = SimpleNamespace(host=host, mailbox=SimpleNamespace(client=client))
+        relay = SimpleNamespace(peer=peer)
+        question: Any = SimpleNamespace(
+            _source=source,
+            _to=SimpleNamespace(mailbox=relay),
+            _id=1,
+            wants_reply=wants_reply,
+        )
+        lease = LeaseOfOne() if lease is None else lease
+        self.fast_path_driver._ways[peer] = _Way(
+            self.fast_path_driver, cast("Any", self.fast_path), lease
+        )
+        return self.fast_path_driver.command(question)
+
+    def wait(self, *frames: bytes, ended: bool = False) -> bool:
+        lease: Any = LeaseOfOne(*frames, ended=ended)
+        way = _Way(self.fast_path_driver, cast("Any", self.fast_path), lease)
+        stays = way.wait(self.host, None)
+        assert lease.left == 1
+        return stays

@@ -1,0 +1,315 @@
+"""How a `LinkPool` makes links, by dialling and by accepting, and how it ends."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.core.wire import FRAME_BYTES_MAX
+from bus.links.link_pool import PORT
+from queuebroker import (
+    RendezvousTimeoutError,
+    _sync,
+)
+from queuebroker.errors import BrokerClosedError
+from queuebroker.meeting.queue_broker import QueueBroker
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.links.desk import Desk, rest, under_every_schedule, under_some_schedules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.testing import Run
+
+
+def test_the_accepting_and_the_dialling_process_get_one_link_each() -> None:
+    def program(run: Run) -> None:
+        desk, other = Desk(), Desk()
+        desk.open()
+        # Both use one broker manager, so that one can reach the other.
+        other.here.close()
+        broker = QueueBroker("other", manager=desk.manager)
+        other.link_pool.accept_links(broker, other.made.append)
+        other.link_pool.dial(["here"], other.made.append)
+
+        def serves() -> None:
+            other.until(lambda: other.made)
+            other.link_pool.send(1, b"hello")
+            other.until(lambda: other.came)
+
+        serving = run.spawn(serves)
+        desk.until(lambda: desk.came)
+        desk.link_pool.send(1, b"welcome")
+        serving.join()
+        desk.close()
+        other.close()
+
+        assert (desk.made, other.made) == ([1], [1])
+        assert desk.frames(1) == [b"hello"]
+        assert other.frames(1)[0] == b"welcome"
+
+    under_some_schedules(program)
+
+
+@clause("BUS-CHAN-3")
+@pytest.mark.parametrize("listens", [False, True], ids=["nobody", "deaf"])
+def test_a_dial_in_vain_reports_its_failure_and_delays_no_link(listens: bool) -> None:
+    """No broker has that name, or no broker accepts there within the deadline."""
+
+    def program(run: Run) -> None:
+        desk = Desk(timeout_s=2.0)
+        desk.open()
+        [far] = desk.connected()
+        desk.link_pool.dial(["there" if listens else "nobody"], desk.made.append)
+        # Meanwhile links are served.
+        before = run.now
+        far.send(b"x")
+        desk.until(lambda: desk.came)
+        served = run.now - before
+        desk.until(lambda: len(desk.made) == 2)
+        took = run.now - before
+        desk.close()
+
+        assert desk.made == [1, None]
+        if listens:
+            assert served < 2.0 <= took
+        else:
+            assert took < 2.0
+
+    explore(program, bound=0, limit=50, random=0, seed=1)
+
+
+@clause("BUS-CHAN-3")
+def test_a_dial_to_a_process_that_closes_reports_its_failure() -> None:
+    """Else it would wait for the link for ever, and never dial again."""
+
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        desk.link_pool.dial(["there"], desk.made.append)
+        run.spawn(desk.there.close)
+        desk.until(lambda: desk.made)
+        desk.close()
+        assert desk.made == [None]
+
+    under_every_schedule(program)
+
+
+@pytest.mark.parametrize("first", ["nobody", ""])
+def test_the_first_address_where_somebody_listens_is_taken(first: str) -> None:
+    """Invalid addresses before it are skipped: they may come from another process."""
+
+    def program(run: Run) -> None:
+        desk = Desk(timeout_s=2.0)
+        desk.open()
+        last = QueueBroker("last", manager=desk.manager)
+        far = run.spawn(last.accept, PORT)
+        desk.link_pool.dial([first, "there", "last"], desk.made.append)
+        desk.until(lambda: desk.made)
+        desk.link_pool.send(1, b"x")
+        far.join()
+        with far.result as queue:
+            received = queue.receive()
+        desk.close()
+
+        assert desk.made == [1]
+        assert received == b"x"
+
+    explore(program, bound=0, limit=50, random=0, seed=1)
+
+
+@clause("BUS-SEC-9")
+@pytest.mark.parametrize("scheme", ["tcp", "tls", "udp"])
+def test_an_address_on_another_machine_is_not_dialled(scheme: str) -> None:
+    """An address from another process may name one; the log reports the refusal."""
+
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        address = f"{scheme}://127.0.0.1:1"
+        there = QueueBroker(address, manager=desk.manager)
+
+        def accept() -> None:
+            with pytest.raises(RendezvousTimeoutError):
+                there.accept(PORT, timeout=1)
+
+        accepting = run.spawn(accept)
+        why: list[str] = []
+        desk.link_pool.dial([address], desk.made.append, why.append)
+        desk.until(lambda: desk.made)
+        desk.close()
+
+        assert desk.made == [None]
+        assert why == [f"{address}: not a socket on this machine"]
+        accepting.join()
+
+    explore(program, bound=0, limit=50, random=0, seed=1)
+
+
+@clause("BUS-CHAN-6")
+@pytest.mark.parametrize("dials", [False, True])
+@pytest.mark.parametrize("limit", [10, FRAME_BYTES_MAX - 1, FRAME_BYTES_MAX])
+def test_a_link_that_takes_less_than_a_frame_is_turned_away(
+    limit: int, *, dials: bool
+) -> None:
+    """Both the dialler and the listener reject it; the peer and the log learn it."""
+
+    def program(run: Run) -> None:
+        desk = Desk(limit=limit)
+        desk.open()
+        if dials:
+            accepting = run.spawn(desk.there.accept, PORT)
+            desk.link_pool.dial(["there"], desk.made.append)
+            desk.until(lambda: desk.made)
+            accepting.join()
+            far = accepting.result
+        else:
+            far = desk.there.connect("here", PORT, required=True)
+            desk.until(lambda: desk.made or desk.words)
+        ended = far.remote_disconnected
+        desk.close()
+        far.disconnect()
+
+        if limit == FRAME_BYTES_MAX:
+            assert (desk.made, desk.words, ended) == ([1], [], False)
+        else:
+            assert ended
+            assert desk.made == ([None] if dials else [])
+            who = "there is not used" if dials else "a peer is rejected"
+            takes = f"its link carries frames of {limit} bytes, not {FRAME_BYTES_MAX}"
+            assert desk.words == [f"{who}: {takes}"]
+
+    explore(program, bound=0, limit=50, random=0, seed=1)
+
+
+class _NoThread(_sync.Thread):
+    """A thread that the system does not start."""
+
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Make every start of a link thread fail."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_sync, "Thread", _NoThread)
+        yield patch
+
+
+@clause("BUS-CHAN-3")
+def test_where_no_thread_can_be_started_a_dial_fails_like_any_other(
+    no_threads: pytest.MonkeyPatch,
+) -> None:
+    """A later dial may succeed."""
+    desk = Desk()
+    no_threads.undo()
+    desk.open()
+    no_threads.setattr(_sync, "Thread", _NoThread)
+    desk.link_pool.dial(["there"], desk.made.append)
+    desk.turn()
+    assert desk.made == [None]
+    no_threads.undo()
+    desk.link_pool.dial(["nobody"], desk.made.append)
+    desk.until(lambda: len(desk.made) == 2)
+    desk.close()
+    assert desk.made == [None, None]
+
+
+@clause("BUS-CHAN-3")
+@pytest.mark.usefixtures("no_threads")
+def test_open_fails_and_accepts_no_peer_if_no_thread_can_start() -> None:
+    """The caller gets the error; no peer can connect and wait there."""
+    desk = Desk()
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        desk.open()
+    assert desk.here.closed
+    desk.close()
+
+
+@clause("BUS-CHAN-8")
+def test_frames_of_a_capacity_fit_in_each_direction() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=3)
+        desk.open()
+        [far] = desk.connected()
+        for _ in range(3):
+            desk.link_pool.send(1, b"x")
+            far.send(b"y", timeout=0)
+        fits = not desk.link_pool.sending
+        desk.link_pool.send(1, b"x")
+        full = desk.link_pool.sending
+        desk.close()
+
+        assert fits
+        assert full
+
+    under_some_schedules(program)
+
+
+# Shutdown.
+
+
+def test_close_accepts_no_peer_and_leaves_no_thread() -> None:
+    """Even while links are being made; a peer accepted last sees its link closed."""
+
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        outcomes: list[MessageQueue] = []
+
+        def comes() -> None:
+            with suppress(BrokerClosedError):
+                queue = desk.there.connect("here", PORT)
+                if queue is not None:
+                    outcomes.append(queue)
+
+        coming = run.spawn(comes)
+        desk.link_pool.dial(["there"], desk.made.append)
+        desk.link_pool.close()
+        helpers = [each for each in desk.link_pool._helpers if each.is_alive()]
+        desk.turn()
+        coming.join()
+        desk.there.close()
+
+        assert helpers == []
+        assert desk.made in ([], [None])  # if the dial failed just before the close
+        for queue in outcomes:
+            with queue:
+                assert queue.remote_disconnected
+
+    explore(program, bound=2, limit=1_500, random=200, seed=1)
+
+
+def test_frames_that_are_on_the_way_when_all_is_closed_arrive() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        far = desk.connected(2)
+        for number in (1, 2):
+            desk.link_pool.send(number, bytes([number]))
+        desk.link_pool.close()
+        assert [rest(each) for each in far] == [[b"\1"], [b"\2"]]
+        desk.close()
+
+    under_some_schedules(program)
+
+
+def test_after_the_end_nothing_is_made() -> None:
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        desk.close()
+        late = QueueBroker("late", manager=desk.manager)
+        desk.link_pool.accept_links(late, desk.made.append)
+        desk.link_pool.dial(["there"], desk.made.append)
+        run.settle()
+        assert late.closed
+        assert desk.made == []
+        assert not any(each.is_alive() for each in desk.link_pool._helpers)
+
+    under_some_schedules(program)

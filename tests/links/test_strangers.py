@@ -1,0 +1,178 @@
+"""F3: peers that do not even speak the link protocol, and processes of other users."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus import AccessDeniedError, AccessList, BusConfig, Role
+from bus.core import wire
+from bus.links.link_pool import PORT
+from bus.links.run_directory import RunDirectory
+from queuebroker.sockets import frames
+from queuebroker.sockets.frames import HEAD
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+from tests.links.hostile import HELLO, raw, served
+from tests.processes import run
+from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bus import Bus
+
+
+@clause("QB-SOCK-5", "QB-SOCK-9", "BUS-SEC-4")
+@pytest.mark.parametrize("which", ["Master", "Slave*"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        bytes(64),
+        HELLO.replace(frames.MAGIC, b"QUEUEBRX"),
+        frames.encode(frames.Hello("x", 1, 100, versions=(9, 9))),
+        frames.encode_message(1, wire.encode(wire.Ping(number=1))),
+        HEAD.pack(frames.Frame.HELLO, 4 * 2**10 + 1) + bytes(100),
+        HEAD.pack(frames.Frame.HELLO, 2**32 - 1),
+    ],
+    ids=["http", "zeros", "magic", "version", "no hello", "long hello", "4 GiB"],
+)
+def test_a_peer_that_breaks_the_protocol_is_rejected_and_disconnected(
+    near: Bus, other: Bus, place: Path, which: str, said: bytes
+) -> None:
+    """It learns nothing about the bus."""
+    [path] = place.glob(which)
+    with raw(path) as peer:
+        peer.sendall(said)
+        answer = peer.recv(2**16)
+        assert answer[0] == frames.Frame.REFUSED
+        assert b"near" not in answer
+        assert peer.recv(1) == b""
+        served(near, other)
+
+
+@clause("BUS-SEC-9")
+@pytest.mark.parametrize("which", ["Master", "Slave*"])
+def test_a_peer_that_dials_an_unknown_port_is_rejected_at_once(
+    near: Bus, other: Bus, place: Path, which: str
+) -> None:
+    """Links are made at one port; a peer waiting at another one would never greet."""
+    [path] = place.glob(which)
+    with raw(path) as peer:
+        peer.sendall(frames.encode(frames.Hello("x", PORT + 1, 100)))
+        assert peer.recv(2**16)[0] == frames.Frame.REFUSED
+        assert peer.recv(1) == b""
+        served(near, other)
+
+
+@clause("QB-SOCK-9")
+@pytest.mark.parametrize("config", [BusConfig(auth_timeout_s=0.1)], ids=[""])
+@pytest.mark.parametrize("said", [b"", HELLO[:1], HELLO[:-1]], ids=[0, 1, "most"])
+def test_a_peer_that_does_not_identify_itself_is_disconnected(
+    near: Bus, other: Bus, place: Path, said: bytes
+) -> None:
+    """When its time is up, however much of the greeting was sent."""
+    with raw(place / "Master") as peer:
+        peer.sendall(said)
+        assert peer.recv(1) == b""
+
+
+@clause("QB-SOCK-9")
+@pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=3)], ids=[""])
+def test_the_number_of_silent_peers_is_limited(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """The next peer is disconnected at once; processes that joined are not affected."""
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(raw(place / "Master"))
+        one_more = stack.enter_context(raw(place / "Master"))
+        assert one_more.recv(1) == b""
+        served(near, other)
+
+
+@clause("QB-SOCK-9", "BUS-INIT-3")
+@pytest.mark.parametrize(
+    "config", [BusConfig(unauthenticated_links=8, auth_timeout_s=0.3)], ids=[""]
+)
+def test_a_slave_joins_though_hundreds_say_nothing(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    with ExitStack() as stack:
+        for _ in range(500):
+            stack.enter_context(raw(place / "Master"))
+        late = stack.enter_context(socket_bus("late", role=Role.SLAVE))
+        assert late.call("echo", 3, timeout=LIMIT_S) == 3
+
+
+@clause("QB-SOCK-9")
+def test_unwanted_descriptors_are_closed(near: Bus, other: Bus, place: Path) -> None:
+    """The kernel drops descriptors that a dialling process sends with its data."""
+    reading, writing = os.pipe()
+    with raw(place / "Master") as peer:
+        socket.send_fds(peer, [HELLO], [writing])
+        os.close(writing)
+        # No other descriptor is open, so this is the end of the pipe.
+        assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+_NOBODY = """
+    import os, socket, sys
+    from queuebroker.errors import QueueBrokerError
+    from queuebroker.sockets import SocketQueueBroker
+    from bus import BusError, Role, open_bus
+    place = sys.argv[1]
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    try:
+        with socket.socket(socket.AF_UNIX) as bare:
+            bare.connect(place)
+        SocketQueueBroker("nobody").connect("ipc://" + place, 1, timeout=30)
+    except (OSError, QueueBrokerError) as error:
+        print(type(error).__name__, error)
+    try:
+        open_bus(role=Role.SLAVE)
+    except BusError as error:
+        print(type(error).__name__, error)
+"""
+
+
+@clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-INIT-5")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
+def test_another_user_is_refused_wherever_files_are_open(
+    near: Bus, other: Bus, place: Path, *, opened: bool
+) -> None:
+    """By the directory, or by the peer credentials if the directory is open."""
+    if opened:
+        place.parent.chmod(0o755)
+        place.chmod(0o755)
+        (place / "Master").chmod(0o666)
+
+    exit_code, answer, complaints = run(_NOBODY, place / "Master")
+
+    assert exit_code == 0, complaints
+    dialled, joined = answer.splitlines()
+    if opened:
+        assert dialled.startswith("NotAdmittedError")
+        assert "uid 65534" in dialled
+    else:
+        assert dialled.startswith("PermissionError")
+    assert joined.startswith("AccessDeniedError")
+
+
+@clause("BUS-SEC-3")
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    base = tmp_path / "b"
+    base.mkdir(mode=0o700)
+    (base / "bus1").mkdir()
+    (base / "bus1").chmod(0o777)
+    with pytest.raises(AccessDeniedError, match="open to others: mode 0777"):
+        RunDirectory("bus1", AccessList(), str(base))

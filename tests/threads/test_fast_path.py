@@ -1,0 +1,264 @@
+"""Messages that a thread takes from a link itself, and its waits there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.core.local.actions import Post, Reply
+from bus.message import Incoming
+from bus.threads.delivery import Answer
+from bus.threads.exchange import FastDelivery
+from bus.threads.home import at_home
+from bus.threads.thread_manager import ThreadManager
+from queuebroker.waiting.shared_parker import SharedParker
+from specs.clauses import clause
+from tests.threads.station import Station
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.local.actions import Action
+
+
+def _reply(entry: Any, number: int = 1) -> Reply:
+    return Reply(entry, number, None, None, None, final=True)  # type: ignore[arg-type]
+
+
+class _Link:
+    """A stand-in for a link: maps a frame to actions."""
+
+    def __init__(self, event: Callable[[Any], bool]) -> None:
+        self._event = event
+
+    def receive(self, _: bytes, _now: float, todo: Any, *, answers_only: bool) -> bool:
+        return self._event(todo)
+
+
+class FastReceiver:
+    """A set-up that delivers uncommitted messages to a task of the calling thread."""
+
+    def __init__(self, *, capacity: int = 100) -> None:
+        self.station = Station()
+        self.host = self.station.home
+        _, self.entry = self.station.register("b", self.host, capacity=capacity)
+        self.held: set[Any] = set()
+        comm: Any = SimpleNamespace(
+            enter=lambda: True,
+            request_flush=lambda: None,
+            holds=self.held.__contains__,
+            do=self._do,
+        )
+        self.station.exchange.comm = comm
+        self.done: list[Any] = []
+        self.host.adopt()
+        self.host.poll(0)
+
+    def _do(self, action: Action) -> None:
+        self.done.append(action)
+
+    def command(self, payload: int = 1) -> Post:
+        message = self.station.message("b", payload)
+        message._to = self.entry
+        return Post(self.entry, [message])
+
+    def slip(self, action: Action) -> FastDelivery:
+        def event(todo: Any) -> bool:
+            todo += (action,)
+            return True
+
+        return self.station.exchange.try_deliver_now(_Link(event), b"", self.host)
+
+    @property
+    def read(self) -> list[Any]:
+        return list(self.entry.mailbox.items or ())
+
+
+@clause("BUS-MSG-15")
+def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
+    """The earlier answer comes first, though its thread still counts as asleep."""
+    fast_receiver, heard = FastReceiver(), list[Any]()
+    host, client = fast_receiver.host, fast_receiver.entry.mailbox.client
+
+    def hears(answer: Answer) -> bool:
+        heard.append(answer)
+        return True
+
+    client.try_deliver_directly = hears
+    host.inbox.arrived.enlist(SharedParker())
+    answers = [
+        Answer(_to=fast_receiver.entry, number=number, responder=None)
+        for number in range(2)
+    ]
+
+    assert fast_receiver.station.router.deliver_answer(answers[0])
+    fast_receiver.slip(fast_receiver.command())
+    assert fast_receiver.station.router.deliver_answer(answers[1])
+
+    assert heard == answers[:1]
+    assert [type(each) for each in fast_receiver.read] == [Incoming, Answer]
+
+
+class _Way:
+    """A stand-in for another place where a thread may wait."""
+
+    def leave(self, _: ThreadManager) -> None:
+        """Do nothing: no thread stays longer than its wait."""
+
+
+class Meanwhile(_Way):
+    """A way whose wait performs one act for the whole process."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def wait(self, host: ThreadManager, deadline: float | None) -> bool:
+        self._act()
+        assert host.inbox.items, "nobody would look at it before it sleeps"
+        assert not host._ready
+        return False
+
+
+@clause("BUS-ROUTE-4", "BUS-MSG-11")
+@pytest.mark.parametrize("what", ["a message", "a request", "a time"])
+def test_an_event_during_a_wait_at_a_link_is_found_before_the_thread_sleeps(
+    what: str,
+) -> None:
+    """The waiting thread's work for its process may concern a task of its own."""
+    fast_receiver, done = FastReceiver(), list[str]()
+    station, host, entry = (
+        fast_receiver.station,
+        fast_receiver.host,
+        fast_receiver.entry,
+    )
+    entry.mailbox.client.handle = lambda _: done.append("a message")
+
+    def act() -> None:
+        if what == "a message":
+            answer = Answer(_to=entry, number=1, responder=None)
+            assert station.router.post(answer)
+        elif what == "a request":
+            at_home(entry, lambda: done.append(what))
+        else:
+            host.set_timer(0.0, lambda: done.append(what))
+        assert not done
+
+    host.link_wait = Meanwhile(act)
+    for _ in range(2):
+        host.poll(None if not done else 0)
+    assert done == [what]
+    assert not host.waiting
+
+
+@clause("QB-ERR-9")
+def test_an_interrupt_during_a_wait_at_a_link_ends_the_wait() -> None:
+    """Else all messages that the thread posts to itself would go through the inbox."""
+    fast_receiver = FastReceiver()
+
+    class Interrupted(_Way):
+        def wait(self, host: ThreadManager, deadline: float | None) -> bool:
+            assert host.waiting
+            raise KeyboardInterrupt
+
+    fast_receiver.host.link_wait = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        fast_receiver.host.poll(None)
+    assert not fast_receiver.host.waiting
+
+
+@clause("BUS-CHAN-7")
+def test_a_fast_path_message_is_in_its_mailbox_at_once() -> None:
+    fast_receiver = FastReceiver()
+    command, reply = fast_receiver.command(), _reply(fast_receiver.entry, 7)
+
+    assert fast_receiver.slip(command) is FastDelivery.DELIVERED
+    assert fast_receiver.slip(reply) is FastDelivery.DELIVERED
+
+    assert fast_receiver.read[0] is command.messages[0]
+    assert fast_receiver.read[1].number == 7
+    assert fast_receiver.entry.mailbox.client.account.unread == 1
+    fast_receiver.station.exchange.act()
+    assert fast_receiver.done == []
+
+
+def _posted_before(fast_receiver: FastReceiver) -> None:
+    fast_receiver.host.inbox.push("a request")
+
+
+def _elsewhere(fast_receiver: FastReceiver) -> None:
+    fast_receiver.host = ThreadManager("another")
+
+
+def _held_back(fast_receiver: FastReceiver) -> None:
+    fast_receiver.held.add(fast_receiver.entry)
+
+
+def _full(fast_receiver: FastReceiver) -> None:
+    fast_receiver.slip(fast_receiver.command(0))
+
+
+def _decided_before(fast_receiver: FastReceiver) -> None:
+    fast_receiver.station.exchange._todo.append(_reply(fast_receiver.entry, 0))
+
+
+def _being_done(fast_receiver: FastReceiver) -> None:
+    fast_receiver.station.exchange._acting = True
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-15")
+@pytest.mark.parametrize(
+    "so",
+    [_posted_before, _elsewhere, _held_back, _full, _decided_before, _being_done],
+)
+def test_a_fast_path_message_overtakes_no_other_message(
+    so: Callable[[FastReceiver], None],
+) -> None:
+    fast_receiver = FastReceiver(capacity=1)
+    so(fast_receiver)
+    unread = len(fast_receiver.read)
+    command = fast_receiver.command()
+
+    assert fast_receiver.slip(command) is FastDelivery.QUEUED
+
+    assert (
+        len(fast_receiver.read)
+        == unread
+        == fast_receiver.entry.mailbox.client.account.unread
+    )
+    assert fast_receiver.station.exchange._todo[-1] is command
+
+
+@clause("BUS-CHAN-7")
+def test_a_refused_fast_path_message_is_stored_nowhere() -> None:
+    fast_receiver = FastReceiver()
+
+    slip = fast_receiver.station.exchange.try_deliver_now(
+        _Link(lambda _: False), b"", fast_receiver.host
+    )
+
+    assert slip is FastDelivery.REFUSED
+    assert fast_receiver.read == []
+    assert not fast_receiver.station.exchange._todo
+
+
+def test_a_thread_that_performs_some_actions_leaves_the_rest_to_others() -> None:
+    station, given = Station(), list[int]()
+    comm: Any = SimpleNamespace(do=lambda action: given.append(action.number))
+    station.exchange.comm = comm
+
+    def replies(todo: Any) -> bool:
+        todo += [_reply(station.source, at) for at in range(3)]
+        return True
+
+    station.home.inbox.push("something before them")
+
+    assert (
+        station.exchange.try_deliver_now(_Link(replies), b"", station.home)
+        is FastDelivery.QUEUED
+    )
+    station.exchange.act(1)
+    assert given == [0]
+    station.exchange.act()
+    assert given == [0, 1, 2]
