@@ -166,6 +166,17 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "remote",
         "process_manager",
     ),
+    "bus.core.peer": (
+        "limits",
+        "outbound_run",
+        "relay_counters",
+        "delayed_acks",
+        "session",
+        "relay_peer",
+        "run_queue",
+        "relay",
+        "peer",
+    ),
     "bus.core.remote": (
         "topology",
         "requests",
@@ -183,8 +194,11 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "idle_relays",
         "resolver",
         "confirmations",
+        "matches",
         "remote_subscriptions",
         "idle_links",
+        "process_loss",
+        "own_tasks",
         "control_frames",
         "remote_manager",
         "fast_path",
@@ -292,8 +306,6 @@ CIRCLES = (
     | {"rendezvous"},
     # `MessageQueue.of` returns a `TypedQueue`, which returns its `MessageQueue`.
     {"message_queue", "typed_queue"},
-    # A peer has relays, and each relay belongs to its peer.
-    {"peer", "relay"},
     # The scheduler of a run calls its parts, and they read the state of the run.
     {"bytecode", "ending", "monitoring", "notices", "primitives", "quiescence"}
     | {"recorder", "scheduler", "strategy", "task", "tracing", "trouble"},

@@ -223,7 +223,7 @@ def _known_master(bus: Bus) -> str | None:
     assert comm is not None
     remote = comm.remote
     stands, master = bus._exchange.query(
-        lambda: (remote.has_master, remote.topology.master())
+        lambda: (remote.topology.has_master, remote.topology.master())
     )
     if not stands:
         return None

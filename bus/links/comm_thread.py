@@ -24,6 +24,7 @@ from bus.core.local.actions import (
 )
 from bus.core.peer.limits import Limits
 from bus.core.remote.remote_manager import RemoteManager
+from bus.core.remote.topology import Topology
 from bus.links.fast_path_driver import FastPathDriver
 from bus.links.inbound_delivery import InboundDelivery
 from bus.links.join_state import JoinState
@@ -111,16 +112,18 @@ class CommThread:
         )
         self.join_state: Final = JoinState(me, patient=policy.patient)
         self.remote: Final = RemoteManager(
-            me,
+            Topology(
+                me,
+                limits=Limits.of(config),
+                nonce=nonce,
+                addresses=((listens,), (listens,)),
+                complain=self._peer_log.note,
+                trace_sink=exchange.trace_sink,
+            ),
             exchange.manager,
             host=self._relay_outbox,
-            limits=Limits.of(config),
-            nonce=nonce,
-            addresses=((listens,), (listens,)),
             master=(master,),
             relay_account=self._relay_outbox.new_relay_account,
-            complain=self._peer_log.note,
-            trace_sink=exchange.trace_sink,
         )
         self._link_setup: Final = LinkSetup(
             exchange, self.remote, self._link_pool, policy, self.join_state
@@ -186,16 +189,16 @@ class CommThread:
     def _begin(self, begin: Callable[[], list[Action]]) -> list[Action]:
         """Announce the local tasks, and pass on their searches and subscriptions."""
         now, manager = _sync.monotonic(), self._exchange.manager
-        actions = begin()
+        actions, own_tasks = begin(), self.remote.own_tasks
         for name in manager.parked.waiting():
-            self.remote.seek(name, now)
+            own_tasks.seek(name, now)
         for entry in manager.table:
             if entry.visibility is Visibility.PUBLIC:
-                actions += self.remote.on_registered(entry, now)
+                actions += own_tasks.on_registered(entry, now)
             for interest in manager.subscriptions.of(entry):
-                self.remote.on_subscribed(interest)
+                own_tasks.on_subscribed(interest)
             for watch in manager.watches.of(entry):
-                self.remote.on_watched(watch)
+                own_tasks.on_watched(watch)
         return actions + self.remote.flush(now)
 
     def accept_links(self, broker: LinkBroker) -> None:
@@ -258,7 +261,7 @@ class CommThread:
         if message._receipt is not None:
             tracker = self._acknowledgement_tracker
             tracker.note(message)
-            watched = message._receipt.peer.session.in_exchange
+            watched = message._receipt.peer.acks.in_exchange
             if tracker.is_due(watched=watched):
                 self._rounds.wake()
         self._resume_if_roomy(message._to, message._account)
@@ -293,7 +296,7 @@ class CommThread:
 
         def opened() -> list[Action]:
             if entry.host is self._relay_outbox:
-                self.remote.open(entry, messages)
+                self.remote.outbound_messages.open(entry, messages)
             else:
                 # The relay was removed since the decision to open it: `_vacate` returns
                 # these messages along with the rest of the relay.

@@ -146,8 +146,7 @@ class FastPathDriver:
                     host.link_wait = way
                 if not self._link_pool.send(way.fast_path.link, frame):
                     self.check_link(way.fast_path.link)  # the comm thread sends it
-            session = peer.session
-            if session.ack_at is not None and not session.in_exchange:
+            if peer.session.ack_at is not None and not peer.acks.in_exchange:
                 self._wake_soon()  # the comm thread may sleep unaware of that deadline
         except BaseException:
             # The message may be noted as sent without being sent; a new link resends
@@ -203,7 +202,7 @@ class FastPathDriver:
         if host is not None and not host.main:
             taken = self._acknowledgement_tracker.take_single()
         if taken:
-            self._remote.on_extracted(taken, _sync.monotonic())
+            self._remote.inbound_messages.on_extracted(taken, _sync.monotonic())
         return way.fast_path.answer(question, payload)
 
     def _new_way(self, peer: Peer) -> _Way | None:
@@ -264,7 +263,7 @@ class FastPathDriver:
                 delivered = True
                 waits = waits or delivery is FastDelivery.QUEUED
         if not self._given:
-            if delivered and not fast_path.peer.session.in_exchange:
+            if delivered and not fast_path.peer.acks.in_exchange:
                 self._wake_soon()
             return delivered, waits, False
         if host.main:

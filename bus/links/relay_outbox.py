@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from bus.config import BusConfig
     from bus.core.peer.relay import Relay
+    from bus.core.remote.outbound_messages import OutboundMessages
     from bus.core.remote.remote_manager import RemoteManager
     from bus.core.wire import Characteristics, Identity
     from bus.errors import BusError
@@ -225,10 +226,13 @@ class RelayOutbox:
 
     def forward(self, items: Iterable[Any], remote: RemoteManager) -> None:
         """Pass items to their relays or remote tasks, under the exchange's lock."""
+        outbound_messages = remote.outbound_messages
         for entry, run in groupby(items, _ADDRESSEE):
             if entry is None:
                 for said in run:
-                    remote.answer(said.question, said.payload, error=said.error)
+                    outbound_messages.answer(
+                        said.question, said.payload, error=said.error
+                    )
             elif entry is self.audience:
                 for message in run:
                     remote.notify(
@@ -244,27 +248,35 @@ class RelayOutbox:
                     self._busy.add(entry.mailbox)
                     if kind is SealedBatch:
                         for sealed_batch in some:
-                            self._pass_sealed_batch_on(entry, sealed_batch, remote)
+                            self._pass_sealed_batch_on(
+                                entry, sealed_batch, outbound_messages
+                            )
                     else:
-                        self._pass_commands_on(entry, list(some), remote)
+                        self._pass_commands_on(entry, list(some), outbound_messages)
 
     def _pass_commands_on(
-        self, entry: Entry, messages: list[Incoming], remote: RemoteManager
+        self,
+        entry: Entry,
+        messages: list[Incoming],
+        outbound_messages: OutboundMessages,
     ) -> None:
         relay_account: RelayAccount = entry.mailbox.client
         relay_account.on_moved(messages)
         if entry.host is self:
-            remote.post(entry, messages)
+            outbound_messages.post(entry, messages)
         else:
             self._strays.setdefault(entry, []).extend(messages)
 
     def _pass_sealed_batch_on(
-        self, entry: Entry, sealed_batch: SealedBatch, remote: RemoteManager
+        self,
+        entry: Entry,
+        sealed_batch: SealedBatch,
+        outbound_messages: OutboundMessages,
     ) -> None:
         relay_account: RelayAccount = entry.mailbox.client
         relay_account.on_batch_moved(len(sealed_batch.payloads), sealed_batch.size)
         if entry.host is self:
-            remote.post_alike(
+            outbound_messages.post_alike(
                 entry,
                 sealed_batch.source,
                 sealed_batch.payloads,

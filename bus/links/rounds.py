@@ -204,7 +204,7 @@ class Rounds:
         self._relay_outbox.review()
         if not self._join_state.settled:
             self._join_state.check_answer(
-                self._remote.links, stands=self._remote.has_master
+                self._remote.links, stands=self._remote.topology.has_master
             )
 
     def run_urgent_part(self) -> None:
@@ -276,7 +276,7 @@ class Rounds:
             else:
                 actions += remote.receive(number, read.frame, now)
         if taken := self.acknowledgement_tracker.take(now):
-            remote.on_extracted(taken, now)
+            remote.inbound_messages.on_extracted(taken, now)
         self._relay_outbox.forward(posted, remote)
         # ``_due_at`` is older than these events: a deadline that they set waits for the
         # next round. A substitute handles no deadline: only the comm thread scans the

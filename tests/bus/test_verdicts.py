@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def joined(bus: Bus) -> Iterator[There]:
     """Yield another process that has found its master."""
     with There(bus, "other process") as there:
-        until(lambda: comm_of(there.bus).remote.has_master, "it has joined")
+        until(lambda: comm_of(there.bus).remote.topology.has_master, "it has joined")
         yield there
 
 

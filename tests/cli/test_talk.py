@@ -212,7 +212,7 @@ def test_listening_ends_at_an_interrupt_and_that_is_well(alpha: Far) -> None:
         assert listening.stderr is not None
         # It receives once the master has its subscription.
         table = "bus._node.comm.remote.remote_subscriptions"
-        peers = f"len({table}.subscribed_peers(made['clock']._entry))"
+        peers = f"len({table}.matches.subscribed_peers(made['clock']._entry))"
         until(lambda: alpha(peers) == 1, "it listens")
         alpha("made['clock'].notify(1)")
         heard.append(listening.stdout.readline())

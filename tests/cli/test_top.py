@@ -103,7 +103,7 @@ def test_top_counts_notifications_at_the_notifier_and_at_the_subscriber(
     beta("counter('reader')")
     beta("made['reader'].task.subscribe('clock', made['reader']._got) and None")
     table = "bus._node.comm.remote.remote_subscriptions"
-    peers = f"len({table}.subscribed_peers(made['clock']._entry))"
+    peers = f"len({table}.matches.subscribed_peers(made['clock']._entry))"
     until(lambda: alpha(peers) == 1, "it is heard")
     with program("top", "--json", "--interval", "0.1") as top:
         assert top.stdout is not None

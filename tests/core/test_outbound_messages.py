@@ -207,7 +207,7 @@ def test_only_the_messages_read_of_a_run_are_acknowledged_as_extracted(
     )
 
     now = scene.stage.world.now
-    scene.here.remote.on_extracted([(receipt, first, 2, 2)], now)
+    scene.here.remote.inbound_messages.on_extracted([(receipt, first, 2, 2)], now)
 
     acks = [
         action.frame
@@ -284,7 +284,7 @@ def test_an_answer_that_cannot_be_packed_is_sent_as_an_error(
     (question,) = items(scene.come(scene.run(f, b"1", flags=RAW | WANTS_REPLY)))
     assert isinstance(question, Incoming)
 
-    assert scene.here.remote.answer(question, payload, error=error)
+    assert scene.here.remote.outbound_messages.answer(question, payload, error=error)
 
     sent = [
         run

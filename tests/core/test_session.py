@@ -175,14 +175,14 @@ def test_frames_queued_while_a_link_may_be_closed_are_held_back() -> None:
 def test_extracted_messages_are_acknowledged_soon_or_at_half_the_window() -> None:
     one = session()
     linked(one)
-    one.on_extracted(4, 1, NOW)
+    one.acks.on_extracted(4, 1, NOW)
     assert one.flush(NOW) == []
     assert one.ack_at == NOW + LIMITS.ack_delay_s
     (ack,) = one.flush(NOW + LIMITS.ack_delay_s)
     assert isinstance(ack, Ack)
     assert (ack.epoch, ack.incarnation, ack.extracted) == (7, 1, ((4, 1),))
 
-    one.on_extracted(4, 3, NOW + 1)
+    one.acks.on_extracted(4, 3, NOW + 1)
     assert [type(each) for each in one.flush(NOW + 1)] == [Ack]
 
 
@@ -192,13 +192,13 @@ def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None
     one = session()
     linked(one)
     half = LIMITS.window_bytes // 2
-    one.on_extracted(4, 1, NOW, half - 1)
+    one.acks.on_extracted(4, 1, NOW, half - 1)
     assert one.flush(NOW) == []
-    one.on_extracted(5, 1, NOW, half - 1)  # counts for another task's window
+    one.acks.on_extracted(5, 1, NOW, half - 1)  # counts for another task's window
     assert one.flush(NOW) == []
-    one.on_extracted(4, 1, NOW, 1)
+    one.acks.on_extracted(4, 1, NOW, 1)
     assert [type(each) for each in one.flush(NOW)] == [Ack]
-    one.on_extracted(4, 1, NOW, half - 1)
+    one.acks.on_extracted(4, 1, NOW, half - 1)
     assert one.flush(NOW) == []
 
 
@@ -214,8 +214,8 @@ def batch_of(one: Session) -> Batch:
 def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     one = session()
     linked(one)
-    one.on_received(Acknowledgement(4))
-    one.on_extracted(1, 2, NOW)
+    one.acks.on_received(Acknowledgement(4))
+    one.acks.on_extracted(1, 2, NOW)
 
     batch = batch_of(one)
 
@@ -223,29 +223,29 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     assert one.ack_at is None
     assert one.flush(NOW + 1) == []
     assert not one.awaits_ack
-    assert one.next_ack(NOW) == NOW + 6 * LIMITS.ack_delay_s
-    assert one.in_exchange
-    assert one.next_ack(NOW) is None
+    assert one.acks.next_check(NOW, ready=True) == NOW + 6 * LIMITS.ack_delay_s
+    assert one.acks.in_exchange
+    assert one.acks.next_check(NOW, ready=True) is None
 
 
 @clause("BUS-RELAY-9")
 def test_an_extraction_that_no_message_has_acknowledged_is_reviewed_soon() -> None:
     one = session()
     linked(one)
-    one.on_extracted(1, 1, NOW)
+    one.acks.on_extracted(1, 1, NOW)
 
     assert one.awaits_ack
-    assert one.next_ack(NOW) == NOW + LIMITS.ack_delay_s
-    assert not one.in_exchange
+    assert one.acks.next_check(NOW, ready=True) == NOW + LIMITS.ack_delay_s
+    assert not one.acks.in_exchange
 
 
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize(
     "also",
     [
-        lambda one: one.on_extracted(2, 1, NOW),
-        lambda one: one.count_control(),
-        lambda one: one.on_received(Acknowledgement(4, ((2, 3),))),
+        lambda one: one.acks.on_extracted(2, 1, NOW),
+        lambda one: one.acks.count_control(),
+        lambda one: one.acks.on_received(Acknowledgement(4, ((2, 3),))),
     ],
     ids=["another task took something", "a control frame came", "some are missing"],
 )
@@ -254,8 +254,8 @@ def test_an_ack_frame_acknowledges_messages_that_no_message_acknowledges(
 ) -> None:
     one = session()
     linked(one)
-    one.on_received(Acknowledgement(4))
-    one.on_extracted(1, 1, NOW)
+    one.acks.on_received(Acknowledgement(4))
+    one.acks.on_extracted(1, 1, NOW)
     also(one)
 
     batch_of(one)
@@ -264,15 +264,15 @@ def test_an_ack_frame_acknowledges_messages_that_no_message_acknowledges(
     ack = one.flush(NOW + LIMITS.ack_delay_s)[0]
     assert isinstance(ack, Ack)
     assert (1, 1) in ack.extracted
-    assert ack.acknowledgement == one._received
-    assert ack.heard == one.controls_received
+    assert ack.acknowledgement == one.acks.received
+    assert ack.heard == one.acks.controls_received
 
 
 @clause("AMO-23")
 def test_nothing_is_acknowledged_by_a_message_while_something_is_missing() -> None:
     one = session()
     linked(one)
-    one.on_received(Acknowledgement(4, ((2, 3),)))
+    one.acks.on_received(Acknowledgement(4, ((2, 3),)))
 
     assert batch_of(one).acknowledged == 0
 
@@ -283,10 +283,10 @@ def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
     one = session()
     linked(one)
     for relay in range(1, 101):
-        one.on_extracted(relay, 1, NOW)
+        one.acks.on_extracted(relay, 1, NOW)
         one.send_control(gone(relay))
-        one.forget(relay)
-    assert one.extracted == one._taken == one._acked_extracted == {}
+        one.acks.forget(relay)
+    assert one.acks.extracted == one.acks._taken == one.acks._acked_extracted == {}
 
     linked(one, 2, known=5, heard=99)
     frames = one.flush(NOW + LIMITS.ack_delay_s)

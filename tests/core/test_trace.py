@@ -300,8 +300,9 @@ def test_a_notification_to_other_processes_is_recorded_once_per_process(
 @clause("B2")
 def test_a_message_from_a_link_is_recorded_with_its_hop(notes: Notes) -> None:
     """Its origin has recorded its acceptance."""
-    trace = Trace(notes, Kind.COMMAND, ORIGIN, SIZE, mid=MID, destination=HERE, hop=2)
+    trace = Trace(notes, Kind.COMMAND, ORIGIN, SIZE, mid=MID, hop=2)
 
+    trace.destination = HERE
     trace.record_arrived()
     trace.record_accepted(HERE)
     trace.record_sent()
@@ -316,9 +317,7 @@ def test_a_message_from_a_link_is_recorded_with_its_hop(notes: Notes) -> None:
 def test_a_copy_for_a_subscriber_keeps_the_hop_of_its_notification(
     notes: Notes,
 ) -> None:
-    came = Trace(
-        notes, Kind.NOTIFICATION, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1
-    )
+    came = Trace(notes, Kind.NOTIFICATION, ORIGIN, SIZE, mid=MID, hop=1)
 
     came.for_subscriber().record_accepted(THERE)
 
@@ -335,7 +334,7 @@ def test_a_copy_for_a_subscriber_keeps_the_hop_of_its_notification(
 def test_an_answer_carries_the_number_of_its_question_and_its_responder(
     question: Kind, answer: Kind, notes: Notes
 ) -> None:
-    asked = Trace(notes, question, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1)
+    asked = Trace(notes, question, ORIGIN, SIZE, mid=MID, hop=1)
 
     trace = asked.answer(HERE, 9)
     trace.record_accepted(ORIGIN)

@@ -1,41 +1,28 @@
-"""The wire: every small fault in a golden frame, and attacks on memory."""
+"""The wire: every small fault in a golden frame."""
 
 from __future__ import annotations
 
 import struct
-import sys
-import threading
-import tracemalloc
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from bus.core import wire
-from bus.core.wire import OPTIONAL, FrameType, decode, encode
+from bus.core.wire import OPTIONAL, FrameType, decode
 from bus.errors import WireError
 from specs.clauses import clause
 from tests.core.golden import FRAMES, VECTORS
+from tests.core.raw_frames import REGISTRATION, control, head, msg, outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 CONTROL = [name for name in FRAMES if not name.startswith("MSG")]
 BATCHES = [name for name in FRAMES if name.startswith("MSG")]
 HEADER_BYTES = 49
 HEAD_BYTES = 33
 COUNT_AT = 23  # in a head
-
-
-def outcome(data: bytes) -> wire.Frame | WireError | None:
-    """Decode; a decoded frame must survive another round trip."""
-    try:
-        frame = decode(data)
-    except WireError as error:
-        return error
-    if frame is not None:
-        assert decode(encode(frame)) == frame
-    return frame
 
 
 # Small faults.
@@ -110,10 +97,10 @@ def lengths(data: bytes, at: int = 0) -> Iterator[tuple[int, int, int, int]]:
 def test_every_length_in_a_control_frame_is_at_its_edges(name: str) -> None:
     data = VECTORS[name]
     seen = 0
-    for start, stop, head, right in lengths(data, 1):
+    for start, stop, marker, right in lengths(data, 1):
         seen += 1
         frames = {
-            length: data[:start] + struct.pack("!BI", head, length) + data[stop:]
+            length: data[:start] + struct.pack("!BI", marker, length) + data[stop:]
             for length in (right, *edges(right))
         }
 
@@ -152,35 +139,6 @@ def test_every_length_in_a_batch_is_at_its_edges(name: str) -> None:
 
 
 # Errors name the fault.
-
-
-def msg(
-    *heads: bytes,
-    floor: int = 0,
-    first: int = 1,
-    runs: int | None = None,
-    count: int | None = None,
-    lengths: Sequence[int] = (),
-    bodies: bytes = b"",
-) -> bytes:
-    """Pack a batch; its counts are correct unless overridden."""
-    runs = len(heads) if runs is None else runs
-    count = len(lengths) if count is None else count
-    header = struct.pack("!BQQIQQQHH", 14, 1, 2, floor, first, 3, 4, runs, count)
-    return (
-        header + b"".join(heads) + struct.pack(f"!{len(lengths)}I", *lengths) + bodies
-    )
-
-
-def head(*, kind: int = 1, flags: int = 0, count: int = 1) -> bytes:
-    return struct.pack("!IIBBQIBHQ", 1, 2, kind, flags, 3, 4, 5, count, 6)
-
-
-def control(kind: FrameType, /, **fields: object) -> bytes:
-    return bytes((kind,)) + msgspec.msgpack.encode(fields)
-
-
-REGISTRATION = {"machine": "m", "process": "p", "number": 1}
 
 
 @clause("BUS-WIRE-1")
@@ -415,88 +373,3 @@ def test_a_type_that_is_not_known_is_skipped_only_if_it_says_so(rest: bytes) -> 
         else:
             with pytest.raises(WireError, match=f"of unknown type: {kind}"):
                 decode(data)
-
-
-# Memory and depth.
-
-
-def hostile() -> dict[str, bytes]:
-    text = "a" * 8000 + "\N{GRINNING FACE}"  # four times as long once decoded
-    gaps = [[2 * n + 1000, 2 * n + 1001] for n in range(128)]
-    return {
-        "empty messages": msg(head(count=4096), lengths=[0] * 4096),
-        "messages one by one": msg(*[head()] * 4096, lengths=[0] * 4096),
-        "short messages": msg(
-            head(flags=wire.RAW, count=4096), lengths=[2] * 4096, bodies=bytes(8192)
-        ),
-        "as many as are made at once": msg(*[head()] * 64, lengths=[0] * 64),
-        "a long body": msg(head(), lengths=[2**22], bodies=bytes(2**22)),
-        "a long payload of bytes": msg(
-            head(flags=wire.RAW), lengths=[2**22], bodies=bytes(2**22)
-        ),
-        "bodies that are not there": msg(head(count=4096), lengths=[2**31] * 4096),
-        "runs that are too many": msg(*[head(count=1)] * (2**16 - 1)),
-        "a kind too many": msg(*[head()] * 4095, head(kind=9), lengths=[0] * 4096),
-        "a long text": control(FrameType.BYE, text=text),
-        "a long name": control(FrameType.UNEXPORT, id=REGISTRATION | {"machine": text}),
-        "a long key": control(FrameType.BYE, **{text: 1}),
-        "many gaps": control(
-            FrameType.ACK,
-            epoch=1,
-            incarnation=1,
-            last=2**40,
-            missing=gaps,
-            extracted=[[n + 1000, n + 1000] for n in range(256)],
-        ),
-        "too many gaps": control(
-            FrameType.ACK, epoch=1, incarnation=1, last=1, missing=[[0, 0]] * 2000
-        ),
-        "an array of 4 GiB": b"\x11\x81\xa6leases\xdd\xff\xff\xff\xff",
-        "a map of 4 GiB": b"\x11\xdf\xff\xff\xff\xff",
-        "a text of 4 GiB": b"\x16\x81\xa4text\xdb\xff\xff\xff\xff",
-        "too long by far": b"\x16" + bytes(2**22),
-        "depth": b"\x16\x81\xa1x" + b"\x91" * 8000,
-    }
-
-
-HOSTILE = hostile()
-
-
-@clause("BUS-WIRE-1")
-@pytest.mark.parametrize(
-    "data", [*HOSTILE.values(), *VECTORS.values()], ids=[*HOSTILE, *VECTORS]
-)
-def test_memory_is_bounded_by_the_frame(data: bytes) -> None:
-    outcome(data)  # fills caches, which do not belong to the frame
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        found: object
-        try:
-            found = decode(data)
-        except WireError as error:
-            found = error
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert found is not None
-    assert peak - before <= 2 * len(data) + 64 * 2**10
-
-
-@clause("BUS-WIRE-1")
-def test_depth_is_no_danger_whatever_the_limit_of_recursion() -> None:
-    """Tested in a thread, whose stack is smaller."""
-    found: list[object] = []
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(1_000_000)
-    try:
-        thread = threading.Thread(
-            target=lambda: found.append(outcome(HOSTILE["depth"]))
-        )
-        thread.start()
-        thread.join()
-    finally:
-        sys.setrecursionlimit(limit)
-
-    assert isinstance(found[0], WireError)

@@ -23,7 +23,7 @@ class Short:
 
     link = 1
     is_current = True
-    peer = SimpleNamespace(session=SimpleNamespace(in_exchange=False))
+    peer = SimpleNamespace(acks=SimpleNamespace(in_exchange=False))
     answers_only = False
 
     def command(self, *_: Any) -> bytes:
@@ -65,7 +65,8 @@ class LeaseOfOne:
 class Peer:
     """A stand-in for a process, with its link."""
 
-    session = SimpleNamespace(link=1, ack_at=None, in_exchange=False)
+    session = SimpleNamespace(link=1, ack_at=None)
+    acks = SimpleNamespace(in_exchange=False)
 
 
 class _Place(ThreadManager):

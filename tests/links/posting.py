@@ -43,7 +43,7 @@ class FakeRelay:
 
 
 class Remote:
-    """The receiver of the outbox's messages: a fake remote manager.
+    """The receiver of the outbox's messages: a fake of the remote manager and a part.
 
     full: True if relays have no room for more.
     """
@@ -54,6 +54,7 @@ class Remote:
         self.notified: list[Any] = []
         self.gaps: list[tuple[object, int]] = []
         self.answered: list[Any] = []
+        self.outbound_messages = self
 
     def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         if self.full:

@@ -79,7 +79,7 @@ def heard(bus: Bus, name: str) -> None:
     entry = bus._exchange.find(name)
     assert entry is not None
     until(
-        lambda: bool([*remote.remote_subscriptions.subscribed_peers(entry)]),
+        lambda: bool([*remote.remote_subscriptions.matches.subscribed_peers(entry)]),
         "it is heard",
     )
 

@@ -285,7 +285,7 @@ def test_commands_to_a_task_that_moves_or_leaves(leaves: bool) -> None:
 
 
 def _lose(comm: CommThread, peer: Any) -> list[Any]:
-    comm.remote.lose(peer, 0.0)
+    comm.remote.topology.lose(peer, 0.0)
     return comm.remote.flush(0.0)
 
 

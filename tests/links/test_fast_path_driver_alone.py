@@ -151,7 +151,7 @@ def test_in_an_exchange_the_comm_thread_is_left_asleep(
 ) -> None:
     """The next message acknowledges the last; the comm thread handles the end."""
     alone = Alone()
-    monkeypatch.setattr(alone.fast_path.peer.session, "in_exchange", watched)
+    monkeypatch.setattr(alone.fast_path.peer.acks, "in_exchange", watched)
 
     alone.wait(b"+1")
 
@@ -166,7 +166,7 @@ def test_messages_that_a_frame_leaves_unacknowledged_are_acknowledged_soon(
     """The comm thread may have gone to sleep before any acknowledgement was due."""
     alone = Alone()
     monkeypatch.setattr(Peer.session, "ack_at", 1.0)
-    monkeypatch.setattr(Peer.session, "in_exchange", watched)
+    monkeypatch.setattr(Peer.acks, "in_exchange", watched)
 
     assert alone.ask()
 
@@ -417,7 +417,11 @@ def test_an_answer_tells_that_its_question_was_taken(
     alone = Alone()
     taken, told = [object()], list[object]()
     alone.acknowledgement_tracker.take_single = lambda: taken
-    remote: Any = SimpleNamespace(on_extracted=lambda each, _now: told.extend(each))
+    remote: Any = SimpleNamespace(
+        inbound_messages=SimpleNamespace(
+            on_extracted=lambda each, _now: told.extend(each)
+        )
+    )
     monkeypatch.setattr(alone.fast_path_driver, "_remote", remote)
     host = SimpleNamespace(
         pending=lambda: False, is_owner=lambda: False, main=interrupted

@@ -96,7 +96,7 @@ def test_a_notification_is_reported_as_sent_to_all_subscribers(three: Three) -> 
     two.subscribe("clock", lambda message: got.append(message.payload))
     remote_subscriptions = comm_of(one).remote.remote_subscriptions
     until(
-        lambda: len(remote_subscriptions.subscribed_peers(clock._entry)) == 1,
+        lambda: len(remote_subscriptions.matches.subscribed_peers(clock._entry)) == 1,
         "it is heard",
     )
     heard(near, "two", "MSG")

@@ -166,7 +166,7 @@ def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
             _entry(near, "notifier"),
         )
         until(
-            lambda: bool(remote_subscriptions.subscribed_peers(entry)),
+            lambda: bool(remote_subscriptions.matches.subscribed_peers(entry)),
             "it is heard over there",
         )
         with held(near):

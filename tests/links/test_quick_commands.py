@@ -89,7 +89,7 @@ def test_commands_and_notifications_keep_their_order() -> None:
         sender = known(bus)
         remote_subscriptions = comm_of(bus).remote.remote_subscriptions
         until(
-            lambda: bool(remote_subscriptions.subscribed_peers(sender._entry)),
+            lambda: bool(remote_subscriptions.matches.subscribed_peers(sender._entry)),
             "it hears",
         )
         with held(bus):

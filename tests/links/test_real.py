@@ -411,7 +411,7 @@ def test_a_process_that_fails_to_open_a_bus_leaves_nothing_behind(
     )
     assert {*names(own_run_directory / "bus1")} <= {"lock"}
     with open_bus(role=Role.MASTER) as bus:
-        assert comm_of(bus).remote.has_master
+        assert comm_of(bus).remote.topology.has_master
 
 
 @clause("BUS-INIT-6", "BUS-INIT-1")

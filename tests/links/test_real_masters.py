@@ -130,7 +130,10 @@ def test_a_slave_outlives_the_loss_of_the_run_directory(
         with socket_bus("second") as second:
             shutil.rmtree(own_run_directory)
             first.kill()
-            until(lambda: not comm_of(second).remote.has_master, "the master is missed")
+            until(
+                lambda: not comm_of(second).remote.topology.has_master,
+                "the master is missed",
+            )
 
             with socket_bus("third", role=Role.MASTER) as third:
                 third.register("echo", on_command=lambda message: message.payload)
@@ -166,7 +169,10 @@ def test_a_new_master_sweeps_the_sockets_of_killed_processes(
                 second.kill()
                 assert len(list(place.glob("Slave*"))) == 2
                 first.kill()
-                until(lambda: comm_of(third).remote.has_master, "there is a master")
+                until(
+                    lambda: comm_of(third).remote.topology.has_master,
+                    "there is a master",
+                )
                 until(lambda: len(list(place.glob("Slave*"))) == 1, "its own is left")
 
 

@@ -126,7 +126,7 @@ def test_an_extraction_just_before_a_scheduled_wake_up_is_not_lost() -> None:
         def extracted(messages: Iterable[Taken], now: float) -> None:
             seen.extend(messages)
 
-        comm.remote.on_extracted = extracted  # type: ignore[method-assign]
+        comm.remote.inbound_messages = _Inbound(extracted)  # type: ignore[misc, assignment]
         rounds._review_at = _sync.monotonic() + 0.005
         run.spawn(lambda: comm.on_extracted(_Taken()), name="takes")  # type: ignore[arg-type]
         while not seen:
@@ -160,7 +160,7 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
                     next(reading)
                 comm.on_run_reading(commands)
 
-        comm.remote.on_extracted = extracted  # type: ignore[method-assign]
+        comm.remote.inbound_messages = _Inbound(extracted)  # type: ignore[misc, assignment]
         if armed:
             rounds._review_at = _sync.monotonic() + 0.005
         run.spawn(reads, name="reads")
@@ -185,7 +185,9 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
 def test_commands_of_a_run_that_go_elsewhere_are_not_acknowledged() -> None:
     """For example, if the task leaves in the middle of a run."""
     comm, commands, seen = Asleep().comm, _run_of(3), list[object]()
-    comm.remote.on_extracted = lambda messages, now: seen.extend(messages)  # type: ignore[method-assign]
+    comm.remote.inbound_messages = _Inbound(  # type: ignore[misc, assignment]
+        lambda messages, _now: seen.extend(messages)
+    )
     comm.on_run_reading(commands)
     next(commands.read(None))
     assert len(commands.rest()) == 2
@@ -194,12 +196,25 @@ def test_commands_of_a_run_that_go_elsewhere_are_not_acknowledged() -> None:
     assert not comm._acknowledgement_tracker._read_on
 
 
+class _Inbound:
+    """The inbound messages of a process; only the extracted ones are noted."""
+
+    def __init__(self, on_extracted: Callable[[Iterable[Any], float], object]) -> None:
+        self.on_extracted = on_extracted
+
+    def next_deadline(self) -> None:
+        """Return no deadline."""
+
+    def expire(self, _now: float) -> None:
+        """Expire nothing."""
+
+
 class _Taken:
     """A message from another process, as far as its acknowledgement needs it."""
 
     # Only the comm thread acknowledges it.
     _receipt = SimpleNamespace(
-        peer=SimpleNamespace(session=SimpleNamespace(in_exchange=False))
+        peer=SimpleNamespace(acks=SimpleNamespace(in_exchange=False))
     )
     _account = None
     _number = 1

@@ -8,52 +8,33 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from bus.config import BusConfig
-from bus.core.local.actions import (
-    Action,
-    Confirm,
-    Dial,
-    Evict,
-    Fail,
-    HangUp,
-    Open,
-    Post,
-    Reply,
-    Send,
-    Settled,
-    Tell,
-    Vacate,
-)
-from bus.core.local.command_run import CommandRun
 from bus.core.local.process_manager import ProcessManager
 from bus.core.local.trace import Tracer
 from bus.core.peer.limits import Limits
-from bus.core.remote.fast_path import FastPath
 from bus.core.remote.remote_manager import RemoteManager
-from bus.core.wire import AddRelay, Identity, Role, decode, encode
-from bus.errors import BusFullError, ExpiredError, NameTakenError
-from bus.events import BusReason
+from bus.core.remote.topology import Topology
+from bus.core.wire import Identity, Role, decode
+from bus.errors import BusFullError, NameTakenError
 from bus.message import Incoming, Kind
 from bus.registration import Visibility
 from bus.specification import Specification
-from tests.simulate.counters import BrokenPromiseError, Letter
+from tests.simulate.counters import Letter
+from tests.simulate.fast_paths import FastPaths
+from tests.simulate.performer import Performer
 from tests.simulate.task import Asked, SimTask
-from tests.simulate.words import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bus.core.local.actions import Action
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
-    from bus.core.peer.peer import Peer
-    from bus.message import Presence
-    from bus.registration import RegistrationId
     from tests.simulate.world import World
 
 __all__ = ["SimProcess", "SimTask"]
@@ -72,8 +53,7 @@ class SimProcess:
 
     life: its incarnation. guest: True if it belongs to another user.
     trace_sink: the trace sink for its messages; None if nothing is recorded.
-    fast_paths: the fast paths to other processes, by process. The world draws how often
-      a question takes one.
+    performer, do: perform actions, in order. fast_paths: those to other processes.
     """
 
     def __init__(
@@ -105,15 +85,15 @@ class SimProcess:
             role=Role.MASTER if master else Role.SLAVE,
         )
         address = (f"{machine}/{name}",)
-        self.remote = RemoteManager(
+        topology = Topology(
             me,
-            self.manager,
-            host="relays",
             limits=world.limits,
             nonce=lambda: world.random.getrandbits(64),
             addresses=(address, address),
-            master=(f"{machine}/Master",),
             trace_sink=self.trace_sink,
+        )
+        self.remote = RemoteManager(
+            topology, self.manager, host="relays", master=(f"{machine}/Master",)
         )
         self.tasks: dict[str, SimTask] = {}
         self._backlog: list[Callable[[], list[Action]]] = []
@@ -122,9 +102,9 @@ class SimProcess:
         # Commands for one remote addressee that were not posted yet. Successive
         # commands are posted together, as a comm thread does.
         self._posted: list[Incoming] = []
-        self.fast_paths: dict[Peer, FastPath] = {}
-        # The way (see `_way`) of each notification waiting in a task's mailbox.
-        self._ways: dict[tuple[int, RegistrationId], object] = {}
+        self.fast_paths = FastPaths(self)
+        self.performer = Performer(self)
+        self.do = self.performer.perform
 
     @property
     def name(self) -> str:
@@ -155,21 +135,21 @@ class SimProcess:
             messages = list(some)
             to = messages[0]._to
             if about is None:
-                self.remote.post(to, messages)
+                self.remote.outbound_messages.post(to, messages)
             else:
                 payloads = [each.payload.to_bytes(8) for each in messages]
                 source, deadline = about
                 size = sum(map(len, payloads))
-                self.remote.post_alike(to, source, payloads, size, deadline)
+                self.remote.outbound_messages.post_alike(
+                    to, source, payloads, size, deadline
+                )
 
     def received(self, number: int, data: bytes) -> None:
         """Receive bytes from a link."""
-        if self.alive and not self.frozen and self.world.short():
-            link = self.remote.links.by_number.get(number)
-            short = None if link is None else self._fast_path(link.peer)
-            todo = deque[Action]()
-            if short is not None and short.receive(data, self.world.now, todo):
-                self.do(list(todo))
+        if self.alive and not self.frozen:
+            todo = self.fast_paths.receive(number, data)
+            if todo is not None:
+                self.do(todo)
                 self.settle()
                 return
         self.event(lambda: self.world.trace_sink.hears(self, number, decode(data)))
@@ -218,131 +198,10 @@ class SimProcess:
 
         self.event(tick)
 
-    # Actions.
-
-    def do(self, actions: list[Action]) -> None:
-        """Perform actions, in order."""
-        todo = deque(actions)
-        while todo:
-            todo.extend(self._do(todo.popleft()))
-
-    def _do(self, action: Action) -> list[Action]:
-        world = self.world
-        match action:
-            case Send(link, frame):
-                self.say(lambda: f"--> {self._other(link)} {words(frame)}")
-                if world.frames is not None:
-                    to = world.network.other(link)
-                    world.frames.append((self, to, frame))
-                if isinstance(frame, AddRelay):
-                    world.checks.answer(self, frame)
-                world.trace_sink.sent(self, frame)
-                world.network.send(link, encode(frame))
-            case Post(entry, posted):
-                task = self._task(entry)
-                for each in posted:
-                    run = each.rest() if isinstance(each, CommandRun) else [each]
-                    for message in run:
-                        if task is not None and message.kind is Kind.NOTIFICATION:
-                            self._ways[message.payload, task.id] = self._way(message)
-                        if task is not None:
-                            task.put(_read(message))
-            case Reply(entry, number, _, _, error, _, trace):
-                self.say(lambda: f"answer to {number}: {error}")
-                here = self._task(entry) is not None
-                if trace is not None and here:
-                    trace.record_delivered()
-                elif trace is not None:
-                    trace.record_discarded(BusReason.UNWANTED)
-                if here and error is not None:
-                    world.counters.told(number, error)
-                elif here:
-                    world.counters.answered(number)
-            case Fail(message, error):
-                _read(message)
-                if message._trace is not None:
-                    asker = self._task(message._source)
-                    told = asker is not None or not message.wants_reply
-                    message._trace.record_failed(error, told=told)
-                self.say(lambda: f"told of {message.payload}: {error}")
-                world.counters.told(message.payload, error)
-            case Open(entry, messages):
-                return self._open(entry, list(messages))
-            case Vacate(entry, messages, final):
-                self._sought(map(_read, messages))
-                return self.manager.on_emptied(entry, messages, world.now, final=final)
-            case Dial(key, kind, addresses):
-                world.network.dial(self, kind, key, addresses[0])
-            case HangUp(link):
-                self.say(lambda: f"hangs up {link}")
-                world.network.hang_up(link)
-            case Confirm(entry):
-                task = self._task(entry)
-                if task is not None:
-                    task.confirmed = True
-            case Evict(entry, error):
-                self.say(lambda: f"evicted: {error}")
-                task = self._task(entry)
-                if task is not None:
-                    return self._leave(task, final=False)
-            case Settled(tell):
-                tell()
-            case Tell(entry, Asked() as watch, presence):
-                task = self._task(entry)
-                if task is not None:
-                    self._seen(task, watch, presence)
-        return []
-
-    def _seen(self, task: SimTask, watch: Asked, presence: Presence) -> None:
-        """Record a presence; the reports on an address must alternate."""
-        self.say(lambda: f"{task.name} sees {presence}")
-        present = task.present.get(watch)
-        if present is None:
-            return  # the watch was cancelled
-        if presence.here == (presence.address in present):
-            raise BrokenPromiseError(f"{task.name} is told twice: {presence}")
-        if presence.here:
-            present.add(presence.address)
-        else:
-            present.remove(presence.address)
-
-    def _way(self, message: Incoming) -> object:
-        """Return a value that changes when notifications between two tasks may be lost.
-
-        It depends on the session of the two processes, and on the subscriptions of the
-        receiver.
-        """
-        source, target = message._source, self._task(message._to)
-        assert target is not None
-        if not source.remote:
-            return target.changes
-        session = source.mailbox.peer.session
-        return target.changes, session.epoch, session.their_epoch
-
-    def _other(self, link: int) -> str:
-        other = self.world.network.other(link)
-        return f"{'nobody' if other is None else other.name} by {link}:"
-
-    def _task(self, entry: Entry) -> SimTask | None:
+    def task_of(self, entry: Entry) -> SimTask | None:
+        """Return the task that an entry stands for, unless it has deregistered."""
         task = self.tasks.get(entry.name)
         return task if task is not None and task.entry is entry else None
-
-    def _open(self, entry: Entry, messages: list[Incoming]) -> list[Action]:
-        task = None if entry.remote else self._task(entry)
-        if task is None and not entry.remote:  # deregistered before it was opened
-            self.world.lost_in_between += messages
-            return []
-        for message in messages:
-            message._to = entry
-            if message._trace is not None:
-                message._trace.record_accepted(entry.id.number)
-        if task is None:
-            self.remote.open(entry, messages)
-            return []
-        task.items.extendleft(reversed(messages))
-        task.held = False
-        task.review()
-        return []
 
     # Operations of tasks.
 
@@ -370,15 +229,16 @@ class SimProcess:
         """Deregister a task."""
         self._pass_on()
         self.say(lambda: f"deregisters {task.name}, final: {final}")
-        self.do(self._leave(task, final=final))
+        self.do(self.leave(task, final=final))
         self.settle()
 
-    def _leave(self, task: SimTask, *, final: bool) -> list[Action]:
+    def leave(self, task: SimTask, *, final: bool) -> list[Action]:
+        """Let a task leave; return the actions that follow."""
         actions = self.manager.leave(task.entry, final=final)
         self.do(actions)  # the actions may open the task
         del self.tasks[task.name]
         unread = list(task.items)
-        self._sought(each for each in unread if each.kind is Kind.COMMAND)
+        self.sought(each for each in unread if each.kind is Kind.COMMAND)
         actions = self.manager.on_emptied(
             task.entry, unread, self.world.now, final=final
         )
@@ -421,7 +281,7 @@ class SimProcess:
         entry = self.manager.table.find(to)
         if entry is None:
             self.manager.revision += 1
-            self._sought([message])
+            self.sought([message])
             entry = self.manager.park(to, message, self.world.now)
         if entry is None:
             if message._trace is not None:
@@ -429,7 +289,7 @@ class SimProcess:
             return
         message._to = entry
         if entry.remote:
-            if self._goes_at_once(
+            if not self._posted and self.fast_paths.send(
                 entry.mailbox.peer, lambda way: way.command(message, self.world.now)
             ):
                 return
@@ -442,89 +302,21 @@ class SimProcess:
             task: Any = entry.mailbox
             task.put(message)
 
-    def _fast_path(self, peer: Peer | None) -> FastPath | None:
-        if peer is None or peer.session.link is None:
-            return None
-        short = self.fast_paths.get(peer)
-        if short is None or not short.is_current:
-            short = FastPath(self.remote, peer, peer.session.link)
-            self.fast_paths[peer] = short
-        return short
-
-    def _goes_at_once(
-        self, peer: Peer, frame_of: Callable[[FastPath], bytes | None]
-    ) -> bool:
-        """Whether a message was put on its link by the fast path.
-
-        Now and then the sender is interrupted there, and only records that; then the
-        link is dropped.
-        """
-        if self._posted or not self.world.short():
-            return False
-        short = self._fast_path(peer)
-        frame = None if short is None else frame_of(short)
-        if short is None or frame is None:
-            return False
-        self.world.went_short += 1
-        network = self.world.network
-        if self.world.interrupted():
-            self.say(lambda: f"is struck, and gives {short.link} up")
-            network.cut(network.wires[short.link][0])
-        else:
-            network.send(short.link, frame)
-        return True
-
-    def _sought(self, messages: Iterable[Incoming]) -> None:
+    def sought(self, messages: Iterable[Incoming]) -> None:
+        """Note that messages wait for a holder of their name."""
         for message in messages:
             self.world.counters.letters[message.payload].sought = True
-
-    def read(self, task: SimTask, message: Incoming) -> None:
-        """Run a callback, unless the message has expired."""
-        world, number = self.world, message.payload
-        trace: Trace | None = message._trace
-        if trace is not None:
-            trace.record_extracted()
-        if message._receipt is not None:
-            taken = (message._receipt, message._number, 1, message._size)
-            self.remote.on_extracted([taken], world.now)
-        if message.kind is Kind.NOTIFICATION:
-            if any(each in task.subscriptions for each in message.subscriptions):
-                self.say(lambda: f"{task.name} hears {number}")
-                if trace is not None:
-                    trace.record_delivered()
-                task.gaps.append(message.gap)
-                way = self._ways.pop((number, task.id), None)
-                source = message._source.id
-                world.counters.notified(number, source, task.id, message.gap, way)
-            elif trace is not None:
-                trace.record_discarded(BusReason.UNWANTED)
-            return
-        if message._deadline is not None and message._deadline <= world.now:
-            if trace is not None:
-                told = not (message.wants_reply or message._source.remote)
-                trace.record_failed(ExpiredError(task.name), told=told)
-            world.counters.expired(number)
-            return
-        self.say(lambda: f"{task.name} takes {number}")
-        if trace is not None:
-            trace.record_delivered()
-        world.counters.taken(number, task.id, task.name)
-        if message.wants_reply:
-            if world.random.random() < 0.7:
-                self.answer(message)
-            else:
-                task.kept.append(message)
 
     def answer(self, message: Incoming) -> None:
         """Answer a question, local or remote."""
         self._pass_on()
         source: Entry = message._source
         if source.remote:
-            if not self._goes_at_once(
+            if self._posted or not self.fast_paths.send(
                 source.mailbox.peer, lambda way: way.answer(message, message.payload)
             ):
-                self.remote.answer(message, message.payload)
-        elif self._task(source) is not None:
+                self.remote.outbound_messages.answer(message, message.payload)
+        elif self.task_of(source) is not None:
             if message._trace is not None:
                 trace: Trace = message._trace.answer(message._to.id.number, 0)
                 trace.record_accepted(source.id.number)
@@ -617,10 +409,3 @@ def _alike(message: Incoming) -> tuple[Entry, float | None] | None:
     if asks or recorded or message.payload % 4 == 0:
         return None
     return message._source, message._deadline
-
-
-def _read(message: Incoming) -> Incoming:
-    """Turn a payload sent as bytes back into a number."""
-    if isinstance(message.payload, bytes):
-        message.payload = int.from_bytes(message.payload)
-    return message

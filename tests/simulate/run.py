@@ -11,6 +11,7 @@ import attrs
 from bus.errors import BusFullError
 from bus.registration import Visibility
 from tests.simulate.counters import BrokenPromiseError
+from tests.simulate.fast_paths import FastPathRate
 from tests.simulate.plan import PROFILES, Plan
 from tests.simulate.process import LIMITS
 from tests.simulate.world import World
@@ -82,8 +83,7 @@ def run(
         ordered=ordered,
         limits=limits,
         recorded=recorded,
-        fast_paths=fast_paths,
-        interrupted=interrupted,
+        fast_paths=FastPathRate(fast_paths, interrupted),
         watched=watched,
     )
     try:

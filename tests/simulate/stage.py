@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from bus.core.wire import Batch
+from tests.simulate.fast_paths import FastPathRate
+from tests.simulate.guests import NO_GUESTS, Guests
 from tests.simulate.process import LIMITS
 from tests.simulate.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
-
     from bus.core.peer.relay import Relay
     from bus.core.wire import Frame
     from bus.errors import BusError
-    from bus.rights import Rights
     from tests.simulate.counters import Letter
     from tests.simulate.process import SimProcess, SimTask
 
@@ -41,8 +40,7 @@ class Stage:
         recorded: bool = False,
         fast_paths: float = 0.0,
         interrupted: float = 0.0,
-        guests: Container[str] = (),
-        rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
+        guests: Guests = NO_GUESTS,
         **limits: Any,
     ) -> None:
         own = attrs.evolve(LIMITS, **limits)
@@ -50,10 +48,8 @@ class Stage:
             seed,
             limits=own,
             recorded=recorded,
-            fast_paths=fast_paths,
-            interrupted=interrupted,
+            fast_paths=FastPathRate(fast_paths, interrupted),
             guests=guests,
-            rights=rights,
         )
         self.world.frames = []
         for machine in range(1, machines + 1):

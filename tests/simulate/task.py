@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from bus.errors import ExpiredError
+from bus.events import BusReason
+from bus.message import Kind
+
 if TYPE_CHECKING:
     from bus.address import Address
     from bus.core.local.actions import Action
     from bus.core.local.routing_table import Entry
-    from bus.core.local.trace import Tracer
+    from bus.core.local.trace import Trace, Tracer
     from bus.message import Incoming
     from bus.registration import RegistrationId
     from bus.specification import Specification
@@ -34,6 +38,7 @@ class SimTask:
     reads: False while a test holds the task back.
     confirmed: True if the master has accepted its name.
     tracer: makes the traces of sent messages; None if nothing is recorded.
+    ways: the way (see `Performer`) of each notification in the mailbox, by its payload.
     """
 
     def __init__(self, process: SimProcess, name: str) -> None:
@@ -53,6 +58,7 @@ class SimTask:
         self.present: dict[Asked, set[Address]] = {}
         self.changes = 0  # number of changes to its subscriptions
         self.gaps: list[int] = []  # of each received notification
+        self.ways: dict[int, object] = {}
 
     @property
     def id(self) -> RegistrationId:
@@ -85,6 +91,44 @@ class SimTask:
 
     def _read(self) -> list[Action]:
         if self.items and not self.held and self.here and self.reads:
-            self.process.read(self, self.items.popleft())
+            self.take(self.items.popleft())
             self.review()
         return []
+
+    def take(self, message: Incoming) -> None:
+        """Run a callback, unless the message has expired."""
+        process, number = self.process, message.payload
+        world = process.world
+        trace: Trace | None = message._trace
+        if trace is not None:
+            trace.record_extracted()
+        if message._receipt is not None:
+            taken = (message._receipt, message._number, 1, message._size)
+            process.remote.inbound_messages.on_extracted([taken], world.now)
+        if message.kind is Kind.NOTIFICATION:
+            if any(each in self.subscriptions for each in message.subscriptions):
+                process.say(lambda: f"{self.name} hears {number}")
+                if trace is not None:
+                    trace.record_delivered()
+                self.gaps.append(message.gap)
+                way = self.ways.pop(number, None)
+                source = message._source.id
+                world.counters.notified(number, source, self.id, message.gap, way)
+            elif trace is not None:
+                trace.record_discarded(BusReason.UNWANTED)
+            return
+        if message._deadline is not None and message._deadline <= world.now:
+            if trace is not None:
+                told = not (message.wants_reply or message._source.remote)
+                trace.record_failed(ExpiredError(self.name), told=told)
+            world.counters.expired(number)
+            return
+        process.say(lambda: f"{self.name} takes {number}")
+        if trace is not None:
+            trace.record_delivered()
+        world.counters.taken(number, self.id, self.name)
+        if message.wants_reply:
+            if world.random.random() < 0.7:
+                process.answer(message)
+            else:
+                self.kept.append(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from msgspec.structs import replace
 
@@ -158,15 +159,15 @@ def test_a_guest_does_not_answer_for_others() -> None:
     stage.soon()
     handed_on: list[Reply] = []
     process = stage.process("s2")
-    does = process._do
+    act = process.performer.act
 
     def notes(action: Action) -> list[Action]:
         if isinstance(action, Reply):
             handed_on.append(action)
             return []
-        return does(action)
+        return act(action)
 
-    process._do = notes  # type: ignore[method-assign]
+    process.performer.act = notes  # type: ignore[method-assign]
     fake = OutboundRun(
         kind=Kind.COMMAND_RESPONSE,
         source=guest.entry,
@@ -198,7 +199,10 @@ def test_a_guest_is_master_of_nothing(machine: str, reason: Reason) -> None:
     rogue = SimProcess(stage.world, machine, "evil", master=True, life=7)
     rogue.guest = True
     stage.world.processes[machine, "evil"] = rogue
-    stage.world.rights = lambda who, _by: RIGHTS if who == "evil" else None
+    stage.world.guests = attrs.evolve(
+        stage.world.guests,
+        rights=lambda who, _by: RIGHTS if who == "evil" else None,
+    )
     stage.forget()
 
     stage.world.network.dial(rogue, LinkKind.SIGNALLING, ("m1", ""), "m1/Master")
@@ -256,7 +260,9 @@ def test_an_impostor_of_an_unmet_process_receives_no_commands(
     stage = stage_of()
     real, caller = stage.task("secret", "s2"), stage.task("d", "s4")
     stage.soon()
-    stage.world.rights = lambda _who, _by: RIGHTS
+    stage.world.guests = attrs.evolve(
+        stage.world.guests, rights=lambda _who, _by: RIGHTS
+    )
     rogue = SimProcess(
         stage.world, "m1", "s2", master=False, life=real.process.life + later
     )

@@ -245,7 +245,7 @@ def test_a_notifier_gets_its_answer_from_a_former_subscriber() -> None:
     hearer.process.unsubscribe(hearer)
     stage.soon(3 * LIMITS.linger_s)
 
-    assert hearer.process.remote.answer(question, 1)
+    assert hearer.process.remote.outbound_messages.answer(question, 1)
 
 
 @clause("BUS-DEREG-13")

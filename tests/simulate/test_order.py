@@ -136,7 +136,7 @@ def test_parked_messages_are_sent_before_a_later_notification() -> None:
     message = Incoming(
         kind=Kind.COMMAND, payload=early.number, _source=d.entry, _id=early.number
     )
-    d.process.remote.open(relay.entry, [message])
+    d.process.remote.outbound_messages.open(relay.entry, [message])
     d.process.settle()
     stage.soon()
 

@@ -12,11 +12,13 @@ from bus.errors import AccessDeniedError, RemoteError
 from bus.rights import Rights
 from bus.specification import Specification
 from specs.clauses import clause
+from tests.simulate.guests import Guests
 from tests.simulate.stage import Stage, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.core.local.actions import Action
     from tests.simulate.task import SimTask
 
 GUEST = "s3"
@@ -39,7 +41,7 @@ def by_all(rights: Rights) -> Callable[[str, str], Rights | None]:
 
 
 def stage_of(rights: Rights = RIGHTS, slaves: int = 3) -> Stage:
-    return Stage(slaves=slaves, guests={GUEST}, rights=by_all(rights))
+    return Stage(slaves=slaves, guests=Guests({GUEST}, by_all(rights)))
 
 
 def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> int:
@@ -83,8 +85,12 @@ def test_a_guest_that_takes_a_name_all_the_same_gets_nothing_for_it() -> None:
     """The guest ignores its eviction, and would answer a search sent to all."""
     stage = stage_of()
     rogue = stage.process(GUEST)
-    does = rogue._do
-    rogue._do = lambda action: [] if isinstance(action, Evict) else does(action)  # type: ignore[method-assign]
+    act = rogue.performer.act
+
+    def stays(action: Action) -> list[Action]:
+        return [] if isinstance(action, Evict) else act(action)
+
+    rogue.performer.act = stays  # type: ignore[method-assign]
     f = stage.task("f", GUEST)
     caller = stage.task("d", "s2")
     stage.soon()
@@ -186,8 +192,9 @@ def test_a_forbidden_command_that_arrives_is_refused_and_delays_no_other() -> No
     """It arrives here since only the addressee's process denies the right."""
     stage = Stage(
         slaves=3,
-        guests={GUEST},
-        rights=lambda who, by: RIGHTS if (who, by) == (GUEST, "s2") else None,
+        guests=Guests(
+            {GUEST}, lambda who, by: RIGHTS if (who, by) == (GUEST, "s2") else None
+        ),
     )
     said = complaints(stage, "s2")
     caller, addressee = stage.task("guest/a", GUEST), stage.task("f", "s2")
@@ -247,8 +254,9 @@ def test_queued_notifications_that_a_guest_may_not_receive_are_dropped() -> None
     """Those that it may not receive; the master has accepted its subscription."""
     stage = Stage(
         slaves=3,
-        guests={GUEST},
-        rights=lambda who, by: RIGHTS if (who, by) == (GUEST, "s2") else None,
+        guests=Guests(
+            {GUEST}, lambda who, by: RIGHTS if (who, by) == (GUEST, "s2") else None
+        ),
     )
     hearer = stage.task("guest/a", GUEST)
     news, secret = stage.task("news", "s2"), stage.task("f", "s2")
@@ -278,8 +286,9 @@ def test_a_guest_does_not_pass_for_a_process_of_somebody_else() -> None:
     f, d = stage.task("f", "s4"), stage.task("d", "s2")
     stage.send(d, "f")
     stage.soon()
-    stage.world.guests = {"s2"}
-    stage.world.rights = lambda who, _by: RIGHTS if who == "s2" else None
+    stage.world.guests = Guests(
+        {"s2"}, lambda who, _by: RIGHTS if who == "s2" else None
+    )
     victim = stage.process("s2")
     rogue = stage.world.start("m1", "s2")
     stage.world.network.dial(rogue, LinkKind.DATA, ("m1", "s4"), "m1/s4")

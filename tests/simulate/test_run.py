@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,10 +12,13 @@ from specs.clauses import clause
 from tests.simulate.__main__ import main
 from tests.simulate.counters import BrokenPromiseError, Counters, Letter
 from tests.simulate.plan import PROFILES
-from tests.simulate.process import SimProcess
 from tests.simulate.run import run
 from tests.simulate.stage import Stage
+from tests.simulate.task import SimTask
 from tests.simulate.world import World
+
+if TYPE_CHECKING:
+    from bus.message import Incoming
 
 
 def test_a_run_is_drawn_from_its_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,13 +47,13 @@ def test_every_profile_comes_up() -> None:
 def test_a_run_that_fails_tells_its_story_and_how_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    take = SimProcess.read
+    take = SimTask.take
 
-    def twice(self: SimProcess, task: object, message: object) -> None:
-        take(self, task, message)  # type: ignore[arg-type]  # unchanged
-        take(self, task, message)  # type: ignore[arg-type]  # unchanged
+    def twice(self: SimTask, message: Incoming) -> None:
+        take(self, message)
+        take(self, message)
 
-    monkeypatch.setattr(SimProcess, "read", twice)
+    monkeypatch.setattr(SimTask, "take", twice)
 
     code = main(["--runs", "20", "--seed", "1", "--jobs", "1"])
 

@@ -116,9 +116,9 @@ class TraceSink:
                 return process.remote.receive(link, frame, self._world.now)
         known = process.remote.links.by_number.get(link)
         peer = None if known is None else known.peer
-        heard = 0 if peer is None else peer.session.controls_received
+        heard = 0 if peer is None else peer.acks.controls_received
         actions = process.remote.receive(link, frame, self._world.now)
-        if peer is not None and peer.session.controls_received > heard:
+        if peer is not None and peer.acks.controls_received > heard:
             note(peer)
         return actions
 
@@ -331,7 +331,7 @@ def _mark(process: SimProcess) -> object:
         len(remote.resolver.ledger),
         [request.frame.id.number for request in remote.resolver.own.values()],
         [
-            (len(peer.relays), peer.session.link, peer.session.controls_received)
+            (len(peer.relays), peer.session.link, peer.acks.controls_received)
             for peer in remote.topology.peers.values()
         ],
     )

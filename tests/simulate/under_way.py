@@ -128,7 +128,7 @@ class UnderWay:
         if there is None:
             return []
         unheard = there.session.unacked_controls()
-        heard = peer.session.controls_received - (
+        heard = peer.acks.controls_received - (
             there.session._controls_sent - len(unheard)
         )
         return unheard[max(0, heard) :]

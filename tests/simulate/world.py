@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from bus.rights import Credentials, Rights
 from tests.simulate.checks import Checks
 from tests.simulate.counters import Counters
+from tests.simulate.fast_paths import NO_FAST_PATHS, FastPathRate
+from tests.simulate.guests import NO_GUESTS, Guests
 from tests.simulate.network import Network
 from tests.simulate.process import LIMITS, SimProcess
 from tests.simulate.recorded import Recorded
@@ -17,7 +19,7 @@ from tests.simulate.story import Story
 from tests.simulate.trace_sink import TraceSink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
 
     from bus.core.peer.limits import Limits
     from bus.core.wire import Frame
@@ -37,12 +39,10 @@ class World:
     reading: the maximum delay before a task reads a message, in seconds.
     frames: the frames put on links, each with sender and receiver; None if not kept.
     recorded: the journals of all processes; None if there are none.
-    fast_paths: the fraction of messages that take the fast path when they may.
-    interrupted: the fraction of these whose sender is interrupted.
+    fast_paths: how many messages take the fast path when they may.
     went_short: how many messages took the fast path.
     watched: True if tasks watch, and processes shut down in order.
-    guests: names of the processes of another user. rights: the rights of a guest, by
-      its name and the name of the process that grants them; None for all rights.
+    guests: the processes of another user.
     """
 
     def __init__(
@@ -53,21 +53,17 @@ class World:
         ordered: bool = True,
         limits: Limits = LIMITS,
         recorded: bool = False,
-        fast_paths: float = 0.0,
-        interrupted: float = 0.0,
+        fast_paths: FastPathRate = NO_FAST_PATHS,
         watched: bool = False,
-        guests: Container[str] = (),
-        rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
+        guests: Guests = NO_GUESTS,
     ) -> None:
         self.limits = limits
         self.watched = watched
         self.guests = guests
-        self.rights = rights
         self.random = Random(seed)
         # A generator of its own, so that all other draws stay the same.
         self._short = Random(f"short {seed}")
         self._fast_paths = fast_paths
-        self._interrupted = interrupted
         self.went_short = 0
         self.now = 1.0
         self.story = Story(told=told)
@@ -87,16 +83,18 @@ class World:
 
     def credentials(self, process: SimProcess, by: SimProcess) -> Credentials:
         """Return the credentials of a process, as another one sees them."""
-        rights = self.rights(process.key[1], by.key[1]) if process.guest else None
+        rights = None
+        if process.guest:
+            rights = self.guests.rights(process.key[1], by.key[1])
         return Credentials(int(process.guest), rights or Rights())
 
     def short(self) -> bool:
         """Draw whether a message takes the fast path, if it may."""
-        return self._short.random() < self._fast_paths
+        return self._short.random() < self._fast_paths.taken
 
     def interrupted(self) -> bool:
         """Draw whether the sender is interrupted on the fast path."""
-        return self._short.random() < self._interrupted
+        return self._short.random() < self._fast_paths.interrupted
 
     def at(self, after: float, act: Callable[[], None]) -> None:
         """Schedule an event some seconds from now."""
@@ -119,7 +117,7 @@ class World:
         # Journals identify a registration by its number alone.
         life = (int(self.now * 1e9) + next(self._order)) * _LIVES_APART
         process = SimProcess(self, machine, name, master=master, life=life)
-        process.guest = name in self.guests
+        process.guest = name in self.guests.names
         self.processes[machine, name] = process
         process.say(lambda: f"starts as {'master' if master else 'slave'}, {life}")
         if master:

@@ -106,10 +106,12 @@ class Trace:
           first accepted. The lock of the accepting place is held meanwhile. So the
           numbers rise at each destination, regardless of the sending threads. None if
           the message has a number.
-        mid: that number. destination: its receiver, 0 until the message is accepted.
-        hop: how many links it has passed.
+        mid: that number. hop: how many links it has passed.
         accepted_as: the operation to record when it is accepted; None for none, such as
           when another process has recorded it already.
+
+    destination: its receiver; 0 until the message is accepted. One that
+      came over a link is given its destination at once.
 
     A message that is accepted nowhere leaves no record.
     """
@@ -136,7 +138,6 @@ class Trace:
         *,
         numbers: Iterator[int] | None = None,
         mid: int = 0,
-        destination: int = 0,
         hop: int = 0,
         accepted_as: BusOperation | None = None,
     ) -> None:
@@ -145,7 +146,7 @@ class Trace:
         self.origin: Final = origin
         self.size: Final = size
         self.mid: int = mid
-        self.destination: int = destination
+        self.destination: int = 0
         self.hop: Final = hop
         self._numbers: Final = numbers
         self._accepted_as: Final = accepted_as

@@ -3,7 +3,9 @@
 limits            bounds and times
 outbound_run      a run of messages on their way to it
 relay_counters    the outcomes of messages posted to relays
+delayed_acks      the acknowledgements owed to it
 session           its traffic, over all links
-relay             one of its tasks
+run_queue         the runs that wait for a link to it
+relay, relay_peer one of its tasks; the process, as that relay uses it
 peer              the process
 """

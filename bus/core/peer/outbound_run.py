@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bus.core.local.trace import Trace
     from bus.payload import Payload
 
-__all__ = ["OutboundRun", "commands_of", "packed", "packed_answer"]
+__all__ = ["OutboundRun", "commands_in", "commands_of", "packed", "packed_answer"]
 
 
 class OutboundRun(Struct, frozen=True, eq=False):
@@ -85,6 +85,11 @@ class OutboundRun(Struct, frozen=True, eq=False):
         if len(bodies) == len(self.bodies):
             return self
         return replace(self, bodies=bodies, size=sum(map(len, bodies)))
+
+
+def commands_in(outbound_runs: Iterable[OutboundRun]) -> list[Incoming]:
+    """Return the commands of several runs, in order."""
+    return [command for each in outbound_runs for command in each.commands()]
 
 
 def commands_of(

@@ -39,6 +39,7 @@ class Peer:
     """One other process that this process communicates with.
 
     key: its machine and its name. role: the role it states.
+    session: the traffic to and from it; acks: the acknowledgements owed to it.
     credentials: its identity and rights; None until a link has stated them. user: the
       owner of the process, as the master reported before any link did.
     joined: True if a signalling link was opened between the two processes, at least one
@@ -73,6 +74,7 @@ class Peer:
         "_notified",
         "_receipts",
         "_strays",
+        "acks",
         "addresses",
         "announced",
         "asked_at",
@@ -113,6 +115,7 @@ class Peer:
         self.counters: Final = RelayCounters(counters)
         self.notifications: Final = RelayCounters(self.counters)
         self.session: Final = session
+        self.acks: Final = session.acks
         self.role: Role = Role.SLAVE
         self.joined: bool = False
         self.bound: bool = False
@@ -293,7 +296,7 @@ class Peer:
         """True if a notification waits for the link; it may delay other messages."""
         return bool(self._notified)
 
-    def holds_back(self, relay: Relay, outbound_run: OutboundRun) -> bool:
+    def holds_back(self, relay: object, outbound_run: OutboundRun) -> bool:
         """Return True if an earlier message of the same sender waits in another queue.
 
         Notifications wait in one queue, other messages in the queues of their relays.
@@ -339,7 +342,7 @@ class Peer:
             if number == frame.relay:
                 del self._strays[task]
         self.session.send_control(frame)
-        self.session.forget(frame.relay)
+        self.acks.forget(frame.relay)
 
     def is_leaving(self, relay: int) -> bool:
         """Return True if messages of a deregistered task still wait for the link."""
@@ -365,7 +368,7 @@ class Peer:
         """
         receipts = self._receipts.get(relay)
         if receipts is not None and receipts.take(number, count):
-            self.session.on_extracted(relay, receipts.extracted, now, size)
+            self.acks.on_extracted(relay, receipts.extracted, now, size)
 
     # Remote tasks.
 

@@ -11,19 +11,21 @@ import enum
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.core.peer.outbound_run import commands_in
 from bus.core.peer.relay_counters import RelayCounters
+from bus.core.peer.run_queue import RunQueue
 from bus.events import BusReason
 from bus.message import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
     from bus.core.peer.limits import Limits
     from bus.core.peer.outbound_run import OutboundRun
-    from bus.core.peer.peer import Peer
     from bus.core.peer.relay_counters import End
+    from bus.core.peer.relay_peer import RelayPeer
     from bus.core.wire import Characteristics
     from bus.message import Incoming
 
@@ -48,11 +50,12 @@ class Dismissal(enum.Enum):
     REVOKED = "revoked"  # asked, but the peer has relied on the relay since
 
 
-class Relay:
+class Relay(RunQueue):
     """Messages of this process for one task of another process, in order.
 
-    peer: the process that hosts the task. characteristics: of the task; None for the
-      `AUDIENCE` of a process.
+    It is the queue of the messages that wait for the link, and keeps those under way.
+
+    characteristics: of the task; None for the `AUDIENCE` of a process.
     entry: the routing table entry that leads to the relay.
     provisional: True if only third parties have reported the task: its own process has
       not yet introduced it on the link between the two.
@@ -60,8 +63,6 @@ class Relay:
     opened: True once the messages sent to the name before all those posted here are at
       the front of the queue.
     client: the account of the task for local senders; set by the driver.
-    queue: message runs not yet sent on a link; queued: the number of messages in them;
-      queued_bytes: the total length of their bodies.
     unacked: runs sent and not yet extracted, each with the number of its first message;
       under_way: the number of messages in them; unacked_bytes: the total length of
       their bodies.
@@ -73,7 +74,6 @@ class Relay:
     dismissal: the state of the request to release this relay.
     gap: notifications of the task that its process dropped and that no notification
       received here has reported yet (BUS-FLOW-3).
-    counters: counters of the outcomes of the messages posted here.
 
     Invariants:
     I1. numbers in ``unacked`` rise. It holds no more messages and bytes than the window
@@ -89,18 +89,12 @@ class Relay:
         "asked",
         "characteristics",
         "client",
-        "counters",
         "dismissal",
         "entry",
         "gap",
-        "limits",
         "number",
         "opened",
-        "peer",
         "provisional",
-        "queue",
-        "queued",
-        "queued_bytes",
         "since",
         "state",
         "unacked",
@@ -112,32 +106,28 @@ class Relay:
 
     def __init__(
         self,
-        peer: Peer,
+        peer: RelayPeer,
         characteristics: Characteristics | None,
         now: float,
         *,
         limits: Limits,
     ) -> None:
-        self.peer: Final = peer
-        self.counters: Final = (
+        counters = (
             peer.notifications
             if characteristics is None
             else RelayCounters(peer.counters)
         )
+        super().__init__(peer, counters, limits=limits)
         self.characteristics: Final = characteristics
         self.number: Final = (
             AUDIENCE if characteristics is None else characteristics.relay
         )
-        self.limits: Final = limits
         self.entry: Any = None
         self.client: Any = None
         self.state: RelayState = RelayState.UNNAMED
         self.provisional: bool = False
         self.since: Final = now
         self.opened: bool = True
-        self.queue: deque[OutboundRun] = deque()
-        self.queued: int = 0
-        self.queued_bytes: int = 0
         self.unacked: deque[tuple[int, OutboundRun]] = deque()
         self.under_way: int = 0
         self.unacked_bytes: int = 0
@@ -154,23 +144,9 @@ class Relay:
         """True if any message is queued, under way, withdrawn, or awaits an answer."""
         return bool(self.queue or self.unacked or self.asked or self.withdrawn)
 
-    def append(self, outbound_runs: Sequence[OutboundRun]) -> None:
-        """Append runs of one task and of one kind to the queue."""
-        self.queue += outbound_runs
-        count = sum([len(outbound_run.bodies) for outbound_run in outbound_runs])
-        self.counters.post(count)
-        self.queued += count
-        self.queued_bytes += sum([outbound_run.size for outbound_run in outbound_runs])
-        self.peer.count_queued(outbound_runs[0], count)
-
     def open(self, first: list[OutboundRun]) -> None:
         """Put earlier messages in front of the queue, and open the relay."""
-        self.queue.extendleft(reversed(first))
-        for outbound_run in first:
-            self.counters.post(len(outbound_run.bodies))
-            self.queued += len(outbound_run.bodies)
-            self.queued_bytes += outbound_run.size
-            self.peer.count_queued(outbound_run, len(outbound_run.bodies))
+        self._prepend(first)
         self.opened = True
 
     def pump(self) -> None:
@@ -182,7 +158,11 @@ class Relay:
         if not self.opened:
             return
         if self.number != AUDIENCE and not self.peer.notifying:
-            while self.queue and (run := self._take_run()):
+            while self.queue:
+                bytes_left = self.limits.window_bytes - self.unacked_bytes
+                run = self._take_run(self._room, bytes_left)
+                if not run:
+                    break
                 self._send(run)
             return
         held, at = set[int](), 0
@@ -204,30 +184,6 @@ class Relay:
             bytes_left = self.limits.window_bytes - self.unacked_bytes
             self._send([self._take_fitting(at, room, bytes_left)])
 
-    def _take_run(self) -> list[OutboundRun]:
-        """Remove and return the leading runs of one sender that may be sent now."""
-        queue, limits = self.queue, self.limits
-        number = queue[0].relay
-        if (
-            self.queued <= self._room
-            and self.unacked_bytes + self.queued_bytes <= limits.window_bytes
-            and all(each.relay == number for each in queue)
-        ):
-            # The usual case: everything fits, and there is only one sender.
-            run = list(queue)
-            queue.clear()
-            return run
-        room, bytes_left = self._room, limits.window_bytes - self.unacked_bytes
-        run = []
-        while room > 0 and queue and queue[0].relay == number:
-            if bytes_left <= 0 and (run or self.unacked):
-                break
-            outbound_run = self._take_fitting(0, room, bytes_left)
-            run.append(outbound_run)
-            room -= len(outbound_run.bodies)
-            bytes_left -= outbound_run.size
-        return run
-
     @property
     def _room(self) -> int:
         """The number of messages to send now; an empty window takes any length."""
@@ -237,24 +193,6 @@ class Relay:
         if self.unacked_bytes >= self.limits.window_bytes:
             return 0
         return min(room, self.limits.window - self.under_way)
-
-    def _take_fitting(self, at: int, room: int, bytes_left: int) -> OutboundRun:
-        """Remove and return a run, or as many of its messages as may be sent now."""
-        outbound_run = self.queue[at]
-        if len(outbound_run.bodies) > room or outbound_run.size > bytes_left:
-            fits = room
-            if outbound_run.size > bytes_left:
-                fits = 0
-                for body in outbound_run.bodies[:room]:
-                    if bytes_left <= 0 and fits:
-                        break
-                    bytes_left -= len(body)
-                    fits += 1
-            if fits < len(outbound_run.bodies):
-                self.queue[at] = outbound_run.part(fits)
-                return outbound_run.part(0, fits)
-        del self.queue[at]
-        return outbound_run
 
     def _send(self, run: list[OutboundRun]) -> None:
         """Send runs of one sender that were removed from the queue."""
@@ -306,81 +244,9 @@ class Relay:
         whole.posted += 1
         everything.posted += 1
 
-    def make_room(self, notification: OutboundRun) -> None:
-        """Drop the oldest messages until one more fits or none is left (BUS-FLOW-3).
-
-        notification: the one about to be posted, of any length.
-        """
-        limits = self.limits
-        while self.queue and (
-            self.queued >= limits.relay_queue
-            or self.queued_bytes + notification.size > limits.relay_bytes
-        ):
-            self.drop_oldest()
-
-    def drop_oldest(self) -> None:
-        """Drop the oldest queued notification; its sender's next one reports it."""
-        self._drop(self.queue.popleft(), BusReason.OLDEST)
-
-    def _drop(self, notification: OutboundRun, reason: BusReason) -> None:
-        """Record the drop of a dequeued notification, the oldest of its sender."""
-        self.peer.count_dropped(notification)
-        self.counters.end("dropped", 1)
-        self._uncount(notification)
-        if notification.trace is not None:
-            notification.trace.record_discarded(reason)
-
-    def take_too_long(self) -> list[tuple[Incoming, int]]:
-        """Remove the commands too long for the peer; return each with its length."""
-        found: list[tuple[Incoming, int]] = []
-        queue = list(self.queue)
-        self.queue.clear()
-        for outbound_run in queue:
-            if not outbound_run.is_command:
-                self.queue.append(outbound_run)
-                continue
-            fit, long = outbound_run.sifted(self.peer.message_bytes_max)
-            if fit is not None:
-                self.queue.append(fit)
-            if long is not None:
-                self._uncount(long)
-                lengths = map(len, long.bodies)
-                found += zip(long.commands(), lengths, strict=True)
-        self.counters.end("failed", len(found))
-        return found
-
-    def drop_oldest_command(self) -> list[Incoming]:
-        """Remove and return the oldest queued command, if there is one."""
-        for at, outbound_run in enumerate(self.queue):
-            if outbound_run.is_command:
-                oldest = outbound_run.part(0, 1)
-                if oldest is outbound_run:
-                    del self.queue[at]
-                else:
-                    self.queue[at] = outbound_run.part(1)
-                self._uncount(oldest)
-                commands = oldest.commands()
-                self.counters.end("failed", len(commands))
-                return commands
-        return []
-
-    def forbid(self, is_forbidden: Callable[[OutboundRun], bool]) -> None:
-        """Drop the queued messages that the peer must not receive (BUS-SEC-1)."""
-        for outbound_run in [each for each in self.queue if is_forbidden(each)]:
-            self.queue.remove(outbound_run)
-            self._uncount(outbound_run)
-            self.counters.end("dropped", len(outbound_run.bodies))
-            if outbound_run.trace is not None:
-                outbound_run.trace.record_discarded(BusReason.DENIED)
-
-    def waiting_answers(self) -> tuple[int, int]:
-        """Return how many answers are queued, and their total length in bytes."""
-        waiting = [each for each in self.queue if not each.is_command]
-        return len(waiting), sum([each.size for each in waiting])
-
     def withdraw(self) -> None:
         """Withdraw the commands that are not yet under way, in order."""
-        self.withdrawn += _commands(self._take(commands_only=True))
+        self.withdrawn += commands_in(self._take(commands_only=True))
 
     def promise(self) -> None:
         """Record that the peer relies on this relay from now on."""
@@ -477,7 +343,7 @@ class Relay:
         """
         withdrawn, self.withdrawn = self.withdrawn, []
         outbound_runs = self._take(commands_only=False)
-        commands = withdrawn + _commands(outbound_runs)
+        commands = withdrawn + commands_in(outbound_runs)
         self.counters.end(how, len(commands))
         self.counters.end("dropped", _count_dropped(outbound_runs))
         for trace in _dropped(outbound_runs):
@@ -505,7 +371,7 @@ class Relay:
                 trace.record_lost(BusReason.PROCESS_LOST)
             else:
                 trace.record_discarded(BusReason.UNWANTED)
-        return _commands(outbound_runs)
+        return commands_in(outbound_runs)
 
     def abandon(self) -> None:
         """Count and trace the remaining messages as undelivered; end the relay."""
@@ -521,35 +387,13 @@ class Relay:
         for key, message in list(self.asked.items()):
             if message._deadline is not None and message._deadline <= now:
                 del self.asked[key]
-        late = [
-            each
-            for each in self.queue
-            if each.deadline is not None and each.deadline <= now
-        ]
-        for each in late:
-            self.queue.remove(each)
-            self._uncount(each)
-        commands = _commands(late)
-        self.counters.end("failed", len(commands))
-        return commands
+        return self._take_expired(now)
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline of a message or request; None for never."""
         waiting = [each.deadline for each in self.queue]
         asked = [each._deadline for each in self.asked.values()]
         return min((at for at in waiting + asked if at is not None), default=None)
-
-    def _take(self, *, commands_only: bool) -> list[OutboundRun]:
-        taken = [each for each in self.queue if not commands_only or each.is_command]
-        for each in taken:
-            self.queue.remove(each)
-            self._uncount(each)
-        return taken
-
-    def _uncount(self, outbound_run: OutboundRun) -> None:
-        self.queued -= len(outbound_run.bodies)
-        self.queued_bytes -= outbound_run.size
-        self.peer.uncount_queued(outbound_run, len(outbound_run.bodies))
 
 
 def _count_dropped(outbound_runs: Iterable[OutboundRun]) -> int:
@@ -562,7 +406,3 @@ def _dropped(outbound_runs: Iterable[OutboundRun]) -> Iterator[Trace]:
     for each in outbound_runs:
         if each.trace is not None and not each.is_command:
             yield each.trace
-
-
-def _commands(outbound_runs: Iterable[OutboundRun]) -> list[Incoming]:
-    return [command for each in outbound_runs for command in each.commands()]

@@ -16,6 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from bus.core.peer.delayed_acks import DelayedAcks
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.streams.outgoing_stream import OutgoingStream
 from bus.core.wire import (
@@ -23,13 +24,11 @@ from bus.core.wire import (
     FOLLOWS_MIN,
     MESSAGES_MAX,
     NO_DEADLINE,
-    Ack,
     Batch,
     OpenStream,
     Run,
     Unrelay,
 )
-from bus.core.wire.stream_frames import EXTRACTED_MAX
 from bus.errors import WireError
 
 if TYPE_CHECKING:
@@ -37,16 +36,12 @@ if TYPE_CHECKING:
 
     from bus.core.peer.limits import Limits
     from bus.core.peer.outbound_run import OutboundRun
-    from bus.core.wire import ControlFrame, Frame
+    from bus.core.wire import Ack, ControlFrame, Frame
 
 __all__ = ["Session", "milliseconds_left"]
 
 # The number of a run's first message, the relay number it is for, and the run.
 _Numbered: TypeAlias = "tuple[int, int, OutboundRun]"
-
-_HEARD_MAX: Final = 64  # control frames received and not acknowledged
-# How many times longer the last message of an exchange may stay unacknowledged.
-_EXCHANGE: Final = 6
 
 
 class Session:
@@ -57,35 +52,22 @@ class Session:
     own, incarnation: the incarnations of this process and of the peer.
     link: the link in use; None while there is none.
     ready: True once both sides have stated on the link how much has arrived.
-    controls_received: the number of control frames received.
-    in_exchange: True if messages acknowledge one another. The comm thread then checks
-      at long intervals, not after each message, whether an acknowledgement is due.
+    acks: the acknowledgements of the traffic from the peer.
 
     Invariant: ``_controls`` holds the last ``len(_controls)`` of the ``_controls_sent``
     frames.
     """
 
     __slots__ = (
-        "_ack_at",
-        "_ack_now",
-        "_acked",
-        "_acked_controls",
-        "_acked_extracted",
         "_controls",
         "_controls_sent",
-        "_exchanges",
         "_held",
         "_limits",
         "_nonce",
         "_outbox",
-        "_received",
-        "_taken",
-        "_taken_bytes",
         "_unrelays",
-        "controls_received",
+        "acks",
         "epoch",
-        "extracted",
-        "in_exchange",
         "incarnation",
         "link",
         "outgoing",
@@ -116,21 +98,7 @@ class Session:
         self._unrelays: Final[Counter[int]] = Counter()
         self._held: int | None = None  # `_controls_sent` at the time of `hold`
         self._outbox: list[ControlFrame | _Numbered] = []
-        self.controls_received: int = 0
-        self._acked_controls: int = 0
-        self._received = Acknowledgement(1)
-        self._acked: int = 1
-        # The last number extracted by each task of this process, by relay number: in
-        # all, and of those not acknowledged yet.
-        self.extracted: dict[int, int] = {}
-        self._taken: dict[int, int] = {}
-        self._taken_bytes: dict[int, int] = {}  # extracted bytes not acknowledged yet
-        self._acked_extracted: dict[int, int] = {}
-        self._ack_at: float | None = None
-        self._ack_now: bool = False
-        # True if message frames have acknowledged everything since the last `next_ack`.
-        self._exchanges: bool = False
-        self.in_exchange: bool = False
+        self.acks: Final = DelayedAcks(limits)
 
     # Links.
 
@@ -145,8 +113,8 @@ class Session:
             first=self.outgoing.floor,
             window=self._limits.stream_window,
             known=self.their_epoch or 0,
-            last=self._received.next - 1,
-            heard=self.controls_received,
+            last=self.acks.received.next - 1,
+            heard=self.acks.controls_received,
         )
 
     def detach(self) -> None:
@@ -157,13 +125,12 @@ class Session:
     def open(self, frame: OpenStream, has: Acknowledgement) -> None:
         """Resume where the peer stopped; has: how much of its stream arrived here."""
         self.their_epoch = frame.epoch
-        self._received = has
+        self.acks.received = has
         if frame.known == self.epoch:
             self.outgoing.acknowledge(Acknowledgement(frame.last + 1))
             self._forget_controls(frame.heard)
         self.ready = True
-        self._taken = dict(self.extracted)
-        self._ack_now = bool(self._taken)
+        self.acks.on_link_open()
         # Resend everything in its original order: the frame that introduces a task
         # precedes its messages, and the frame that removes it follows them.
         controls = deque(self._controls)
@@ -179,15 +146,9 @@ class Session:
         self.outgoing.abandon()
         self._controls.clear()
         self._unrelays.clear()
-        self._controls_sent = self.controls_received = self._acked_controls = 0
+        self._controls_sent = 0
         self.their_epoch = None
-        self._received = Acknowledgement(1)
-        self._acked = 1
-        self.extracted.clear()
-        self._taken.clear()
-        self._taken_bytes.clear()
-        self._acked_extracted.clear()
-        self._ack_at, self._ack_now = None, False
+        self.acks.reset()
         self._outbox.clear()
 
     # Sending.
@@ -250,12 +211,15 @@ class Session:
 
     def flush(self, now: float) -> list[Frame]:
         """Remove and return the frames to put on the link now, in order."""
-        if not self.ready or not (self._outbox or self._ack_due(now)):
+        outbox, acks, their_epoch = self._outbox, self.acks, self.their_epoch
+        if not self.ready or not (
+            outbox or (their_epoch is not None and acks.is_due(now))
+        ):
             return []
         frames: list[Frame] = []
         runs: list[Run] = []
         first = stop = size = 0
-        for each in self._outbox:
+        for each in outbox:
             if not isinstance(each, tuple):
                 self._close_batch(frames, first, runs)
                 runs, size = [], 0
@@ -282,9 +246,9 @@ class Session:
                 size += outbound_run.size + BATCH_BYTES_MAX * long
                 number = stop = number + count
         self._close_batch(frames, first, runs)
-        self._outbox.clear()
-        if self._ack_due(now):
-            frames += self._acks()
+        outbox.clear()
+        if their_epoch is not None and acks.is_due(now):
+            frames += acks.take(their_epoch, self.own)
         return frames
 
     @property
@@ -295,8 +259,8 @@ class Session:
     def _close_batch(self, frames: list[Frame], first: int, runs: list[Run]) -> None:
         if not runs:
             return
-        task = runs[0].source
-        acknowledged, extracted, whole = self.acknowledgement_by(task)
+        task, acks = runs[0].source, self.acks
+        acknowledged, extracted, whole = acks.acknowledgement_by(task)
         frames.append(
             Batch(
                 self.epoch,
@@ -309,47 +273,13 @@ class Session:
             )
         )
         if whole:
-            self.has_acknowledged(task, acknowledged, extracted)
-
-    def acknowledgement_by(self, task: int) -> tuple[int, int, bool]:
-        """Return what a message frame acknowledges if its first message is from `task`.
-
-        The result is `Batch.acknowledged`, `Batch.extracted`, and True if nothing
-        remains to be acknowledged by an ACK frame.
-        """
-        has = self._received
-        if has.missing:
-            return 0, 0, False
-        whole = (
-            self.controls_received == self._acked_controls
-            and self._taken.keys() <= {task}
-        )
-        return has.next - 1, self.extracted.get(task, 0), whole
-
-    def has_acknowledged(self, task: int, acknowledged: int, extracted: int) -> None:
-        """Record that a message frame has acknowledged everything."""
-        # No calls below: an interrupt finds either all of these changes or none. If
-        # none, an ACK frame follows and repeats the acknowledgement.
-        self._acked = acknowledged + 1
-        self._taken = {}
-        self._taken_bytes = {}
-        if extracted:
-            self._acked_extracted[task] = extracted
-        self._ack_at = None
-        self._ack_now = False
-        self._exchanges = True
+            acks.has_acknowledged(task, acknowledged, extracted)
 
     # Receiving.
 
-    def on_received(self, has: Acknowledgement) -> None:
-        """Record how much of the peer's stream has arrived."""
-        self._received = has
-        if has.next - self._acked >= self._limits.stream_window // 2:
-            self._ack_now = True
-
     def expects(self, batch: Batch) -> bool:
         """Return True if a batch has the next number and no message is missing."""
-        has = self._received
+        has = self.acks.received
         return (
             self.ready
             and batch.epoch == self.their_epoch
@@ -358,43 +288,6 @@ class Session:
             and batch.floor <= batch.first
             and not has.missing
         )
-
-    def count_control(self) -> None:
-        """Count a control frame that arrived."""
-        self.controls_received += 1
-        if self.controls_received - self._acked_controls >= _HEARD_MAX:
-            self._ack_now = True
-
-    def on_extracted(self, relay: int, number: int, now: float, size: int = 0) -> None:
-        """Record that a task has extracted all its messages up to a number.
-
-        size: of the messages just extracted, in bytes.
-
-        Half a window of messages or bytes is acknowledged at once: otherwise the sender
-        would wait for room in its window.
-        """
-        before = self._acked_extracted.get(relay, 0)
-        self.extracted[relay] = self._taken[relay] = number
-        length = self._taken_bytes[relay] = self._taken_bytes.get(relay, 0) + size
-        if self._ack_at is None:
-            self._ack_at = now + self._limits.ack_delay_s
-        limits = self._limits
-        if number - before >= limits.window // 2 or length >= limits.window_bytes // 2:
-            self._ack_now = True
-
-    def forget(self, relay: int) -> None:
-        """Forget the extractions of a deregistered task: UNRELAY reports them."""
-        for each in (
-            self.extracted,
-            self._taken,
-            self._taken_bytes,
-            self._acked_extracted,
-        ):
-            each.pop(relay, None)
-
-    def repeat_ack(self) -> None:
-        """Make an acknowledgement due now, even a repeated one (AMO-24)."""
-        self._ack_now = True
 
     def on_ack(self, ack: Ack) -> None:
         """Forget the messages and frames that the peer has received.
@@ -408,51 +301,12 @@ class Session:
     @property
     def ack_at(self) -> float | None:
         """When an acknowledgement is due; None for never."""
-        return self._ack_at if self.ready else None
+        return self.acks.due_at if self.ready else None
 
     @property
     def awaits_ack(self) -> bool:
-        """True if `next_ack` is within ``ack_delay_s``."""
-        return not self._exchanges and self.ack_at is not None
-
-    def next_ack(self, now: float) -> float | None:
-        """Return when to check for a due acknowledgement; None for never.
-
-        In an exchange, each message acknowledges the one before it, so the checks are
-        rare. Checking at each due time cost one wake-up for every few messages.
-        """
-        self.in_exchange = self._exchanges and self.ready
-        if not self.in_exchange:
-            return self.ack_at
-        self._exchanges = False
-        return now + _EXCHANGE * self._limits.ack_delay_s
-
-    def _ack_due(self, now: float) -> bool:
-        late = self._ack_at is not None and self._ack_at <= now
-        return self.their_epoch is not None and (self._ack_now or late)
-
-    def _acks(self) -> list[Frame]:
-        assert self.their_epoch is not None
-        taken = list(self._taken.items())
-        self._acked_extracted.update(self._taken)
-        self._taken.clear()
-        self._taken_bytes.clear()
-        self._ack_at, self._ack_now = None, False
-        self._acked, self._acked_controls = self._received.next, self.controls_received
-        parts = [
-            tuple(taken[at : at + EXTRACTED_MAX])
-            for at in range(0, max(1, len(taken)), EXTRACTED_MAX)
-        ]
-        return [
-            Ack.of(
-                self._received,
-                epoch=self.their_epoch,
-                incarnation=self.own,
-                extracted=part,
-                heard=self.controls_received,
-            )
-            for part in parts
-        ]
+        """True if `DelayedAcks.next_check` is within ``ack_delay_s``."""
+        return self.ready and self.acks.is_waiting
 
     def _forget_controls(self, received: int) -> None:
         if received > self._controls_sent:

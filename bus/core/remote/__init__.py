@@ -8,9 +8,11 @@ name_registry                           the holders of public names
 relays                                  the relays of tasks of all peers
 inbound, inbound_messages,
 outbound_messages                       messages, from and to frames
-resolver, confirmations,
+resolver, confirmations, matches,
 remote_subscriptions                    searches and subscriptions
 control_frames                          frame types, and their handlers
+process_loss                            the end of other processes
+own_tasks                               the tasks of this process, reported to others
 remote_manager                          the decisions
 fast_path                               one message, sent or received by a task's thread
 frame_facts, frame_monitor              frames, as values for people

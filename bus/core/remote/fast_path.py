@@ -93,12 +93,14 @@ class FastPath:
         peer, link: the process at the other end, and the link to it.
     """
 
-    __slots__ = ("_ends", "_permit", "_remote", "link", "peer")
+    __slots__ = ("_acks", "_ends", "_permit", "_remote", "_session", "link", "peer")
 
     def __init__(self, remote: RemoteManager, peer: Peer, link: int) -> None:
         self._remote: Final = remote
         self.peer: Final = peer
         self.link: Final = link
+        self._session: Final = peer.session
+        self._acks: Final = peer.acks
         self._permit: _Permit | None = None
         self._ends: _Ends | None = None
 
@@ -218,9 +220,9 @@ class FastPath:
 
     def _send(self, permit: _Permit, outbound_run: OutboundRun, left: int) -> bytes:
         """Account for a message as sent; return its frame."""
-        relay, session = permit.relay, self.peer.session
+        relay, session, acks = permit.relay, self._session, self._acks
         number, task = session.outgoing.next, outbound_run.relay
-        acknowledged, extracted, whole = session.acknowledgement_by(task)
+        acknowledged, extracted, whole = acks.acknowledgement_by(task)
         frame = encode_single(
             session.epoch,
             session.incarnation,
@@ -238,7 +240,7 @@ class FastPath:
         )
         relay.send_at_once(outbound_run)
         if whole:
-            session.has_acknowledged(task, acknowledged, extracted)
+            acks.has_acknowledged(task, acknowledged, extracted)
         return frame
 
     # Receiving.
@@ -273,7 +275,7 @@ class FastPath:
         else:
             todo.append(self._command_in(batch, ends, payload, now))
         self.peer.heard_at = now
-        self.peer.session.on_received(Acknowledgement(batch.first + 1))
+        self._acks.on_received(Acknowledgement(batch.first + 1))
         ends.stream.next = batch.first + 1
         return True
 
@@ -281,12 +283,12 @@ class FastPath:
         self, data: bytes, *, answers_only: bool
     ) -> tuple[Batch, _Ends, Payload] | None:
         """Return the contents of a frame; None if it must be read in the usual way."""
-        batch, peer = decode_single(data), self.peer
+        batch, session = decode_single(data), self._session
         if (
             batch is None
-            or peer.session.link != self.link
-            or not peer.session.expects(batch)
-            or peer.unresponsive
+            or session.link != self.link
+            or not session.expects(batch)
+            or self.peer.unresponsive
         ):
             return None
         [run] = batch.runs
@@ -398,4 +400,4 @@ class FastPath:
         [run] = batch.runs
         ends.relay.on_answer(ends.target, run.id)
         ends.receipts.extracted = batch.first
-        self.peer.session.on_extracted(run.to, batch.first, now, len(run.bodies[0]))
+        self._acks.on_extracted(run.to, batch.first, now, len(run.bodies[0]))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.link import Link
     from bus.core.remote.link_table import LinkTable
+    from bus.core.remote.matches import Matches
     from bus.core.remote.outbound_messages import OutboundMessages
     from bus.core.remote.relays import Relays
-    from bus.core.remote.remote_subscriptions import RemoteSubscriptions
     from bus.core.remote.topology import Topology
 
 __all__ = ["IdleLinks"]
@@ -29,9 +29,9 @@ class IdleLinks:
 
     __slots__ = (
         "_links",
+        "_matches",
         "_outbound_messages",
         "_relays",
-        "_remote_subscriptions",
         "_topology",
     )
 
@@ -40,13 +40,13 @@ class IdleLinks:
         topology: Topology,
         relays: Relays,
         outbound_messages: OutboundMessages,
-        remote_subscriptions: RemoteSubscriptions,
+        matches: Matches,
         links: LinkTable,
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
         self._outbound_messages: Final = outbound_messages
-        self._remote_subscriptions: Final = remote_subscriptions
+        self._matches: Final = matches
         self._links: Final = links
 
     def review(self, now: float) -> None:
@@ -82,12 +82,7 @@ class IdleLinks:
             self._topology.part(peer, now)
             return
         used = any(map(self._relays.is_used, peer.relays.values()))
-        if (
-            peer.joined
-            or peer.busy
-            or used
-            or self._remote_subscriptions.is_subscriber(peer)
-        ):
+        if peer.joined or peer.busy or used or self._matches.is_subscriber(peer):
             peer.session.send_control(Error(reason=Reason.BUSY))
             return
         self._topology.send(link.id, Bye())
@@ -107,4 +102,4 @@ class IdleLinks:
             return False
         if peer.busy or any(map(self._relays.is_used, peer.relays.values())):
             return False
-        return not self._remote_subscriptions.is_subscriber(peer)
+        return not self._matches.is_subscriber(peer)

@@ -167,9 +167,9 @@ def arrived(
         source.id.number,
         size,
         mid=run.mid,
-        destination=destination,
         hop=run.hop + 1,
     )
+    trace.destination = destination
     trace.record_arrived()
     return trace
 

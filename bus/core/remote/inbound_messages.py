@@ -95,23 +95,23 @@ class InboundMessages:
         Raises:
             WireError: they are of another epoch, or break the order of their stream.
         """
-        session, sender = peer.session, peer.name
+        session, sender, streams = peer.session, peer.name, self._streams
         if batch.epoch != session.their_epoch:
             raise WireError(f"MSG of epoch {batch.epoch}, not {session.their_epoch}")
         count = batch.count
         heading = (sender, batch.epoch, batch.incarnation, batch.first)
         runs: Iterable[tuple[int, Run]]
-        if self._streams.accept_next(*heading, count, batch.floor):
+        if streams.accept_next(*heading, count, batch.floor):
             runs = numbered(batch)
         else:
             singly = list(numbered_singly(batch))
-            accepted = self._streams.accept(*heading, singly, batch.floor)
+            accepted = streams.accept(*heading, singly, batch.floor)
             if isinstance(accepted, Refusal):
                 raise WireError(f"MSG is refused: {accepted.value}")
             if len(accepted) < count:
-                session.repeat_ack()
+                peer.acks.repeat()
             runs = accepted
-        session.on_received(self._streams.acknowledgement(sender))
+        peer.acks.on_received(streams.acknowledgement(sender))
         # Most batches are successive commands of one task for another, so the tasks are
         # looked up only where one of them changes.
         kind, to, by, commands = Kind.COMMAND, AUDIENCE, AUDIENCE, None
@@ -230,7 +230,7 @@ class InboundMessages:
         self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
     ) -> None:
         """Give a notification to all local subscribers of its sender (BUS-RELAY-7)."""
-        peer.session.on_extracted(AUDIENCE, number, now)
+        peer.acks.on_extracted(AUDIENCE, number, now)
         relay = peer.relays.get(run.source)
         if relay is None:
             self.strays += 1

@@ -81,6 +81,13 @@ class LinkTable:
         wait = limits.auth_timeout_s if silent else limits.connect_timeout_s
         return link.since + wait
 
+    def drop_late(self, now: float) -> None:
+        """Drop the links that do not open in time."""
+        for link in list(self.by_number.values()):
+            late_at = self.late_at(link)
+            if late_at is not None and late_at <= now:
+                self.drop(link, now)
+
     # New links.
 
     def on_machine_found(self, machine: str, addresses: tuple[str, ...]) -> None:
@@ -329,6 +336,13 @@ class LinkTable:
             if peer.machine == key[0] and peer.session.link is None:
                 self._topology.lose(peer, now)
         self._redial(key[0], now)
+
+    def redial_due(self, now: float) -> None:
+        """Dial the masters whose time to be dialled again has come."""
+        for machine, at in list(self.redial.items()):
+            if at <= now:
+                del self.redial[machine]
+                self.dial_machine(machine)
 
     def schedule_redial(self, machine: str, now: float) -> None:
         """Schedule a dial to a lost master, unless one is scheduled."""

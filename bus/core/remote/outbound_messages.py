@@ -196,8 +196,8 @@ class OutboundMessages:
     def answer(
         self,
         question: Incoming,
-        *,
         payload: Payload = None,
+        *,
         error: str | None = None,
     ) -> bool:
         """Send the answer to a remote request; False if its relay was released."""

@@ -19,7 +19,7 @@ from bus.errors import WireError
 from bus.registration import Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from bus.address import Address
     from bus.core.local.process_manager import ProcessManager
@@ -87,6 +87,13 @@ class Relays:
             task.relay = self.new_number()
             self._tasks[task.relay] = task
         return task
+
+    def introduce(self, tasks: Iterable[Entry]) -> None:
+        """Introduce public tasks to the master now, if ``eager_relays`` is set."""
+        master = self._topology.master()
+        if master is not None and self._topology.limits.eager_relays:
+            for task in tasks:
+                master.announce(self.with_number(task), task.relay)
 
     # Remote tasks.
 

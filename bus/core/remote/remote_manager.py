@@ -26,10 +26,11 @@ from bus.core.remote.keep_alive import KeepAlive
 from bus.core.remote.link_table import LinkTable
 from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
+from bus.core.remote.own_tasks import OwnTasks
+from bus.core.remote.process_loss import ProcessLoss
 from bus.core.remote.relays import Relays
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.resolver import Resolver
-from bus.core.remote.topology import Topology
 from bus.core.wire import (
     Ack,
     Batch,
@@ -48,23 +49,18 @@ from bus.core.wire import (
 )
 from bus.errors import WireError
 from bus.events import BusReason
-from bus.registration import Visibility
 from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
 
     from bus.core.local.actions import Action
-    from bus.core.local.interests import Interest
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
-    from bus.core.local.trace import Trace, TraceSink
-    from bus.core.peer.limits import Limits
-    from bus.core.peer.peer import Peer
+    from bus.core.local.trace import Trace
     from bus.core.remote.link import Link
-    from bus.core.streams.receipts import Taken
-    from bus.core.wire import Characteristics, Frame, Identity
-    from bus.message import Incoming
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import Characteristics, Frame
     from bus.payload import Payload
     from bus.registration import Key
     from bus.rights import Credentials
@@ -72,81 +68,58 @@ if TYPE_CHECKING:
 __all__ = ["RemoteManager"]
 
 _WORDS_MAX: Final = 256  # characters of an error description
-_REPEAT_S: Final = 0.25  # delay before subscriptions are sent again after a loss
 
 
 class RemoteManager:
     """The remote manager: the decisions of one process about all other processes.
 
+    Its parts share one `Topology`, and append their actions to ``topology.todo``.
+
     Args:
-        me: identity of this process; its role may change by `become_master`.
-        manager: the manager of this process's own tasks, which calls this object from
-          now on.
+        topology: this process, and its peers.
+        manager: of this process's own tasks; reports to `OwnTasks` from now on.
         host: the host of relays, which senders post to; relay_account: makes the
           account that these senders use.
-        limits: bounds and times.
-        nonce: returns a number that distinguishes rival streams (AMO-17).
-        addresses: the addresses on which this process listens, for its own machine and
-          for others.
         master: the addresses on which the master of its machine listens.
-        complain: takes a line about a violation by another process. It only stores the
-          line, since it is called under the lock.
-        trace_sink: the trace sink, called under the lock, too; None if nothing is
-          recorded.
     """
 
     def __init__(
         self,
-        me: Identity,
+        topology: Topology,
         manager: ProcessManager,
         *,
         host: object,
-        limits: Limits,
-        nonce: Callable[[], int],
-        addresses: tuple[tuple[str, ...], tuple[str, ...]],
         master: tuple[str, ...],
         relay_account: Callable[[Characteristics], object] = lambda _: None,
-        complain: Callable[[str], object] = lambda _: None,
-        trace_sink: TraceSink | None = None,
     ) -> None:
-        self.topology: Final = Topology(
-            me,
-            limits=limits,
-            nonce=nonce,
-            addresses=addresses,
-            complain=complain,
-            trace_sink=trace_sink,
-        )
-        self.topology.lose = self.lose
-        self.topology.part = self.part
+        self.topology: Final = topology
         self.manager: Final = manager
-        self.name_registry: Final = NameRegistry(self.topology, manager)
-        self.relays: Final = Relays(self.topology, manager, host, relay_account)
-        self.outbound_messages: Final = OutboundMessages(
-            self.topology, manager, self.relays
-        )
+        self.name_registry: Final = NameRegistry(topology, manager)
+        self.relays: Final = Relays(topology, manager, host, relay_account)
+        self.outbound_messages: Final = OutboundMessages(topology, manager, self.relays)
         self.inbound_messages: Final = InboundMessages(
-            self.topology, self.relays, self.outbound_messages
+            topology, self.relays, self.outbound_messages
         )
         self.resolver: Final = Resolver(
-            self.topology, manager, self.name_registry, self.relays
+            topology, manager, self.name_registry, self.relays
         )
-        self.idle_relays: Final = IdleRelays(self.topology, self.relays)
+        self.idle_relays: Final = IdleRelays(topology, self.relays)
         self.remote_subscriptions: Final = RemoteSubscriptions(
-            self.topology, manager, self.relays, self.idle_relays
+            topology, manager, self.relays, self.idle_relays
         )
+        self._matches: Final = self.remote_subscriptions.matches
         self.links: Final = LinkTable(
-            self.topology, self.relays, self.outbound_messages, master
+            topology, self.relays, self.outbound_messages, master
         )
         self.idle_links: Final = IdleLinks(
-            self.topology,
+            topology,
             self.relays,
             self.outbound_messages,
-            self.remote_subscriptions,
+            self._matches,
             self.links,
         )
         self._control_frames: Final = ControlFrames(
-            self.topology,
+            topology,
             name_registry=self.name_registry,
             relays=self.relays,
             outbound_messages=self.outbound_messages,
@@ -156,112 +129,30 @@ class RemoteManager:
             idle_relays=self.idle_relays,
             idle_links=self.idle_links,
         )
-        self.keep_alive: Final = KeepAlive(self.topology, self.links)
-        self._repeat_at: float | None = None
-        manager.remote = self
-
-    # Calls from the process manager (`bus.core.local.remote.Remote`).
-
-    def claim(self, name: str) -> list[Action]:
-        """Claim a name for a task of this process; supersede a relay that holds it.
-
-        Raises:
-            NameTakenError: another process holds the name.
-        """
-        self.name_registry.check(name)
-        present = self.manager.table.find(name)
-        if present is not None:
-            self.relays.supersede(present)
-        return self._take_actions()
-
-    def awaits_verdict(self, entry: Entry) -> bool:
-        """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
-        return self.name_registry.pending_names.is_pending(entry)
-
-    def on_named(self, entry: Entry) -> None:
-        """End the search for a name that is now found."""
-        self.resolver.on_named(entry)
-
-    def on_registered(self, task: Entry, now: float) -> list[Action]:
-        """Announce a new public task of this process to the processes concerned."""
-        self.name_registry.on_registered(task, now)
-        self._introduce([task])
-        self.resolver.on_registered(task, now)
-        self.remote_subscriptions.on_registered(task, now)
-        return self._take_actions()
-
-    def _introduce(self, tasks: Iterable[Entry]) -> None:
-        """Introduce public tasks to the master now, if ``eager_relays`` is set."""
-        master = self.topology.master()
-        if master is not None and self.topology.limits.eager_relays:
-            for task in tasks:
-                master.announce(self.relays.with_number(task), task.relay)
-
-    def on_departure(self, task: Entry, *, final: bool) -> list[Action]:
-        """Announce that a task of this process can no longer be found."""
-        if task.visibility is Visibility.PUBLIC or task.relay:
-            self.name_registry.on_departure(task, final=final)
-        return self._take_actions()
-
-    def on_emptied(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
-        """Announce the last message that a departed task took; search for its name.
-
-        The task's mailbox is now empty, and its unread commands are parked.
-        """
-        if not entry.remote:
-            self.idle_relays.on_departure(entry)  # while relays list it as a user
-            self.outbound_messages.on_departure(entry, final=final)
-            self.resolver.on_departure(entry, now)
-        if self.manager.table.find(entry.name) is None:
-            self.seek(entry.name, now)
-        return self._take_actions()
-
-    def seek(self, name: str, now: float) -> None:
-        """Search for a name that parked messages wait for."""
-        self.resolver.seek(name, now)
-
-    def review(self, now: float) -> None:
-        """End the searches that no message waits for."""
-        self.resolver.review(now)
-
-    def on_subscribed(self, interest: Interest) -> None:
-        """Extend a subscription to the tasks of other processes."""
-        self.remote_subscriptions.on_subscribed(interest)
-
-    def confirm(
-        self, interest: Interest, settled: Callable[[], object]
-    ) -> list[Action]:
-        """Call a function once all processes have received a subscription."""
-        self.remote_subscriptions.confirm(interest, settled)
-        return self._take_actions()
-
-    def on_unsubscribed(self, interest: Interest) -> None:
-        """End a subscription to the tasks of other processes."""
-        self.remote_subscriptions.on_unsubscribed(interest)
-
-    def on_watched(self, interest: Interest) -> None:
-        """Extend a watch to the tasks of other processes."""
-        self.remote_subscriptions.on_subscribed(interest, presence=True)
-
-    def on_unwatched(self, interest: Interest) -> None:
-        """End a watch of the tasks of other processes."""
-        self.remote_subscriptions.on_unsubscribed(interest, presence=True)
+        self.keep_alive: Final = KeepAlive(topology, self.links)
+        self.own_tasks: Final = OwnTasks(
+            topology,
+            manager,
+            self.name_registry,
+            self.relays,
+            self.outbound_messages,
+            self.resolver,
+            self.remote_subscriptions,
+            self.idle_relays,
+        )
+        manager.remote = self.own_tasks
+        self._process_loss: Final = ProcessLoss(
+            topology,
+            manager,
+            self.name_registry,
+            self.outbound_messages,
+            self.inbound_messages,
+            self.resolver,
+            self.remote_subscriptions,
+            self.links,
+        )
 
     # Messages of tasks of this process.
-
-    def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        """Send commands to a relay; see `OutboundMessages.post`."""
-        self.outbound_messages.post(entry, messages)
-
-    def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
-        """Let a relay send, with the messages parked for its name first."""
-        self.outbound_messages.open(entry, messages)
-
-    def answer(
-        self, question: Incoming, payload: Payload = None, *, error: str | None = None
-    ) -> bool:
-        """Answer a message that came over a link; False if its relay was released."""
-        return self.outbound_messages.answer(question, payload=payload, error=error)
 
     def notify(
         self,
@@ -277,56 +168,33 @@ class RemoteManager:
 
         heard: True if a subscriber in this process has received it.
         """
-        hearers = self.remote_subscriptions.subscribed_peers(source)
+        hearers = self._matches.subscribed_peers(source)
         if not (hearers or heard):
             source.unheard += 1
         self.outbound_messages.notify(hearers, source, payload, question, trace, gap)
 
-    def post_alike(
-        self,
-        entry: Entry,
-        source: Entry,
-        payloads: Sequence[bytes],
-        size: int,
-        deadline: float | None,
-    ) -> None:
-        """Send commands to a relay that differ only in their bytes."""
-        self.outbound_messages.post_alike(entry, source, payloads, size, deadline)
-
-    def on_extracted(self, messages: Iterable[Taken], now: float) -> None:
-        """Note that tasks took, or dropped, messages that came over links."""
-        self.inbound_messages.on_extracted(messages, now)
-
     # Links.
-
-    @property
-    def has_master(self) -> bool:
-        """True if this process is master, or has an open link with its master."""
-        if self.topology.is_master:
-            return True
-        master = self.topology.master()
-        return master is not None and master.session.ready
 
     def dial_master(self) -> list[Action]:
         """Dial the master of this machine, and retry until there is one."""
         self.links.dial_machine(self.topology.me.machine)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def on_machine_found(
         self, machine: str, addresses: tuple[str, ...]
     ) -> list[Action]:
         """Record the addresses of another machine's master; the lower machine dials."""
         self.links.on_machine_found(machine, addresses)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def become_master(self) -> list[Action]:
         """Become master, since the previous one is lost (OPEN-1)."""
         for peer in self.topology.joined():
-            self.lose(peer, peer.since)
+            self.topology.lose(peer, peer.since)
         self.topology.role = Role.MASTER
         self.links.redial.clear()
         self.name_registry.become_master()
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def on_link_dialled(
         self,
@@ -341,19 +209,19 @@ class RemoteManager:
         credentials: those of the process at the other end.
         """
         self.links.on_dialled(number, kind, key, now, credentials)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def on_link_accepted(
         self, number: int, now: float, credentials: Credentials = UNRESTRICTED
     ) -> list[Action]:
         """Take over a link that another process has dialled."""
         self.links.on_accepted(number, now, credentials)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def on_dial_failed(self, kind: LinkKind, key: Key, now: float) -> list[Action]:
         """Handle a failed dial; see `LinkTable.on_dial_failed`."""
         self.links.on_dial_failed(kind, key, now)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def on_link_lost(
         self, number: int, now: float, *, mid_io: bool = False, why: str = ""
@@ -373,7 +241,7 @@ class RemoteManager:
                     f"the link with {link.who} was closed by the peer: {why}"
                 )
             self.links.on_link_lost(link, now, parted)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def receive(self, number: int, frame: Frame | None, now: float) -> list[Action]:
         """Handle a frame; None stands for a frame to skip (BUS-WIRE-3)."""
@@ -386,14 +254,14 @@ class RemoteManager:
             self._receive(link, frame, now)
         except WireError as error:
             self._on_violation(link, error, now)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def on_malformed(self, number: int, error: WireError, now: float) -> list[Action]:
         """Close a link on which bytes arrived that are no frame (BUS-WIRE-4)."""
         link = self.links.by_number.get(number)
         if link is not None:
             self._on_violation(link, error, now)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def _on_violation(self, link: Link, error: WireError, now: float) -> None:
         words = Error(reason=Reason.WIRE, text=str(error)[:_WORDS_MAX])
@@ -423,7 +291,7 @@ class RemoteManager:
                     silent.append((self.links.by_number[link], words))
         for each, words in silent:
             self._on_violation(each, WireError(words), now)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     # Time.
 
@@ -432,28 +300,20 @@ class RemoteManager:
         self.inbound_messages.expire(now)
         self.outbound_messages.expire(now)
         self.resolver.review(now)
-        for link in list(self.links.by_number.values()):
-            late_at = self.links.late_at(link)
-            if late_at is not None and late_at <= now:
-                self.links.drop(link, now)
+        self.links.drop_late(now)
         for peer in list(self.topology.peers.values()):
-            if peer.session.link is None and self._lost_at(peer) <= now:
-                self.lose(peer, now)
+            if self._process_loss.is_lost(peer, now):
+                self.topology.lose(peer, now)
             elif self.idle_links.is_due(peer, now):
                 self.idle_links.ask(peer)
-        for machine, at in list(self.links.redial.items()):
-            if at <= now:
-                del self.links.redial[machine]
-                self.links.dial_machine(machine)
-        if self._repeat_at is not None and self._repeat_at <= now:
-            self._repeat_at = None
-            self.remote_subscriptions.repeat()
+        self.links.redial_due(now)
+        self._process_loss.tick(now)
         self.keep_alive.tick(now)
         self.idle_relays.tick(now)
         self.name_registry.tick(now)
         self.remote_subscriptions.tick(now)
         self.idle_links.review(now)
-        return self._take_actions()
+        return self.topology.take_actions()
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `tick` has work to do; None for never."""
@@ -461,22 +321,23 @@ class RemoteManager:
         self.idle_relays.review(now)
         self.name_registry.review(now)
         self.remote_subscriptions.review(now)
+        links = self.links
         times = [
-            self._repeat_at,
+            self._process_loss.repeat_at,
             self.name_registry.next_deadline(),
             self.remote_subscriptions.next_deadline(),
             self.idle_relays.next_deadline(),
             self.resolver.next_deadline(),
             self.inbound_messages.next_deadline(),
             self.keep_alive.next_deadline(),
-            *self.links.redial.values(),
-            *map(self.links.late_at, self.links.by_number.values()),
+            *links.redial.values(),
+            *map(links.late_at, links.by_number.values()),
         ]
         for peer in self.topology.peers.values():
             session = peer.session
-            times.append(session.next_ack(now))
+            times.append(peer.acks.next_check(now, ready=session.ready))
             if session.link is None:
-                times.append(self._lost_at(peer))
+                times.append(self._process_loss.lost_at(peer))
             elif peer.idle_since is not None:
                 times.append(self.idle_links.due_at(peer))
             for relay in peer.relays.values():
@@ -490,18 +351,13 @@ class RemoteManager:
         """Send due and later acknowledgements now; this process is about to stop."""
         for peer in self.topology.peers.values():
             if peer.session.ack_at is not None:
-                peer.session.repeat_ack()
+                peer.acks.repeat()
         return self.flush(now)
 
     @property
     def acks_due(self) -> bool:
         """True if `next_deadline` is soon, since an acknowledgement is pending."""
         return any(peer.session.awaits_ack for peer in self.topology.peers.values())
-
-    def _lost_at(self, peer: Peer) -> float:
-        limits = self.topology.limits
-        wait = limits.relink_timeout_s if peer.bound else limits.connect_timeout_s
-        return peer.since + wait
 
     # Frames.
 
@@ -541,88 +397,26 @@ class RemoteManager:
             case Bye():
                 self.idle_links.on_bye(link, peer, now)
             case _:
-                peer.session.count_control()
+                peer.acks.count_control()
                 self._control_frames.handle(peer, frame, now)
-
-    def _take_actions(self) -> list[Action]:
-        actions, self.topology.todo = self.topology.todo, []
-        return actions
-
-    # Links, from their first frame to their end.
 
     def _on_open_stream(self, link: Link, frame: OpenStream, now: float) -> None:
         peer = link.peer
         assert peer is not None
-        session = peer.session
         if frame.incarnation != self.topology.me.incarnation:
             raise WireError(f"OPEN_STREAM is for incarnation {frame.incarnation}")
-        if session.their_epoch is not None and frame.epoch > session.their_epoch:
-            # The peer has declared this process lost and dropped its state; this
-            # process does the same.
-            if peer.joined:
-                self._lose_tasks(peer)
-            self._forget(peer, now)
-            session.reset()
+        epoch = peer.session.their_epoch
+        if epoch is not None and frame.epoch > epoch:
             assert link.identity is not None
-            self.links.on_process_up(peer, link.identity)
+            self._process_loss.on_new_epoch(peer, link.identity, now)
         self.inbound_messages.on_link_open(peer, frame)
         self.remote_subscriptions.on_link_open(peer)
         self.outbound_messages.pump(peer)
         if link.kind is LinkKind.SIGNALLING and not peer.joined:
-            self._succeed(peer, now)
+            self._process_loss.on_master(peer, now)
             peer.joined = True
             self.name_registry.on_joined(peer)
-            self._introduce(self.name_registry.own())
+            self.relays.introduce(self.name_registry.own())
             self.resolver.on_joined(peer)
             self.remote_subscriptions.on_joined(peer)
         self.name_registry.on_link_open(peer)
-
-    def _succeed(self, peer: Peer, now: float) -> None:
-        """Drop the previous master of a machine once another process is its master."""
-        slave = self.topology.is_master and peer.machine == self.topology.me.machine
-        for other in self.topology.joined():
-            if other.machine == peer.machine and not slave:
-                self.lose(other, now)
-
-    # Processes.
-
-    def lose(self, peer: Peer, now: float) -> None:
-        """Declare a process lost: a later process of its name is another peer."""
-        # If there was no link so far, only the master knows whether the process lives.
-        if peer.bound and self._lose_tasks(peer):
-            self._repeat_at = now + _REPEAT_S
-        self.part(peer, now)
-
-    def _lose_tasks(self, peer: Peer) -> bool:
-        """Report the departure of a lost process's tasks; return whether it had any."""
-        gone = self.manager.remote_tasks.on_process_lost(
-            peer.key, peer.session.incarnation
-        )
-        self.topology.todo += gone
-        return bool(gone)
-
-    def part(self, peer: Peer, now: float) -> None:
-        """Drop a process that is lost, or whose link is idle.
-
-        If its link is idle, the tasks that the master has announced stay known.
-        """
-        link = self.links.by_number.get(peer.session.link or 0)
-        if link is not None:
-            self.links.hang_up(link)
-        master = peer.joined
-        self._forget(peer, now)
-        self.topology.peers.pop(peer.key, None)
-        if master and not self.topology.is_master:
-            self.links.schedule_redial(peer.machine, now)
-
-    def _forget(self, peer: Peer, now: float) -> None:
-        if peer.joined:
-            self.name_registry.on_process_lost(peer)
-        self.resolver.on_process_lost(peer)
-        self.remote_subscriptions.on_process_lost(peer, now)
-        heard = any(map(self.relays.audience, peer.relays.values()))
-        self.inbound_messages.on_process_lost(peer, now)
-        self.outbound_messages.lose(peer)
-        self.links.on_process_down(peer)
-        if heard:
-            self._repeat_at = now + _REPEAT_S

@@ -16,15 +16,14 @@ from msgspec.structs import replace
 
 from bus.core.peer.peer import characteristics
 from bus.core.remote.confirmations import Confirmations
-from bus.core.remote.requests import Request, Requests
-from bus.core.remote.resolver import HOPS, check_passed_on
+from bus.core.remote.matches import Matches
+from bus.core.remote.requests import HOPS, Request, Requests, check_passed_on
 from bus.core.wire import AddRelay, Pong, RequestId, Subscribe
 from bus.errors import WireError
-from bus.registration import Visibility
 from bus.specification import Specification
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from bus.core.local.interests import Interest
     from bus.core.local.process_manager import ProcessManager
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from bus.core.remote.idle_relays import IdleRelays
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
-    from bus.registration import Key
 
 __all__ = ["RemoteSubscriptions"]
 
@@ -44,7 +42,7 @@ class RemoteSubscriptions:
     A watch takes the same routes and is answered likewise, but no notifications are
     sent to it.
 
-    ledger: all requests.
+    ledger: all requests; matches: the tasks of this process that match them.
     own: the requests of this process, by machine, by pattern, and by whether they are
       for watches.
     """
@@ -57,6 +55,7 @@ class RemoteSubscriptions:
         "_relays",
         "_topology",
         "ledger",
+        "matches",
         "own",
     )
 
@@ -71,7 +70,10 @@ class RemoteSubscriptions:
         self._topology: Final = topology
         self._manager: Final = manager
         self._relays: Final = relays
-        self.ledger: Final[Requests[Subscribe]] = Requests(topology)
+        self.ledger: Final[Requests[Subscribe]] = Requests(
+            topology, frame_for=self._frame_for
+        )
+        self.matches: Final = Matches(topology, manager, relays, self.ledger)
         self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
         self._confirm_at: float | None = None
         self._confirmations: Final = Confirmations(topology)
@@ -95,7 +97,7 @@ class RemoteSubscriptions:
         request = Request(frame, machine, pattern, None)
         self.own[machine, pattern, presence] = request
         self.ledger.keep(request)
-        self._spread(request)
+        self.ledger.spread(request)
 
     def on_unsubscribed(self, interest: Interest, *, presence: bool = False) -> None:
         """Cancel a request that no task here needs any more."""
@@ -122,7 +124,7 @@ class RemoteSubscriptions:
         request = self.own[machine, interest.specification.pattern, False]
         self._confirmations.begin(request.frame.id, settled, own=True)
         request.forwarded_to.clear()
-        self._spread(request)
+        self.ledger.spread(request)
         self._confirmations.on_forwarded(request.frame.id)
 
     def on_pong(self, peer: Peer, number: int) -> None:
@@ -132,41 +134,12 @@ class RemoteSubscriptions:
     def on_registered(self, task: Entry, now: float) -> None:
         """Answer the requests of other processes that match a new task."""
         for request in self.ledger.all():
-            if request.origin is not None and self._means(request, task):
-                self._answer(request, task, now)
+            if request.origin is not None and self.matches.is_match(request, task):
+                self.matches.answer(request, task, now)
 
-    def subscribed_peers(self, task: Entry) -> list[Peer]:
-        """Return the processes with a subscriber to a task, each once."""
-        found: dict[Key, Peer] = {}
-        for request in self.ledger.all():
-            if request.frame.presence or request.origin is None:
-                continue
-            if not self._means(request, task):
-                continue
-            peer = self._topology.peers.get(request.asker)
-            if peer is not None and peer.rights.may_subscribe(task.name):
-                found[request.asker] = peer
-        return list(found.values())
-
-    def is_subscriber(self, peer: Peer) -> bool:
-        """Return True if another process subscribes to any task of this one."""
-        return any(True for _ in self._tasks_subscribed_by(peer))
-
-    def _tasks_subscribed_by(self, peer: Peer) -> Iterator[Entry]:
-        """Yield the tasks of this process to which another one subscribes."""
-        asked = [
-            request
-            for request in self.ledger.all()
-            if request.asker == peer.key and not request.frame.presence
-        ]
-        if asked:
-            for task in self._manager.table.public():
-                if (
-                    not task.remote
-                    and peer.rights.may_subscribe(task.name)
-                    and any(self._means(each, task) for each in asked)
-                ):
-                    yield task
+    def is_notifier(self, peer: Peer) -> bool:
+        """Return True if any task of this process subscribes to one of a peer."""
+        return any(map(self._relays.audience, peer.relays.values()))
 
     # Requests of other processes.
 
@@ -209,10 +182,10 @@ class RemoteSubscriptions:
             frame = replace(frame, confirm=0)
         request = Request(frame, machine, specification.pattern, peer)
         self.ledger.keep(request)
-        self._spread(request)
+        self.ledger.spread(request)
         for task in self._manager.table.public():
-            if not task.remote and self._means(request, task):
-                self._answer(request, task, now)
+            if not task.remote and self.matches.is_match(request, task):
+                self.matches.answer(request, task, now)
         self._confirmations.on_forwarded(frame.id)
 
     def on_unsubscribe(self, peer: Peer, number: RequestId) -> None:
@@ -255,7 +228,7 @@ class RemoteSubscriptions:
 
         The peer drops provisional relays, since their tasks may have deregistered.
         """
-        for task in self._tasks_subscribed_by(peer):
+        for task in self.matches.subscribed_tasks(peer):
             known = self._relays.with_number(task)
             peer.announce(known, known.relay)
         for number, confirm in self._confirmations.unanswered(peer):
@@ -267,9 +240,7 @@ class RemoteSubscriptions:
     def on_joined(self, peer: Peer) -> None:
         """Send a newly joined peer the requests that it has not received."""
         self._confirmations.on_joined()
-        for request in self.ledger.all():
-            if peer in self._ways(request) and not request.adopted:
-                self.ledger.forward(request, [peer], self._frame_for)
+        self.ledger.offer(peer)
 
     def on_process_lost(self, peer: Peer, now: float) -> None:
         """Drop the requests of a lost process; adopt subscriptions that it forwarded.
@@ -288,20 +259,7 @@ class RemoteSubscriptions:
             return None  # only masters forward watches
         if asker.session.incarnation != request.frame.subscriber.incarnation:
             return None
-        return asker if self._matching_task(request, asker) else None
-
-    def _matching_task(self, request: Request[Subscribe], asker: Peer) -> Entry | None:
-        """Return a task that matches a request and may notify the asker, or None."""
-        return next(
-            (
-                task
-                for task in self._manager.table.public()
-                if not task.remote
-                and self._means(request, task)
-                and asker.rights.may_subscribe(task.name)
-            ),
-            None,
-        )
+        return asker if self.matches.task_of(request, asker) else None
 
     def _confirm(self, request: Request[Subscribe], now: float) -> None:
         """Check whether the asker of an adopted request still subscribes.
@@ -309,11 +267,11 @@ class RemoteSubscriptions:
         If the asker no longer has the request, it refuses this repeated answer.
         """
         assert request.origin is not None
-        task = self._matching_task(request, request.origin)
+        task = self.matches.task_of(request, request.origin)
         if task is None:
             self._end(request)
         else:
-            self._answer(request, task, now)
+            self.matches.answer(request, task, now)
 
     def on_refusal(self, peer: Peer, number: RequestId) -> None:
         """Drop an adopted request that its asker no longer has."""
@@ -358,60 +316,11 @@ class RemoteSubscriptions:
         """Send own requests again: a lost notifier may be registered elsewhere."""
         for request in self.own.values():
             request.forwarded_to.clear()
-            self._spread(request)
-
-    def _spread(self, request: Request[Subscribe]) -> None:
-        self.ledger.forward(request, self._ways(request), self._frame_for)
+            self.ledger.spread(request)
 
     def _frame_for(self, frame: Subscribe, way: Peer) -> Subscribe:
         number = self._confirmations.number(frame.id, way)
         return replace(frame, confirm=number) if number else frame
-
-    def _ways(self, request: Request[Subscribe]) -> list[Peer]:
-        return self._topology.next_hops(request.machine, request.origin, None)
-
-    def _means(self, request: Request[Subscribe], task: Entry) -> bool:
-        if request.machine != self._topology.me.machine:
-            return False
-        return Specification(request.name).matches(task.name)
-
-    def _answer(self, request: Request[Subscribe], task: Entry, now: float) -> None:
-        frame, origin = request.frame, request.origin
-        assert origin is not None
-        asker = request.asker
-        if task.visibility is not Visibility.PUBLIC:
-            return
-        incarnation = frame.subscriber.incarnation
-        user = frame.subscriber.user
-        peer: Peer | None
-        if frame.presence:
-            # No messages go to a watch, so its process dials no link. Waiting for a
-            # link would end with the loss of that process and of its tasks.
-            peer = self._topology.peers.get(asker)
-            if peer is not None and peer.is_reported_as_other(user):
-                peer = None
-        else:
-            peer = self._relays.peer_for(asker, incarnation, now, user)
-            if peer is None:
-                return
-        if peer is not None and not peer.rights.may_subscribe(task.name):
-            return
-        known = self._relays.with_number(task)
-        about = characteristics(known, self._topology.me.incarnation)
-        if peer is not None:
-            about = peer.about(known)
-            if not frame.presence:
-                if origin is peer:
-                    peer.announced.add(known.relay)  # announced by the answer
-                elif peer.session.ready:
-                    peer.announce(known, known.relay)
-        origin.session.send_control(
-            AddRelay(
-                task=about,
-                search=frame.id,
-                addresses=self._topology.addresses_for(asker, origin),
-            )
-        )
 
 
 def _passed_on(request: Request[Subscribe]) -> Subscribe:

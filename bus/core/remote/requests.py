@@ -14,16 +14,19 @@ import attrs
 from msgspec.structs import replace
 
 from bus.core.wire import Cancel, Search, Subscribe, Unsubscribe
+from bus.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bus.core.peer.peer import Peer
     from bus.core.remote.topology import Topology
-    from bus.core.wire import RequestId
+    from bus.core.wire import AddRelay, RequestId
     from bus.registration import Key
 
-__all__ = ["Request", "Requests"]
+__all__ = ["HOPS", "Request", "Requests", "check_passed_on"]
+
+HOPS: Final = 3  # slave, master, master, slave (BUS-ROUTE-17)
 
 Asked = TypeVar("Asked", Search, Subscribe)
 
@@ -60,12 +63,25 @@ class Request(Generic[Asked]):
 
 
 class Requests(Generic[Asked]):
-    """The searches, or the subscriptions, that this process keeps, by number."""
+    """The searches, or the subscriptions, that this process keeps, by number.
 
-    __slots__ = ("_by_asker", "_by_id", "_topology")
+    Args:
+        owner_of: returns the process known to have what a request seeks, or None.
+        frame_for: returns the frame of a request for one of the peers it goes to.
+    """
 
-    def __init__(self, topology: Topology) -> None:
+    __slots__ = ("_by_asker", "_by_id", "_frame_for", "_owner_of", "_topology")
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        owner_of: Callable[[Request[Asked]], Key | None] = lambda _: None,
+        frame_for: Callable[[Asked, Peer], Asked] = lambda frame, _: frame,
+    ) -> None:
         self._topology: Final = topology
+        self._owner_of: Final[Callable[[Request[Asked]], Key | None]] = owner_of
+        self._frame_for: Final[Callable[[Asked, Peer], Asked]] = frame_for
         self._by_id: dict[RequestId, Request[Asked]] = {}
         self._by_asker: Counter[Key] = Counter()
 
@@ -113,16 +129,22 @@ class Requests(Generic[Asked]):
         if not self._by_asker[asker]:
             del self._by_asker[asker]
 
-    def forward(
-        self,
-        request: Request[Asked],
-        ways: Iterable[Peer],
-        said: Callable[[Asked, Peer], Asked] = lambda frame, _: frame,
-    ) -> None:
-        """Forward a request to further peers, if it may cross more links (OPEN-9).
+    def spread(self, request: Request[Asked]) -> None:
+        """Forward a request to all peers on its routes that have not received it."""
+        self.forward(request, self._ways(request))
 
-        said: returns the frame for one of these peers.
-        """
+    def offer(self, peer: Peer) -> None:
+        """Forward to a newly joined peer the requests that it has not received."""
+        for request in self.all():
+            if peer in self._ways(request) and not request.adopted:
+                self.forward(request, [peer])
+
+    def _ways(self, request: Request[Asked]) -> list[Peer]:
+        owner = self._owner_of(request)
+        return self._topology.next_hops(request.machine, request.origin, owner)
+
+    def forward(self, request: Request[Asked], ways: Iterable[Peer]) -> None:
+        """Forward a request to further peers, if it may cross more links (OPEN-9)."""
         frame = request.frame
         if request.origin is not None:
             if frame.hops <= 1:
@@ -131,7 +153,7 @@ class Requests(Generic[Asked]):
         for way in ways:
             if way.key not in request.forwarded_to and way is not request.origin:
                 request.forwarded_to[way.key] = way
-                way.session.send_control(said(frame, way))
+                way.session.send_control(self._frame_for(frame, way))
 
     def end(self, request: Request[Asked], *, answered_by: Peer | None = None) -> None:
         """Drop a request, and cancel it at the peers that it was forwarded to."""
@@ -179,3 +201,14 @@ class Requests(Generic[Asked]):
 
 def _asker(number: RequestId) -> Key:
     return (number.machine, number.process)
+
+
+def check_passed_on(frame: AddRelay, to: Peer) -> None:
+    """Raise if a forwarded answer would lack the address to dial.
+
+    Raises:
+        WireError: it has no address, and its receiver does not host the task.
+    """
+    own = (frame.task.id.machine, frame.task.id.process)
+    if not frame.addresses and to.key != own:
+        raise WireError(f"ADD_RELAY of {own} has no address, but must be forwarded")

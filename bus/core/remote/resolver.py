@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from bus.address import Address
 from bus.core.local.actions import Fail
 from bus.core.peer.peer import characteristics
-from bus.core.remote.requests import Request, Requests
+from bus.core.remote.requests import HOPS, Request, Requests, check_passed_on
 from bus.core.wire import (
     NO_DEADLINE,
     AddRelay,
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
     from bus.errors import BusError
+    from bus.registration import Key
 
-__all__ = ["HOPS", "Resolver"]
+__all__ = ["Resolver"]
 
-HOPS: Final = 3  # slave, master, master, slave (BUS-ROUTE-17)
 _AGAIN_S: Final = 0.25  # delay before a search whose answer was useless is repeated
 
 
@@ -72,7 +72,7 @@ class Resolver:
         self._manager: Final = manager
         self._name_registry: Final = name_registry
         self._relays: Final = relays
-        self.ledger: Final[Requests[Search]] = Requests(topology)
+        self.ledger: Final[Requests[Search]] = Requests(topology, owner_of=self._owner)
         self.own: Final[dict[str, Request[Search]]] = {}
         # The sender behind each own search, which ends when that task deregisters
         # (BUS-DEREG-11).
@@ -111,7 +111,7 @@ class Resolver:
         self.own[name] = request
         self._senders[name] = sender
         self.ledger.keep(request)
-        self._spread(request)
+        self.ledger.spread(request)
 
     def review(self, now: float) -> None:
         """End the searches that no message waits for any more (BUS-ROUTE-19)."""
@@ -200,7 +200,7 @@ class Resolver:
             self._refuse(peer, frame.id)
             return
         self.ledger.keep(request)
-        self._spread(request)
+        self.ledger.spread(request)
 
     def _may_ask(self, peer: Peer, frame: Search) -> bool:
         """Return True if a peer may send commands to the name it seeks (BUS-SEC-1).
@@ -286,9 +286,7 @@ class Resolver:
         for name, mine in list(self.own.items()):
             if peer.key in mine.lost:
                 self._renumber(name)
-        for request in self.ledger.all():
-            if peer in self._ways(request):
-                self.ledger.forward(request, [peer])
+        self.ledger.offer(peer)
 
     def on_export(self, peer: Peer, name: str) -> None:
         """Forward the searches for a name to the slave that has exported it."""
@@ -302,14 +300,11 @@ class Resolver:
                 mine.lost.add(peer.key)
         self.ledger.lose(peer)
 
-    def _spread(self, request: Request[Search]) -> None:
-        self.ledger.forward(request, self._ways(request))
-
-    def _ways(self, request: Request[Search]) -> list[Peer]:
+    def _owner(self, request: Request[Search]) -> Key | None:
+        """Return the process that is known to have a name of this machine, or None."""
         here = request.machine == self._topology.me.machine
         user = self._name_registry.users.find(request.name) if here else None
-        owner = None if user is None else user.owner
-        return self._topology.next_hops(request.machine, request.origin, owner)
+        return None if user is None else user.owner
 
     def _answer(self, request: Request[Search], task: Entry, now: float) -> None:
         frame, origin = request.frame, request.origin
@@ -344,23 +339,12 @@ class Resolver:
         again = Request(frame, request.machine, request.name, None, request.deadline)
         self.own[name] = again
         self.ledger.keep(again)
-        self._spread(again)
+        self.ledger.spread(again)
 
     def _end_own(self, name: str) -> None:
         request = self.own.pop(name)
         del self._senders[name]
         self.ledger.end(request)
-
-
-def check_passed_on(frame: AddRelay, to: Peer) -> None:
-    """Raise if a forwarded answer would lack the address to dial.
-
-    Raises:
-        WireError: it has no address, and its receiver does not host the task.
-    """
-    own = (frame.task.id.machine, frame.task.id.process)
-    if not frame.addresses and to.key != own:
-        raise WireError(f"ADD_RELAY of {own} has no address, but must be forwarded")
 
 
 def _milliseconds(seconds: float) -> int:

@@ -38,7 +38,7 @@ class Topology:
     peers: all known processes, by machine and name.
     todo: the actions to perform, in order.
     lose: declares a process lost; part: drops a live process that needs no link. The
-      `RemoteManager` provides both, since it has the whole state of a process.
+      `ProcessLoss` provides both, since it reaches the whole state of a process.
     complain: takes a line about a violation by another process.
     trace_sink: the trace sink; None if nothing is recorded.
     counters: counters of all messages for other processes, including lost ones.
@@ -70,7 +70,7 @@ class Topology:
         limits: Limits,
         nonce: Callable[[], int],
         addresses: tuple[tuple[str, ...], tuple[str, ...]],
-        complain: Callable[[str], object],
+        complain: Callable[[str], object] = lambda _: None,
         trace_sink: TraceSink | None = None,
     ) -> None:
         self.me: Final = me
@@ -128,6 +128,11 @@ class Topology:
         """Put a frame on a link at once, before all frames that wait for a flush."""
         self.todo.append(Send(link, frame))
 
+    def take_actions(self) -> list[Action]:
+        """Remove and return the actions to perform, in order."""
+        actions, self.todo = self.todo, []
+        return actions
+
     # Routes.
 
     @property
@@ -150,6 +155,14 @@ class Topology:
         if self.is_master:
             return None
         return next(iter(self.joined()), None)
+
+    @property
+    def has_master(self) -> bool:
+        """True if this process is master, or has an open link with its master."""
+        if self.is_master:
+            return True
+        master = self.master()
+        return master is not None and master.session.ready
 
     def master_of(self, machine: str) -> Peer | None:
         """Return the master of another machine, if this process is a master, too."""

@@ -1,0 +1,217 @@
+"""`DelayedAcks`: the acknowledgements that this process owes to one other process.
+
+An acknowledgement is delayed, so that the next message frame to the peer can carry it.
+If there is no such frame in time, or half a window is unacknowledged, an ACK frame
+carries it. Three things are acknowledged: the messages that arrived, the control frames
+that arrived, and the messages that each task has extracted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.wire import Ack
+from bus.core.wire.stream_frames import EXTRACTED_MAX
+
+if TYPE_CHECKING:
+    from bus.core.peer.limits import Limits
+    from bus.core.wire import Frame
+
+__all__ = ["DelayedAcks"]
+
+_HEARD_MAX: Final = 64  # control frames received and not acknowledged
+# How many times longer the last message of an exchange may stay unacknowledged.
+_EXCHANGE: Final = 6
+
+
+class DelayedAcks:
+    """The acknowledgements of the traffic from one peer, and when they are due.
+
+    The lock of the remote manager guards it, as it guards the session.
+
+    received: how much of the peer's stream has arrived.
+    controls_received: the number of control frames received.
+    extracted: the last number extracted by each task of this process, by relay number.
+    due_at: when an acknowledgement is due, in seconds; None for never.
+    in_exchange: True if messages acknowledge one another. The comm thread then checks
+      at long intervals, not after each message, whether an acknowledgement is due.
+
+    Invariant: ``_taken`` holds the entries of ``extracted`` that no frame on the link
+    has acknowledged.
+    """
+
+    __slots__ = (
+        "_acked",
+        "_acked_controls",
+        "_acked_extracted",
+        "_due_now",
+        "_exchanges",
+        "_limits",
+        "_taken",
+        "_taken_bytes",
+        "controls_received",
+        "due_at",
+        "extracted",
+        "in_exchange",
+        "received",
+    )
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits: Final = limits
+        self.controls_received: int = 0
+        self._acked_controls: int = 0
+        self.received = Acknowledgement(1)
+        self._acked: int = 1
+        self.extracted: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
+        self._taken_bytes: dict[int, int] = {}  # extracted bytes not acknowledged yet
+        self._acked_extracted: dict[int, int] = {}
+        self.due_at: float | None = None
+        self._due_now: bool = False
+        # True if message frames have acknowledged everything since the last
+        # `next_check`.
+        self._exchanges: bool = False
+        self.in_exchange: bool = False
+
+    def on_link_open(self) -> None:
+        """Acknowledge all extractions again: the last ACK may have been lost."""
+        self._taken = dict(self.extracted)
+        self._due_now = bool(self._taken)
+
+    def reset(self) -> None:
+        """Start over, as the peer has."""
+        self.controls_received = self._acked_controls = 0
+        self.received = Acknowledgement(1)
+        self._acked = 1
+        self.extracted.clear()
+        self._taken.clear()
+        self._taken_bytes.clear()
+        self._acked_extracted.clear()
+        self.due_at, self._due_now = None, False
+
+    # The traffic from the peer.
+
+    def on_received(self, has: Acknowledgement) -> None:
+        """Record how much of the peer's stream has arrived."""
+        self.received = has
+        if has.next - self._acked >= self._limits.stream_window // 2:
+            self._due_now = True
+
+    def count_control(self) -> None:
+        """Count a control frame that arrived."""
+        self.controls_received += 1
+        if self.controls_received - self._acked_controls >= _HEARD_MAX:
+            self._due_now = True
+
+    def on_extracted(self, relay: int, number: int, now: float, size: int = 0) -> None:
+        """Record that a task has extracted all its messages up to a number.
+
+        size: of the messages just extracted, in bytes.
+
+        Half a window of messages or bytes is acknowledged at once: otherwise the sender
+        would wait for room in its window.
+        """
+        before = self._acked_extracted.get(relay, 0)
+        self.extracted[relay] = self._taken[relay] = number
+        length = self._taken_bytes[relay] = self._taken_bytes.get(relay, 0) + size
+        if self.due_at is None:
+            self.due_at = now + self._limits.ack_delay_s
+        limits = self._limits
+        if number - before >= limits.window // 2 or length >= limits.window_bytes // 2:
+            self._due_now = True
+
+    def forget(self, relay: int) -> None:
+        """Forget the extractions of a deregistered task: UNRELAY reports them."""
+        for each in (
+            self.extracted,
+            self._taken,
+            self._taken_bytes,
+            self._acked_extracted,
+        ):
+            each.pop(relay, None)
+
+    def repeat(self) -> None:
+        """Make an acknowledgement due now, even a repeated one (AMO-24)."""
+        self._due_now = True
+
+    # Acknowledgements in message frames.
+
+    def acknowledgement_by(self, task: int) -> tuple[int, int, bool]:
+        """Return what a message frame acknowledges if its first message is from `task`.
+
+        The result is `Batch.acknowledged`, `Batch.extracted`, and True if nothing
+        remains to be acknowledged by an ACK frame.
+        """
+        has = self.received
+        if has.missing:
+            return 0, 0, False
+        whole = (
+            self.controls_received == self._acked_controls
+            and self._taken.keys() <= {task}
+        )
+        return has.next - 1, self.extracted.get(task, 0), whole
+
+    def has_acknowledged(self, task: int, acknowledged: int, extracted: int) -> None:
+        """Record that a message frame has acknowledged everything."""
+        # No calls below: an interrupt finds either all of these changes or none. If
+        # none, an ACK frame follows and repeats the acknowledgement.
+        self._acked = acknowledged + 1
+        self._taken = {}
+        self._taken_bytes = {}
+        if extracted:
+            self._acked_extracted[task] = extracted
+        self.due_at = None
+        self._due_now = False
+        self._exchanges = True
+
+    # Acknowledgements in frames of their own.
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if an acknowledgement is due soon and no message carries it."""
+        return not self._exchanges and self.due_at is not None
+
+    def next_check(self, now: float, *, ready: bool) -> float | None:
+        """Return when to check for a due acknowledgement; None for never.
+
+        In an exchange, each message acknowledges the one before it, so the checks are
+        rare. Checking at each due time cost one wake-up for every few messages.
+
+        ready: True if the session can send; nothing is due before that.
+        """
+        self.in_exchange = self._exchanges and ready
+        if not self.in_exchange:
+            return self.due_at if ready else None
+        self._exchanges = False
+        return now + _EXCHANGE * self._limits.ack_delay_s
+
+    def is_due(self, now: float) -> bool:
+        """Return True if an acknowledgement is due."""
+        return self._due_now or (self.due_at is not None and self.due_at <= now)
+
+    def take(self, epoch: int, incarnation: int) -> list[Frame]:
+        """Return the frames that acknowledge everything; nothing is due after that.
+
+        epoch, incarnation: the peer's epoch, and the incarnation of this process.
+        """
+        taken = list(self._taken.items())
+        self._acked_extracted.update(self._taken)
+        self._taken.clear()
+        self._taken_bytes.clear()
+        self.due_at, self._due_now = None, False
+        self._acked, self._acked_controls = self.received.next, self.controls_received
+        parts = [
+            tuple(taken[at : at + EXTRACTED_MAX])
+            for at in range(0, max(1, len(taken)), EXTRACTED_MAX)
+        ]
+        return [
+            Ack.of(
+                self.received,
+                epoch=epoch,
+                incarnation=incarnation,
+                extracted=part,
+                heard=self.controls_received,
+            )
+            for part in parts
+        ]

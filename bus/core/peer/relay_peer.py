@@ -1,0 +1,84 @@
+"""`RelayPeer`: the interface of a peer to the relays of its tasks.
+
+`bus.core.peer.peer.Peer` implements it. A peer has relays, and each of them counts on
+its peer; this interface keeps `relay` from importing `peer`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.limits import Limits
+    from bus.core.peer.outbound_run import OutboundRun
+    from bus.core.peer.relay_counters import RelayCounters
+    from bus.core.peer.session import Session
+    from bus.registration import Key
+
+__all__ = ["RelayPeer"]
+
+
+class RelayPeer(Protocol):
+    """The process behind a relay; `Peer` describes each member.
+
+    A relay calls the methods under the lock that guards both.
+    """
+
+    message_bytes_max: int
+
+    @property
+    def key(self) -> Key:
+        """Its machine and its name."""
+
+    @property
+    def session(self) -> Session:
+        """The traffic to and from it."""
+
+    @property
+    def counters(self) -> RelayCounters:
+        """Counters of all messages for its tasks."""
+
+    @property
+    def notifications(self) -> RelayCounters:
+        """Counters of notifications only."""
+
+    @property
+    def relays(self) -> Mapping[int, object]:
+        """The relays of its tasks here, by the numbers it assigned."""
+
+    @property
+    def notifying(self) -> bool:
+        """True if a notification waits for the link; it may delay other messages."""
+
+    def announce(self, task: Entry, relay: int) -> None:
+        """Introduce a task to the peer, unless the peer knows it."""
+
+    def stray(self, task: Entry, new: Callable[[], int]) -> int:
+        """Return the relay number of a deregistered task with messages for the peer."""
+
+    def is_leaving(self, relay: int) -> bool:
+        """Return True if messages of a deregistered task still wait for the link."""
+
+    def report_departure(self, relay: int, *, final: bool) -> None:
+        """Report a local task's deregistration and last extraction (BUS-DEREG-4)."""
+
+    def holds_back(self, relay: object, outbound_run: OutboundRun) -> bool:
+        """Return True if an earlier message of the same sender waits elsewhere."""
+
+    def count_queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
+        """Count messages like `outbound_run` that now wait for the link."""
+
+    def uncount_queued(self, outbound_run: OutboundRun, count: int = 1) -> None:
+        """Uncount messages that no longer wait."""
+
+    def count_dropped(self, oldest: OutboundRun) -> None:
+        """Count a dropped notification, its task's oldest (BUS-FLOW-3)."""
+
+    def send_gap(self, notification: OutboundRun) -> None:
+        """Send a GAP before a task's next notification if any was dropped before it."""
+
+    def count_answer(self, size: int, limits: Limits) -> None:
+        """Count an answer of `size` bytes that now waits for the link."""

@@ -1,0 +1,152 @@
+"""`OwnTasks`: the tasks of this process, as far as other processes take part in them.
+
+The process manager reports each change of a task, and of its searches, subscriptions
+and watches (`bus.core.local.remote.Remote`). Each report goes on to the parts of the
+remote manager that inform other processes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.registration import Visibility
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.local.actions import Action
+    from bus.core.local.interests import Interest
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.local.routing_table import Entry
+    from bus.core.remote.idle_relays import IdleRelays
+    from bus.core.remote.name_registry import NameRegistry
+    from bus.core.remote.outbound_messages import OutboundMessages
+    from bus.core.remote.relays import Relays
+    from bus.core.remote.remote_subscriptions import RemoteSubscriptions
+    from bus.core.remote.resolver import Resolver
+    from bus.core.remote.topology import Topology
+
+__all__ = ["OwnTasks"]
+
+
+class OwnTasks:
+    """The tasks of this process, reported by its manager to all other processes.
+
+    The manager's lock guards each call. A call without a result leaves its actions in
+    ``topology.todo``, for the next call that returns some.
+    """
+
+    __slots__ = (
+        "_idle_relays",
+        "_manager",
+        "_name_registry",
+        "_outbound_messages",
+        "_relays",
+        "_remote_subscriptions",
+        "_resolver",
+        "_topology",
+    )
+
+    def __init__(
+        self,
+        topology: Topology,
+        manager: ProcessManager,
+        name_registry: NameRegistry,
+        relays: Relays,
+        outbound_messages: OutboundMessages,
+        resolver: Resolver,
+        remote_subscriptions: RemoteSubscriptions,
+        idle_relays: IdleRelays,
+    ) -> None:
+        self._topology: Final = topology
+        self._manager: Final = manager
+        self._name_registry: Final = name_registry
+        self._relays: Final = relays
+        self._outbound_messages: Final = outbound_messages
+        self._resolver: Final = resolver
+        self._remote_subscriptions: Final = remote_subscriptions
+        self._idle_relays: Final = idle_relays
+
+    # Tasks and their names.
+
+    def claim(self, name: str) -> list[Action]:
+        """Claim a name for a task of this process; supersede a relay that holds it.
+
+        Raises:
+            NameTakenError: another process holds the name.
+        """
+        self._name_registry.check(name)
+        present = self._manager.table.find(name)
+        if present is not None:
+            self._relays.supersede(present)
+        return self._topology.take_actions()
+
+    def awaits_verdict(self, entry: Entry) -> bool:
+        """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
+        return self._name_registry.pending_names.is_pending(entry)
+
+    def on_registered(self, task: Entry, now: float) -> list[Action]:
+        """Announce a new public task of this process to the processes concerned."""
+        self._name_registry.on_registered(task, now)
+        self._relays.introduce([task])
+        self._resolver.on_registered(task, now)
+        self._remote_subscriptions.on_registered(task, now)
+        return self._topology.take_actions()
+
+    def on_departure(self, task: Entry, *, final: bool) -> list[Action]:
+        """Announce that a task of this process can no longer be found."""
+        if task.visibility is Visibility.PUBLIC or task.relay:
+            self._name_registry.on_departure(task, final=final)
+        return self._topology.take_actions()
+
+    def on_emptied(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
+        """Announce the last message that a departed task took; search for its name.
+
+        The task's mailbox is now empty, and its unread commands are parked.
+        """
+        if not entry.remote:
+            self._idle_relays.on_departure(entry)  # while relays list it as a user
+            self._outbound_messages.on_departure(entry, final=final)
+            self._resolver.on_departure(entry, now)
+        if self._manager.table.find(entry.name) is None:
+            self._resolver.seek(entry.name, now)
+        return self._topology.take_actions()
+
+    # Searches.
+
+    def seek(self, name: str, now: float) -> None:
+        """Search for a name that parked messages wait for."""
+        self._resolver.seek(name, now)
+
+    def on_named(self, entry: Entry) -> None:
+        """End the search for a name that is now found."""
+        self._resolver.on_named(entry)
+
+    def review(self, now: float) -> None:
+        """End the searches that no message waits for."""
+        self._resolver.review(now)
+
+    # Subscriptions and watches.
+
+    def on_subscribed(self, interest: Interest) -> None:
+        """Extend a subscription to the tasks of other processes."""
+        self._remote_subscriptions.on_subscribed(interest)
+
+    def confirm(
+        self, interest: Interest, settled: Callable[[], object]
+    ) -> list[Action]:
+        """Call a function once all processes have received a subscription."""
+        self._remote_subscriptions.confirm(interest, settled)
+        return self._topology.take_actions()
+
+    def on_unsubscribed(self, interest: Interest) -> None:
+        """End a subscription to the tasks of other processes."""
+        self._remote_subscriptions.on_unsubscribed(interest)
+
+    def on_watched(self, interest: Interest) -> None:
+        """Extend a watch to the tasks of other processes."""
+        self._remote_subscriptions.on_subscribed(interest, presence=True)
+
+    def on_unwatched(self, interest: Interest) -> None:
+        """End a watch of the tasks of other processes."""
+        self._remote_subscriptions.on_unsubscribed(interest, presence=True)

@@ -1,0 +1,149 @@
+"""`ProcessLoss`: the end of other processes, as seen from this one.
+
+A process is lost if no link with it is made in time. It is parted from if it lives, and
+neither side needs a link. In both cases all state kept for it is dropped: a later
+process of its name is another peer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.inbound_messages import InboundMessages
+    from bus.core.remote.link_table import LinkTable
+    from bus.core.remote.name_registry import NameRegistry
+    from bus.core.remote.outbound_messages import OutboundMessages
+    from bus.core.remote.remote_subscriptions import RemoteSubscriptions
+    from bus.core.remote.resolver import Resolver
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import Identity
+
+__all__ = ["ProcessLoss"]
+
+_REPEAT_S: Final = 0.25  # delay before subscriptions are sent again after a loss
+
+
+class ProcessLoss:
+    """The loss of processes, and the search for their successors.
+
+    It provides ``topology.lose`` and ``topology.part``, since it reaches the whole
+    state that is kept for a process.
+
+    repeat_at: when to send subscriptions again, in seconds; None for never.
+    """
+
+    __slots__ = (
+        "_inbound_messages",
+        "_links",
+        "_manager",
+        "_name_registry",
+        "_outbound_messages",
+        "_remote_subscriptions",
+        "_resolver",
+        "_topology",
+        "repeat_at",
+    )
+
+    def __init__(
+        self,
+        topology: Topology,
+        manager: ProcessManager,
+        name_registry: NameRegistry,
+        outbound_messages: OutboundMessages,
+        inbound_messages: InboundMessages,
+        resolver: Resolver,
+        remote_subscriptions: RemoteSubscriptions,
+        links: LinkTable,
+    ) -> None:
+        self._topology: Final = topology
+        self._manager: Final = manager
+        self._name_registry: Final = name_registry
+        self._outbound_messages: Final = outbound_messages
+        self._inbound_messages: Final = inbound_messages
+        self._resolver: Final = resolver
+        self._remote_subscriptions: Final = remote_subscriptions
+        self._links: Final = links
+        self.repeat_at: float | None = None
+        topology.lose = self.lose
+        topology.part = self.part
+
+    def is_lost(self, peer: Peer, now: float) -> bool:
+        """Return True if a process has had no link for too long."""
+        return peer.session.link is None and self.lost_at(peer) <= now
+
+    def lost_at(self, peer: Peer) -> float:
+        """Return when a process without a link counts as lost, in seconds."""
+        limits = self._topology.limits
+        wait = limits.relink_timeout_s if peer.bound else limits.connect_timeout_s
+        return peer.since + wait
+
+    def lose(self, peer: Peer, now: float) -> None:
+        """Declare a process lost: a later process of its name is another peer."""
+        # If there was no link so far, only the master knows whether the process lives.
+        if peer.bound and self._lose_tasks(peer):
+            self.repeat_at = now + _REPEAT_S
+        self.part(peer, now)
+
+    def _lose_tasks(self, peer: Peer) -> bool:
+        """Report the departure of a lost process's tasks; return whether it had any."""
+        gone = self._manager.remote_tasks.on_process_lost(
+            peer.key, peer.session.incarnation
+        )
+        self._topology.todo += gone
+        return bool(gone)
+
+    def part(self, peer: Peer, now: float) -> None:
+        """Drop a process that is lost, or whose link is idle.
+
+        If its link is idle, the tasks that the master has announced stay known.
+        """
+        link = self._links.by_number.get(peer.session.link or 0)
+        if link is not None:
+            self._links.hang_up(link)
+        master = peer.joined
+        self._forget(peer, now)
+        self._topology.peers.pop(peer.key, None)
+        if master and not self._topology.is_master:
+            self._links.schedule_redial(peer.machine, now)
+
+    def on_new_epoch(self, peer: Peer, identity: Identity, now: float) -> None:
+        """Drop all state of a peer, as the peer has, and keep the peer itself.
+
+        The peer had declared this process lost.
+        """
+        if peer.joined:
+            self._lose_tasks(peer)
+        self._forget(peer, now)
+        peer.session.reset()
+        self._links.on_process_up(peer, identity)
+
+    def on_master(self, peer: Peer, now: float) -> None:
+        """Drop the previous master of a machine once another process is its master."""
+        here = self._topology.is_master
+        slave = here and peer.machine == self._topology.me.machine
+        for other in self._topology.joined():
+            if other.machine == peer.machine and not slave:
+                self.lose(other, now)
+
+    def _forget(self, peer: Peer, now: float) -> None:
+        if peer.joined:
+            self._name_registry.on_process_lost(peer)
+        self._resolver.on_process_lost(peer)
+        self._remote_subscriptions.on_process_lost(peer, now)
+        heard = self._remote_subscriptions.is_notifier(peer)
+        self._inbound_messages.on_process_lost(peer, now)
+        self._outbound_messages.lose(peer)
+        self._links.on_process_down(peer)
+        if heard:
+            self.repeat_at = now + _REPEAT_S
+
+    # Time.
+
+    def tick(self, now: float) -> None:
+        """Send subscriptions again: a lost notifier may be registered elsewhere."""
+        if self.repeat_at is not None and self.repeat_at <= now:
+            self.repeat_at = None
+            self._remote_subscriptions.repeat()

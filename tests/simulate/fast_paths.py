@@ -1,0 +1,85 @@
+"""`FastPaths`: the fast paths from one simulated process to others."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bus.core.local.actions import Action
+from bus.core.remote.fast_path import FastPath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.peer.peer import Peer
+    from tests.simulate.process import SimProcess
+
+__all__ = ["NO_FAST_PATHS", "FastPathRate", "FastPaths"]
+
+
+@attrs.frozen
+class FastPathRate:
+    """How often messages take the fast path, in fractions of one.
+
+    taken: of the messages that may. interrupted: of these, those whose sender is
+      interrupted.
+    """
+
+    taken: float = 0.0
+    interrupted: float = 0.0
+
+
+NO_FAST_PATHS = FastPathRate()
+
+
+class FastPaths:
+    """The fast paths of a process; the world draws how often a message takes one."""
+
+    def __init__(self, process: SimProcess) -> None:
+        self._process = process
+        self._by_peer: dict[Peer, FastPath] = {}
+
+    def _to(self, peer: Peer | None) -> FastPath | None:
+        if peer is None or peer.session.link is None:
+            return None
+        short = self._by_peer.get(peer)
+        if short is None or not short.is_current:
+            short = FastPath(self._process.remote, peer, peer.session.link)
+            self._by_peer[peer] = short
+        return short
+
+    def receive(self, number: int, data: bytes) -> list[Action] | None:
+        """Accept a frame from a link; None if it is to take the normal path."""
+        world = self._process.world
+        if not world.short():
+            return None
+        link = self._process.remote.links.by_number.get(number)
+        short = None if link is None else self._to(link.peer)
+        todo = deque[Action]()
+        if short is None or not short.receive(data, world.now, todo):
+            return None
+        return list(todo)
+
+    def send(self, peer: Peer, frame_of: Callable[[FastPath], bytes | None]) -> bool:
+        """Put a message on its link at once; False if it is to take the normal path.
+
+        Now and then the sender is interrupted there, and only records that; then the
+        link is dropped.
+        """
+        world = self._process.world
+        if not world.short():
+            return False
+        short = self._to(peer)
+        frame = None if short is None else frame_of(short)
+        if short is None or frame is None:
+            return False
+        world.went_short += 1
+        if world.interrupted():
+            link = short.link
+            self._process.say(lambda: f"is struck, and gives {link} up")
+            world.network.cut(world.network.wires[link][0])
+        else:
+            world.network.send(short.link, frame)
+        return True

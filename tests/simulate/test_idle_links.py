@@ -1,0 +1,114 @@
+"""Links for messages that neither side needs any more: closed, or kept."""
+
+from __future__ import annotations
+
+from specs.clauses import clause
+from tests.simulate.process import LIMITS
+from tests.simulate.stage import Stage
+
+
+@clause("BUS-DEREG-5", "BUS-DEREG-10")
+def test_a_link_for_messages_that_nothing_needs_is_closed() -> None:
+    """Some time later, at both ends; links between managers stay open."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon(3.0)
+    assert stage.links("s2", "s3") == 1
+
+    f.process.deregister(f)
+    stage.soon(LIMITS.linger_s / 2)
+    assert stage.links("s2", "s3") == 1
+    stage.soon(LIMITS.linger_s)
+
+    assert stage.links("s2", "s3") == 0
+    assert stage.links("s1", "s2") == stage.links("s1", "s3") == 1
+    assert stage.relays("s3") == {}
+    again = stage.task("f", "s3")
+    (letter,) = stage.send(d, "f")
+    stage.soon()
+    assert letter.taken_by == again.id
+
+
+@clause("BUS-DEREG-5", "BUS-DEREG-10")
+def test_a_link_is_closed_when_its_users_at_one_end_have_left() -> None:
+    """Only when the last user leaves; the addressee still lives."""
+    stage = Stage()
+    d, e, f = stage.task("d", "s2"), stage.task("e", "s2"), stage.task("f", "s3")
+    for each in (d, e):
+        stage.send(each, "f")
+        stage.soon()
+
+    d.process.deregister(d)
+    stage.soon(3 * LIMITS.linger_s)
+    assert stage.links("s2", "s3") == 1
+    e.process.deregister(e)
+    stage.soon(2 * LIMITS.linger_s)
+
+    assert stage.links("s2", "s3") == 0
+    assert stage.relays("s2") == stage.relays("s3") == {}
+    again = stage.task("d", "s2")
+    letters = stage.send(again, "f") + stage.send(f, "d")
+    stage.soon()
+    assert [each.taken_by for each in letters] == [f.id, again.id]
+
+
+@clause("BUS-DEREG-5", "BUS-DEREG-10")
+def test_a_link_stays_as_long_as_anything_is_under_way_on_it() -> None:
+    """Even a message of a deregistered task counts; an answer it awaited does not."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    stage.hold(f)
+    letters = stage.send(d, "f", 2 * LIMITS.window, asks=True)
+    d.process.deregister(d)
+    stage.soon(3 * LIMITS.linger_s)
+    assert stage.links("s2", "s3") == 1
+
+    stage.release(f)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert [each.taken_by for each in letters] == [f.id] * len(letters)
+    assert stage.links("s2", "s3") == 0
+    for message in f.kept:
+        f.process.answer(message)
+    assert [each.answers for each in letters] == [0] * len(letters)
+
+
+@clause("BUS-DEREG-5")
+def test_a_process_that_needs_a_link_refuses_to_close_it() -> None:
+    """One side may not know that the other still uses the link."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    (relay,) = stage.relays("s3").values()
+    relay.users.clear()
+
+    stage.soon(3 * LIMITS.linger_s)
+    assert "BYE" in stage.types("s3", "s2")
+
+    assert stage.links("s2", "s3") == 1
+    (letter,) = stage.send(d, "f")
+    stage.soon()
+    assert letter.taken_by == f.id
+
+
+@clause("BUS-DEREG-5", "BUS-DEREG-10")
+def test_no_link_stays_for_a_subscriber_that_has_left() -> None:
+    stage = Stage()
+    hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon(3.0)
+    assert stage.links("s2", "s3") == 1
+
+    hearer.process.deregister(hearer)
+    stage.soon(3.0)
+    assert stage.links("s2", "s3") == 0
+    assert stage.relays("s2") == {}
+    stage.forget()
+    notifier.process.notify(notifier)
+    stage.soon()
+
+    assert stage.types("s3") == []
