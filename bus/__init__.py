@@ -1,10 +1,11 @@
 """The software bus, and the tools that check the traffic of `queuebroker`.
 
 The bus: `open_bus`, and everything reached from it. `address`, `registration`,
-`specification`, `message`, `payload`, `role`, `rights`, `access`, `config` and `errors`
-are its vocabulary. `core` makes its decisions, `threads` schedules tasks, `links`
-connects processes, and `api` is the interface for programs. `service` stands between
-producers and readers, and `testing` runs a whole bus inside one test.
+`specification`, `message`, `payload`, `role`, `rights`, `access`, `config`, `events`,
+`errors` and `error_text` are its vocabulary. `core` makes its decisions, `threads`
+schedules tasks, `links` connects processes, and `api` is the interface for programs.
+`service` stands between producers and readers, and `testing` runs a whole bus inside
+one test. `at_exit` closes the buses that a program leaves open.
 
 The record of traffic: `journal` records it and checks the record against its rules.
 `pipeline` does so with Spark and draws a report, `demo` is a program to record, `cli`

@@ -1,8 +1,22 @@
 """The public API of a bus.
 
-General layout: `questions` holds the open questions of a task, `receiver` runs its
-callbacks, and `subscription` holds its interests in other tasks. `task` is the task,
-`bus_thread` the thread that hosts it, `snapshot` the result of an inspection, and
-`inspector` reports the state of a process to others. `implicit_tasks` are the tasks of
-scripts. `bus` is the entry point to all of them, and `membership` opens it.
+arguments                           argument checks
+reentry                             the refusal of calls from signal handlers
+questions, asker                    the open questions of a task, and their outcomes
+responder                           the answers that a task gives
+run_callback, stuck_callback        one callback; a callback that does not end
+unanswered                          why an answer is missing
+receiver                            the callbacks of a task
+awaited_outcome                     an outcome for which one caller waits
+subscription,
+awaited_confirmation                interests in other tasks; the wait for their effect
+command_handle, sender, call        commands and notifications; a command and its answer
+task_owner, task                    the task, and its bus as the task uses it
+bus_thread, bus_threads             the threads that host tasks
+snapshot, inspector                 the state of a process, and its report to others
+notification_iterator,
+implicit_tasks                      the tasks of scripts
+network_node                        this process among the others
+addresses, bus                      the entry point to all of these
+membership                          `open_bus`
 """

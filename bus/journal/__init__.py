@@ -1,8 +1,16 @@
 """Operations recorded as they happen, and checked against the specification.
 
-General layout, in order of dependency: `format` and `header` define the bytes,
-`wording` their texts; `writer` writes them, `reader` reads them; `rules` are the
-promises in terms that both checkers share, `results` the output of either, `checker`
-the small one of the two. Nothing is imported here, so that a program that records loads
-only `writer`.
+format, header, wording         the bytes, and their texts
+segment, slots, supply, meta,
+incarnation                     the files of one process, while it writes them
+recorder, bus_recorder          the functions that write a record
+writer                          the journal of one process
+stored_segment, stored_meta,
+reader                          the files, as found on disk
+rules, violation                the promises, in terms that both checkers share
+finding, flow, bus_traffic,
+deaths, traffic, checker        the small checker
+results                         the output of either checker
+
+Nothing is imported here, so that a program that records loads only `writer`.
 """

@@ -1,15 +1,18 @@
 """How a process reaches the others: its links, and the thread that serves them.
 
-`link_pool` holds the links, `comm_thread` serves them, and waits at the `link_poller`.
-Tasks post their messages for other processes to the `relay_outbox`, where each relay
-has a `relay_account`. `inbound_delivery` delivers remote messages to tasks, and
-`acknowledgement_tracker` acknowledges the messages that tasks took. `send_batch`
-batches the commands of a task, and `fast_path_driver` is the fast path of a task
-thread.
-
-`link_setup` sets up links, `unsent` holds the frames for a full link, `frame_readers`
-reads frames, and `join_state` records whether the process has joined. A `network` lets
-processes find one another: `socket_network` on one machine, in a `run_directory`;
-`memory` inside one process, for tests. `peer_log` limits the log lines about peers, and
-`monitor_leases` keeps the listeners of the frame monitor.
+unsent, frame_readers           the frames for a full link; frames out of their pieces
+link_poller, link_pool          the wait at all links; the links
+link_policy, join_state         the rules about links and roles; the outcome of the join
+link_setup                      links, by dialling and by accepting
+send_batch                      the commands that a task sends together
+relay_account, relay_outbox     the messages of tasks for other processes
+inbound_delivery                the messages of other processes for tasks
+acknowledgement_tracker         the messages that tasks took
+rounds                          the work of the comm thread between two sleeps
+fast_path_driver                the fast path, on which a task thread uses a link itself
+peer_log, monitor_leases        log lines about peers; listeners of the frame monitor
+comm_thread                     the thread that serves all links
+network                         how processes find one another:
+run_directory, socket_network   on one machine
+memory                          inside one process, for tests
 """

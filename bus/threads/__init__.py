@@ -1,9 +1,15 @@
 """The cooperative half of the bus: threads, and the tasks that take turns in them.
 
-General layout: `account` counts the unread messages of a receiver. `inbox` is the FIFO
-of a thread, to which other threads post, and `mailbox` the FIFO of one task. `delivery`
-defines the items in both besides messages. `thread_manager` schedules the tasks of a
-thread. `exchange` drives the process manager among all threads, and passes to `comm`
-the actions that concern other processes. A `verdict` is the decision of another process
-on a join or on the name of a task. `callback_failures` logs exceptions of callbacks.
+account                 the unread messages of a receiver, and its bounds
+delivery                the items in a FIFO besides messages
+inbox, mailbox          the FIFO of a thread, to which other threads post; of one task
+callback_failures       a log of the exceptions of callbacks
+scheduler               the turns of the tasks of one thread, and its timers
+thread_manager          one thread, with its tasks
+home                    calls to the thread that hosts a task, and moves to another
+opening                 the opening of a mailbox, with the messages that waited for it
+comm                    the comm thread, as the exchange uses it
+exchange                the decisions of the process, and the actions that follow
+router                  the way of messages to tasks and relays
+verdict                 the decision of another process on a join or a name
 """

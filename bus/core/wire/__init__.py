@@ -1,13 +1,17 @@
 """The wire protocol: the frames between processes of a bus, as bytes and as objects.
 
-General layout: `version` negotiates the protocol version of a link, `parts` has the
-building blocks of frames, and `frames` numbers the types. Each control frame has a
-struct: frames about the link in `link_frames`, about tasks in `task_frames`, about
-messages in `stream_frames`. Messages are in `batch`, and a single one is in `single`.
-`codec` converts all of these to bytes and back. The clauses are in specs/bus-wire.md.
+version             the protocol version of a link
+parts, lengths      the building blocks of frames
+frames              the types, by number
+link_frames         control frames about the link
+task_frames         control frames about tasks
+stream_frames       control frames about messages
+batch, single       messages, together or alone
+codec               from bytes to these, and back
+frame_reader        from the data of a link to frames
 
 Nothing here depends on a link or its state: other modules decide whether a frame may
-arrive now.
+arrive now. The clauses are in specs/bus-wire.md.
 """
 
 from bus.core.wire.batch import (
