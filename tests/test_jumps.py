@@ -36,6 +36,7 @@ _HARMLESS: Final = {
     "CommThread._run": "no signal handler runs in that thread",
     "Driver._run": "no signal handler runs in that thread",
     "SocketPoller.wait": "no signal handler runs in that thread",
+    "Protocol.receive_data": "it handles other exceptions",
     "Segment._sum_up": "a view of the map is released with its last reference",
     "Unsent.send": "it handles other exceptions",
 }

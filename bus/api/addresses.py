@@ -16,7 +16,7 @@ __all__ = ["Addresses"]
 
 
 class Addresses:
-    """The addresses that a caller on one bus may write: on this bus, and on others."""
+    """Resolves addresses, as callers on one bus write them, to a bus and a key."""
 
     __slots__ = ("_bus", "_find", "_name")
 

@@ -1,8 +1,8 @@
 """`Asker`: the questions of a task, from their opening to their outcome.
 
-The outcome of a question is an answer, an error or its timeout (BUS-FLOW-5). The
-callback of the question gets it in the thread that hosts the task, or in any thread if
-it only wakes a caller that waits.
+The outcome of a question is an answer, an error or its timeout (BUS-FLOW-5). The thread
+that hosts the task calls the callback of the question. If the callback only wakes a
+waiting caller, any thread may call it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ class AwaitedOutcome(Generic[T]):
         """Return True if there is an outcome, or the task has deregistered."""
         return self.outcome is not None or self._entry.host is None
 
-    # Called in any thread.
+    # Called in any thread, without a lock: the outcome is stored before the wake-up,
+    # and the caller checks it before each sleep.
 
     def on_outcome(self, outcome: T) -> None:
         """Store the outcome and wake the caller."""

@@ -130,7 +130,7 @@ class Bus:
             send_timeout_s=self._config.send_timeout_s,
             may_wait=lambda: not self._threads.in_callback(),
         )
-        _made.add(self)  # last, since `_forked` uses the attributes above
+        _made.add(self)  # after the attributes that `_forked` uses
         self._node: Final = NetworkNode(
             network, incarnation, self._router, self._config
         )
@@ -269,7 +269,7 @@ class Bus:
         try:
             verdict.wait(_sync.monotonic() + wait_s)
         except BaseException:
-            task.deregister()  # no other thread has it
+            task.deregister()  # the caller gets no task that it could deregister
             raise
 
     def task(

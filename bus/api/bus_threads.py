@@ -72,8 +72,8 @@ class BusThreads:
         name, config, exchange, check_process: those of the bus.
         running: the threads that have not ended.
         lock: guards ``running``, the default thread, and the flags for whether a
-            thread, or the bus, has stopped. The only call under it is the start of a
-            thread.
+            thread, or the bus, has stopped. A thread may be started under it, but no
+            other lock of the bus is taken.
     """
 
     __slots__ = (

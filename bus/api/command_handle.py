@@ -15,7 +15,7 @@ __all__ = ["UNASKED", "CommandHandle"]
 
 
 class CommandHandle(Struct, frozen=True):
-    """A command that was sent."""
+    """A command that was sent, and its questions: one for each addressee, or none."""
 
     _questions: Questions | None
     _numbers: tuple[int, ...]

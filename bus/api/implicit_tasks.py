@@ -64,7 +64,7 @@ class Registrar(Protocol):
         """Raise unless the bus is open, and of this process."""
 
     def _deregister_orphans(self) -> None:
-        """Deregister the tasks of ended threads and of collected iterators."""
+        """Deregister the tasks of dropped iterators and of ended threads."""
 
 
 class ImplicitTasks:
@@ -163,6 +163,6 @@ class ImplicitTasks:
             raise RuntimeError(msg)
 
     def _private_task(self, thread: BusThread | None) -> Task:
-        """Register one; without a thread, in the default one of the bus."""
+        """Register a private task in ``thread``; None for the bus's default thread."""
         name = f"_script{next(self._numbers)}"
         return self._bus.register(name, thread=thread, visibility=Visibility.PRIVATE)

@@ -53,7 +53,7 @@ class Inspector:
 
     Args:
         bus: the name of the bus.
-        exchange: the exchange of this process.
+        router: the router of this process.
         look: returns the user's objects on the bus in this process, and the thread
           managers that host them, thread by thread.
 

@@ -48,7 +48,7 @@ class Receiver:
         entry: the routing entry of the task; set before the first item is handled.
         account: the account of unread commands.
         asker, responder: asks the questions of the task; answers those of others.
-        questions, try_deliver_directly: those of the asker; to ask it costs a call.
+        questions, try_deliver_directly: those of the asker, without an added call.
         interests: its subscriptions and watches, in order of creation.
         leaving: True once the deregistration has begun; the task does nothing then.
         error: the reason for a forced deregistration; None for a requested one.
@@ -336,16 +336,16 @@ class Receiver:
             subscription.cancel()
 
     def postpone_openings(self) -> None:
-        """Postpone openings until `release`, while the right to the name is unknown."""
+        """Postpone openings until `run_openings`; the right to the name is unknown."""
         self._released = False
 
     def postpone(self, opening: Callable[[], object]) -> bool:
-        """Keep an opening for `release`; return False if the caller must open now."""
+        """Keep an opening for `run_openings`; return False if the caller must open."""
         if self.is_released():
             return False
         self._openings.append(opening)
         if self.is_released():
-            self.run_openings()  # just then: one of the two does it
+            self.run_openings()  # released just now: one of the two threads runs it
         return True
 
     def is_released(self) -> bool:

@@ -9,7 +9,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Final
 
-from bus.threads import thread_manager
+from bus.threads import scheduler
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["StuckCallback"]
 _log: Final = logging.getLogger("bus")
 
 # The modules that call callbacks.
-_CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", thread_manager.__name__)
+_CALLERS: Final = ("bus.api.receiver", "bus.api.run_callback", scheduler.__name__)
 
 
 class StuckCallback:

@@ -189,7 +189,7 @@ class Task:
                 if (
                     len(payloads) < send_batch.room
                     and len(payload) <= send_batch.length
-                    # Its name may be another's by now.
+                    # Another task may hold its name by now.
                     and send_batch.to.table is not None
                     and send_batch.source.order is send_batch.order
                 ):
@@ -292,7 +292,7 @@ class Task:
 
         The notification goes to the subscribers that this process knows now. If there
         are none, it is dropped and `TaskInfo.unheard` counts it. A subscriber that must
-        not miss the first notification subscribes with ``wait=True`` and then signals.
+        not miss the first one subscribes with ``wait=True``, then sends a command.
 
         Raises:
             BusFullError: a subscriber has no room, and its policy reports that to the

@@ -1,4 +1,4 @@
-"""`Violation`: a would-be violation of a rule, and the fields that identify it."""
+"""`Violation`: a violation of a rule, certain or possible, and its identity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Violation"]
 
 @attrs.frozen
 class Violation:
-    """One would-be violation of one rule.
+    """One violation of one rule: certain (FAIL) or possible (UNKNOWN).
 
     verdict: FAIL or UNKNOWN, nothing else.
     case: one of the rule's cases.

@@ -75,6 +75,7 @@ class CommThread:
         master: the address of the master of its machine.
 
     Attributes:
+        remote: the remote manager of this process.
         join_state: the join state of this process.
         audience, account: see `RelayOutbox`.
     """
@@ -321,7 +322,7 @@ class CommThread:
         )
 
     def do(self, action: Action) -> None:
-        """Do an action to or from other processes; one action at a time."""
+        """Do an action to or from other processes; the exchange calls this in order."""
         match action:
             case Post(entry, messages):
                 if (host := entry.host) is not None:
@@ -383,7 +384,7 @@ class CommThread:
             request.run()
 
     def _may_end(self) -> bool:
-        """Return True if the thread may end; no caller then has a frame to send."""
+        """Return True if the thread may end; then close the rounds to other threads."""
         if self._end_at is None:
             return False
         with self._rounds.hold:

@@ -57,7 +57,8 @@ class FastPathDriver:
     Args:
         exchange, remote, link_pool, rounds: the instances of this process.
 
-    Lock: ``hold`` is `Rounds.hold`. The exchange's lock guards ``_ways``.
+    Lock: ``hold`` is `Rounds.hold`. The exchange's lock guards each replacement of
+    ``_ways`` by a changed copy; look-ups take no lock.
     """
 
     __slots__ = (
@@ -243,9 +244,9 @@ class FastPathDriver:
     ) -> tuple[bool, bool, bool]:
         """Take frames from a link, under ``hold``.
 
-        Returns three flags: some frame had a message for a local task, as far as is
-        known; such a message waits for `act`; the comm thread should rather wait at the
-        link.
+        Return three flags. The first is True if a frame may have had a message for a
+        local task, the second if such a message waits for `act`. The third is True if
+        the comm thread should wait at the link instead.
         """
         delivered = waits = other = False
         fast_path, given = way.fast_path, self._given

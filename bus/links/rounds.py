@@ -61,15 +61,17 @@ class Rounds:
         inbox: the requests to the comm thread, which go first.
         link_actions: the pending actions on links.
         links_reserved: True if only the comm thread, or no thread, may use the links.
-        monitor: the monitor of the frames of all links; None without listeners.
+        monitor: the monitor of the frames of all links; None without listeners. The
+            inspector's thread sets it and ``links_reserved`` without ``hold``.
         closed: True once no other thread may run the urgent part.
         readers: the frames that arrive in two pieces.
         acknowledgement_tracker: the messages that tasks have taken.
 
     Lock: a thread that touches links holds ``hold``: the comm thread for a round, a
-    task thread while it sends or handles received frames. It is the first of all locks:
-    the locks of the exchange, of an inbox and of a link are taken under it. The holder
-    makes no callback and waits for no other thread. It guards ``given`` and ``closed``.
+    task thread while it sends or handles received frames. Only the locks that a thread
+    holds while it serves come before it: see `bus.threads.exchange`. The locks of the
+    exchange, of an inbox and of a link are taken under it. The holder makes no callback
+    and waits for no other thread. It guards ``given`` and ``closed``.
 
     Invariant: the frames in ``given`` arrived before all unread frames of their link.
     """
@@ -210,8 +212,8 @@ class Rounds:
     def run_urgent_part(self) -> None:
         """Do the urgent part of a round, in place of the comm thread.
 
-        The caller, not the main thread, handles the frames that other threads have read
-        and the messages taken since. The rest of the round is left to the comm thread.
+        The caller must not be the main thread. It handles the frames that other threads
+        have read and the messages taken since, and leaves the rest to the comm thread.
         """
         if self.closed or self._fault is not None:
             return

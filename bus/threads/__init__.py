@@ -10,6 +10,6 @@ home                    calls to the thread that hosts a task, and moves to anot
 opening                 the opening of a mailbox, with the messages that waited for it
 comm                    the comm thread, as the exchange uses it
 exchange                the decisions of the process, and the actions that follow
-router                  the way of messages to tasks and relays
+router                  finds the task or relay of a message, and posts the message
 verdict                 the decision of another process on a join or a name
 """

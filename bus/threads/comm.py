@@ -58,7 +58,7 @@ class Comm(Protocol):
         """Send the answer to a message from another process."""
 
     def on_extracted(self, message: Incoming) -> None:
-        """Note that a task extracted or dropped a message from another process."""
+        """Note that a task extracted or dropped a message, local or remote."""
 
     def on_run_reading(self, run: CommandRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""

@@ -4,9 +4,9 @@ The manager decides under ``_lock`` and returns actions; the exchange executes t
 after it has released the lock. Messages to known names need no decision: the `Router`
 posts them without ``_lock``.
 
-Lock order: a serving thread holds ``ThreadManager.driving``, and on the fast path also
-``Rounds.hold``. ``_lock`` and the locks of inboxes come after these, and none of them
-is taken under another.
+Lock order: a serving thread holds ``BusThread._drive`` and ``ThreadManager.driving``,
+and on the fast path also ``Rounds.hold``. ``_lock`` and the locks of inboxes come after
+these. Of ``_lock`` and the locks of inboxes, a thread holds one at a time.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class Exchange:
     Any thread may call the methods, unless their docstrings say otherwise.
 
     Attributes:
+        manager: the process manager; call it by `decide` or `query` alone.
         trace_sink: the trace sink; None if no journal records the bus.
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.

@@ -54,7 +54,7 @@ class Opening:
             message._source.mailbox.client.on_dropped(message)
 
     def open(self) -> None:
-        """Open the mailbox now, or once the client stops postponing its openings."""
+        """Open the mailbox now, or when the client calls `Receiver.run_openings`."""
         if not self._mailbox.client.postpone(self._open_at_home):
             self._open_at_home()
 

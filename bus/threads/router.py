@@ -27,7 +27,7 @@ __all__ = ["Router"]
 
 
 class Router:
-    """The way of messages to the tasks and relays of one process; for any thread.
+    """Posts messages to the tasks and relays of one process; for any thread.
 
     Args:
         exchange: the exchange of this process; also an attribute.
@@ -51,7 +51,7 @@ class Router:
         self._may_wait: Final = may_wait
 
     def send(self, message: Incoming) -> None:
-        """Post a command to the task that has its name, or park it.
+        """Post a command to the task registered under its ``_name``, or park it.
 
         Raises:
             BusFullError: the receiver or the parked list has no room (BUS-FLOW-2).

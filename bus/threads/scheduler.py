@@ -43,7 +43,8 @@ class Scheduler:
         callbacks: the number of callbacks run.
 
     Invariants, between two callbacks:
-    I1. ``ready`` holds, once each, the mailboxes that are not held and not empty.
+    I1. ``ready`` holds, once each, the mailboxes that are not held and not empty. After
+        an interrupt it may also hold an empty one, which costs one empty turn.
     I2. all mailboxes in ``ready`` belong to tasks that the thread hosts.
     """
 

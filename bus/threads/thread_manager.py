@@ -66,7 +66,8 @@ class ThreadManager:
         main: True if that is the main thread, the only one that can be interrupted.
         scheduler: the run queue and the timers. call_at: sets a timer.
         link_wait: the fast path where the thread may wait, besides its inbox, for
-          messages of its peers; None for the inbox alone.
+          messages of its peers; None for the inbox alone. Any thread may set it,
+          without a lock; the thread itself clears it.
         waits_next: True if the thread waits next, unless it finds work.
         leased: the fast path whose read lease the thread holds, so that no other
           thread reads the link; None if it holds none.
@@ -255,6 +256,8 @@ class ThreadManager:
                 scheduler.turn()
                 if inbox.items or requests:
                     self._drain_inbox(now)  # without waiting
+                # A plain statement before the jump back: see `_sync.Lock`.
+                scheduler.running = None
         finally:
             scheduler.running = scheduler.since = None
         return turns
@@ -273,6 +276,7 @@ class ThreadManager:
                 scheduler.turn(_SLICE_S)
                 if inbox.items or requests:
                     self._drain_inbox(0.0)  # without waiting
+                scheduler.running = None  # as in `_serve`
         finally:
             scheduler.running = scheduler.since = None
 

@@ -1,4 +1,4 @@
-"""`Flow`: one direction of a connection, with its accounts; guarded by its lock."""
+"""`Flow`: one direction of a connection; the connection's lock guards it."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ __all__ = ["Closable"]
 
 
 class Closable:
-    """An object that a ``with`` block closes when it is left, also by an exception."""
+    """An object that is closed at the end of a ``with`` block, also by an exception."""
 
     __slots__ = ()
 
     def close(self) -> None:
-        """Close it; the class says with which effect."""
+        """Close the object; each subclass documents the effect."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

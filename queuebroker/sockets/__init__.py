@@ -15,7 +15,8 @@ read_owner             the thread that reads a socket
 link                   a socket and its protocol, under one lock
 connection, queue      the state and the end of a `MessageQueue` with a remote peer
 read_lease             the right of a thread to read the sockets of its queues
-incoming_connect, listener    a peer until its accept; the socket that they dial
+incoming_connect       the connect of a peer, until its accept
+listener               the listening socket of a broker
 outgoing_connect       a connect to an address
 broker                 `SocketQueueBroker`
 """

@@ -72,7 +72,9 @@ class FrameReader:
         self._unanswered_max = unanswered_max or 0
         self._data = b""  # the bytes that arrived last, taken up to `_at`
         self._at = 0
-        self._long_number: int | None = None  # the number of the incomplete message
+        # The number of the incomplete message, of which ``parts`` then holds the body
+        # alone; None for any other frame.
+        self._long_number: int | None = None
 
     def feed(self, data: bytes) -> Messages | tuple[int, bytes] | None:
         """Add bytes that arrived, in pieces of any size; return the first frame.

@@ -89,7 +89,10 @@ class DriverParker:
 
 
 class IncomingConnect:
-    """An incoming connect: the host of the peer's link until an accept takes it."""
+    """An incoming connect: the host of the peer's link until an accept takes it.
+
+    The driver's thread calls the methods; only `_join` runs in the accepting thread.
+    """
 
     link: Link
 

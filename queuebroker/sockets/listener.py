@@ -40,8 +40,9 @@ _MOVES_S: Final = 1.0
 class Listener:
     """The listening socket of one broker, until the broker closes.
 
-    Only the driver calls its methods, except for `close`. The driver and the caller of
-    `close` share only containers whose single operations are atomic.
+    Only the driver calls its methods, except for `close`, which any thread may call,
+    and `abandon_after_fork` in a child. The driver and the caller of `close` share only
+    containers whose single operations are atomic.
     """
 
     def __init__(

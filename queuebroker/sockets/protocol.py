@@ -79,7 +79,7 @@ class Protocol:
     4. once it is ``ended`` and all was sent, close the connection.
 
     state: the state of the connection.
-    capacity, limit: the agreed values, once the connection is open.
+    capacity, limit, descriptors: the agreed values, once the connection is open.
     received: messages sent that the peer has received, as far as is known.
     unreceived: the other messages sent.
     owed: messages that arrived, and for which no credit was returned.
@@ -164,7 +164,7 @@ class Protocol:
         self.unreceived += 1
 
     def frame_of(self, message: bytes, descriptors: int = 0) -> bytes:
-        """Return the frame of one message; the peer must have room for it.
+        """Count a message as sent, and return its frame; the peer must have room.
 
         The caller sends the frame itself, so no output may be pending before it. The
         descriptors must go with its first byte.

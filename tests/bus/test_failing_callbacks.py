@@ -14,11 +14,20 @@ from bus import Bus, BusConfig, CommandTimeoutError
 from bus.threads import callback_failures
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.bus.support import Holder, info, memory_bus, settle
-from tests.support import Threads, until
+from tests.bus.support import (
+    Holder,
+    There,
+    held_comm_thread,
+    info,
+    memory_bus,
+    settle,
+)
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bus import Incoming
 
 FEW = callback_failures.TRACEBACKS_MAX
 
@@ -142,6 +151,36 @@ def test_a_callback_that_keeps_a_thread_from_ending_is_named(
     assert re.search(
         r"at \S+\.py:\d+ in Holder\._hold, in a call to \S+threading", said
     )
+
+
+@clause("BUS-DEREG-12")
+def test_a_callback_for_commands_that_came_together_is_named_if_it_is_stuck(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The library's own function was named, since the scheduler calls the callback."""
+    held, go = Event(), Event()
+
+    def hold(message: Incoming) -> None:
+        if message.payload != b"early":
+            held.set()
+            assert go.wait(LIMIT_S)
+
+    with memory_bus(config=BusConfig(stuck_callback_s=0.01)) as bus:
+        thread = bus.thread("holder")
+        bus.register("holder", thread=thread, on_command=hold)
+        with There(bus, "other process") as there, Threads() as threads:
+            there.bus.call("holder", b"early", timeout=LIMIT_S)
+            sender = there.register("sender")
+            with held_comm_thread(there.bus):
+                for _ in range(4):
+                    sender.command("holder", b"late")
+            assert held.wait(LIMIT_S)
+            ending = threads.start(thread.stop)
+            until(lambda: bool(caplog.records), "it is named")
+            go.set()
+            ending.result()
+
+    assert "<locals>.hold of task 'holder' has not returned" in caplog.text
 
 
 @clause("BUS-DEREG-12")

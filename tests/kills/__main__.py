@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         assert not left, f"left behind: {left}"
     except AssertionError as error:
         print(f"seed {options.seed}: {error}")
-        print(f"what each process noted is in {folder}", flush=True)
+        print(f"the notes of each process are in {folder}", flush=True)
         return 1
     for state in STATES:
         killed, stopped = hits[state, "SIGKILL"], hits[state, "SIGSTOP"]

@@ -2,8 +2,8 @@
 
 Five processes exchange messages; four of them are killed, stopped and replaced as in
 ``python -m tests.kills``, with the same invariants after each blow. The fifth is a
-client that is never struck. Each killed process comes back as a new incarnation, so an
-object kept for a dead peer makes this client grow with the number of blows.
+client that is never killed or stopped. Each killed process comes back as a new
+incarnation, so an object kept for a dead peer makes this client grow with each blow.
 
 Prints a line a minute with the memory of the client. Exit 0 if all invariants held and
 that memory is flat; 1, with the reason and the seed, if not.
@@ -33,7 +33,7 @@ __all__ = ["Memory", "growth", "main"]
 
 _SPARED: Final = NAMES[-1]
 _LINE_S: Final = 60.0
-# Looks before the first comparison: caches and tables reach their size.
+# The fraction of samples left out at the start, while caches reach their size.
 _WARM: Final = 1 / 4
 # A leak is at least one block of memory for each blow; a table resized once is none.
 _BLOCKS_EACH: Final = 1 / 2
@@ -57,9 +57,9 @@ class Memory:
 
 
 def growth(seen: Sequence[Memory]) -> list[str]:
-    """Compare the last quarter of the looks with the second; return what grew.
+    """Compare the last quarter of the samples with the second; return the increases.
 
-    seen: one look after each blow.
+    seen: one sample after each blow.
     """
     part = max(int(len(seen) * _WARM), 1)
     early, late = seen[part : 2 * part] or seen[:1], seen[-part:]
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         assert not grown, f"{_SPARED} grew: {'; '.join(grown)}"
     except AssertionError as error:
         print(f"seed {options.seed}: {error}")
-        print(f"what each process noted is in {folder}", flush=True)
+        print(f"the notes of each process are in {folder}", flush=True)
         return 1
     print(f"{len(seen)} struck: the counters balance, and the memory is flat")
     return 0

@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         assert not left, f"left behind: {left}"
     except AssertionError as error:
         print(f"seed {options.seed}: {error}")
-        print(f"what each process noted is in {folder}", flush=True)
+        print(f"the notes of each process are in {folder}", flush=True)
         return 1
     for call, count in reached.items():
         print(f"{call:<10}{count:>4} points")

@@ -1,6 +1,6 @@
 """Actions: a process manager decides on them, and its driver performs them.
 
-The driver performs them in order, after it has released the manager's lock.
+The driver performs them in order, after it has released the exchange's lock.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _EXCHANGE: Final = 6
 class DelayedAcks:
     """The acknowledgements of the traffic from one peer, and when they are due.
 
-    The lock of the remote manager guards it, as it guards the session.
+    The exchange's lock guards it, as it guards the session.
 
     received: how much of the peer's stream has arrived.
     controls_received: the number of control frames received.

@@ -58,7 +58,7 @@ class OutboundRun(Struct, frozen=True, eq=False):
 
     @property
     def is_command(self) -> bool:
-        """True if its messages are sent elsewhere, or fail, if not extracted."""
+        """True for commands: if not extracted, they are sent elsewhere or fail."""
         return self.kind is Kind.COMMAND
 
     def commands(self) -> list[Incoming]:
@@ -127,6 +127,6 @@ def packed_answer(
     if error is None:
         try:
             return packed(payload)
-        except Exception as fault:  # noqa: BLE001 # as said
+        except Exception as fault:  # noqa: BLE001 # contained: see the docstring
             error = error_text_of(fault)
     return FAILED, encode(fitting(error, message_bytes_max))

@@ -38,6 +38,8 @@ _DEPARTED_MAX: Final = 4096
 class Peer:
     """One other process that this process communicates with.
 
+    The exchange's lock guards it, with its session and its relays.
+
     key: its machine and its name. role: the role it states.
     session: the traffic to and from it; acks: the acknowledgements owed to it.
     credentials: its identity and rights; None until a link has stated them. user: the
@@ -273,7 +275,7 @@ class Peer:
         self._answered_bytes += size
         frames, length = limits.backlog_frames, limits.backlog_bytes
         if self._answered > frames or self._answered_bytes > length:
-            # Most have been sent by now. So the recount is rare and costs nothing.
+            # Most answers have been sent by now, so the recount is rare.
             waiting = [each.waiting_answers() for each in self.relays.values()]
             self._answered = sum([count for count, _ in waiting])
             self._answered_bytes = sum([size for _, size in waiting])

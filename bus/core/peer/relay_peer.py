@@ -1,7 +1,7 @@
 """`RelayPeer`: the interface of a peer to the relays of its tasks.
 
-`bus.core.peer.peer.Peer` implements it. A peer has relays, and each of them counts on
-its peer; this interface keeps `relay` from importing `peer`.
+`bus.core.peer.peer.Peer` implements it. A peer has relays, and each relay calls its
+peer; this interface keeps `relay` from importing `peer`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["RelayPeer"]
 class RelayPeer(Protocol):
     """The process behind a relay; `Peer` describes each member.
 
-    A relay calls the methods under the lock that guards both.
+    A relay calls the methods under the exchange's lock, which guards both.
     """
 
     message_bytes_max: int

@@ -27,7 +27,7 @@ __all__ = ["RunQueue"]
 class RunQueue:
     """A queue of message runs for one task, or for the audience, of a process.
 
-    The lock of the remote manager guards it.
+    The exchange's lock guards it.
 
     peer: the process that hosts the task.
     counters: counters of the outcomes of the messages posted here.

@@ -1,7 +1,7 @@
 """`Matches`: the tasks of this process that match subscriptions of other processes.
 
-A match is answered with the task, along the route of the subscription. From then on,
-each notification of the task is sent to the process that asked.
+This process answers a match with the task, along the route of the subscription. From
+then on, it sends each notification of the task to the process that asked.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ __all__ = ["OwnTasks"]
 class OwnTasks:
     """The tasks of this process, reported by its manager to all other processes.
 
-    The manager's lock guards each call. A call without a result leaves its actions in
-    ``topology.todo``, for the next call that returns some.
+    The driver holds the exchange's lock in each call. A call without a result leaves
+    its actions in ``topology.todo``, for the next call that returns some.
     """
 
     __slots__ = (

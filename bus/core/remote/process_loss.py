@@ -1,8 +1,8 @@
 """`ProcessLoss`: the end of other processes, as seen from this one.
 
-A process is lost if no link with it is made in time. It is parted from if it lives, and
-neither side needs a link. In both cases all state kept for it is dropped: a later
-process of its name is another peer.
+A process is lost if no link with it is made in time. If it lives and neither side needs
+a link, this process drops it, too. In both cases this process drops all state kept for
+it: a later process of its name is another peer.
 """
 
 from __future__ import annotations
@@ -133,11 +133,12 @@ class ProcessLoss:
             self._name_registry.on_process_lost(peer)
         self._resolver.on_process_lost(peer)
         self._remote_subscriptions.on_process_lost(peer, now)
-        heard = self._remote_subscriptions.is_notifier(peer)
+        # Before the relays are dropped: `is_notifier` looks at them.
+        notifies = self._remote_subscriptions.is_notifier(peer)
         self._inbound_messages.on_process_lost(peer, now)
         self._outbound_messages.lose(peer)
         self._links.on_process_down(peer)
-        if heard:
+        if notifies:
             self.repeat_at = now + _REPEAT_S
 
     # Time.

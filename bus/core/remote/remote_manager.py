@@ -140,7 +140,6 @@ class RemoteManager:
             self.remote_subscriptions,
             self.idle_relays,
         )
-        manager.remote = self.own_tasks
         self._process_loss: Final = ProcessLoss(
             topology,
             manager,
@@ -151,6 +150,7 @@ class RemoteManager:
             self.remote_subscriptions,
             self.links,
         )
+        manager.remote = self.own_tasks  # last: from now on tasks call it
 
     # Messages of tasks of this process.
 
