@@ -49,7 +49,7 @@ def transcript(bus: Bus, thread: BusThread) -> list[str]:
             hears.cancel()
             peer.notify("unheard")
             client.notify(
-                "any?", timeout=0.001, on_response=lambda one: finish(one, note)
+                "any?", timeout=0.2, on_response=lambda one: finish(one, note)
             )
 
         def finish(response: Any, note: Any) -> None:

@@ -122,7 +122,7 @@ def renewed(member: Member, crew: Crew) -> Member:
 
 def _in_search(blow: Blow, _: Crew) -> None:
     """The victim has sent or received a search that has no answer yet."""
-    places = ["open", "_spread before", "_spread after", "on_answer before"]
+    places = ["open", "spread before", "spread after", "on_answer before"]
     if blow.role == "master":
         places += ["on_search before", "on_search after"]
     blow.place = blow.chance.choice(places)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.core.remote.link_table import LinkTable
 from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
+from bus.core.remote.requests import Requests
 from bus.core.remote.resolver import Resolver
 from tests.kills.notes import Note
 
@@ -35,7 +36,7 @@ IDLE: Final = "idle"
 # Functions of the library, with the state that a call of each means.
 _PLACES: Final[dict[str, tuple[type, str]]] = {
     "on_hello": (LinkTable, HANDSHAKE),  # a process dials this one
-    "_spread": (Resolver, SEARCH),  # the search is sent to others
+    "spread": (Requests, SEARCH),  # the search is sent to others
     "on_answer": (Resolver, SEARCH),
     "on_search": (Resolver, SEARCH),  # another process searches
     "on_departure": (OutboundMessages, MOVING),
