@@ -21,6 +21,7 @@ import hypothesis
 import hypothesis.strategies
 import pytest
 
+from tests.depth import DEEP
 from tests.leaks import Snapshot
 from tests.watchdog import HANG_S, watchdog
 
@@ -58,6 +59,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
     from tests.workers import Shares  # noqa: PLC0415 # not without it
 
     return Shares(config, log)
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Keep tests marked ``deep`` for deep runs, and for a command that names a test."""
+    if DEEP or any("::" in each for each in config.args):
+        return
+    deep = [item for item in items if item.get_closest_marker("deep")]
+    config.hook.pytest_deselected(items=deep)
+    items[:] = [item for item in items if not item.get_closest_marker("deep")]
 
 
 @pytest.fixture(autouse=True)

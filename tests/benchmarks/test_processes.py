@@ -16,6 +16,7 @@ from benchmarks.suites import Effort
 
 @pytest.mark.parametrize(("job", "figures"), [("sink", 1), ("echo", 5)])
 @pytest.mark.parametrize("name", PARTIES)
+@pytest.mark.deep
 def test_a_job_of_each_contestant_ends(name: str, job: str, figures: int) -> None:
     """Both processes agree on the end; each figure is a time."""
     result = processes.run_job(name, job, 50, 64)
@@ -41,6 +42,7 @@ def test_a_condition_holds_for_the_processes_of_its_block_and_no_longer() -> Non
     assert os.sched_getaffinity(0) == before
 
 
+@pytest.mark.deep
 def test_a_busy_loop_runs_beside_a_job_and_ends_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -80,6 +82,7 @@ def test_the_tail_is_compared_with_the_median_of_the_same_job(
     assert tail.run(5).ratios == {"p50": 3.0, "queue": 0.5, "pyzmq": 0.5}
 
 
+@pytest.mark.deep
 def test_the_threads_and_descriptors_of_a_crowd_are_counted() -> None:
     """Threads and descriptors; each slave costs its master only descriptors."""
     few, more = map(scale._count, [2, 4])

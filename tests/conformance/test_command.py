@@ -99,6 +99,7 @@ def test_a_wrong_level_ends_with_2(tmp_path: Path, arguments: tuple[str, ...]) -
     assert "'high' is not one of 'quick', 'full'" in done.stderr
 
 
+@pytest.mark.deep
 def test_the_level_may_follow_the_subject(tmp_path: Path) -> None:
     """It is an option of the verb in any position; other options are pytest's."""
     (tmp_path / "told.py").write_text(
@@ -115,6 +116,7 @@ def test_the_level_may_follow_the_subject(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_a_choice_that_leaves_no_scenario_ends_with_2(tmp_path: Path) -> None:
     """The output has the selection."""
     done = run_bus(tmp_path, NAIVE, "-k", "nosuch")
@@ -123,6 +125,7 @@ def test_a_choice_that_leaves_no_scenario_ends_with_2(tmp_path: Path) -> None:
     assert done.stderr == "bus: no scenario matches -k 'nosuch'\n"
 
 
+@pytest.mark.deep
 def test_a_selection_that_is_not_offered_names_the_missing_member(
     tmp_path: Path,
 ) -> None:
@@ -136,6 +139,7 @@ def test_a_selection_that_is_not_offered_names_the_missing_member(
     ]
 
 
+@pytest.mark.deep
 def test_a_module_is_found_in_the_current_folder(tmp_path: Path) -> None:
     """module:factory needs no PYTHONPATH."""
     (tmp_path / "mine.py").write_text((ROOT / "examples/naive_broker.py").read_text())
@@ -146,6 +150,7 @@ def test_a_module_is_found_in_the_current_folder(tmp_path: Path) -> None:
     assert "conformance of mine:factory" in done.stdout
 
 
+@pytest.mark.deep
 def test_a_module_beside_the_file_can_be_imported(tmp_path: Path) -> None:
     """As when Python runs the file."""
     folder = tmp_path / "elsewhere"
@@ -158,6 +163,7 @@ def test_a_module_beside_the_file_can_be_imported(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.deep
 def test_the_users_pytest_configuration_is_left_out(tmp_path: Path) -> None:
     """Its settings are meant for other tests."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
@@ -187,6 +193,7 @@ def test_without_pytest_one_line_names_the_package_to_install(tmp_path: Path) ->
     )
 
 
+@pytest.mark.deep
 def test_a_subject_outside_the_explorers_control_runs_on_real_threads(
     tmp_path: Path,
 ) -> None:
@@ -212,6 +219,7 @@ def test_pytest_with_the_option_alone_runs_the_suite(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_pytest_with_a_path_and_the_option(tmp_path: Path) -> None:
     """A wrong subject is pytest's own usage error."""
     done = run_pytest(tmp_path, "-q", SUITE, "--conformance", "nothing.py:factory")
@@ -220,6 +228,7 @@ def test_pytest_with_a_path_and_the_option(tmp_path: Path) -> None:
     assert "ERROR: cannot find nothing.py:factory" in done.stderr
 
 
+@pytest.mark.deep
 def test_pytest_with_workers_still_gives_one_verdict(tmp_path: Path) -> None:
     """Each worker of pytest-xdist would see only a part of the results."""
     done = run_pytest(tmp_path, "-n2", "-q", SUITE, "--conformance", OWN, "-k=RDV-1-")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).parents[2]
 
 # By the mistake in the source; the page on testing one's own broker explains them.

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from specs.conformance.level import run_level
 from specs.conformance.performance import perform
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import Subject, load
+from tests.conformance.effort import effort
 
 if TYPE_CHECKING:
     from specs.conformance.scenario import Scenario
@@ -26,7 +26,7 @@ def test_own(own: Subject, scenario: Scenario) -> None:
     """The scenario is offered, and its clauses hold."""
     assert own.lacks(scenario) is None
 
-    outcome = perform(own, scenario, run_level())
+    outcome = perform(own, scenario, effort())
 
     assert outcome.passed, outcome.trouble
 

@@ -100,6 +100,7 @@ def test_one_worker_alone_is_let_live(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x"], ids=["empty", "short"])
+@pytest.mark.deep
 def test_one_file_is_enough_to_be_killed_in(tmp_path: Path, content: bytes) -> None:
     root = tmp_path / "files"
     root.mkdir()
@@ -113,6 +114,7 @@ def test_one_file_is_enough_to_be_killed_in(tmp_path: Path, content: bytes) -> N
     assert (rescued.worker, rescued.index, rescued.by) == ("worker/1", 0, "worker/2")
 
 
+@pytest.mark.deep
 def test_files_that_cannot_be_read_are_enough_too(folder: Path, tmp_path: Path) -> None:
     files = list_files(folder)
     for path in folder.iterdir():
@@ -125,6 +127,7 @@ def test_files_that_cannot_be_read_are_enough_too(folder: Path, tmp_path: Path) 
     assert any(isinstance(news, Rescued) for news in told)
 
 
+@pytest.mark.deep
 def test_in_many_passes_one_is_killed_once(folder: Path, tmp_path: Path) -> None:
     outcome, result, told = _run(list_files(folder), tmp_path, 3, seconds=1.5)
 
@@ -160,6 +163,7 @@ def test_others_can_look_at_its_bus(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
+@pytest.mark.deep
 def test_an_interrupted_run_ends_all_its_threads_and_processes(
     folder: Path,
     tmp_path: Path,

@@ -62,6 +62,7 @@ def test_a_killed_process_loses_only_the_messages_it_held(
 
 
 @clause("OPEN-2", "BUS-MOVE-8", "BUS-ENT-17")
+@pytest.mark.deep
 def test_a_process_killed_right_before_a_system_call_hangs_no_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -107,6 +108,7 @@ def test_an_object_kept_for_each_blow_is_growth(
     assert soak.growth(seen) == told
 
 
+@pytest.mark.deep
 def test_a_campaign_tells_of_a_message_that_came_twice(tmp_path: Path) -> None:
     """A duplicate in the notes appears in the story of the next blow."""
     folder = tmp_path / "k"

@@ -66,13 +66,15 @@ def run_trial(
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join((name, str(ROOT))),
+            # Two mutants of one file may have the same size and time.
+            "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONSAFEPATH": "1",  # for programs that tests start
             "MUTANT_CLAUSES": " ".join(sorted(clauses)),
             "MUTANT_LIBRARY": name,
             "MUTANT_ONLY": "\n".join(sorted(only)),
             "MUTANT_REPORT": str(report),
             "QUEUEBROKER_LOCKED": "1" if mutant.locked else "",
-            "TEST_INSIDE": "sample",
+            "TEST_DEEP": "1",
             "TEST_LIMIT_S": "30" if whole else "4",  # a test that never ends is a catch
         }
         command = [

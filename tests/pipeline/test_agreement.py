@@ -127,6 +127,7 @@ def told(violations: Iterable[Violation]) -> set[tuple[object, ...]]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 @given(batch=st.lists(recipes, min_size=HISTORIES, max_size=HISTORIES))
+@pytest.mark.deep
 def test_both_checkers_agree_on_every_history(
     spark: SparkSession, batch: list[Recipe]
 ) -> None:

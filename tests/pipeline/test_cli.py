@@ -75,6 +75,7 @@ def test_a_journal_of_unknown_end_is_exit_code_3(
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_run_of_its_own_says_its_verdicts_and_nothing_else(
     spark: SparkSession, journals: Path, tmp_path: Path
 ) -> None:

@@ -15,6 +15,8 @@ from tests.cluster import contest
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.mark.spark
 def test_executors_elsewhere_read_relative_paths(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_no_number_in_the_side_file_is_too_large_for_a_column(
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_run_over_damaged_journals_ends_with_verdicts(
     spark: SparkSession, tmp_path: Path
 ) -> None:

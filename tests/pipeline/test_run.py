@@ -57,6 +57,7 @@ def test_a_run_leaves_tables_verdicts_violations_and_report(
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_second_run_replaces_the_first_and_finds_the_same(
     spark: SparkSession, finished: OutFolder, journals: Path, tmp_path: Path
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_second_run_replaces_the_first_and_finds_the_same(
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_lost_records_may_have_broken_any_rule(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -89,6 +91,7 @@ def test_lost_records_may_have_broken_any_rule(
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_unreadable_files_are_reported_and_the_rest_is_judged(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -187,6 +187,7 @@ with session(log=Path(sys.argv[1]), settings=json.loads(sys.argv[2])) as spark:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_the_settings_of_the_user_are_used_and_reported(tmp_path: Path) -> None:
     """Was reported: the pipeline replaced the settings given to spark-submit."""
     if lack := missing(drawing=False):

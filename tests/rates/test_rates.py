@@ -9,6 +9,7 @@ from tests.rates.contest import CASES
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.deep
 def test_each_case_is_measured_and_judged(
     case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

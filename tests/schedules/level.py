@@ -5,12 +5,23 @@ A level changes how many schedules are tried, never what a scenario checks.
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 import attrs
 
-__all__ = ["BYTECODE", "FULL", "LEVELS", "QUICK", "SAMPLE", "SPIN", "Level", "inside"]
+from tests.depth import DEEP
+
+__all__ = [
+    "BRIEF",
+    "BYTECODE",
+    "FULL",
+    "LEVELS",
+    "QUICK",
+    "SAMPLE",
+    "SPIN",
+    "Level",
+    "inside",
+]
 
 
 @attrs.frozen
@@ -36,12 +47,14 @@ class Level:
     bytecode: bool = False
 
 
+# Of every scenario: a part of the schedules of `quick`, for a run that is not deep.
+BRIEF: Final = Level("brief", None, limit=200, random=30, least=30, doubles=False)
 QUICK: Final = Level("quick", None, limit=3_000, random=300, least=300, doubles=False)
 FULL: Final = Level("full", 2, limit=30_000, random=10_000, least=1_000, doubles=True)
 
 
-# Inside of the fast kind: a few schedules in every test run, a sample for mutants and
-# CI, and the size of a campaign.
+# Inside of the fast kind: a few schedules, a sample for a deep run, and the size of a
+# campaign.
 SPIN: Final = Level(
     "spin", 1, limit=40, random=10, least=10, doubles=False, bytecode=True
 )
@@ -52,13 +65,11 @@ BYTECODE: Final = Level(
     "bytecode", 2, limit=100_000, random=2_000, least=200, doubles=False, bytecode=True
 )
 
-LEVELS: Final = {level.name: level for level in (QUICK, FULL, SPIN, SAMPLE, BYTECODE)}
+LEVELS: Final = {
+    level.name: level for level in (BRIEF, QUICK, FULL, SPIN, SAMPLE, BYTECODE)
+}
 
 
 def inside() -> Level:
-    """Return the level for tests inside of the fast kind, set by ``TEST_INSIDE``.
-
-    Raises:
-        KeyError: no level has this name.
-    """
-    return LEVELS[os.environ.get("TEST_INSIDE", SPIN.name)]
+    """Return the level for tests inside of the fast kind."""
+    return SAMPLE if DEEP else SPIN

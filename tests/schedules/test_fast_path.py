@@ -1,7 +1,7 @@
 """The fast kind of end under the explorer, with a switch point at each instruction.
 
 The scenarios are those of the clauses; here they are sampled inside of the operations
-that take no lock: a few in every test run, more with ``TEST_INSIDE=sample``, and
+that take no lock: a few in every test run, more with ``TEST_DEEP=1``, and
 `python -m tests.schedules --level bytecode` goes on from there.
 """
 

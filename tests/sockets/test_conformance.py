@@ -14,10 +14,10 @@ import pytest
 
 from specs.clauses import clause
 from specs.conformance import real
-from specs.conformance.level import run_level
 from specs.conformance.performance import perform
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import Subject, load
+from tests.conformance.effort import effort
 from tests.sockets.worlds import Carried, remove_worlds
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_the_contract_holds_over_sockets(subject: Subject, scenario: Scenario) -
         ), f"{scenario.name} is not run: {lacks}"
         return
 
-    outcome = perform(subject, scenario, run_level())
+    outcome = perform(subject, scenario, effort())
 
     if scenario.name in EXCEPTIONS:
         assert not outcome.passed, f"is no exception any more: {scenario.name}"

@@ -241,6 +241,7 @@ def test_a_model_that_cannot_be_read_is_an_error(
 
 
 @needs_spin
+@pytest.mark.deep
 def test_a_model_holds_and_its_faults_are_found(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

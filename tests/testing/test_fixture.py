@@ -64,6 +64,7 @@ def test_a_failure_shows_the_story_and_not_the_explorer(tmp_path: Path) -> None:
     assert "queuebroker/testing" not in ran.stdout
 
 
+@pytest.mark.deep
 def test_a_failure_tells_the_seed_and_the_seed_repeats_it(tmp_path: Path) -> None:
     ran = _pytest(tmp_path, "-k", "random")
     (told,) = [line for line in ran.stdout.splitlines() if "--explore-seed=" in line]
@@ -88,6 +89,7 @@ def test_a_test_that_passes_shows_nothing(tmp_path: Path) -> None:
     assert "explore-seed" not in ran.stdout
 
 
+@pytest.mark.deep
 def test_the_command_line_wins_over_the_test(tmp_path: Path) -> None:
     ran = _pytest(
         tmp_path, "-k", "right", "-s", "--explore-schedules=7", "--explore-seed=11"
@@ -97,6 +99,7 @@ def test_the_command_line_wins_over_the_test(tmp_path: Path) -> None:
     assert "explored 8 seed 11" in ran.stdout
 
 
+@pytest.mark.deep
 def test_random_schedules_are_as_many_as_the_option_says(tmp_path: Path) -> None:
     """A test that finds nothing without preemption fails with random schedules."""
     ran = _pytest(tmp_path, "-k", "not_found", "--explore-schedules=200")
@@ -163,6 +166,7 @@ def test_refused_after_it(explore):
     assert len(told) == 2
 
 
+@pytest.mark.deep
 def test_there_are_no_other_options(tmp_path: Path) -> None:
     shown = _pytest(tmp_path, "--help").stdout
 

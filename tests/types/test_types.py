@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Check = Callable[[Path], subprocess.CompletedProcess[str]]
 
+pytestmark = pytest.mark.deep
+
 _HERE = Path(__file__).parent
 _LIMIT_S = 110
 

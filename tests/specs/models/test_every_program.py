@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         [Connection[Any], Action, bytes, bool], tuple[Answer, Connection[Any]]
     ]
 
+pytestmark = pytest.mark.deep
+
 ACTIONS = tuple(itertools.product(("send", "receive", "disconnect"), (0, 1)))
 THREADS = range(3)
 PROGRAMS = 13_244
