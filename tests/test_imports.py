@@ -198,7 +198,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "remote_subscriptions",
         "idle_links",
         "process_loss",
-        "own_tasks",
+        "task_announcer",
         "control_frames",
         "remote_manager",
         "fast_path",

@@ -190,16 +190,16 @@ class CommThread:
     def _begin(self, begin: Callable[[], list[Action]]) -> list[Action]:
         """Announce the local tasks, and pass on their searches and subscriptions."""
         now, manager = _sync.monotonic(), self._exchange.manager
-        actions, own_tasks = begin(), self.remote.own_tasks
+        actions, task_announcer = begin(), self.remote.task_announcer
         for name in manager.parked.waiting():
-            own_tasks.seek(name, now)
+            task_announcer.seek(name, now)
         for entry in manager.table:
             if entry.visibility is Visibility.PUBLIC:
-                actions += own_tasks.on_registered(entry, now)
+                actions += task_announcer.on_registered(entry, now)
             for interest in manager.subscriptions.of(entry):
-                own_tasks.on_subscribed(interest)
+                task_announcer.on_subscribed(interest)
             for watch in manager.watches.of(entry):
-                own_tasks.on_watched(watch)
+                task_announcer.on_watched(watch)
         return actions + self.remote.flush(now)
 
     def accept_links(self, broker: LinkBroker) -> None:
