@@ -215,7 +215,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "callback_failures",
         "scheduler",
         "thread_manager",
-        "home",
+        "host_thread",
         "opening",
         "exchange",
         "router",

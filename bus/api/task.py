@@ -26,7 +26,7 @@ from bus.api.subscription import Subscription, Watch
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.message import Incoming
 from bus.threads.account import Account, Overflow
-from bus.threads.home import at_home, move
+from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Task:
         check_callback("callback", callback)
         self._sender.check()
         receiver = self._receiver
-        at_home(self._entry, lambda: receiver.set_callback(callback, ref))
+        call_in_host_thread(self._entry, lambda: receiver.set_callback(callback, ref))
 
     @guarded("receive")
     def receive(self, timeout: float | None = None) -> Incoming:

@@ -11,7 +11,7 @@ from bus.core.local.actions import Post, Reply
 from bus.message import Incoming
 from bus.threads.delivery import Answer
 from bus.threads.exchange import FastDelivery
-from bus.threads.home import at_home
+from bus.threads.host_thread import call_in_host_thread
 from bus.threads.thread_manager import ThreadManager
 from queuebroker.waiting.shared_parker import SharedParker
 from specs.clauses import clause
@@ -140,7 +140,7 @@ def test_an_event_during_a_wait_at_a_link_is_found_before_the_thread_sleeps(
             answer = Answer(_to=entry, number=1, responder=None)
             assert station.router.post(answer)
         elif what == "a request":
-            at_home(entry, lambda: done.append(what))
+            call_in_host_thread(entry, lambda: done.append(what))
         else:
             host.set_timer(0.0, lambda: done.append(what))
         assert not done
