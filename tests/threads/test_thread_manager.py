@@ -286,7 +286,7 @@ class Elsewhere:
     def wait(self, _: ThreadManager, __: float | None) -> bool:
         return self._waits.pop(0)()
 
-    def leave(self, _: ThreadManager) -> None:
+    def return_lease(self, _: ThreadManager) -> None:
         """Do nothing: no thread stays here."""
 
 
