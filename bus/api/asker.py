@@ -15,7 +15,7 @@ from bus.errors import UnknownTaskError
 from bus.events import BusReason
 from bus.message import Response
 from bus.threads.delivery import Answer
-from bus.threads.home import at_home
+from bus.threads.host_thread import call_in_host_thread
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Asker:
         if host is not None and host.is_owner():
             self._arm_in(host)
         else:
-            at_home(self.entry, lambda: self._arm_in(self.entry.host))
+            call_in_host_thread(self.entry, lambda: self._arm_in(self.entry.host))
 
     def _armed_before(self, deadline: float) -> bool:
         """Return True if a timer is set for ``deadline`` or earlier; takes no lock.
@@ -123,7 +123,7 @@ class Asker:
             self._armed = deadline
             host.call_at(
                 deadline,
-                lambda: at_home(self.entry, self._on_timeout),
+                lambda: call_in_host_thread(self.entry, self._on_timeout),
             )
 
     def _on_timeout(self) -> None:

@@ -30,9 +30,9 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
         super().__init__(subscription.entry, host)
         self._subscription: Final = subscription
 
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Return True if it is confirmed, cancelled, or the task has deregistered."""
-        return super().over() or not self._subscription.active
+        return super().is_over() or not self._subscription.active
 
     def wait(
         self, bus: TaskOwner, timeout: float | None, deadline: float | None
@@ -49,7 +49,7 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
         if thread is None:  # the thread has just ended
             raise UnknownTaskError(self._entry.name)
         subscription = self._subscription
-        subscription.then = self.wake_up  # on cancel, or if the task deregisters
+        subscription.then = self.wake  # on cancel, or if the task deregisters
         exchange = subscription._exchange
         exchange.decide(
             lambda: exchange.manager.confirm(
@@ -57,11 +57,11 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
             )
         )
         if self.parker is None:
-            thread._serve_until(self.over, deadline)
+            thread._serve_until(self.is_over, deadline)
         else:
-            _sync.park(self.parker, self.over, deadline)
+            _sync.park(self.parker, self.is_over, deadline)
         subscription.then = None
-        if not self.over():
+        if not self.is_over():
             assert timeout is not None
             raise CommandTimeoutError(str(subscription.specification), timeout)
         if self.outcome is None:

@@ -30,23 +30,23 @@ class AwaitedOutcome(Generic[T]):
         host: its thread manager at the time of the call.
 
     Attributes:
-        drives: True if the calling thread hosts the task.
+        in_host_thread: True if the calling thread hosts the task.
         parker: the lock on which the caller sleeps; None if it serves its tasks.
         outcome: the outcome; None until there is one.
     """
 
-    __slots__ = ("_entry", "_host", "drives", "outcome", "parker")
+    __slots__ = ("_entry", "_host", "in_host_thread", "outcome", "parker")
 
     def __init__(self, entry: Entry, host: ThreadManager) -> None:
         self._entry: Final = entry
         self._host: Final = host
-        self.drives: Final = host.is_owner()
+        self.in_host_thread: Final = host.is_owner()
         self.parker: Final[_thread.LockType | None] = (
-            None if self.drives else taken_lock()
+            None if self.in_host_thread else taken_lock()
         )
         self.outcome: T | None = None
 
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Return True if there is an outcome, or the task has deregistered."""
         return self.outcome is not None or self._entry.host is None
 
@@ -56,10 +56,10 @@ class AwaitedOutcome(Generic[T]):
     def on_outcome(self, outcome: T) -> None:
         """Store the outcome and wake the caller."""
         self.outcome = outcome
-        self.wake_up()
+        self.wake()
 
-    def wake_up(self) -> None:
-        """Wake the caller, so that it calls `over` again."""
+    def wake(self) -> None:
+        """Wake the caller, so that it calls `is_over` again."""
         if self.parker is not None:
             with suppress(RuntimeError):  # the caller has been woken, but has not run
                 self.parker.release()

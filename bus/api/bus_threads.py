@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.threads.exchange import Exchange
 
-__all__ = ["BusThreads", "ThreadsOwner"]
+__all__ = ["BusOfThreads", "BusThreads"]
 
 
-class ThreadsOwner(Protocol):
+class BusOfThreads(Protocol):
     """The bus of some threads, as they use it; `bus.api.bus.Bus` implements it."""
 
     @property
@@ -39,7 +39,7 @@ class ThreadsOwner(Protocol):
         """The exchange that carries the messages of all tasks of the bus."""
 
     @property
-    def _others(self) -> Mapping[str, ThreadsOwner]:
+    def _others(self) -> Mapping[str, BusOfThreads]:
         """The buses of this process, by name."""
 
     @property
@@ -90,7 +90,7 @@ class BusThreads:
         "running",
     )
 
-    def __init__(self, bus: ThreadsOwner) -> None:
+    def __init__(self, bus: BusOfThreads) -> None:
         self._bus: Final = bus
         self.name: Final = bus.name
         self.config: Final = bus._config
@@ -164,8 +164,8 @@ class BusThreads:
 
     def mine(self) -> BusThread | None:
         """Return the thread object of the calling thread; None if it has none."""
-        pulse: _ThreadEndHook | None = getattr(self._mine, "pulse", None)
-        return None if pulse is None or pulse.thread.stopped else pulse.thread
+        end_hook: _ThreadEndHook | None = getattr(self._mine, "end_hook", None)
+        return None if end_hook is None or end_hook.thread.stopped else end_hook.thread
 
     def adopt(self, name: str | None) -> BusThread:
         """Make the calling thread one of the bus."""
@@ -179,7 +179,7 @@ class BusThreads:
         return thread
 
     def _bind_to_thread(self, thread: BusThread) -> None:
-        self._mine.pulse = _ThreadEndHook(thread, self._orphans)
+        self._mine.end_hook = _ThreadEndHook(thread, self._orphans)
 
     # Ending.
 

@@ -26,7 +26,7 @@ class Call(AwaitedOutcome[Response]):
 
     __slots__ = ()
 
-    def answer(
+    def send_and_wait(
         self,
         sender: Sender,
         to: str | Address,
@@ -55,26 +55,26 @@ class Call(AwaitedOutcome[Response]):
         thread = threads.of(self._host)
         if thread is None:  # the thread has just ended
             raise UnknownTaskError(self._entry.name)
-        heard = self.on_outcome  # one bound method: `close_for` compares by identity
+        callback = self.on_outcome  # one bound method: `close_for` compares by identity
         try:
-            if self.drives:
+            if self.in_host_thread:
                 self._host.waits_next = True  # withdrawn below, if interrupted
             handle = sender.command(
-                *((to,), payload, bus, heard, None, timeout, deadline, self.wake_up),
-                direct=not self.drives,
+                *((to,), payload, bus, callback, None, timeout, deadline, self.wake),
+                direct=not self.in_host_thread,
             )
             if self.parker is None:
-                thread._serve_until(self.over, None)
+                thread._serve_until(self.is_over, None)
             else:
                 self._await(sender.asker.questions, handle, deadline)
             if self.outcome is None:
                 handle._cancel()
         except BaseException:
-            if self.drives and self._host.is_owner():
+            if self.in_host_thread and self._host.is_owner():
                 self._host.return_lease()
             # An interrupt may precede the assignment of the handle, so the question is
             # looked up by its callback.
-            for question in sender.asker.questions.close_for(heard):
+            for question in sender.asker.questions.close_for(callback):
                 if question.message is not None:
                     question.message._deadline = 0.0  # as in `CommandHandle.cancel`
             raise
@@ -96,14 +96,14 @@ class Call(AwaitedOutcome[Response]):
         """
         assert self.parker is not None
         question = questions.get(handle._numbers[0])
-        if _sync.park(self.parker, self.over, deadline) or self.over():
+        if _sync.park(self.parker, self.is_over, deadline) or self.is_over():
             return
         # This thread checks the deadline itself: the thread of the task may be busy.
         if not handle._cancel():
             # Another thread has just closed the question, and hands over the outcome
             # next, unless it is interrupted.
             soon = _sync.monotonic() + _LATE_S
-            if _sync.park(self.parker, self.over, soon) or self.over():
+            if _sync.park(self.parker, self.is_over, soon) or self.is_over():
                 return
         assert question is not None
         error = question.timeout_error()

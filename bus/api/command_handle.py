@@ -11,7 +11,7 @@ from bus.api.reentry import guarded
 if TYPE_CHECKING:
     from bus.api.questions import Questions
 
-__all__ = ["UNASKED", "CommandHandle"]
+__all__ = ["NO_QUESTION", "CommandHandle"]
 
 
 class CommandHandle(Struct, frozen=True):
@@ -40,4 +40,4 @@ class CommandHandle(Struct, frozen=True):
         return waited
 
 
-UNASKED: Final = CommandHandle(None, ())  # the sender requested no answer
+NO_QUESTION: Final = CommandHandle(None, ())  # the sender requested no answer

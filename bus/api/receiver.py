@@ -154,7 +154,7 @@ class Receiver:
     def on_run_begun(self, run: CommandRun) -> None:
         """Note that the task starts to read a run of commands without answers."""
         if (comm := self._exchange.comm) is not None:
-            comm.on_run_reading(run)
+            comm.on_run_progress(run)
 
     def on_run_read(self, run: CommandRun) -> None:
         """Note that the task has read a part of the run."""
@@ -162,7 +162,7 @@ class Receiver:
         if host.inbox.room.asleep:
             host.inbox.wake_senders()
         if (comm := self._exchange.comm) is not None:
-            comm.on_run_reading(run)
+            comm.on_run_progress(run)
 
     def on_exception(self, callback: object) -> None:
         """Record the exception of a callback; called in the exception handler."""

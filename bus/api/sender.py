@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.api.arguments import UNSET, answer_timeout, deadline_after
-from bus.api.command_handle import UNASKED, CommandHandle
+from bus.api.command_handle import NO_QUESTION, CommandHandle
 from bus.api.questions import Question
 from bus.errors import BusFullError, UnknownTaskError
 from bus.links.send_batch import PAYLOAD_MAX
@@ -72,7 +72,7 @@ class Sender:
         self._tracer: Final[Tracer | None] = bus._exchange.tracer(entry)
         self.send_batches: Final[dict[str, SendBatch]] = {}
 
-    def check(self) -> Any:
+    def require_host(self) -> Any:
         """Return the thread manager that hosts the task.
 
         Raises:
@@ -95,14 +95,14 @@ class Sender:
         there, name, config = self.bus, to, self._config
         usual = timeout is UNSET
         deadline = deadline_after(answer_timeout(config, timeout))
-        self.check()
+        self.require_host()
         entry = self._exchange.find(to) if bus is None else None
         if entry is None:
             name, there = there._route(to, bus)
         elif entry.remote and usual and self._tracer is None:
             lasts_s = None if deadline is None else config.command_timeout_s
-            if self._send_batch(to, entry, payload, lasts_s):
-                return UNASKED
+            if self._begin_send_batch(to, entry, payload, lasts_s):
+                return NO_QUESTION
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
         message = Incoming(
             kind=_COMMAND,
@@ -116,9 +116,9 @@ class Sender:
         if self._tracer is not None:
             message._trace = self._tracer.command(size)
         there._router.send(message)
-        return UNASKED
+        return NO_QUESTION
 
-    def _send_batch(
+    def _begin_send_batch(
         self, to: str, entry: Entry, payload: Any, timeout_s: float | None
     ) -> bool:
         """Begin a send batch to a task of another process; return True on success.
@@ -156,13 +156,13 @@ class Sender:
         ref: object,
         timeout: float | None,
         deadline: float | None,
-        gone: Callable[[], object] | None,
+        on_asker_gone: Callable[[], object] | None,
         *,
         direct: bool = False,
     ) -> CommandHandle:
         """Send a command to several tasks, or to one that is to answer.
 
-        gone, direct: as `Question.on_asker_gone` and `Question.direct`.
+        on_asker_gone, direct: as `Question.on_asker_gone` and `Question.direct`.
         """
         # Every check, for every addressee, comes before the first send.
         routes = [(str(where), *self.bus._route(where, bus)) for where in to]
@@ -197,7 +197,7 @@ class Sender:
                         timeout,
                         deadline,
                         message,
-                        gone,
+                        on_asker_gone,
                         direct,
                     )
                 )
@@ -227,7 +227,7 @@ class Sender:
         deadline: float | None,
     ) -> None:
         """Send a notification to all subscribers; see `Task.notify`."""
-        self.check()
+        self.require_host()
         config = self._config
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
         number = 0

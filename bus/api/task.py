@@ -19,14 +19,14 @@ from bus.api.arguments import (
 )
 from bus.api.awaited_confirmation import AwaitedConfirmation
 from bus.api.call import Call
-from bus.api.command_handle import UNASKED
+from bus.api.command_handle import NO_QUESTION
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.sender import Sender
 from bus.api.subscription import Subscription, Watch
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.message import Incoming
 from bus.threads.account import Account, Overflow
-from bus.threads.home import at_home, move
+from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Task:
         Raises:
             UnknownTaskError: the task is deregistered.
         """
-        thread = self._bus._threads.of(self._sender.check())
+        thread = self._bus._threads.of(self._sender.require_host())
         if thread is None:  # the thread has just ended
             raise UnknownTaskError(self._entry.name)
         return thread
@@ -106,9 +106,9 @@ class Task:
         ref: passed to the callback as ``message.reference``.
         """
         check_callback("callback", callback)
-        self._sender.check()
+        self._sender.require_host()
         receiver = self._receiver
-        at_home(self._entry, lambda: receiver.set_callback(callback, ref))
+        call_in_host_thread(self._entry, lambda: receiver.set_callback(callback, ref))
 
     @guarded("receive")
     def receive(self, timeout: float | None = None) -> Incoming:
@@ -132,7 +132,7 @@ class Task:
             raise RuntimeError(msg)
 
         def claimed() -> bool:
-            self._sender.check()
+            self._sender.require_host()
             message = self._receiver.claim()
             if message is not None:
                 found.append(message)
@@ -195,9 +195,9 @@ class Task:
                 ):
                     payloads.append(payload)
                     if send_batch.steady or self._confirm(send_batch):
-                        return UNASKED
+                        return NO_QUESTION
                 elif self._add(send_batch, payload):
-                    return UNASKED
+                    return NO_QUESTION
         outer = enter(_SEND)
         try:
             if on_response is None and type(to) is str:
@@ -206,7 +206,7 @@ class Task:
             names = addressees(to)
             timeout = answer_timeout(self._bus._config, timeout)
             deadline = deadline_after(timeout)
-            self._sender.check()
+            self._sender.require_host()
             return self._sender.command(
                 names, payload, bus, on_response, ref, timeout, deadline, None
             )
@@ -261,8 +261,8 @@ class Task:
             raise wrong_type("to", "a name or an Address", to)
         timeout = answer_timeout(self._bus._config, timeout)
         deadline = deadline_after(timeout)
-        call = Call(self._entry, self._sender.check())
-        return call.answer(self._sender, to, payload, bus, timeout, deadline)
+        call = Call(self._entry, self._sender.require_host())
+        return call.send_and_wait(self._sender, to, payload, bus, timeout, deadline)
 
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None
@@ -356,7 +356,7 @@ class Task:
             msg = "cannot wait within a callback: subscribe without wait=True there"
             raise RuntimeError(msg)
         limits = new_account_limits(self._bus._config, overflow, capacity)
-        self._sender.check()
+        self._sender.require_host()
         specification, there = self._bus._specification(to, bus)
         account = Account(**limits)
         subscription = Subscription(
@@ -365,7 +365,9 @@ class Task:
         subscription._start()
         if wait:
             try:
-                confirmation = AwaitedConfirmation(subscription, self._sender.check())
+                confirmation = AwaitedConfirmation(
+                    subscription, self._sender.require_host()
+                )
                 confirmation.wait(self._bus, timeout, deadline)
             except BaseException:
                 subscription.cancel()
@@ -392,7 +394,7 @@ class Task:
             NotJoinedError, UnknownTaskError: as for `command`.
         """
         check_callback("callback", callback)
-        self._sender.check()
+        self._sender.require_host()
         specification, there = self._bus._specification(to, bus)
         watch = Watch(there._exchange, self._entry, specification, callback, ref)
         watch._start()
@@ -406,7 +408,7 @@ class Task:
 
         Unread messages move too, in order (BUS-MOVE-2).
         """
-        self._sender.check()
+        self._sender.require_host()
         self._bus._threads.check_own(thread)
         thread._check_takes_tasks()
         move(self._entry, thread._manager, self._exchange.trace_sink)

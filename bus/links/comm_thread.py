@@ -31,7 +31,7 @@ from bus.links.join_state import JoinState
 from bus.links.link_pool import LinkPool
 from bus.links.link_setup import LinkSetup
 from bus.links.peer_log import PeerLog
-from bus.links.relay_outbox import RelayOutbox, Said
+from bus.links.relay_outbox import OutboundAnswer, RelayOutbox
 from bus.links.rounds import Rounds
 from bus.registration import Visibility
 from bus.threads.delivery import answer_of
@@ -190,16 +190,16 @@ class CommThread:
     def _begin(self, begin: Callable[[], list[Action]]) -> list[Action]:
         """Announce the local tasks, and pass on their searches and subscriptions."""
         now, manager = _sync.monotonic(), self._exchange.manager
-        actions, own_tasks = begin(), self.remote.own_tasks
+        actions, task_announcer = begin(), self.remote.task_announcer
         for name in manager.parked.waiting():
-            own_tasks.seek(name, now)
+            task_announcer.seek(name, now)
         for entry in manager.table:
             if entry.visibility is Visibility.PUBLIC:
-                actions += own_tasks.on_registered(entry, now)
+                actions += task_announcer.on_registered(entry, now)
             for interest in manager.subscriptions.of(entry):
-                own_tasks.on_subscribed(interest)
+                task_announcer.on_subscribed(interest)
             for watch in manager.watches.of(entry):
-                own_tasks.on_watched(watch)
+                task_announcer.on_watched(watch)
         return actions + self.remote.flush(now)
 
     def accept_links(self, broker: LinkBroker) -> None:
@@ -252,7 +252,7 @@ class CommThread:
             if error is not None or not self._fast_path_driver.answer(
                 question, payload
             ):
-                self._relay_outbox.inbox.push(Said(question, payload, error))
+                self._relay_outbox.inbox.push(OutboundAnswer(question, payload, error))
         finally:
             # Ends the task's send batches: no later command may overtake the answer.
             question._to.order = object()
@@ -267,15 +267,15 @@ class CommThread:
                 self._rounds.wake()
         self._resume_if_roomy(message._to, message._account)
 
-    def on_run_reading(self, run: CommandRun) -> None:
+    def on_run_progress(self, run: CommandRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
-        if self._acknowledgement_tracker.note_run(run) and not self._tells_itself(
+        if self._acknowledgement_tracker.note_run(run) and not self._acknowledges_soon(
             run._to.host
         ):
             self._rounds.wake()
         self._resume_if_roomy(run._to, run._account)
 
-    def _tells_itself(self, host: ThreadManager | None) -> bool:
+    def _acknowledges_soon(self, host: ThreadManager | None) -> bool:
         """Return True if the host thread or this one soon acknowledges by itself."""
         if host is None or host.main or host.link_wait is None:
             return False
@@ -326,7 +326,7 @@ class CommThread:
         match action:
             case Post(entry, messages):
                 if (host := entry.host) is not None:
-                    self._fast_path_driver.show(messages[-1], host)
+                    self._fast_path_driver.offer_link(messages[-1], host)
                 self._inbound_delivery.deliver(entry, messages)
             case Resume(entry):
                 self._inbound_delivery.resume(entry)
@@ -370,7 +370,7 @@ class CommThread:
             # After any failure: other processes must not wait for a silent one.
             self._link_pool.close()
             self._ended = rounds.links_reserved = True
-            self._policy.release()
+            self._policy.release_role()
             self._run_late_requests()
             self._then()
 
@@ -396,9 +396,9 @@ class CommThread:
             return False
         if self._end_at <= _sync.monotonic():
             return True  # though a full link may still hold frames (BUS-DEREG-12)
-        return not self._link_pool.sending and self._exchange.query(self._quiet)
+        return not self._link_pool.sending and self._exchange.query(self._is_quiet)
 
-    def _quiet(self) -> bool:
+    def _is_quiet(self) -> bool:
         """Return True if no task is left and all messages are acknowledged."""
         if any(not entry.remote for entry in self._exchange.manager.table):
             return False

@@ -58,7 +58,7 @@ class FastPathDriver:
         exchange, remote, link_pool, rounds: the instances of this process.
 
     Lock: ``hold`` is `Rounds.hold`. The exchange's lock guards each replacement of
-    ``_ways`` by a changed copy; look-ups take no lock.
+    ``_waitable_links`` by a changed copy; look-ups take no lock.
     """
 
     __slots__ = (
@@ -71,8 +71,8 @@ class FastPathDriver:
         "_remote",
         "_rounds",
         "_run_urgent_part",
+        "_waitable_links",
         "_wake_soon",
-        "_ways",
         "hold",
     )
 
@@ -94,7 +94,7 @@ class FastPathDriver:
         self._midway: Final = rounds.readers.midway
         self._wake_soon: Final = rounds.wake_soon
         self._run_urgent_part: Final = rounds.run_urgent_part
-        self._ways: dict[Peer, _Way] = {}
+        self._waitable_links: dict[Peer, _WaitableLink] = {}
         # Time of the last command without an answer. No lock: the value is a guess.
         self._commanded_at: float = -math.inf
 
@@ -125,7 +125,7 @@ class FastPathDriver:
         self,
         peer: Peer,
         source: Entry,
-        frame_of: Callable[[_Way, Incoming, Payload], bytes | None],
+        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | None],
         question: Incoming,
         payload: Payload,
     ) -> bool:
@@ -139,20 +139,20 @@ class FastPathDriver:
                 )
                 if went is None:
                     return False
-                way, frame = went
+                waitable, frame = went
                 host = source.host
                 if host is not None and host.is_owner():
-                    if host.waits_next and way.early:
-                        way.take_lease(host)
-                    host.link_wait = way
-                if not self._link_pool.send(way.fast_path.link, frame):
-                    self.check_link(way.fast_path.link)  # the comm thread sends it
+                    if host.waits_next and waitable.early:
+                        waitable.take_lease(host)
+                    host.link_wait = waitable
+                if not self._link_pool.send(waitable.fast_path.link, frame):
+                    self.check_link(waitable.fast_path.link)  # the comm thread sends it
             if peer.session.ack_at is not None and not peer.acks.in_exchange:
                 self._wake_soon()  # the comm thread may sleep unaware of that deadline
         except BaseException:
             # The message may be noted as sent without being sent; a new link resends
             # it.
-            noted = self._ways.get(peer)
+            noted = self._waitable_links.get(peer)
             self.abort_link(link if noted is None else noted.fast_path.link)
             raise
         return True
@@ -160,10 +160,10 @@ class FastPathDriver:
     def _frame(
         self,
         peer: Peer,
-        frame_of: Callable[[_Way, Incoming, Payload], bytes | None],
+        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | None],
         question: Incoming,
         payload: Payload,
-    ) -> tuple[_Way, bytes] | None:
+    ) -> tuple[_WaitableLink, bytes] | None:
         # Checked here, while no action is pending or under way that could send frames.
         rounds = self._rounds
         if (
@@ -174,29 +174,33 @@ class FastPathDriver:
             or self._link_pool.sending
         ):
             return None
-        way = self._ways.get(peer)
-        if way is None or way.fast_path.link != peer.session.link:
-            way = self._new_way(peer)
-            if way is None:
+        waitable = self._waitable_links.get(peer)
+        if waitable is None or waitable.fast_path.link != peer.session.link:
+            waitable = self._new_waitable_link(peer)
+            if waitable is None:
                 return None
-        frame = frame_of(way, question, payload)
-        return None if frame is None else (way, frame)
+        frame = frame_of(waitable, question, payload)
+        return None if frame is None else (waitable, frame)
 
     @staticmethod
-    def _command(way: _Way, command: Incoming, _: Payload) -> bytes | None:
+    def _command(
+        waitable: _WaitableLink, command: Incoming, _: Payload
+    ) -> bytes | None:
         if not command.wants_reply:
-            return way.fast_path.command(command, _sync.monotonic())
-        last = way.question
+            return waitable.fast_path.command(command, _sync.monotonic())
+        last = waitable.question
         if len(command._source.mailbox.client.questions.open) > 1 or (
             last is not None and last._id in last._source.mailbox.client.questions.open
         ):
             return None  # shared frames serve a steady stream of questions better
-        frame = way.fast_path.command(command, _sync.monotonic())
+        frame = waitable.fast_path.command(command, _sync.monotonic())
         if frame is not None:
-            way.question = command
+            waitable.question = command
         return frame
 
-    def _answer(self, way: _Way, question: Incoming, payload: Payload) -> bytes | None:
+    def _answer(
+        self, waitable: _WaitableLink, question: Incoming, payload: Payload
+    ) -> bytes | None:
         # The answer acknowledges the question; no other frame is needed for that.
         host = question._to.host
         taken = None
@@ -204,19 +208,25 @@ class FastPathDriver:
             taken = self._acknowledgement_tracker.take_single()
         if taken:
             self._remote.inbound_messages.on_extracted(taken, _sync.monotonic())
-        return way.fast_path.answer(question, payload)
+        return waitable.fast_path.answer(question, payload)
 
-    def _new_way(self, peer: Peer) -> _Way | None:
+    def _new_waitable_link(self, peer: Peer) -> _WaitableLink | None:
         link = peer.session.link
         lease = None if link is None else self._link_pool.read_lease(link)
         if link is None or lease is None:
             return None
-        ways = {old: way for old, way in self._ways.items() if way.fast_path.is_current}
-        way = ways[peer] = _Way(self, FastPath(self._remote, peer, link), lease)
-        self._ways = ways
-        return way
+        waitable_links = {
+            old: waitable
+            for old, waitable in self._waitable_links.items()
+            if waitable.fast_path.is_current
+        }
+        waitable = waitable_links[peer] = _WaitableLink(
+            self, FastPath(self._remote, peer, link), lease
+        )
+        self._waitable_links = waitable_links
+        return waitable
 
-    def show(self, last: Incoming | CommandRun, host: ThreadManager) -> None:
+    def offer_link(self, last: Incoming | CommandRun, host: ThreadManager) -> None:
         """Let a thread wait at the link that brings its tasks many short commands.
 
         Long commands are left to the comm thread, which copies them out of the kernel
@@ -230,17 +240,17 @@ class FastPathDriver:
         if count < _MANY or last.lengths.total > count * _SHORT_MAX:
             return
         peer: Peer = last.receipt.peer
-        way = self._ways.get(peer)
-        if way is None or not way.fast_path.is_current:
-            way = self._exchange.query(partial(self._new_way, peer))
-        if way is not None:
-            way.wanted = True
-            host.link_wait = way
+        waitable = self._waitable_links.get(peer)
+        if waitable is None or not waitable.fast_path.is_current:
+            waitable = self._exchange.query(partial(self._new_waitable_link, peer))
+        if waitable is not None:
+            waitable.wanted = True
+            host.link_wait = waitable
 
     # For a task thread that holds the read lease of a link.
 
     def receive(
-        self, way: _Way, frames: Sequence[bytes], host: ThreadManager
+        self, waitable: _WaitableLink, frames: Sequence[bytes], host: ThreadManager
     ) -> tuple[bool, bool, bool]:
         """Take frames from a link, under ``hold``.
 
@@ -249,7 +259,7 @@ class FastPathDriver:
         the comm thread should wait at the link instead.
         """
         delivered = waits = other = False
-        fast_path, given = way.fast_path, self._given
+        fast_path, given = waitable.fast_path, self._given
         for frame in frames:
             delivery = FastDelivery.REFUSED
             # Earlier frames go first, and the bytes must be a frame.
@@ -270,9 +280,9 @@ class FastPathDriver:
         if host.main:
             self._rounds.wake()
             return delivered, waits, other
-        way.wanted = False
+        waitable.wanted = False
         self._run_urgent_part()
-        return delivered or way.wanted, waits, other and not way.wanted
+        return delivered or waitable.wanted, waits, other and not waitable.wanted
 
     def acknowledge(self, host: ThreadManager) -> None:
         """Acknowledge the messages taken by this thread's tasks, before it sleeps."""
@@ -302,12 +312,14 @@ class FastPathDriver:
             self._exchange.act()
 
 
-class _Way:
-    """A link that a task thread may wait at; see `bus.threads.thread_manager.Way`.
+class _WaitableLink:
+    """A link that a task thread may wait at.
+
+    It implements `bus.threads.thread_manager.WaitableLink`.
 
     fast_path: the accounting of the fast path of this link.
-    question: the last question sent this way; None before the first.
-    wanted: True if a thread was given this way since the flag was cleared.
+    question: the last question sent on this link; None before the first.
+    wanted: True if a thread was offered this link since the flag was cleared.
     early: True if a thread about to wait takes the read lease before it sends.
     """
 
@@ -342,7 +354,7 @@ class _Way:
         host.leased = self
         return True
 
-    def leave(self, host: ThreadManager) -> None:
+    def return_lease(self, host: ThreadManager) -> None:
         """Return the read lease to the comm thread, if ``host`` holds it."""
         self._lease.leave(host.inbox)
 

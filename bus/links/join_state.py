@@ -68,7 +68,7 @@ class JoinState:
             if error is not None and not again:
                 self.verdict.settle(error)
 
-    def no_master(self) -> None:
+    def on_no_master(self) -> None:
         """Note that no process listens at the master's address."""
         if self._patient:
             self.verdict.settle()

@@ -31,14 +31,14 @@ class LinkPolicy(Protocol):
     def credentials(self, queue: MessageQueue) -> Credentials:
         """Return the user and the rights of the peer of a link."""
 
-    def claim(self) -> LinkBroker | None:
+    def claim_role(self) -> LinkBroker | None:
         """Make this process master if there is none; called before one is dialled.
 
         Return the broker at which the new master accepts links. None if this process
         does not become master.
         """
 
-    def release(self) -> None:
+    def release_role(self) -> None:
         """Release the role of master, if this process has it.
 
         Called at the end of the comm thread, for any reason: it serves no link then.

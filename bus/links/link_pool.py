@@ -115,8 +115,12 @@ class LinkPool:
 
     # Link set-up.
 
-    def accept_links(self, broker: LinkBroker, made: Callable[[int], object]) -> None:
-        """Accept links at a broker until `close`; pass the number of each to ``made``.
+    def accept_links(
+        self, broker: LinkBroker, on_accepted: Callable[[int], object]
+    ) -> None:
+        """Accept links at a broker until `close`.
+
+        on_accepted: called with the number of each link.
 
         Raises:
             RuntimeError: no thread can be started for it; the broker is closed.
@@ -133,7 +137,7 @@ class LinkPool:
                     if why := _unfit(queue):
                         self._turn_away(queue, f"a peer is rejected: {why}")
                     else:
-                        self._hand_over(queue, made)
+                        self._hand_over(queue, on_accepted)
             except QueueBrokerError:
                 return  # the broker is closed
 
@@ -147,14 +151,14 @@ class LinkPool:
     def dial(
         self,
         addresses: Iterable[str],
-        made: Callable[[int | None], object],
-        denied: Callable[[str], object] | None = None,
+        on_dialled: Callable[[int | None], object],
+        on_denied: Callable[[str], object] | None = None,
     ) -> None:
         """Dial some addresses in turn, until one of them yields a link.
 
-        made: called with the number of the link; None if no address yields a link.
-        denied: called before that with a reason, if a listener rejects this process or
-          is not trusted.
+        on_dialled: called with the number of the link; None if no address yields one.
+        on_denied: called before that with a reason, if a listener rejects this process
+          or is not trusted.
         """
         if self._closed:
             return
@@ -187,20 +191,20 @@ class LinkPool:
                     why = self._refusal(queue) or ""
                     unfit = _unfit(queue)
                     if not why and not unfit:
-                        self._hand_over(queue, made)
+                        self._hand_over(queue, on_dialled)
                         return
                     if why:
                         queue.disconnect()
                     else:
                         self._turn_away(queue, f"{address} is not used: {unfit}")
-            if why and denied is not None:
-                self._ask(partial(denied, why))
-            self._ask(lambda: made(None))
+            if why and on_denied is not None:
+                self._ask(partial(on_denied, why))
+            self._ask(lambda: on_dialled(None))
 
         try:
             self._help(f"{broker.name} connects", connect)
         except RuntimeError:  # the system has no thread left: a later dial may succeed
-            self._ask(lambda: made(None))
+            self._ask(lambda: on_dialled(None))
 
     def _help(self, name: str, work: Callable[[], None]) -> None:
         self._helpers[:] = [each for each in self._helpers if each.is_alive()]
@@ -216,7 +220,7 @@ class LinkPool:
         queue.disconnect()
         self._ask(partial(self._turned_away, words))
 
-    def _hand_over(self, queue: MessageQueue, made: Callable[[int], object]) -> None:
+    def _hand_over(self, queue: MessageQueue, on_link: Callable[[int], object]) -> None:
         number = next(self._numbers)
 
         def own() -> None:
@@ -225,7 +229,7 @@ class LinkPool:
                 return
             self._queues[number] = queue
             self._poller.add(number, queue)
-            made(number)
+            on_link(number)
 
         self._ask(own)
 

@@ -63,40 +63,42 @@ class LinkSetup:
 
     def _on_accepted(self, number: int) -> None:
         now, queue = _sync.monotonic(), self._link_pool.queue(number)
-        whose = self._policy.credentials(queue)
-        self._exchange.decide(lambda: self._remote.on_link_accepted(number, now, whose))
+        credentials = self._policy.credentials(queue)
+        self._exchange.decide(
+            lambda: self._remote.on_link_accepted(number, now, credentials)
+        )
 
     def dial(self, dial: Dial) -> None:
         """Dial a process; if it is the master and there is none, become master."""
         me = self._remote.topology.me
         to_master = dial.key == (me.machine, "")
-        if to_master and (door := self._policy.claim()) is not None:
+        if to_master and (broker := self._policy.claim_role()) is not None:
             try:
-                self.accept_links(door)
+                self.accept_links(broker)
             except RuntimeError:  # no thread for it: a later attempt may succeed
-                self._dial_failed(dial)
+                self._on_dial_failed(dial)
             else:
                 self._exchange.decide(self._remote.become_master)
             return
 
-        def made(number: int | None) -> None:
+        def on_dialled(number: int | None) -> None:
             if number is None:
                 if to_master:
-                    self._join_state.no_master()
-                self._dial_failed(dial)
+                    self._join_state.on_no_master()
+                self._on_dial_failed(dial)
             else:
                 now = _sync.monotonic()
-                whose = self._policy.credentials(self._link_pool.queue(number))
+                credentials = self._policy.credentials(self._link_pool.queue(number))
                 self._exchange.decide(
                     lambda: self._remote.on_link_dialled(
-                        number, dial.kind, dial.key, now, whose
+                        number, dial.kind, dial.key, now, credentials
                     )
                 )
 
-        denied = self._join_state.on_denied if to_master else None
-        self._link_pool.dial(dial.addresses, made, denied)
+        on_denied = self._join_state.on_denied if to_master else None
+        self._link_pool.dial(dial.addresses, on_dialled, on_denied)
 
-    def _dial_failed(self, dial: Dial) -> None:
+    def _on_dial_failed(self, dial: Dial) -> None:
         now = _sync.monotonic()
         self._exchange.decide(
             lambda: self._remote.on_dial_failed(dial.kind, dial.key, now)

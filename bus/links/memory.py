@@ -54,7 +54,7 @@ class MemoryNetwork:
         # By machine, oldest first: the first of each is its master.
         self._machines: Final[dict[str, dict[str, CommThread]]] = {}
         # The broker at which the master of each machine accepts links.
-        self._doors: Final[dict[str, QueueBroker]] = {}
+        self._master_brokers: Final[dict[str, QueueBroker]] = {}
 
     def new_incarnation(self) -> int:
         """Return a number higher than all before it."""
@@ -139,18 +139,18 @@ class MemoryNetwork:
         """Grant every process all rights."""
         return UNRESTRICTED
 
-    def claim(self) -> QueueBroker | None:
+    def claim_role(self) -> QueueBroker | None:
         """Leave the choice of the master to `join` and `leave`."""
 
-    def release(self) -> None:
+    def release_role(self) -> None:
         """Do nothing: `leave` promotes another master."""
 
     # The masters.
 
     def _promote_locked(self, machine: str, comm: CommThread) -> None:
-        door = self._broker(_master_of(machine), comm)
-        self._doors[machine] = door
-        comm.accept_links(door)
+        broker = self._broker(_master_of(machine), comm)
+        self._master_brokers[machine] = broker
+        comm.accept_links(broker)
         for there, other in self._other_masters(machine):
             _introduce(comm, there)
             _introduce(other, machine)
@@ -163,9 +163,9 @@ class MemoryNetwork:
 
     def _close_door_locked(self, machine: str) -> None:
         """Close a former master's broker, which it may not have closed itself."""
-        door = self._doors.pop(machine, None)
-        if door is not None:
-            door.close()
+        broker = self._master_brokers.pop(machine, None)
+        if broker is not None:
+            broker.close()
 
     def _other_masters(self, machine: str) -> Iterator[tuple[str, CommThread]]:
         for there, processes in self._machines.items():

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from bus.threads.account import Admission
     from bus.threads.delivery import Delivery
 
-__all__ = ["RelayOutbox", "Said"]
+__all__ = ["OutboundAnswer", "RelayOutbox"]
 
 # An item posted here, after it is taken out.
-Posted: TypeAlias = "Incoming | SealedBatch | Said"
+Posted: TypeAlias = "Incoming | SealedBatch | OutboundAnswer"
 
 _ADDRESSEE: Final = attrgetter("_to")
 
 
-class Said:
+class OutboundAnswer:
     """The answer of a local task to a question of a remote one.
 
     It is not posted to a relay: the question identifies the relay.
@@ -162,7 +162,9 @@ class RelayOutbox:
         )
 
     def _refuse(self, question: Incoming, error: BusError) -> None:
-        self.inbox.push(Said(question, None, f"{type(error).__name__}: {error}"))
+        self.inbox.push(
+            OutboundAnswer(question, None, f"{type(error).__name__}: {error}")
+        )
 
     def is_owner(self) -> bool:
         """Return True if the caller is the comm thread."""

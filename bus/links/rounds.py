@@ -200,7 +200,7 @@ class Rounds:
         frames = [*self._take_given(), *self._link_pool.take()]
         posted, requests = self._relay_outbox.take()
         now = _sync.monotonic()
-        self._let_decide(frames, posted, requests, now)
+        self._handle_events(frames, posted, requests, now)
         self._carry_out()
         self._link_pool.resume()
         self._relay_outbox.review()
@@ -219,7 +219,7 @@ class Rounds:
             return
         self._substitute = _sync.get_ident()
         try:
-            self._let_decide(self._take_given(), (), (), _sync.monotonic())
+            self._handle_events(self._take_given(), (), (), _sync.monotonic())
             self._send_first()  # a call: see `_sync.Lock`
             self._relay_outbox.review()
         except Exception as fault:  # noqa: BLE001 # raised again by that thread
@@ -237,7 +237,7 @@ class Rounds:
         while self.link_actions and type(self.link_actions[0]) is Send:
             self._carry_out(1)
 
-    def _let_decide(
+    def _handle_events(
         self,
         frames: Iterable[tuple[int, bytes | None]],
         posted: Iterable[Posted],

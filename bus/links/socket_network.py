@@ -160,7 +160,7 @@ class SocketNetwork:
         """True for a slave, which waits for a master."""
         return self._role is Role.SLAVE
 
-    def claim(self) -> SocketQueueBroker | None:
+    def claim_role(self) -> SocketQueueBroker | None:
         """Become master if there is none; return the broker that accepts links then."""
         try:
             if self._role is not Role.AUTO or not self.directory.claim():
@@ -171,7 +171,7 @@ class SocketNetwork:
             self.directory.release()  # this process or another may succeed later
             return None
 
-    def release(self) -> None:
+    def release_role(self) -> None:
         """Release the lock, so that another process can become master."""
         self.directory.release()
 

@@ -6,7 +6,7 @@ inbox, mailbox          the FIFO of a thread, to which other threads post; of on
 callback_failures       a log of the exceptions of callbacks
 scheduler               the turns of the tasks of one thread, and its timers
 thread_manager          one thread, with its tasks
-home                    calls to the thread that hosts a task, and moves to another
+host_thread             calls in the thread that hosts a task, and moves to another
 opening                 the opening of a mailbox, with the messages that waited for it
 comm                    the comm thread, as the exchange uses it
 exchange                the decisions of the process, and the actions that follow

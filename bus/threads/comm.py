@@ -60,7 +60,7 @@ class Comm(Protocol):
     def on_extracted(self, message: Incoming) -> None:
         """Note that a task extracted or dropped a message, local or remote."""
 
-    def on_run_reading(self, run: CommandRun) -> None:
+    def on_run_progress(self, run: CommandRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
 
     def decide(self, event: Callable[[], list[Action]]) -> None:

@@ -35,7 +35,7 @@ from bus.message import Incoming
 from bus.threads.account import Admission
 from bus.threads.callback_failures import CallbackFailures
 from bus.threads.delivery import Answer, News, answer_of
-from bus.threads.home import at_home
+from bus.threads.host_thread import call_in_host_thread
 from bus.threads.mailbox import Client, Mailbox
 from bus.threads.opening import Opening
 from queuebroker import _sync
@@ -247,7 +247,7 @@ class Exchange:
         # An interrupted registration may still hold the openings back.
         entry.mailbox.client.run_openings()
         self.decide(lambda: self.manager.leave(entry, final=final))
-        at_home(entry, lambda: self._empty(entry, final=final))
+        call_in_host_thread(entry, lambda: self._empty(entry, final=final))
 
     def tracer(self, entry: Entry) -> Tracer | None:
         """Return the tracer for a task's messages; None if no journal records them."""

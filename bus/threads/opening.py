@@ -55,10 +55,10 @@ class Opening:
 
     def open(self) -> None:
         """Open the mailbox now, or when the client calls `Receiver.run_openings`."""
-        if not self._mailbox.client.postpone(self._open_at_home):
-            self._open_at_home()
+        if not self._mailbox.client.postpone(self._open_in_host_thread):
+            self._open_in_host_thread()
 
-    def _open_at_home(self) -> None:
+    def _open_in_host_thread(self) -> None:
         # The thread posts no request to itself: it may never serve, and then its inbox
         # would keep every task that registers and deregisters.
         if self._host.between_callbacks():

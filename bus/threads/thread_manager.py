@@ -44,10 +44,10 @@ class Request:
         self.run: Final = run
 
 
-class Way(Protocol):
-    """The fast path, where a thread may wait: see `bus.links.fast_path_driver`."""
+class WaitableLink(Protocol):
+    """A link at which a task thread may wait; see `bus.links.fast_path_driver`."""
 
-    def leave(self, host: ThreadManager) -> None:
+    def return_lease(self, host: ThreadManager) -> None:
         """Release the read lease of the link, if ``host`` holds it."""
 
     def wait(self, host: ThreadManager, deadline: float | None) -> bool:
@@ -105,9 +105,9 @@ class ThreadManager:
         self.ident: int | None = None
         self.main: bool = False
         self.driving: Final[_thread.LockType] = _sync.Lock()
-        self.link_wait: Way | None = None
+        self.link_wait: WaitableLink | None = None
         self.waits_next: bool = False
-        self.leased: Way | None = None
+        self.leased: WaitableLink | None = None
         self.waiting: bool = False
         # Both guarded by the inbox's lock. The mailboxes of tasks that will be opened
         # here keep the thread from ending.
@@ -236,7 +236,7 @@ class ThreadManager:
         """Release the read lease of the fast path, since there is other work."""
         self.waits_next = False
         if self.leased is not None:
-            self.leased.leave(self)
+            self.leased.return_lease(self)
             self.leased = None  # last: after an interrupt the next call repeats this
 
     def pending(self) -> bool:
@@ -378,10 +378,10 @@ class ThreadManager:
 
     def _await(self, deadline: float | None) -> deque[Any]:
         """Wait for posted items and return them; return none at the deadline."""
-        while (way := self.link_wait) is not None:
+        while (waitable := self.link_wait) is not None:
             self.waiting = True
             try:
-                stays = way.wait(self, deadline)
+                stays = waitable.wait(self, deadline)
             finally:
                 self.waiting = False
             if not stays:

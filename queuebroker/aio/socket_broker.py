@@ -98,7 +98,7 @@ class SocketQueueBroker(QueueBroker):
         rdv, outgoing_connect, deadline = self._socket_broker._connecting(
             name, port, timeout, strict_half, running_waker().waiter
         )
-        if (host := outgoing_connect.needs_name()) is not None:
+        if (host := outgoing_connect.host_name_to_resolve()) is not None:
             try:
                 where = f"{name!r} port {port}"
                 await _look_up(outgoing_connect, host, where, deadline, timeout)
@@ -132,7 +132,7 @@ async def _look_up(
     except TimeoutError:
         msg = f"cannot connect to {where}: {host!r} was not looked up in {timeout} s"
         raise RendezvousTimeoutError(msg) from None
-    outgoing_connect.go_to(found)
+    outgoing_connect.set_host(found)
 
 
 def face_of(broker: sockets.SocketQueueBroker) -> SocketQueueBroker:

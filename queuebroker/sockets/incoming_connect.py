@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from queuebroker.sockets.options import SocketOptions
     from queuebroker.sockets.protocol import Event
 
-__all__ = ["REFUSALS", "Admission", "IncomingConnect"]
+__all__ = ["REFUSALS", "AcceptingListener", "IncomingConnect"]
 
 REFUSALS: Final = {
     Reason.TIMED_OUT: Refusal.TIMED_OUT,
@@ -39,7 +39,7 @@ REFUSALS: Final = {
 }
 
 
-class Admission(Seam):
+class AcceptingListener(Seam):
     """The listener of an incoming connect: its settings, and its other peers.
 
     unknown, waiting: the peers that have not sent a `Hello` yet, and the peers that
@@ -96,7 +96,7 @@ class IncomingConnect:
 
     link: Link
 
-    def __init__(self, listener: Admission) -> None:
+    def __init__(self, listener: AcceptingListener) -> None:
         self._listener = listener
         self._rdv: RdV | None = None
         self._hello: Hello | None = None
@@ -128,11 +128,11 @@ class IncomingConnect:
         for event in events:
             if isinstance(event, Hello):
                 self._listener.unknown.pop(self, None)
-                self._ask(event)
+                self._register_caller(event)
             else:
                 self._leave(link, event)
 
-    def _ask(self, hello: Hello) -> None:
+    def _register_caller(self, hello: Hello) -> None:
         """Enter the peer as a caller that waits for an accept, like any other."""
         listener = self._listener
         self._hello = hello
@@ -149,13 +149,13 @@ class IncomingConnect:
             Kind.QUEUE,
             hello.port,
             Terms(1),  # of no effect: the acceptor's terms decide (QB-BUF-10)
-            lambda: DriverParker(listener.driver, self._look, self),
+            lambda: DriverParker(listener.driver, self._check_outcome, self),
         )
         rdv.join = self._join
         begin(rdv)
         if rdv.waiting and not hello.waits:
             expire(rdv)
-        self._look()
+        self._check_outcome()
 
     def _refusal(self, hello: Hello) -> tuple[Refusal, str] | None:
         options = self._listener.options
@@ -172,7 +172,7 @@ class IncomingConnect:
             reason = f"{type(error).__name__}: {error}"
         return None if reason is None else (Refusal.NOT_ADMITTED, str(reason))
 
-    def _look(self) -> None:
+    def _check_outcome(self) -> None:
         """Act on the outcome of the call; in the driver's thread."""
         rdv = self._rdv
         if rdv is None:

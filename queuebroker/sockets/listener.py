@@ -118,7 +118,7 @@ class Listener:
         """
         former, now = self.driver, _sync.monotonic()
         if not self._listening:
-            return  # closed just now: `_part` releases the driver
+            return  # closed just now: `_finish_close` releases the driver
         try:
             if now < self._moved_at + _MOVES_S:
                 msg = "the previous driver has ended, too"
@@ -216,9 +216,9 @@ class Listener:
             return
         self.driver.unregister(socket.fileno())
         socket.close()
-        self.driver.call(self._part, self)
+        self.driver.call(self._finish_close, self)
 
-    def _part(self) -> None:
+    def _finish_close(self) -> None:
         for incoming_connect in list(self.unknown):
             incoming_connect.link.drop()
         self.unknown.clear()

@@ -131,13 +131,13 @@ class OutgoingConnect:
         if self._link is not None:
             self._link.driver.call(self.cancel, self)
 
-    def needs_name(self) -> str | None:
+    def host_name_to_resolve(self) -> str | None:
         """Return the host name to look up, which may take long, or None."""
         if self._address.scheme is Scheme.IPC or _net.is_numeric(self._address.host):
             return None
         return self._address.host
 
-    def go_to(self, host: str) -> None:
+    def set_host(self, host: str) -> None:
         """Set the numeric host to dial, the result of the look-up."""
         self._host = host
 
@@ -272,7 +272,7 @@ class OutgoingConnect:
     def _on_lost(self, answer: Lost) -> None:
         error, cause = answer.error, answer.error.__cause__
         if not isinstance(error, PeerLostError):
-            self._fail_at_stranger(error)
+            self._fail_at_foreign_service(error)
         elif isinstance(cause, OSError):
             self._fail(cause)
         else:
@@ -286,7 +286,7 @@ class OutgoingConnect:
         broker listens.
         """
         if _net.is_no_tls(error):
-            self._fail_at_stranger(error)
+            self._fail_at_foreign_service(error)
             return
         reason, error = Reason.BROKER_CLOSED, error.with_traceback(None)
         if isinstance(error, _net.TlsError):  # its numbers are no errno
@@ -305,7 +305,7 @@ class OutgoingConnect:
             self.error = error
         self._withdraw(reason)
 
-    def _fail_at_stranger(self, error: Exception) -> None:
+    def _fail_at_foreign_service(self, error: Exception) -> None:
         """End the call: the service there uses another protocol."""
         self.error = ProtocolError(
             f"cannot connect to {str(self._address)!r}: the service there is not a"

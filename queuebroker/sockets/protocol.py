@@ -52,8 +52,8 @@ _RECEIVED: Final[Mapping[type, Act]] = {
 }
 _UNMET: Final = (State.LISTENING, State.HELLO_RECEIVED, State.HELLO_SENT)
 _MESSAGE: Final = int(Frame.MESSAGE)
-_SAY_MESSAGES: Final = Act.SEND_MESSAGES
-_HEAR_MESSAGES: Final = Act.RECEIVE_MESSAGES
+_SEND_MESSAGES: Final = Act.SEND_MESSAGES
+_RECEIVE_MESSAGES: Final = Act.RECEIVE_MESSAGES
 
 
 @attrs.frozen(slots=True)
@@ -157,7 +157,7 @@ class Protocol:
         """Send one message; the peer must have room for it."""
         head = frames.head_of_message(self._number + 1, len(message))
         # Two parts, so that a long message is not copied.
-        self._send(_SAY_MESSAGES, head, message)
+        self._send(_SEND_MESSAGES, head, message)
         if not self._number:
             self.reader.unanswered = False
         self._number += 1
@@ -169,8 +169,8 @@ class Protocol:
         The caller sends the frame itself, so no output may be pending before it. The
         descriptors must go with its first byte.
         """
-        if (self.state, _SAY_MESSAGES) not in TRANSITIONS:
-            self._send(_SAY_MESSAGES)
+        if (self.state, _SEND_MESSAGES) not in TRANSITIONS:
+            self._send(_SEND_MESSAGES)
         number = self._number + 1
         if descriptors:
             frame = frames.encode_message(number, message, descriptors)
@@ -185,7 +185,7 @@ class Protocol:
     def send_run(self, messages: Sequence[bytes]) -> None:
         """Send several messages; the peer must have room for them."""
         count = len(messages)
-        self._send(_SAY_MESSAGES, frames.encode_run(self._number + 1, messages))
+        self._send(_SEND_MESSAGES, frames.encode_run(self._number + 1, messages))
         if not self._number:
             self.reader.unanswered = False
         self._number += count
@@ -198,7 +198,7 @@ class Protocol:
         peer may have no room left (QB-SOCK-3).
         """
         self.taken += count
-        self._give_back()
+        self._return_credit()
 
     def disconnect(self, error: BaseException | None = None) -> None:
         """Send the good-bye; no message may follow it."""
@@ -352,7 +352,7 @@ class Protocol:
         self._events.append(value)
 
     def _receive_messages(self, value: Messages, kind: int = _MESSAGE) -> None:
-        if (self.state, _HEAR_MESSAGES) not in TRANSITIONS:
+        if (self.state, _RECEIVE_MESSAGES) not in TRANSITIONS:
             raise _unexpected(kind, self.state)
         count = len(value.messages)
         if value.first != self._arrived + 1:
@@ -370,7 +370,7 @@ class Protocol:
         self._arrived += count
         self.owed += count
         self._events.append(value)
-        self._give_back()
+        self._return_credit()
 
     def _receive_count(self, received: int, what: str) -> None:
         """Record how many messages the peer has received in total."""
@@ -380,7 +380,7 @@ class Protocol:
         self.unreceived -= received - self.received
         self.received = received
 
-    def _give_back(self) -> None:
+    def _return_credit(self) -> None:
         taken = self.taken
         if taken and (self.owed >= self.capacity or 2 * taken >= self.capacity):
             if (self.state, Act.SEND_CREDIT) not in TRANSITIONS:

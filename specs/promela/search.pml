@@ -36,7 +36,7 @@
  *                        outbound_messages.OutboundMessages.on_unrelay
  *   take_name            name_registry.NameRegistry.on_registered, resolver.Resolver.on_registered
  *   leave                process_manager.ProcessManager.leave, name_registry.NameRegistry.on_departure
- *   depart               own_tasks.OwnTasks.on_emptied, peer.Peer.report_departure; and, at
+ *   depart               task_announcer.TaskAnnouncer.on_emptied, peer.Peer.report_departure; and, at
  *                        once, remote_manager.RemoteManager.tick for an idle link
  *   bury                 process_manager.ProcessManager.on_emptied, as far as it searches
  *   give_up, LATE        outbound_messages.OutboundMessages.lose

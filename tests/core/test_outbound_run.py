@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bus.core.peer.outbound_run import OutboundRun, packed
+from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.wire import RAW
 from bus.message import Incoming, Kind
 from bus.payload import decode
@@ -76,8 +76,8 @@ def test_only_commands_of_an_outbound_run_are_sent_elsewhere() -> None:
 @clause("BUS-MSG-16")
 def test_bytes_go_as_they_stand_and_all_else_is_encoded() -> None:
     body = b"\xc1"
-    assert packed(body) == (RAW, body)
-    assert packed(body)[1] is body
+    assert pack_payload(body) == (RAW, body)
+    assert pack_payload(body)[1] is body
     for payload in (None, True, 7, "x", (1, b"y"), {"a": 1}):
-        flags, encoded = packed(payload)
+        flags, encoded = pack_payload(payload)
         assert (flags, decode(encoded)) == (0, payload)

@@ -160,7 +160,7 @@ def test_frames_queued_while_a_link_may_be_closed_are_held_back() -> None:
     one = session()
     linked(one)
     one.send_link_frame(Bye())
-    one.hold()
+    one.pause()
     one.send_control(gone(1))
     assert [type(each) for each in one.flush(NOW)] == [Bye]
     assert one.room == 0

@@ -6,7 +6,7 @@ from collections import deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from bus.links.fast_path_driver import FastPathDriver, _Way
+from bus.links.fast_path_driver import FastPathDriver, _WaitableLink
 from bus.threads.exchange import FastDelivery
 from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import ThreadManager
@@ -168,14 +168,16 @@ class Alone:
             wants_reply=wants_reply,
         )
         lease = LeaseOfOne() if lease is None else lease
-        self.fast_path_driver._ways[peer] = _Way(
+        self.fast_path_driver._waitable_links[peer] = _WaitableLink(
             self.fast_path_driver, cast("Any", self.fast_path), lease
         )
         return self.fast_path_driver.command(question)
 
     def wait(self, *frames: bytes, ended: bool = False) -> bool:
         lease: Any = LeaseOfOne(*frames, ended=ended)
-        way = _Way(self.fast_path_driver, cast("Any", self.fast_path), lease)
-        stays = way.wait(self.host, None)
+        waitable = _WaitableLink(
+            self.fast_path_driver, cast("Any", self.fast_path), lease
+        )
+        stays = waitable.wait(self.host, None)
         assert lease.left == 1
         return stays

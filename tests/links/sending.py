@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from bus.api.command_handle import UNASKED, CommandHandle
+from bus.api.command_handle import NO_QUESTION, CommandHandle
 from bus.api.task import Task
 from bus.errors import BusFullError
 from bus.links.send_batch import SendBatch
@@ -52,7 +52,7 @@ class Sending(Task):
     def command_one(self, _to: str, payload: Any, *_: object) -> CommandHandle:
         """Note a payload that goes another way; stands in for `Sender`."""
         self.left.append(payload)
-        return UNASKED
+        return NO_QUESTION
 
 
 def all_is_given_back(process: Process) -> None:

@@ -17,7 +17,7 @@ from bus.core.local.actions import HangUp, Send
 from bus.core.local.command_run import CommandRun
 from bus.core.streams.receipts import Receipt
 from bus.core.wire import Ack
-from bus.links.fast_path_driver import _Way
+from bus.links.fast_path_driver import _WaitableLink
 from bus.links.link_pool import LinkPool
 from bus.links.rounds import Rounds
 from specs.clauses import clause
@@ -181,7 +181,7 @@ def _run(count: int, size: int) -> CommandRun:
 
 @clause("BUS-CHAN-7")
 @pytest.mark.parametrize(
-    ("count", "size", "main", "shown"),
+    ("count", "size", "main", "offered"),
     [
         (16, 4096, False, True),
         (15, 64, False, False),
@@ -189,32 +189,34 @@ def _run(count: int, size: int) -> CommandRun:
         (16, 64, True, False),
     ],
 )
-def test_only_for_many_short_commands_a_thread_is_shown_the_link(
-    *, count: int, size: int, main: bool, shown: bool
+def test_only_for_many_short_commands_a_thread_is_offered_the_link(
+    *, count: int, size: int, main: bool, offered: bool
 ) -> None:
     """The main thread never waits there: it could be interrupted."""
     alone, run = Alone(), _run(count, size)
-    way: Any = SimpleNamespace(fast_path=SimpleNamespace(is_current=True), wanted=False)
-    alone.fast_path_driver._ways[run.receipt.peer] = way
+    waitable: Any = SimpleNamespace(
+        fast_path=SimpleNamespace(is_current=True), wanted=False
+    )
+    alone.fast_path_driver._waitable_links[run.receipt.peer] = waitable
     alone.host.main, alone.host.link_wait = main, None
 
-    alone.fast_path_driver.show(run, alone.host)
+    alone.fast_path_driver.offer_link(run, alone.host)
 
-    assert alone.host.link_wait is (way if shown else None)
-    assert way.wanted is shown
+    assert alone.host.link_wait is (waitable if offered else None)
+    assert waitable.wanted is offered
 
 
 @clause("BUS-CHAN-7")
 def test_a_thread_keeps_its_way_if_there_is_no_other() -> None:
     """The link may have been lost, and the thread may be about to wait there."""
     alone, run = Alone(), _run(16, 1)
-    alone.host.link_wait = way = object()
+    alone.host.link_wait = waitable = object()
     exchange: Any = alone.fast_path_driver._exchange
     exchange.query = lambda _: None
 
-    alone.fast_path_driver.show(run, alone.host)
+    alone.fast_path_driver.offer_link(run, alone.host)
 
-    assert alone.host.link_wait is way
+    assert alone.host.link_wait is waitable
 
 
 @clause("BUS-CHAN-7")
@@ -228,7 +230,7 @@ def test_a_thread_that_read_no_short_frame_leaves_the_link_unless_wanted(
 
     def attends() -> None:
         attend()
-        way.wanted |= wanted
+        waitable.wanted |= wanted
 
     alone.fast_path_driver._run_urgent_part = attends  # type: ignore[misc]
     lead: Any = SimpleNamespace(
@@ -240,16 +242,16 @@ def test_a_thread_that_read_no_short_frame_leaves_the_link_unless_wanted(
         ended=False,
     )
     short: Any = Short()
-    way = _Way(alone.fast_path_driver, short, lead)
-    way.wanted = True  # from before
+    waitable = _WaitableLink(alone.fast_path_driver, short, lead)
+    waitable.wanted = True  # from before
 
-    assert way.wait(alone.host, None) is wanted
+    assert waitable.wait(alone.host, None) is wanted
     assert alone.attended == [(1, b"other")]
 
 
 @clause("BUS-RELAY-9")
 @pytest.mark.parametrize(
-    ("soon", "main", "way", "wakes"),
+    ("soon", "main", "waitable", "wakes"),
     [
         (True, False, True, False),
         (False, False, True, True),  # else no thread would, if its callback hangs
@@ -258,19 +260,19 @@ def test_a_thread_that_read_no_short_frame_leaves_the_link_unless_wanted(
     ],
 )
 def test_a_thread_that_acknowledges_its_own_reads_wakes_no_comm_thread(
-    *, soon: bool, main: bool, way: bool, wakes: bool
+    *, soon: bool, main: bool, waitable: bool, wakes: bool
 ) -> None:
     comm, woken = Asleep().comm, list[str]()
     comm._rounds.wake = lambda: woken.append("wake")  # type: ignore[method-assign]
     comm._acknowledgement_tracker.wakes_soon = soon
-    host = SimpleNamespace(main=main, link_wait=object() if way else None)
+    host = SimpleNamespace(main=main, link_wait=object() if waitable else None)
     to: Any = _At(host)
     count = comm._acknowledgement_tracker._messages_max
     run = CommandRun(to, to, [b""] * count, Receipt(None, 1, 1), 1, None)
     for _ in run.read(None):
         pass
 
-    comm.on_run_reading(run)
+    comm.on_run_progress(run)
 
     assert bool(woken) is wakes
 

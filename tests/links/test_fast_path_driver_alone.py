@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bus.core.wire import FrameType
-from bus.links.fast_path_driver import _Way
+from bus.links.fast_path_driver import _WaitableLink
 from bus.threads.exchange import FastDelivery
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
@@ -107,9 +107,11 @@ def test_a_thread_that_gets_a_message_while_it_acknowledges_does_not_sleep(
     alone, lease = Alone(), LeaseOfOne()
     due = alone.acknowledgement_tracker
     due.due, alone.host.pending = True, lambda: something and not due.due
-    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
+    waitable = _WaitableLink(
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease)
+    )
 
-    way.wait(alone.host, None)
+    waitable.wait(alone.host, None)
 
     assert alone.calls == ["urgent part"]
     assert lease.slept == (not something)
@@ -342,9 +344,11 @@ def test_a_thread_that_begins_to_read_a_long_frame_reads_all_of_it() -> None:
     alone, lease = Alone(), LeaseOfParts(300, 100, 0)
     held = []
     lease.sleep = lambda _: held.append(alone.fast_path_driver.hold.locked())  # type: ignore[method-assign]
-    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
+    waitable = _WaitableLink(
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease)
+    )
 
-    way.wait(alone.host, None)
+    waitable.wait(alone.host, None)
 
     assert alone.todo == deque([b"+1"])
     assert (lease.left, lease.to_come) == (1, [])
@@ -358,9 +362,11 @@ def test_a_thread_woken_for_another_reason_leaves_an_incomplete_frame(
 ) -> None:
     """As soon as no more of it arrives: the reason for the wake-up may be waiting."""
     alone, lease = Alone(), LeaseOfParts(*missing_bytes, 100, 0)
-    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
+    waitable = _WaitableLink(
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease)
+    )
 
-    way.wait(alone.host, None)
+    waitable.wait(alone.host, None)
 
     assert (lease.slept, lease.left) == (len(missing_bytes), 1)
 
@@ -373,9 +379,11 @@ def test_a_thread_with_other_work_leaves_an_incomplete_long_frame(why: str) -> N
     deadline = _sync.monotonic() if why == "it is late" else None
     alone.host.pending = lambda: why == "something else is here"
     alone.host.main = why == "main"
-    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
+    waitable = _WaitableLink(
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease)
+    )
 
-    way.wait(alone.host, deadline)
+    waitable.wait(alone.host, deadline)
 
     assert (len(lease.to_come), lease.left) == (299, 1)
 
@@ -391,9 +399,11 @@ def test_a_thread_that_is_interrupted_as_it_leaves_ends_no_link() -> None:
             raise KeyboardInterrupt
 
     lease.leave = leave  # type: ignore[method-assign]
-    way = _Way(alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease))
+    waitable = _WaitableLink(
+        alone.fast_path_driver, cast("Any", alone.fast_path), cast("Any", lease)
+    )
     with pytest.raises(KeyboardInterrupt):
-        way.wait(alone.host, None)
+        waitable.wait(alone.host, None)
 
     assert alone.calls == ["soon"]
 
@@ -401,9 +411,9 @@ def test_a_thread_that_is_interrupted_as_it_leaves_ends_no_link() -> None:
 def test_a_thread_leaves_the_link_after_several_waits_in_vain() -> None:
     lease: Any = LeaseOfOne()
     alone = Alone()
-    way = _Way(alone.fast_path_driver, cast("Any", Short()), lease)
+    waitable = _WaitableLink(alone.fast_path_driver, cast("Any", Short()), lease)
 
-    waits = [way.wait(alone.host, None) for _ in range(8)]
+    waits = [waitable.wait(alone.host, None) for _ in range(8)]
 
     assert waits == [True] * 7 + [False]
 
@@ -432,7 +442,7 @@ def test_an_answer_tells_that_its_question_was_taken(
         _source=SimpleNamespace(mailbox=SimpleNamespace(peer=peer)),
     )
     lease: Any = LeaseOfOne()
-    alone.fast_path_driver._ways[peer] = _Way(
+    alone.fast_path_driver._waitable_links[peer] = _WaitableLink(
         alone.fast_path_driver, cast("Any", alone.fast_path), lease
     )
 

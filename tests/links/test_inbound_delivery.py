@@ -10,7 +10,7 @@ import pytest
 
 from bus.errors import BusFullError
 from bus.links.inbound_delivery import InboundDelivery
-from bus.threads.home import move
+from bus.threads.host_thread import move
 from bus.threads.thread_manager import ThreadManager
 from queuebroker.testing import explore
 from specs.clauses import clause

@@ -10,7 +10,7 @@ import pytest
 
 from bus.core.local.actions import Fail
 from bus.errors import BusFullError
-from bus.links.relay_outbox import Said
+from bus.links.relay_outbox import OutboundAnswer
 from bus.threads.account import Admission
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -49,7 +49,7 @@ def test_answers_and_messages_go_in_the_order_in_which_they_were_given() -> None
     process.remote.post = lambda *args: order.append("command")  # type: ignore[method-assign]
     process.remote.notify = lambda *args, **_: order.append("notification")  # type: ignore[method-assign]
     process.post(1, process.host.audience)
-    process.host.inbox.push(Said(process.message(2), 3, None))
+    process.host.inbox.push(OutboundAnswer(process.message(2), 3, None))
     process.post(4)
     process.post(5, process.host.audience)
     process.round()
@@ -58,8 +58,8 @@ def test_answers_and_messages_go_in_the_order_in_which_they_were_given() -> None
 
 def test_an_answer_goes_to_the_asker() -> None:
     process = Process()
-    process.host.inbox.push(Said(process.message(1), 2, None))
-    process.host.inbox.push(Said(process.message(3), None, "no"))
+    process.host.inbox.push(OutboundAnswer(process.message(1), 2, None))
+    process.host.inbox.push(OutboundAnswer(process.message(3), None, "no"))
     process.round()
     assert process.remote.answered == [(1, 2, None), (3, None, "no")]
 

@@ -97,7 +97,7 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
             "request_flush": comm.request_flush,
             "link": lambda: comm.do(HangUp(1)),
             "taken": lambda: comm.on_extracted(_Taken()),  # type: ignore[arg-type]
-            "reading": lambda: comm.on_run_reading(_run_of(1)),
+            "reading": lambda: comm.on_run_progress(_run_of(1)),
             "asked": lambda: comm._relay_outbox.ask(list),
         }
         for each in wakers:
@@ -111,7 +111,7 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
         CommThread.do,
         CommThread.on_extracted,
     ]
-    inside += [CommThread.on_run_reading, Rounds.is_due, LinkPool.wait]
+    inside += [CommThread.on_run_progress, Rounds.is_due, LinkPool.wait]
     explore(program, bound=2, limit=500, random=100, seed=1, bytecode=inside)
 
 
@@ -155,10 +155,10 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
 
         def reads() -> None:
             for count in (1, 2):
-                comm.on_run_reading(commands)
+                comm.on_run_progress(commands)
                 for _ in range(count):
                     next(reading)
-                comm.on_run_reading(commands)
+                comm.on_run_progress(commands)
 
         comm.remote.inbound_messages = _Inbound(extracted)  # type: ignore[misc, assignment]
         if armed:
@@ -175,7 +175,7 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
 
     explore(program, bound=2, limit=700, random=100, seed=1)
     inside = [
-        *(CommThread.on_run_reading, Rounds.run),
+        *(CommThread.on_run_progress, Rounds.run),
         *(AcknowledgementTracker.note_run, AcknowledgementTracker.take),
     ]
     explore(program, bound=2, limit=700, random=100, seed=1, bytecode=inside)
@@ -188,7 +188,7 @@ def test_commands_of_a_run_that_go_elsewhere_are_not_acknowledged() -> None:
     comm.remote.inbound_messages = _Inbound(  # type: ignore[misc, assignment]
         lambda messages, _now: seen.extend(messages)
     )
-    comm.on_run_reading(commands)
+    comm.on_run_progress(commands)
     next(commands.read(None))
     assert len(commands.rest()) == 2
     comm._rounds.run()

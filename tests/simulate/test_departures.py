@@ -300,7 +300,7 @@ def test_a_name_that_is_taken_elsewhere_is_not_taken_again() -> None:
     stage.soon(1.0)
     assert stage.process("s1").register("f") is not None
     with pytest.raises(NameTakenError):
-        stage.process("s1").remote.own_tasks.claim("d")
+        stage.process("s1").remote.task_announcer.claim("d")
 
 
 @clause("BUS-MOVE-7", "BUS-DEREG-4")

@@ -88,7 +88,7 @@ def test_a_question_that_is_taken_and_not_answered_is_asked() -> None:
     assert talk.comes_back(unrelated)
 
     assert list(talk.relay.asked) == [(talk.asker.entry, question._id)]
-    assert talk.relay.was_asked(talk.asker.entry, question._id)
+    assert talk.relay.is_unanswered(talk.asker.entry, question._id)
 
 
 @clause("BUS-RELAY-9", "BUS-FLOW-7")
@@ -128,7 +128,7 @@ def test_an_answer_that_acknowledges_only_some_messages_is_left_to_a_round() -> 
     talk.by_a_round(answer)
 
     assert talk.relay.under_way == 1
-    assert not talk.relay.was_asked(talk.asker.entry, question._id)
+    assert not talk.relay.is_unanswered(talk.asker.entry, question._id)
 
 
 @clause("AMO-23", "BUS-WIRE-4")
@@ -181,7 +181,7 @@ def test_an_answer_that_frees_numbers_for_waiting_messages_is_left_to_a_round() 
     )
     other = talk.stage.task("other", "s2")
     talk.stage.soon()
-    talk.asking.hold()
+    talk.asking.pause()
     talk.near.remote.outbound_messages.post(
         talk.near.manager.table.find(other.name) or talk.relay.entry,
         [talk.question(wants_reply=False)],

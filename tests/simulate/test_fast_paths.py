@@ -70,7 +70,7 @@ def _other_things_to_say(talk: Dialogue) -> None:
 
 
 def _something_queued(talk: Dialogue) -> None:
-    talk.short.peer.session.hold()
+    talk.short.peer.session.pause()
     talk.near.remote.outbound_messages.post(
         talk.question()._to, [talk.question(wants_reply=False, payload=b"x")]
     )
@@ -112,7 +112,7 @@ def _superseded(talk: Dialogue) -> None:
 
 
 def _on_hold(talk: Dialogue) -> None:
-    talk.short.peer.session.hold()
+    talk.short.peer.session.pause()
 
 
 @clause("BUS-MSG-15", "BUS-ROUTE-3")

@@ -117,7 +117,7 @@ HELLO = frames.encode(Hello("raw", PORT, 1 << 20))
     [
         (listener.Listener, "_begin"),
         (incoming_connect.IncomingConnect, "on_events"),
-        (incoming_connect.IncomingConnect, "_ask"),
+        (incoming_connect.IncomingConnect, "_register_caller"),
         (link.Link, "ready"),
         (link.Link, "read_locked"),
         (link.Link, "_deliver"),
@@ -146,7 +146,7 @@ def test_an_error_on_the_way_of_a_peer_ends_that_peer(
 
 
 @clause("QB-SOCK-10")
-@pytest.mark.parametrize("what", ["expire_unknown", "_look"])
+@pytest.mark.parametrize("what", ["expire_unknown", "_check_outcome"])
 def test_an_error_in_a_timer_or_a_call_ends_its_incoming_connect(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +156,7 @@ def test_an_error_in_a_timer_or_a_call_ends_its_incoming_connect(
         with monkeypatch.context() as patch:
             patch.setattr(incoming_connect.IncomingConnect, what, fail)
             with raw(host.address) as peer:
-                ignored(peer, HELLO if what == "_look" else b"")
+                ignored(peer, HELLO if what == "_check_outcome" else b"")
         works(host, guest)
         assert host.waiting_connects() == {}
 

@@ -140,7 +140,7 @@ MIRRORED = {
     "bus.core.local": "process_manager",
     "bus.core.peer": "peer",
     "bus.core.remote": "resolver|requests|name_registry|user_routing_table"
-    "|outbound_messages|relays|own_tasks|remote_manager",
+    "|outbound_messages|relays|task_announcer|remote_manager",
 }
 
 

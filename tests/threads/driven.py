@@ -23,7 +23,7 @@ class Done:
         self._parker = taken_lock()
         self._told: list[bool] = []
 
-    def tell(self) -> None:
+    def set(self) -> None:
         self._told.append(True)
         self._parker.release()
 
@@ -56,7 +56,7 @@ class Threads:
         for _ in range(2):
             for manager in self.managers:
                 served = Done()
-                manager.ask(served.tell)
+                manager.ask(served.set)
                 served.wait()
         for manager in self.managers:
             manager.stop(_sync.monotonic() + 100)

@@ -13,7 +13,7 @@ import bus
 from bus.core.local.actions import Fail, Reply
 from bus.errors import BusFullError, UnresolvedError
 from bus.threads.account import Account
-from bus.threads.home import move
+from bus.threads.host_thread import move
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.strikes import Blow, everywhere

@@ -11,7 +11,7 @@ from bus.core.local.actions import Post, Reply
 from bus.message import Incoming
 from bus.threads.delivery import Answer
 from bus.threads.exchange import FastDelivery
-from bus.threads.home import at_home
+from bus.threads.host_thread import call_in_host_thread
 from bus.threads.thread_manager import ThreadManager
 from queuebroker.waiting.shared_parker import SharedParker
 from specs.clauses import clause
@@ -101,15 +101,15 @@ def test_an_answer_waits_for_earlier_items_in_the_mailbox() -> None:
     assert [type(each) for each in fast_receiver.read] == [Incoming, Answer]
 
 
-class _Way:
+class _WaitableLink:
     """A stand-in for another place where a thread may wait."""
 
-    def leave(self, _: ThreadManager) -> None:
+    def return_lease(self, _: ThreadManager) -> None:
         """Do nothing: no thread stays longer than its wait."""
 
 
-class Meanwhile(_Way):
-    """A way whose wait performs one act for the whole process."""
+class Meanwhile(_WaitableLink):
+    """A link whose wait performs one act for the whole process."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -140,7 +140,7 @@ def test_an_event_during_a_wait_at_a_link_is_found_before_the_thread_sleeps(
             answer = Answer(_to=entry, number=1, responder=None)
             assert station.router.post(answer)
         elif what == "a request":
-            at_home(entry, lambda: done.append(what))
+            call_in_host_thread(entry, lambda: done.append(what))
         else:
             host.set_timer(0.0, lambda: done.append(what))
         assert not done
@@ -157,7 +157,7 @@ def test_an_interrupt_during_a_wait_at_a_link_ends_the_wait() -> None:
     """Else all messages that the thread posts to itself would go through the inbox."""
     fast_receiver = FastReceiver()
 
-    class Interrupted(_Way):
+    class Interrupted(_WaitableLink):
         def wait(self, host: ThreadManager, deadline: float | None) -> bool:
             assert host.waiting
             raise KeyboardInterrupt

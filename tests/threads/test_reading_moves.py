@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.threads.home import at_home, move
+from bus.threads.host_thread import call_in_host_thread, move
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
@@ -96,7 +96,7 @@ def test_a_task_that_changes_its_callback_reads_on_with_the_new_one(
             change("remote_subscriptions", False)
 
     def change(name: str, value: Any) -> None:
-        at_home(entry, lambda: setattr(task, name, value))
+        call_in_host_thread(entry, lambda: setattr(task, name, value))
 
     def act(payload: bytes) -> None:
         if payload == b"b":

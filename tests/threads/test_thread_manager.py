@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.threads import mailbox
-from bus.threads.home import move
+from bus.threads.host_thread import move
 from bus.threads.thread_manager import Request, ThreadManager
 from queuebroker import _sync
 from queuebroker.testing import explore
@@ -286,7 +286,7 @@ class Elsewhere:
     def wait(self, _: ThreadManager, __: float | None) -> bool:
         return self._waits.pop(0)()
 
-    def leave(self, _: ThreadManager) -> None:
+    def return_lease(self, _: ThreadManager) -> None:
         """Do nothing: no thread stays here."""
 
 

@@ -1,6 +1,6 @@
 """`Remote`: the interface of a process manager to the other processes of its bus.
 
-`bus.core.remote.own_tasks.OwnTasks` implements it. The manager of a process
+`bus.core.remote.task_announcer.TaskAnnouncer` implements it. The manager of a process
 that is alone on its bus has none.
 """
 

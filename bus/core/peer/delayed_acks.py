@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DelayedAcks"]
 
-_HEARD_MAX: Final = 64  # control frames received and not acknowledged
+_CONTROLS_MAX: Final = 64  # control frames received and not acknowledged
 # How many times longer the last message of an exchange may stay unacknowledged.
 _EXCHANGE: Final = 6
 
@@ -101,7 +101,7 @@ class DelayedAcks:
     def count_control(self) -> None:
         """Count a control frame that arrived."""
         self.controls_received += 1
-        if self.controls_received - self._acked_controls >= _HEARD_MAX:
+        if self.controls_received - self._acked_controls >= _CONTROLS_MAX:
             self._due_now = True
 
     def on_extracted(self, relay: int, number: int, now: float, size: int = 0) -> None:
@@ -152,7 +152,7 @@ class DelayedAcks:
         )
         return has.next - 1, self.extracted.get(task, 0), whole
 
-    def has_acknowledged(self, task: int, acknowledged: int, extracted: int) -> None:
+    def on_acknowledged(self, task: int, acknowledged: int, extracted: int) -> None:
         """Record that a message frame has acknowledged everything."""
         # No calls below: an interrupt finds either all of these changes or none. If
         # none, an ACK frame follows and repeats the acknowledgement.

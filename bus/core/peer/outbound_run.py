@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bus.core.local.trace import Trace
     from bus.payload import Payload
 
-__all__ = ["OutboundRun", "commands_in", "commands_of", "packed", "packed_answer"]
+__all__ = ["OutboundRun", "commands_in", "commands_of", "pack_answer", "pack_payload"]
 
 
 class OutboundRun(Struct, frozen=True, eq=False):
@@ -73,7 +73,9 @@ class OutboundRun(Struct, frozen=True, eq=False):
         """Return a slice of the messages, as a run."""
         return self._only(self.bodies[start:stop])
 
-    def sifted(self, most: int) -> tuple[OutboundRun | None, OutboundRun | None]:
+    def split_by_length(
+        self, most: int
+    ) -> tuple[OutboundRun | None, OutboundRun | None]:
         """Return the messages of at most `most` bytes each, and the longer ones."""
         if self.size <= most:
             return self, None
@@ -109,14 +111,14 @@ def commands_of(
     ]
 
 
-def packed(payload: Payload) -> tuple[int, bytes]:
+def pack_payload(payload: Payload) -> tuple[int, bytes]:
     """Return the flags and the body by which a link carries a payload."""
     if type(payload) is bytes:
         return RAW, payload
     return 0, encode(payload)
 
 
-def packed_answer(
+def pack_answer(
     payload: Payload, error: str | None, message_bytes_max: int
 ) -> tuple[int, bytes]:
     """Return the flags and the body of an answer: its ``error``, or else its payload.
@@ -126,7 +128,7 @@ def packed_answer(
     """
     if error is None:
         try:
-            return packed(payload)
+            return pack_payload(payload)
         except Exception as fault:  # noqa: BLE001 # contained: see the docstring
             error = error_text_of(fault)
     return FAILED, encode(fitting(error, message_bytes_max))

@@ -54,7 +54,7 @@ class Peer:
     closing: True if it was asked to close the link, and has not refused.
     pid: its process id on its own system; None until a link has stated it.
     parted: how its last link ended, if one has.
-    heard_at: when anything was last received from it; asked_at: when it was last
+    received_at: when anything was last received from it; pinged_at: when it was last
       pinged; both in seconds. unresponsive: True if it was silent for too long.
     message_bytes_max: the longest message it accepts (OPEN-6), in bytes; until a link
       has stated it, the limit of this process.
@@ -79,7 +79,6 @@ class Peer:
         "acks",
         "addresses",
         "announced",
-        "asked_at",
         "audience",
         "bound",
         "closing",
@@ -87,7 +86,6 @@ class Peer:
         "credentials",
         "dialling",
         "flooded",
-        "heard_at",
         "idle_since",
         "joined",
         "key",
@@ -95,6 +93,8 @@ class Peer:
         "notifications",
         "parted",
         "pid",
+        "pinged_at",
+        "received_at",
         "relays",
         "role",
         "session",
@@ -127,8 +127,8 @@ class Peer:
         self.dialling: bool = False
         self.pid: int | None = None
         self.parted: BusReason = BusReason.GIVEN_UP
-        self.heard_at: float = now
-        self.asked_at: float = now
+        self.received_at: float = now
+        self.pinged_at: float = now
         self.unresponsive: bool = False
         self.credentials: Credentials | None = None
         self.user: int | None = None

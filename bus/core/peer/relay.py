@@ -248,8 +248,8 @@ class Relay(RunQueue):
         """Withdraw the commands that are not yet under way, in order."""
         self.withdrawn += commands_in(self._take(commands_only=True))
 
-    def promise(self) -> None:
-        """Record that the peer relies on this relay from now on."""
+    def revoke_dismissal(self) -> None:
+        """Revoke a request for the release: the peer relies on this relay again."""
         if self.dismissal is Dismissal.ASKED:
             self.dismissal = Dismissal.REVOKED
 
@@ -315,7 +315,7 @@ class Relay(RunQueue):
         whole.commands_taken += commands
         everything.commands_taken += commands
 
-    def was_asked(self, asker: Entry, number: int) -> bool:
+    def is_unanswered(self, asker: Entry, number: int) -> bool:
         """Return True if a request to the task is still unanswered."""
         key = (asker, number)
         return key in self.asked or key in self._unanswered

@@ -137,7 +137,7 @@ class RunQueue:
         if notification.trace is not None:
             notification.trace.record_discarded(reason)
 
-    def take_too_long(self) -> list[tuple[Incoming, int]]:
+    def take_oversized(self) -> list[tuple[Incoming, int]]:
         """Remove the commands too long for the peer; return each with its length."""
         found: list[tuple[Incoming, int]] = []
         queue = list(self.queue)
@@ -146,7 +146,7 @@ class RunQueue:
             if not outbound_run.is_command:
                 self.queue.append(outbound_run)
                 continue
-            fit, long = outbound_run.sifted(self.peer.message_bytes_max)
+            fit, long = outbound_run.split_by_length(self.peer.message_bytes_max)
             if fit is not None:
                 self.queue.append(fit)
             if long is not None:

@@ -176,12 +176,12 @@ class Session:
         """Return True while a relay's deregistration is not known to have arrived."""
         return relay in self._unrelays
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Send nothing more on this link for now, since it may be closed."""
         self._held = self._controls_sent
 
     def resume(self) -> None:
-        """Send the control frames held back since `hold`."""
+        """Send the control frames held back since `pause`."""
         held, self._held = self._held, None
         if held is not None and self.ready and self._controls_sent > held:
             since = list(self._controls)[held - self._controls_sent :]
@@ -273,7 +273,7 @@ class Session:
             )
         )
         if whole:
-            acks.has_acknowledged(task, acknowledged, extracted)
+            acks.on_acknowledged(task, acknowledged, extracted)
 
     # Receiving.
 

@@ -12,7 +12,7 @@ resolver, confirmations, matches,
 remote_subscriptions                    searches and subscriptions
 control_frames                          frame types, and their handlers
 process_loss                            the end of other processes
-own_tasks                               the tasks of this process, reported to others
+task_announcer                          the tasks of this process, reported to others
 remote_manager                          the decisions
 fast_path                               one message, sent or received by a task's thread
 frame_facts, frame_monitor              frames, as values for people

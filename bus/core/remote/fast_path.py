@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from bus.core.local.actions import Post, Reply
-from bus.core.peer.outbound_run import OutboundRun, packed
+from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.peer.relay import RelayState
 from bus.core.peer.session import milliseconds_left
 from bus.core.remote.inbound import unpacked
@@ -118,7 +118,7 @@ class FastPath:
         """
         if command._trace is not None:
             return None
-        flags, body = packed(command.payload)
+        flags, body = pack_payload(command.payload)
         relay: Relay = command._to.mailbox
         source = command._source
         permit = self._permit_for(relay, source, Kind.COMMAND, len(body))
@@ -144,7 +144,7 @@ class FastPath:
         """Return the frame of an answer to a command from the peer, as `command`."""
         if question.kind is not Kind.COMMAND or question._trace is not None:
             return None
-        flags, body = packed(payload)
+        flags, body = pack_payload(payload)
         relay: Relay = question._source.mailbox
         source = question._to
         permit = self._permit_for(relay, source, Kind.COMMAND_RESPONSE, len(body))
@@ -240,7 +240,7 @@ class FastPath:
         )
         relay.send_at_once(outbound_run)
         if whole:
-            acks.has_acknowledged(task, acknowledged, extracted)
+            acks.on_acknowledged(task, acknowledged, extracted)
         return frame
 
     # Receiving.
@@ -274,7 +274,7 @@ class FastPath:
             self._answer_taken(batch, ends, now)
         else:
             todo.append(self._command_in(batch, ends, payload, now))
-        self.peer.heard_at = now
+        self.peer.received_at = now
         self._acks.on_received(Acknowledgement(batch.first + 1))
         ends.stream.next = batch.first + 1
         return True

@@ -72,14 +72,14 @@ class IdleLinks:
         """Ask whether the peer needs the link; send nothing more until it answers."""
         peer.closing, peer.idle_since = True, None
         peer.session.send_link_frame(Bye())
-        peer.session.hold()
+        peer.session.pause()
 
     def on_bye(self, link: Link, peer: Peer, now: float) -> None:
         """Close a link at the peer's request, unless this process needs it."""
         if peer.closing:
             self._links.hang_up(link)
             peer.parted = BusReason.LEFT
-            self._topology.part(peer, now)
+            self._topology.drop_peer(peer, now)
             return
         used = any(map(self._relays.is_used, peer.relays.values()))
         if peer.joined or peer.busy or used or self._matches.is_subscriber(peer):
@@ -89,7 +89,7 @@ class IdleLinks:
         self._links.hang_up(link)
         peer.parted = BusReason.LEFT
         self._outbound_messages.close(peer)
-        self._topology.part(peer, now)
+        self._topology.drop_peer(peer, now)
 
     def on_refused(self, peer: Peer) -> None:
         """Continue to use a link that the peer needs."""

@@ -215,7 +215,7 @@ class InboundMessages:
         if peer.rights.whole:
             return True
         if run.kind is Kind.COMMAND_RESPONSE:
-            return relay.was_asked(target, run.id)
+            return relay.is_unanswered(target, run.id)
         return peer.rights.may_subscribe(target.name)
 
     def _trace_arrival(

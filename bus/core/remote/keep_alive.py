@@ -34,7 +34,7 @@ class KeepAlive:
 
     def on_frame(self, peer: Peer, now: float) -> None:
         """Note that a frame, of any kind, arrived from a process."""
-        peer.heard_at = now
+        peer.received_at = now
         if peer.unresponsive:
             peer.unresponsive = False
             self._topology.complain(f"process {peer.name} responds again")
@@ -43,14 +43,14 @@ class KeepAlive:
         """Send a PING on each silent link; handle peers that were silent too long."""
         limits = self._topology.limits
         for peer in list(self._linked()):
-            if now >= peer.heard_at + limits.lease_s and not peer.unresponsive:
+            if now >= peer.received_at + limits.lease_s and not peer.unresponsive:
                 self._too_long(peer, now)
-            elif now >= _asked_at(peer) + limits.keep_alive_s:
-                peer.asked_at = now
+            elif now >= _active_at(peer) + limits.keep_alive_s:
+                peer.pinged_at = now
                 peer.session.send_link_frame(Ping(number=self._topology.new_ping()))
 
     def _too_long(self, peer: Peer, now: float) -> None:
-        silent_s = now - peer.heard_at
+        silent_s = now - peer.received_at
         self._topology.complain(
             f"process {peer.name} has not responded for {silent_s:.0f} s"
         )
@@ -66,9 +66,9 @@ class KeepAlive:
         limits = self._topology.limits
         times = []
         for peer in self._linked():
-            times.append(_asked_at(peer) + limits.keep_alive_s)
+            times.append(_active_at(peer) + limits.keep_alive_s)
             if not peer.unresponsive:
-                times.append(peer.heard_at + limits.lease_s)
+                times.append(peer.received_at + limits.lease_s)
         return min(times, default=None)
 
     def _linked(self) -> Iterator[Peer]:
@@ -78,6 +78,6 @@ class KeepAlive:
                 yield peer
 
 
-def _asked_at(peer: Peer) -> float:
+def _active_at(peer: Peer) -> float:
     """Return when a peer last sent a frame, or was last sent a PING."""
-    return max(peer.heard_at, peer.asked_at)
+    return max(peer.received_at, peer.pinged_at)

@@ -219,7 +219,7 @@ class LinkTable:
         if peer.credentials is None:
             peer.admit(link.credentials)
         peer.closing, peer.idle_since = False, None
-        peer.heard_at = peer.asked_at = now
+        peer.received_at = peer.pinged_at = now
         self.on_process_up(peer, identity)
         opening = peer.session.attach(link.id)
         if not link.dialled:

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.core.local.actions import Fail
-from bus.core.peer.outbound_run import OutboundRun, commands_of, packed, packed_answer
+from bus.core.peer.outbound_run import (
+    OutboundRun,
+    commands_of,
+    pack_answer,
+    pack_payload,
+)
 from bus.core.peer.relay import AUDIENCE, Relay
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import FAILED, RAW, WANTS_REPLY, Ack, Unrelay
@@ -153,7 +158,7 @@ class OutboundMessages:
         most = relay.peer.message_bytes_max
         less = most < self._topology.limits.message_bytes_max
         if less and relay.queued_bytes > most:
-            for message, length in relay.take_too_long():
+            for message, length in relay.take_oversized():
                 self._fail([message], MessageTooLargeError(length, most))
         relay.pump()
 
@@ -220,10 +225,10 @@ class OutboundMessages:
             self._topology.limits.message_bytes_max,
             relay.peer.message_bytes_max,
         )
-        flags, body = packed_answer(payload, error, own)
+        flags, body = pack_answer(payload, error, own)
         if flags != FAILED and len(body) > most:
             too_long = MessageTooLargeError(len(body), most)
-            flags, body = packed_answer(None, error_text_of(too_long), own)
+            flags, body = pack_answer(None, error_text_of(too_long), own)
         trace: Trace | None = None
         if question._trace is not None:
             trace = question._trace.answer(source.id.number, len(body))
@@ -256,7 +261,7 @@ class OutboundMessages:
         gap: how many of the sender's notifications just before this one were dropped on
           their way to this process.
         """
-        flags, body = packed(payload)
+        flags, body = pack_payload(payload)
         outbound_run = OutboundRun(
             kind=Kind.NOTIFICATION,
             source=source,
@@ -294,7 +299,7 @@ class OutboundMessages:
         command, turns = Kind.COMMAND, self.turns
         outbound_runs = []
         for message in messages:
-            flags, body = packed(message.payload)
+            flags, body = pack_payload(message.payload)
             outbound_runs.append(
                 OutboundRun(  # positional arguments are faster; in the class's order
                     command,
@@ -418,7 +423,7 @@ class OutboundMessages:
         for peer in self._topology.peers.values():
             for relay in list(peer.relays.values()):
                 self._fail(relay.expire(now), ExpiredError(relay.entry.name))
-                at = self._relays.forgotten_at(relay)
+                at = self._relays.expires_at(relay)
                 if at is not None and at <= now:
                     del peer.relays[relay.number]
                     self._relays.release(relay, [], final=False)

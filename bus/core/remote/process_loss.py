@@ -29,7 +29,7 @@ _REPEAT_S: Final = 0.25  # delay before subscriptions are sent again after a los
 class ProcessLoss:
     """The loss of processes, and the search for their successors.
 
-    It provides ``topology.lose`` and ``topology.part``, since it reaches the whole
+    It provides ``topology.lose`` and ``topology.drop_peer``, since it reaches the whole
     state that is kept for a process.
 
     repeat_at: when to send subscriptions again, in seconds; None for never.
@@ -68,7 +68,7 @@ class ProcessLoss:
         self._links: Final = links
         self.repeat_at: float | None = None
         topology.lose = self.lose
-        topology.part = self.part
+        topology.drop_peer = self.drop_peer
 
     def is_lost(self, peer: Peer, now: float) -> bool:
         """Return True if a process has had no link for too long."""
@@ -85,7 +85,7 @@ class ProcessLoss:
         # If there was no link so far, only the master knows whether the process lives.
         if peer.bound and self._lose_tasks(peer):
             self.repeat_at = now + _REPEAT_S
-        self.part(peer, now)
+        self.drop_peer(peer, now)
 
     def _lose_tasks(self, peer: Peer) -> bool:
         """Report the departure of a lost process's tasks; return whether it had any."""
@@ -95,7 +95,7 @@ class ProcessLoss:
         self._topology.todo += gone
         return bool(gone)
 
-    def part(self, peer: Peer, now: float) -> None:
+    def drop_peer(self, peer: Peer, now: float) -> None:
         """Drop a process that is lost, or whose link is idle.
 
         If its link is idle, the tasks that the master has announced stay known.

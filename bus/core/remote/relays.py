@@ -115,7 +115,7 @@ class Relays:
             if peer.session.incarnation > incarnation:
                 return None
             self._topology.lose(peer, now)
-        peer = self._topology.meet(key, incarnation, now)
+        peer = self._topology.add_peer(key, incarnation, now)
         peer.user = user
         return peer
 
@@ -133,7 +133,7 @@ class Relays:
         relay = self.add_relay(peer, task, now, provisional=way is not peer)
         if relay is None:
             return False
-        relay.promise()  # the searching process relies on it because of the answer
+        relay.revoke_dismissal()  # because of the answer, the searching process uses it
         return True
 
     def add_relay(
@@ -306,7 +306,7 @@ class Relays:
     def _vacate(self, entry: Entry, messages: list[Incoming], *, final: bool) -> None:
         self._topology.todo.append(Vacate(entry, tuple(messages), final))
 
-    def forgotten_at(self, relay: Relay) -> float | None:
+    def expires_at(self, relay: Relay) -> float | None:
         """Return when an unconfirmed relay expires, in seconds; None for never.
 
         It expires unless its own process confirms it by then: the task may have

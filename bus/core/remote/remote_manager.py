@@ -26,11 +26,11 @@ from bus.core.remote.keep_alive import KeepAlive
 from bus.core.remote.link_table import LinkTable
 from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
-from bus.core.remote.own_tasks import OwnTasks
 from bus.core.remote.process_loss import ProcessLoss
 from bus.core.remote.relays import Relays
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.resolver import Resolver
+from bus.core.remote.task_announcer import TaskAnnouncer
 from bus.core.wire import (
     Ack,
     Batch,
@@ -77,7 +77,7 @@ class RemoteManager:
 
     Args:
         topology: this process, and its peers.
-        manager: of this process's own tasks; reports to `OwnTasks` from now on.
+        manager: of this process's own tasks; reports to `TaskAnnouncer` from now on.
         host: the host of relays, which senders post to; relay_account: makes the
           account that these senders use.
         master: the addresses on which the master of its machine listens.
@@ -130,7 +130,7 @@ class RemoteManager:
             idle_links=self.idle_links,
         )
         self.keep_alive: Final = KeepAlive(topology, self.links)
-        self.own_tasks: Final = OwnTasks(
+        self.task_announcer: Final = TaskAnnouncer(
             topology,
             manager,
             self.name_registry,
@@ -150,7 +150,7 @@ class RemoteManager:
             self.remote_subscriptions,
             self.links,
         )
-        manager.remote = self.own_tasks  # last: from now on tasks call it
+        manager.remote = self.task_announcer  # last: from now on tasks call it
 
     # Messages of tasks of this process.
 
@@ -344,7 +344,7 @@ class RemoteManager:
                 if relay.queue or relay.asked:
                     times.append(relay.next_deadline())
                 elif relay.provisional:
-                    times.append(self.relays.forgotten_at(relay))
+                    times.append(self.relays.expires_at(relay))
         return min([at for at in times if at is not None], default=None)
 
     def acknowledge(self, now: float) -> list[Action]:

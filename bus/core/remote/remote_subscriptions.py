@@ -48,7 +48,7 @@ class RemoteSubscriptions:
     """
 
     __slots__ = (
-        "_confirm_at",
+        "_check_adopted_at",
         "_confirmations",
         "_idle_relays",
         "_manager",
@@ -75,7 +75,7 @@ class RemoteSubscriptions:
         )
         self.matches: Final = Matches(topology, manager, relays, self.ledger)
         self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
-        self._confirm_at: float | None = None
+        self._check_adopted_at: float | None = None
         self._confirmations: Final = Confirmations(topology)
 
     # Tasks of this process.
@@ -249,7 +249,7 @@ class RemoteSubscriptions:
         the lost process may not have forwarded the cancellation.
         """
         for request in self.ledger.lose(peer, self._heir):
-            self._confirm(request, now)
+            self._check_adopted(request, now)
         self._confirmations.on_process_lost(peer, self.ledger.get)
 
     def _heir(self, request: Request[Subscribe]) -> Peer | None:
@@ -261,7 +261,7 @@ class RemoteSubscriptions:
             return None
         return asker if self.matches.task_of(request, asker) else None
 
-    def _confirm(self, request: Request[Subscribe], now: float) -> None:
+    def _check_adopted(self, request: Request[Subscribe], now: float) -> None:
         """Check whether the asker of an adopted request still subscribes.
 
         If the asker no longer has the request, it refuses this repeated answer.
@@ -289,13 +289,13 @@ class RemoteSubscriptions:
         """Schedule the next check of the adopted requests."""
         self._confirmations.review(now)
         if not any(request.adopted for request in self.ledger.all()):
-            self._confirm_at = None
-        elif self._confirm_at is None:
-            self._confirm_at = now + self._topology.limits.connect_timeout_s
+            self._check_adopted_at = None
+        elif self._check_adopted_at is None:
+            self._check_adopted_at = now + self._topology.limits.connect_timeout_s
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has work to do, in seconds; None for never."""
-        times = self._confirm_at, self._confirmations.next_deadline()
+        times = self._check_adopted_at, self._confirmations.next_deadline()
         return min((at for at in times if at is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -305,11 +305,11 @@ class RemoteSubscriptions:
         that its master is lost.
         """
         self._confirmations.tick(now)
-        if self._confirm_at is not None and self._confirm_at <= now:
-            self._confirm_at = None
+        if self._check_adopted_at is not None and self._check_adopted_at <= now:
+            self._check_adopted_at = None
             for request in self.ledger.all():
                 if request.adopted:
-                    self._confirm(request, now)
+                    self._check_adopted(request, now)
         self.review(now)
 
     def repeat(self) -> None:

@@ -52,11 +52,11 @@ class Topology:
         "addresses",
         "complain",
         "counters",
+        "drop_peer",
         "key",
         "limits",
         "lose",
         "me",
-        "part",
         "peers",
         "role",
         "todo",
@@ -84,7 +84,7 @@ class Topology:
         self.counters: Final = RelayCounters()
         self.todo: list[Action] = []
         self.lose: Callable[[Peer, float], None]
-        self.part: Callable[[Peer, float], None]
+        self.drop_peer: Callable[[Peer, float], None]
         self._nonce: Final = nonce
         # Above all numbers used by earlier incarnations (AMO-16).
         self._epochs = itertools.count(me.incarnation)
@@ -95,7 +95,7 @@ class Topology:
         """Return the address of a task on a machine."""
         return Address(name, machine=machine, bus=self.me.bus)
 
-    def meet(self, key: Key, incarnation: int, now: float) -> Peer:
+    def add_peer(self, key: Key, incarnation: int, now: float) -> Peer:
         """Create and return the peer for a process that is not known."""
         session = Session(
             next(self._epochs),

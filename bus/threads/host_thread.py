@@ -1,6 +1,6 @@
-"""The home of a task, the thread that hosts it: calls there, and moves to another.
+"""The thread that hosts a task: calls in it, and moves to another thread.
 
-A task may move, or deregister, at any time. So each call looks up the home again.
+A task may move, or deregister, at any time. So each call looks up the host again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from bus.core.local.trace import TraceSink
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["at_home", "move"]
+__all__ = ["call_in_host_thread", "move"]
 
 
-def at_home(entry: Entry, act: Callable[[], None]) -> None:
+def call_in_host_thread(entry: Entry, act: Callable[[], None]) -> None:
     """Call ``act`` in the thread that hosts a task, between two callbacks.
 
     If the calling thread hosts the task and is between two callbacks, it calls
@@ -60,11 +60,11 @@ def move(entry: Entry, to: ThreadManager, trace_sink: TraceSink | None = None) -
             if trace_sink is not None and entry.host is to:
                 trace_sink.on_moved(entry.id.number)
 
-    at_home(entry, go)
+    call_in_host_thread(entry, go)
 
 
 def _hand_over(entry: Entry, to: ThreadManager) -> None:
-    home: ThreadManager = entry.host
+    host: ThreadManager = entry.host
     new = Mailbox(entry.mailbox.client)
     unread: list[Any] = []
 
@@ -74,7 +74,7 @@ def _hand_over(entry: Entry, to: ThreadManager) -> None:
 
     try:
         if to.expect(new):
-            unread.extend(home.remove(entry, to, new))
+            unread.extend(host.remove(entry, to, new))
             to.ask(opens)
     except BaseException:
         # An interrupt: the other thread must not wait for a task that never comes.

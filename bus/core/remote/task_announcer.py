@@ -1,4 +1,4 @@
-"""`OwnTasks`: the tasks of this process, as far as other processes take part in them.
+"""`TaskAnnouncer`: announces changes of local tasks to other processes.
 
 The process manager reports each change of a task, and of its searches, subscriptions
 and watches (`bus.core.local.remote.Remote`). Each report goes on to the parts of the
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from bus.core.remote.resolver import Resolver
     from bus.core.remote.topology import Topology
 
-__all__ = ["OwnTasks"]
+__all__ = ["TaskAnnouncer"]
 
 
-class OwnTasks:
-    """The tasks of this process, reported by its manager to all other processes.
+class TaskAnnouncer:
+    """The announcements of the tasks of one process to all other processes.
 
     The driver holds the exchange's lock in each call. A call without a result leaves
     its actions in ``topology.todo``, for the next call that returns some.
