@@ -34,6 +34,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "_net",
         "observer",
         "arguments",
+        "closable",
         "channel",
         "first",
         "lockfree",

@@ -237,8 +237,11 @@ class CommThread:
 
     @monitor.setter
     def monitor(self, monitor: FrameMonitor | None) -> None:
-        self._rounds.monitor = monitor
-        self._rounds.links_reserved = monitor is not None or self._ended
+        # Under ``hold``, as the end of the comm thread: in either order the links of an
+        # ended thread stay reserved.
+        with self._rounds.hold:
+            self._rounds.monitor = monitor
+            self._rounds.links_reserved = monitor is not None or self._ended
 
     # For the exchange.
 
@@ -369,7 +372,8 @@ class CommThread:
             rounds.closed = True
             # After any failure: other processes must not wait for a silent one.
             self._link_pool.close()
-            self._ended = rounds.links_reserved = True
+            with rounds.hold:
+                self._ended = rounds.links_reserved = True
             self._policy.release_role()
             self._run_late_requests()
             self._then()

@@ -61,8 +61,7 @@ class Rounds:
         inbox: the requests to the comm thread, which go first.
         link_actions: the pending actions on links.
         links_reserved: True if only the comm thread, or no thread, may use the links.
-        monitor: the monitor of the frames of all links; None without listeners. The
-            inspector's thread sets it and ``links_reserved`` without ``hold``.
+        monitor: the monitor of the frames of all links; None without listeners.
         closed: True once no other thread may run the urgent part.
         readers: the frames that arrive in two pieces.
         acknowledgement_tracker: the messages that tasks have taken.
@@ -71,7 +70,8 @@ class Rounds:
     task thread while it sends or handles received frames. Only the locks that a thread
     holds while it serves come before it: see `bus.threads.exchange`. The locks of the
     exchange, of an inbox and of a link are taken under it. The holder makes no callback
-    and waits for no other thread. It guards ``given`` and ``closed``.
+    and waits for no other thread. It guards ``given``, ``closed``, ``monitor`` and
+    ``links_reserved``.
 
     Invariant: the frames in ``given`` arrived before all unread frames of their link.
     """

@@ -13,6 +13,7 @@ from queuebroker.arguments import check_instance, deadline_after, snapshot
 from queuebroker.channel import message_queue as plain
 from queuebroker.channel.locked_queue import LockedMessageQueue
 from queuebroker.channel.status import DONE
+from queuebroker.closable import Closable
 from queuebroker.errors import (
     DisconnectedQueueError,
     ReceiveTimeoutError,
@@ -35,7 +36,7 @@ __all__ = ["MessageQueue"]
 T = TypeVar("T")
 
 
-class MessageQueue:
+class MessageQueue(Closable):
     """The face of a `queuebroker.MessageQueue` for coroutines.
 
     Created by `queuebroker.aio.QueueBroker` and by `queuebroker.aio.wrap`.
@@ -289,17 +290,6 @@ class MessageQueue:
     def close(self) -> None:
         """The same as `disconnect()`."""
         self._end.disconnect()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.disconnect()
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,9 +12,9 @@ from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.waiting import meet
 from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import check_port, deadline_after
+from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.meeting import queue_broker as plain
-from queuebroker.meeting.closable import Closable
 from queuebroker.meeting.rendezvous import Kind
 
 if TYPE_CHECKING:

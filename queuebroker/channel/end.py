@@ -17,13 +17,12 @@ import attrs
 from queuebroker.arguments import check_error, deadline_after
 from queuebroker.channel.connection import Connection, Side
 from queuebroker.channel.status import Status, Verdict
+from queuebroker.closable import Closable
 from queuebroker.observer import Reason
 from queuebroker.waiting.parking import PENDING, Pending, check_may_wait, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
 
     from queuebroker.errors import DisconnectedError
     from queuebroker.waiting.parking import WaitList
@@ -67,7 +66,7 @@ class Stats:
         return self.half_disconnected + self.discarded + self.peer_lost
 
 
-class End(Generic[C]):
+class End(Closable, Generic[C]):
     """One end of a connection. Every method may be called from any thread."""
 
     __slots__ = ("__weakref__", "_connection", "_side")
@@ -166,17 +165,6 @@ class End(Generic[C]):
 
     def close(self) -> None:
         """The same as `disconnect()` (QB-PY-3)."""
-        self.disconnect()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
         self.disconnect()
 
     # Bound as defaults: at interpreter exit modules are emptied, including this one.

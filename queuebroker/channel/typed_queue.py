@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from queuebroker.arguments import snapshot, wrong_type
+from queuebroker.closable import Closable
 from queuebroker.errors import PayloadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from types import TracebackType
-    from typing import Self
 
     from typing_extensions import Buffer
 
@@ -26,7 +25,7 @@ __all__ = ["TypedQueue"]
 T = TypeVar("T")
 
 
-class TypedQueue(Generic[T]):
+class TypedQueue(Closable, Generic[T]):
     """One end of a connection, for objects of type T; created by `MessageQueue.of`.
 
     Each object is one message. An object that cannot be encoded is refused before
@@ -183,17 +182,6 @@ class TypedQueue(Generic[T]):
     def closed(self) -> bool:
         """The same as `disconnected()`, as a property."""
         return self._queue.disconnected()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._queue.disconnect()
 
     # Copying is refused; representation.
 

@@ -1,6 +1,5 @@
 """The rendezvous: how an accept and a connect meet by name and port.
 
-closable          the common base of brokers and managers: `with` closes them
 rendezvous        the waiting calls, as states without any wait
 pairing           the two ends that a match creates
 broker_manager    brokers by name, and the lock of every rendezvous among them

@@ -17,9 +17,9 @@ from queuebroker.arguments import (
     positive,
 )
 from queuebroker.channel.channel import Channel
+from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.meeting.broker_manager import BrokerManager, default_manager
-from queuebroker.meeting.closable import Closable
 from queuebroker.meeting.current import as_current, current_broker
 from queuebroker.meeting.meet import meet, withdraw_locked
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVMap, RdVState, Terms

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from queuebroker import _sync
 from queuebroker.arguments import check_callable
+from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, BrokerNameInUseError
-from queuebroker.meeting.closable import Closable
 from queuebroker.observer import Observer, Operation, Reason, Watch
 
 if TYPE_CHECKING:

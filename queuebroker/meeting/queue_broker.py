@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, cast, overload
 import attrs
 
 from queuebroker.arguments import check_port, positive, wrong_type
+from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError
 from queuebroker.meeting.broker import Broker
-from queuebroker.meeting.closable import Closable
 from queuebroker.meeting.current import as_current, current_broker
 from queuebroker.meeting.rendezvous import Kind, RdVState, Terms
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal, NoReturn, overload
 from queuebroker import _net, _sync
 from queuebroker._green import refuse_green_threads
 from queuebroker.arguments import check_instance, check_port, deadline_after, positive
+from queuebroker.closable import Closable
 from queuebroker.errors import (
     BrokerClosedError,
     BrokerNameInUseError,
     UnknownBrokerError,
 )
 from queuebroker.meeting.broker import Broker
-from queuebroker.meeting.closable import Closable
 from queuebroker.meeting.meet import meet
 from queuebroker.meeting.queue_broker import CAPACITY_MESSAGES, QueueBroker
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVState

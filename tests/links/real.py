@@ -1,8 +1,7 @@
-"""Real processes on a bus, driven line by line.
+"""Real processes on a bus, driven by Python expressions: see `real_process`.
 
-Each process evaluates the Python expressions it receives, with ``bus`` and a few
-helpers in scope, and replies with JSON. It is forked by a server that has imported the
-bus already: an interpreter that imports it anew takes ten times as long to start.
+A server that has imported the bus forks them: an interpreter that imports it anew takes
+ten times as long to start.
 """
 
 from __future__ import annotations
@@ -15,23 +14,17 @@ from multiprocessing import forkserver, get_context
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
-from bus import Role, open_bus
-from bus.journal.writer import Journal
+from tests.links import real_process
 from tests.support import LIMIT_S, until
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-    from bus import Bus, Incoming
 
 __all__ = ["Far"]
 
 # The server starts here, not with the first process: its descriptors are no leak of
 # that process's test.
 _CONTEXT: Final = get_context("forkserver")
-_CONTEXT.set_forkserver_preload([__name__, "bus.links.socket_network"])
+_CONTEXT.set_forkserver_preload([real_process.__name__, "bus.links.socket_network"])
 forkserver.ensure_running()
 
 
@@ -52,7 +45,7 @@ class Far:
         self.name: Final = name
         self._connection, its_connection = _CONTEXT.Pipe()
         self._process: Final = _CONTEXT.Process(
-            target=_main,
+            target=real_process.evaluate,
             args=(its_connection, dict(os.environ), name, role, bus, journal),
             daemon=True,
         )
@@ -123,60 +116,3 @@ class Far:
         tasks = Path(f"/proc/{self.pid}/task").glob("*/stat")
         states = [each.read_text().rpartition(")")[2].split()[0] for each in tasks]
         return set(states) == {"T"}
-
-
-class Counter:
-    """A task that records the messages it receives, and replies with the payload."""
-
-    def __init__(self, bus: Bus, name: str, **options: Any) -> None:
-        self.got: list[Any] = []
-        self.task = bus.register(name, on_command=self._got, **options)
-
-    def _got(self, message: Incoming) -> Any:
-        self.got.append(message.payload)
-        return message.payload
-
-    def wait(self, count: int) -> list[Any]:
-        """Wait until the task has received `count` messages."""
-        until(lambda: len(self.got) >= count, f"{count} messages come")
-        return self.got
-
-
-def _main(
-    connection: Connection,
-    environment: dict[str, str],
-    name: str,
-    role: str,
-    bus_name: str,
-    folder: Path | None,
-) -> None:
-    # The server has the environment of its own start.
-    os.environ.clear()
-    os.environ.update(environment)
-    made: dict[str, Any] = {}
-
-    def tell(kind: str, value: Any) -> None:
-        connection.send_bytes(json.dumps([kind, value], default=repr).encode())
-
-    def counter(task: str, **options: Any) -> None:
-        made[task] = Counter(bus, task, **options)
-
-    journal = (
-        None
-        if folder is None
-        else Journal(folder, machine="machine", segment_bytes=16 << 10)
-    )
-    with (
-        suppress(EOFError),
-        open_bus(
-            bus_name, process=name, machine="machine", role=Role(role), journal=journal
-        ) as bus,
-    ):
-        tell("ok", "joined")
-        around = {"bus": bus, "made": made, "counter": counter, "journal": journal}
-        while True:
-            expression = connection.recv()
-            try:
-                tell("ok", eval(expression, around))  # from our own tests only
-            except Exception as error:  # noqa: BLE001 # reported to the parent
-                tell("error", f"{type(error).__name__}: {error}")

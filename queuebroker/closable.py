@@ -1,4 +1,4 @@
-"""`Closable`: the common base of brokers and managers: ``with`` closes them."""
+"""`Closable`: the common base of brokers, managers and ends: ``with`` closes them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,80 @@
+"""A process on a bus that evaluates Python expressions: the other end of `real.Far`.
+
+Each reply is one document of JSON. ``bus`` and a few helpers are in scope.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from bus import Role, open_bus
+from bus.journal.writer import Journal
+from tests.support import until
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    from bus import Bus, Incoming
+
+__all__ = ["Counter", "evaluate"]
+
+
+class Counter:
+    """A task that records the messages it receives, and replies with the payload."""
+
+    def __init__(self, bus: Bus, name: str, **options: Any) -> None:
+        self.got: list[Any] = []
+        self.task = bus.register(name, on_command=self._got, **options)
+
+    def _got(self, message: Incoming) -> Any:
+        self.got.append(message.payload)
+        return message.payload
+
+    def wait(self, count: int) -> list[Any]:
+        """Wait until the task has received `count` messages."""
+        until(lambda: len(self.got) >= count, f"{count} messages come")
+        return self.got
+
+
+def evaluate(
+    connection: Connection,
+    environment: dict[str, str],
+    name: str,
+    role: str,
+    bus_name: str,
+    folder: Path | None,
+) -> None:
+    # The server has the environment of its own start.
+    os.environ.clear()
+    os.environ.update(environment)
+    made: dict[str, Any] = {}
+
+    def tell(kind: str, value: Any) -> None:
+        connection.send_bytes(json.dumps([kind, value], default=repr).encode())
+
+    def counter(task: str, **options: Any) -> None:
+        made[task] = Counter(bus, task, **options)
+
+    journal = (
+        None
+        if folder is None
+        else Journal(folder, machine="machine", segment_bytes=16 << 10)
+    )
+    with (
+        suppress(EOFError),
+        open_bus(
+            bus_name, process=name, machine="machine", role=Role(role), journal=journal
+        ) as bus,
+    ):
+        tell("ok", "joined")
+        around = {"bus": bus, "made": made, "counter": counter, "journal": journal}
+        while True:
+            expression = connection.recv()
+            try:
+                tell("ok", eval(expression, around))  # from our own tests only
+            except Exception as error:  # noqa: BLE001 # reported to the parent
+                tell("error", f"{type(error).__name__}: {error}")
