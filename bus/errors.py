@@ -401,18 +401,27 @@ class RemoteError(BusError):
 
 
 class CommandTimeoutError(BusError, TimeoutError):
-    """No answer arrived within the caller's timeout (BUS-FLOW-5).
+    """No answer, or no command, arrived within the caller's timeout (BUS-FLOW-5).
 
-    The command may have been carried out, or may still be; a late answer is dropped.
+    A command that was sent may have been carried out, or may still be; a late answer is
+    dropped.
 
-    name: the addressee.
+    name: the addressee of the command.
     timeout_s: how long the caller waited, in seconds.
     why: the cause and its remedy, if the addressee is in this process and the cause is
       visible; else empty.
+    missing: ``answer from``, or ``command for`` if the task waited to receive one.
     """
 
-    def __init__(self, name: str, timeout_s: float, why: str = "") -> None:
-        waited = f"no answer from {name!r}: waited for {round(timeout_s, 3):g} s"
+    def __init__(
+        self,
+        name: str,
+        timeout_s: float,
+        why: str = "",
+        *,
+        missing: str = "answer from",
+    ) -> None:
+        waited = f"no {missing} {name!r}: waited for {round(timeout_s, 3):g} s"
         super().__init__(f"{waited}: {why}" if why else waited)
         self.name: str = name
         self.timeout_s: float = timeout_s

@@ -140,7 +140,7 @@ class Task:
 
         if not thread._serve_until(claimed, deadline):
             assert timeout is not None
-            raise CommandTimeoutError("anybody", timeout)
+            raise CommandTimeoutError(name, timeout, missing="command for")
         return found[0]
 
     # Sending.

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import Bus, BusConfig, Incoming, MessageTooLargeError, PayloadError, open_bus
+from bus import (
+    Bus,
+    BusConfig,
+    CommandTimeoutError,
+    Incoming,
+    MessageTooLargeError,
+    PayloadError,
+    open_bus,
+)
 from tests.bus.support import info, memory_bus, settle
 
 if TYPE_CHECKING:
@@ -220,3 +229,11 @@ def test_only_its_own_thread_serves_a_thread(bus: Bus) -> None:
     mine = bus.register("mine", thread=bus.here(), on_command=ok)
     with pytest.raises(RuntimeError, match="its commands go to a callback"):
         mine.receive(0)
+
+
+def test_a_receive_that_times_out_names_the_receiving_task(bus: Bus) -> None:
+    reader = bus.register("reader", thread=bus.here())
+    with pytest.raises(CommandTimeoutError) as caught:
+        reader.receive(0)
+    assert str(caught.value) == "no command for 'reader': waited for 0 s"
+    assert str(copy(caught.value)) == str(caught.value)
