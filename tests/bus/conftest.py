@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bus.support import There, memory_bus, socket_bus
+from bus import Role
+from bus.testing import memory_bus
+from tests.bus.support import There
+from tests.kit.buses import socket_bus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +23,13 @@ def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
     call = getattr(request.node, "callspec", None)
     by_sockets = call is not None and call.params.get("distance") == "by sockets"
     with socket_bus() if by_sockets else memory_bus() as bus:
+        yield bus
+
+
+@pytest.fixture
+def near() -> Iterator[Bus]:
+    """Yield the master of a bus over sockets."""
+    with socket_bus("near", role=Role.MASTER) as bus:
         yield bus
 
 

@@ -2,7 +2,7 @@
 
 A scenario is a name, an act, and the expected journal entries. The act gets a bench and
 performs the named event with its tasks. The steps are then in the journal of the
-process, in the words of `tests.bus.recorded`.
+process, in the words of `tests.kit.journals`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bus import BusFullError
-from tests.bus.recorded import nobody
-from tests.bus.support import serve, settle
+from tests.kit.serving import serve, settle
+from tests.kit.tasks import ignore
 from tests.support import Threads
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def call_direct(bench: Bench) -> None:
 
 def answer_too_late(bench: Bench) -> None:
     b = bench.task("b", on_command=None)
-    handle = bench.a.command("b", on_response=nobody, timeout=LONG_S)
+    handle = bench.a.command("b", on_response=ignore, timeout=LONG_S)
     question = b.receive()
     handle.cancel()
     question.respond(1)
@@ -85,7 +85,7 @@ def answer_too_late(bench: Bench) -> None:
 
 def notify(bench: Bench) -> None:
     for name in ("b", "c"):
-        bench.task(name).subscribe("a", nobody)
+        bench.task(name).subscribe("a", ignore)
     bench.a.notify(1)
     bench.settle()
 
@@ -99,14 +99,14 @@ def notify_and_answer(bench: Bench) -> None:
 
 
 def notify_who_hears_no_more(bench: Bench) -> None:
-    subscription = bench.task("b").subscribe("a", nobody)
+    subscription = bench.task("b").subscribe("a", ignore)
     bench.a.notify(1)
     subscription.cancel()
     bench.settle()
 
 
 def notify_more_than_fit(bench: Bench) -> None:
-    bench.task("b").subscribe("a", nobody, capacity=1)
+    bench.task("b").subscribe("a", ignore, capacity=1)
     bench.a.notify(1)
     bench.a.notify(2)
     bench.settle()
@@ -115,13 +115,13 @@ def notify_more_than_fit(bench: Bench) -> None:
 def expired(bench: Bench) -> None:
     bench.task("b")
     bench.a.command("b", 1, timeout=0)
-    bench.a.command("b", 2, on_response=nobody, timeout=0)
+    bench.a.command("b", 2, on_response=ignore, timeout=0)
     bench.settle()
 
 
 def cancelled(bench: Bench) -> None:
     bench.task("b")
-    bench.a.command("b", 1, on_response=nobody, timeout=LONG_S).cancel()
+    bench.a.command("b", 1, on_response=ignore, timeout=LONG_S).cancel()
     bench.settle()
 
 
@@ -194,7 +194,7 @@ def left_and_nobody_comes(bench: Bench) -> None:
 
 def left_with_notifications(bench: Bench) -> None:
     b = bench.task("b")
-    b.subscribe("a", nobody)
+    b.subscribe("a", ignore)
     bench.a.notify(1)
     b.deregister()
     bench.settle()

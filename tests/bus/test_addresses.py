@@ -15,8 +15,10 @@ from bus import (
     UnresolvedError,
     open_bus,
 )
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import info, memory_bus, serve, settle, unbalanced
+from tests.kit.inspection import info, unbalanced
+from tests.kit.serving import serve, settle
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:

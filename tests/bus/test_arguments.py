@@ -16,7 +16,10 @@ from bus import (
     PayloadError,
     open_bus,
 )
-from tests.bus.support import info, memory_bus, settle
+from bus.testing import memory_bus
+from tests.kit.inspection import info
+from tests.kit.serving import settle
+from tests.kit.tasks import ignore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +27,6 @@ if TYPE_CHECKING:
     from bus import BusThread, Task
 
 NAN = float("nan")
-
-
-def ok(_: object) -> None:
-    """A callback."""
 
 
 def register(**wrong: Any) -> Callable[[Bus, Task], object]:
@@ -51,7 +50,7 @@ def notify(**wrong: Any) -> Callable[[Bus, Task], object]:
 
 
 def subscribe(
-    to: Any = "task", callback: Any = ok, **wrong: Any
+    to: Any = "task", callback: Any = ignore, **wrong: Any
 ) -> Callable[[Bus, Task], object]:
     return lambda _, task: task.subscribe(to, callback, **wrong)
 
@@ -104,8 +103,12 @@ WRONG: list[tuple[Callable[[Bus, Task], object], type[Exception], str]] = [
     (call(timeout=-1), ValueError, "timeout must be >= 0, got -1"),
     (call(payload=object()), PayloadError, "cannot send payload"),
     (notify(on_response=5), TypeError, "on_response must be callable, got int"),
-    (notify(on_response=ok), ValueError, "notify requires a timeout"),
-    (notify(on_response=ok, timeout=NAN), ValueError, "timeout must be >= 0, got nan"),
+    (notify(on_response=ignore), ValueError, "notify requires a timeout"),
+    (
+        notify(on_response=ignore, timeout=NAN),
+        ValueError,
+        "timeout must be >= 0, got nan",
+    ),
     (notify(payload=object()), PayloadError, "cannot send payload"),
     (subscribe(5), TypeError, "to must be a name, an Address or a Specification"),
     (subscribe("a*"), ValueError, "a segment with a star must be"),
@@ -115,7 +118,7 @@ WRONG: list[tuple[Callable[[Bus, Task], object], type[Exception], str]] = [
     (subscribe(capacity=0), ValueError, "capacity must be >= 1, got 0"),
     (subscribe(bus=5), TypeError, "bus name must be a str, got int"),
     (
-        on_task(lambda t: t.watch(5, ok)),
+        on_task(lambda t: t.watch(5, ignore)),
         TypeError,
         "to must be a name, an Address or a",
     ),
@@ -138,7 +141,7 @@ WRONG: list[tuple[Callable[[Bus, Task], object], type[Exception], str]] = [
     (on_task(lambda t: t.move(5)), TypeError, "thread must be a .*BusThread, got int"),
     (on(lambda bus: bus.call(5)), TypeError, "to must be a name or an Address"),
     (on(lambda bus: bus.command(5)), TypeError, WHOM),
-    (on(lambda bus: bus.subscribe("a*", ok)), ValueError, "a segment with a star"),
+    (on(lambda bus: bus.subscribe("a*", ignore)), ValueError, "a segment with a star"),
     (on(lambda bus: bus.subscribe("a", 5)), TypeError, "callback must be callable"),
     (on(lambda bus: bus.listen("a*")), ValueError, "a segment with a star"),
     (on(lambda bus: bus.listen("a", timeout=-1)), ValueError, "timeout must be >= 0"),
@@ -222,11 +225,11 @@ def test_a_name_for_a_thread_may_be_anything_that_people_read(bus: Bus) -> None:
 
 def test_only_its_own_thread_serves_a_thread(bus: Bus) -> None:
     thread = bus.thread()
-    task = bus.register("task", thread=thread, on_command=ok)
+    task = bus.register("task", thread=thread, on_command=ignore)
     for act in (thread.poll, thread.run, task.receive):
         with pytest.raises(RuntimeError, match="only the thread that serves"):
             act()
-    mine = bus.register("mine", thread=bus.here(), on_command=ok)
+    mine = bus.register("mine", thread=bus.here(), on_command=ignore)
     with pytest.raises(RuntimeError, match="its commands go to a callback"):
         mine.receive(0)
 

@@ -11,9 +11,12 @@ import pytest
 
 from bus import CommandTimeoutError, UnknownTaskError
 from bus.core.remote.confirmations import Confirmations
+from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.bus.support import DISTANCES, There, is_there, memory_bus, serve
+from tests.bus.support import DISTANCES, There
+from tests.kit.inspection import is_there
+from tests.kit.serving import serve
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:

@@ -11,15 +11,11 @@ import pytest
 
 from bus import NOREPLY, BusConfig, Incoming, RemoteError
 from bus.error_text import ERROR_TEXT_BYTES_MAX
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import (
-    DISTANCES,
-    There,
-    info,
-    memory_bus,
-    serve,
-    settle,
-)
+from tests.bus.support import DISTANCES, There
+from tests.kit.inspection import info
+from tests.kit.serving import serve, settle
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:

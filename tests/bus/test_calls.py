@@ -12,9 +12,9 @@ from bus.api import call as calls
 from bus.api.asker import Asker
 from bus.api.call import Call
 from bus.api.command_handle import CommandHandle
+from bus.testing import memory_bus
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.bus.support import memory_bus
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:

@@ -17,8 +17,11 @@ from bus import (
     Visibility,
     open_bus,
 )
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import Holder, counters_of, info, memory_bus, serve, settle
+from tests.kit.inspection import counters_of, info
+from tests.kit.serving import serve, settle
+from tests.kit.tasks import Holder, echo
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
@@ -244,9 +247,7 @@ def test_a_bus_is_joined_once_until_it_is_left() -> None:
 
 
 def _echo(bus: Bus) -> Address:
-    task = bus.register(
-        "echo", thread=bus.here(), on_command=lambda message: message.payload
-    )
+    task = bus.register("echo", thread=bus.here(), on_command=echo)
     return task.address
 
 

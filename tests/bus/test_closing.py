@@ -16,15 +16,12 @@ from bus import (
     UnknownTaskError,
     open_bus,
 )
+from bus.testing import memory_bus
 from bus.threads.exchange import Exchange
 from bus.threads.mailbox import Mailbox
 from specs.clauses import clause
-from tests.bus.support import (
-    Holder,
-    memory_bus,
-    unbalanced,
-    unwanted,
-)
+from tests.kit.inspection import unbalanced
+from tests.kit.tasks import Holder, echo, unwanted
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
@@ -237,7 +234,7 @@ def test_a_task_is_hosted_by_a_new_default_thread_once_that_is_stopped(
 ) -> None:
     bus.register("one", on_command=lambda _: None).thread.stop()
 
-    bus.register("echo", on_command=lambda message: message.payload)
+    bus.register("echo", on_command=echo)
 
     assert bus.call("echo", 1) == 1
 

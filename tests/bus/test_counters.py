@@ -18,15 +18,11 @@ from bus import (
     Undelivered,
     UnknownTaskError,
 )
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import (
-    POLICIES,
-    info,
-    memory_bus,
-    serve,
-    settle,
-    unbalanced,
-)
+from tests.bus.support import POLICIES
+from tests.kit.inspection import info, unbalanced
+from tests.kit.serving import serve, settle
 from tests.support import Threads, until
 
 if TYPE_CHECKING:

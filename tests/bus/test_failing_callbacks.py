@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Bus, BusConfig, CommandTimeoutError
+from bus.testing import memory_bus
 from bus.threads import callback_failures
-from queuebroker import _sync
 from specs.clauses import clause
-from tests.bus.support import (
-    Holder,
-    There,
-    held_comm_thread,
-    info,
-    memory_bus,
-    settle,
-)
+from tests.bus.support import There
+from tests.kit.clock import Clock
+from tests.kit.comm_threads import held
+from tests.kit.inspection import info
+from tests.kit.serving import settle
+from tests.kit.tasks import Holder
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus import Incoming
 
 FEW = callback_failures.TRACEBACKS_MAX
 
@@ -82,8 +79,7 @@ def test_a_new_period_logs_tracebacks_and_the_number_left_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = callback_failures.CallbackFailures()
-    now = [0.0]
-    monkeypatch.setattr(_sync, "monotonic", lambda: now[0])
+    clock = Clock.installed(monkeypatch, 0.0)
 
     def fail(times: int) -> None:
         for _ in range(times):
@@ -93,7 +89,7 @@ def test_a_new_period_logs_tracebacks_and_the_number_left_out(
                 failures.log("callback", "task 'one'")
 
     fail(FEW + 3)
-    now[0] = callback_failures.PERIOD_S
+    clock.now = callback_failures.PERIOD_S
     fail(1)
 
     said = [record.getMessage() for record in caplog.records]
@@ -144,12 +140,12 @@ def test_a_callback_that_keeps_a_thread_from_ending_is_named(
     assert record.levelno == logging.WARNING
     said = record.getMessage()
     assert said.startswith(
-        "bus 'bus1' waits for thread 'holder' to end: Holder._hold of task 'holder'"
+        "bus 'bus1' waits for thread 'holder' to end: Holder._read of task 'holder'"
         " has not returned for"
     )
     # First the callback's own line, then the innermost call, the wait of an `Event`.
     assert re.search(
-        r"at \S+\.py:\d+ in Holder\._hold, in a call to \S+threading", said
+        r"at \S+\.py:\d+ in Holder\._read, in a call to \S+threading", said
     )
 
 
@@ -158,29 +154,21 @@ def test_a_callback_for_commands_that_came_together_is_named_if_it_is_stuck(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The library's own function was named, since the scheduler calls the callback."""
-    held, go = Event(), Event()
-
-    def hold(message: Incoming) -> None:
-        if message.payload != b"early":
-            held.set()
-            assert go.wait(LIMIT_S)
-
     with memory_bus(config=BusConfig(stuck_callback_s=0.01)) as bus:
-        thread = bus.thread("holder")
-        bus.register("holder", thread=thread, on_command=hold)
+        holder = Holder(bus, holds=lambda payload: payload != b"early")
         with There(bus, "other process") as there, Threads() as threads:
             there.bus.call("holder", b"early", timeout=LIMIT_S)
             sender = there.register("sender")
-            with held_comm_thread(there.bus):
+            with held(there.bus):
                 for _ in range(4):
                     sender.command("holder", b"late")
-            assert held.wait(LIMIT_S)
-            ending = threads.start(thread.stop)
+            assert holder.held.wait(LIMIT_S)
+            ending = threads.start(holder.thread.stop)
             until(lambda: bool(caplog.records), "it is named")
-            go.set()
+            holder.let_go()
             ending.result()
 
-    assert "<locals>.hold of task 'holder' has not returned" in caplog.text
+    assert "Holder._read of task 'holder' has not returned" in caplog.text
 
 
 @clause("BUS-DEREG-12")

@@ -13,20 +13,13 @@ from bus import (
     Incoming,
     Response,
 )
+from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.bus.support import (
-    NEAR,
-    POLICIES,
-    Holder,
-    far,
-    info,
-    memory_bus,
-    serve,
-    settle,
-    unbalanced,
-    unwanted,
-)
+from tests.bus.support import NEAR, POLICIES, far
+from tests.kit.inspection import info, unbalanced
+from tests.kit.serving import serve, settle
+from tests.kit.tasks import Holder, unwanted
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import pytest
 
 import bus as package
 from bus import Bus, BusThread, Incoming, UnknownTaskError, errors, open_bus
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import memory_bus, settle
+from tests.kit.serving import settle
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 

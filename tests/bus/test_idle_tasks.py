@@ -6,6 +6,7 @@ import tracemalloc
 from typing import Final
 
 from bus.testing import memory_bus
+from tests.kit.tasks import ignore
 
 TASKS: Final = 500
 BYTES_MAX: Final = 2048
@@ -14,20 +15,16 @@ BYTES_MAX: Final = 2048
 def test_an_idle_task_takes_no_more_than_2_kib() -> None:
     with memory_bus() as bus:
         here = bus.here()
-        bus.register("first", thread=here, on_command=_pass)  # shared by all tasks
+        bus.register("first", thread=here, on_command=ignore)  # shared by all tasks
         here.poll()
         tracemalloc.start()
         try:
             before, _ = tracemalloc.get_traced_memory()
             for number in range(TASKS):
-                bus.register(f"task{number}", thread=here, on_command=_pass)
+                bus.register(f"task{number}", thread=here, on_command=ignore)
             here.poll()  # opens each of them
             after, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
 
     assert (after - before) / TASKS <= BYTES_MAX
-
-
-def _pass(_: object) -> None:
-    """Do nothing."""

@@ -12,34 +12,25 @@ import pytest
 from bus import Role, Service, open_bus
 from bus.api.inspector import inspector_of
 from bus.core.peer.relay_counters import ENDS
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import Holder, memory_bus, socket_bus, unwanted
-from tests.links.processes import settled
+from tests.kit.buses import socket_bus
+from tests.kit.comm_threads import settled
+from tests.kit.inspection import report
+from tests.kit.tasks import Holder, echo, unwanted
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from bus import Bus
-
-
-@pytest.fixture
-def near() -> Iterator[Bus]:
-    """Yield a bus of which this process is the master."""
-    with socket_bus("near", role=Role.MASTER) as bus:
-        yield bus
-
-
-def told(bus: Bus, process: str) -> Any:
-    """Return the report of a process's inspector."""
-    return bus.call(inspector_of(process), timeout=LIMIT_S)
 
 
 def test_a_process_reports_its_name_role_and_pid(near: Bus) -> None:
     with socket_bus("far") as far:
         both = {"near", "far"}
-        until(lambda: set(told(near, "near")["processes"]) == both, "both are known")
-        mine, other = told(near, "near"), told(near, "far")
+        until(lambda: set(report(near, "near")["processes"]) == both, "both are known")
+        mine, other = report(near, "near"), report(near, "far")
 
         assert (mine["bus"], mine["machine"]) == ("bus1", "machine")
         assert (mine["process"], mine["role"]) == ("near", "master")
@@ -47,7 +38,7 @@ def test_a_process_reports_its_name_role_and_pid(near: Bus) -> None:
         assert mine["pid"] == other["pid"] == os.getpid()
         assert 0 <= other["since_s"] < LIMIT_S
         assert "processes" not in other
-        assert told(far, "near")["process"] == "near"
+        assert report(far, "near")["process"] == "near"
 
 
 def test_a_master_reports_the_process_that_holds_each_name(near: Bus) -> None:
@@ -56,7 +47,7 @@ def test_a_master_reports_the_process_that_holds_each_name(near: Bus) -> None:
         near.register("n")
         assert near.call("f") is None
 
-        users = dict(told(far, "near")["users"])
+        users = dict(report(far, "near")["users"])
 
     assert users == {"f": "far", "n": "near", "_bus/far": "far", "_bus/near": "near"}
 
@@ -70,7 +61,7 @@ def test_an_inspector_reports_user_threads_and_tasks_with_their_figures(
         near.call("t")
     near.subscribe("t", unwanted)
 
-    threads = {each["name"]: each for each in told(near, "near")["threads"]}
+    threads = {each["name"]: each for each in report(near, "near")["threads"]}
 
     [task] = threads["mill"]["tasks"]
     assert (task["name"], task["visibility"]) == ("t", "public")
@@ -85,7 +76,7 @@ def test_it_answers_while_all_tasks_are_busy(near: Bus) -> None:
     with Holder.holding(near):
         [busy] = [
             each["busy_s"]
-            for each in told(near, "near")["threads"]
+            for each in report(near, "near")["threads"]
             if each["name"] == "holder"
         ]
 
@@ -99,7 +90,7 @@ def test_a_sender_that_waits_for_room_is_counted(near: Bus) -> None:
         sender.start()
 
         def blocked() -> int:
-            return sum(each["blocked"] for each in told(near, "near")["threads"])
+            return sum(each["blocked"] for each in report(near, "near")["threads"])
 
         until(lambda: blocked() == 1, "the sender waits")
     sender.join()
@@ -113,7 +104,7 @@ def test_an_inspector_reports_links_relays_and_parked_messages(near: Bus) -> Non
         def relay() -> Any:
             found = [
                 each
-                for each in told(near, "near")["relays"]
+                for each in report(near, "near")["relays"]
                 if each["name"] == "holder"
             ]
             return found[0] if found else {"unacked": 0}
@@ -129,7 +120,7 @@ def test_an_inspector_reports_links_relays_and_parked_messages(near: Bus) -> Non
             "counters": {"posted": 1} | dict.fromkeys(ENDS, 0),
             "asked": 0,
         }
-        mine = told(near, "near")
+        mine = report(near, "near")
         [link] = [dict(each) for each in mine["links"]]
         assert link.pop("counters")["posted"] == 1
         assert [link] == [
@@ -147,10 +138,10 @@ def test_an_inspector_reports_links_relays_and_parked_messages(near: Bus) -> Non
 @pytest.mark.usefixtures("near")
 def test_a_link_between_slaves_is_one_for_data() -> None:
     with socket_bus("one") as one, socket_bus("two") as two:
-        two.register("t", on_command=lambda message: message.payload)
+        two.register("t", on_command=echo)
         one.call("t")
 
-        kinds = {each["process"]: each["kind"] for each in told(one, "one")["links"]}
+        kinds = {each["process"]: each["kind"] for each in report(one, "one")["links"]}
 
     assert kinds == {"near": "signalling", "two": "data"}
 
@@ -231,7 +222,7 @@ def test_it_goes_with_its_bus() -> None:
 def test_a_process_with_too_long_a_name_has_no_inspector() -> None:
     long = "p" * 125
     with socket_bus(long, role=Role.MASTER) as bus:
-        bus.register("t", on_command=lambda message: message.payload)
+        bus.register("t", on_command=echo)
         assert bus.call("t", 1) == 1
         assert "_bus" not in str(
             bus._exchange.query(lambda: list(bus._exchange.manager.table))

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus import Bus, Task
 from bus.core.local.process_manager import ProcessManager
+from bus.testing import memory_bus
 from bus.threads.account import Account
 from bus.threads.inbox import Inbox
 from specs.clauses import clause
-from tests.bus.support import Holder, memory_bus, serve, settle
+from tests.kit.collector import collecting
+from tests.kit.serving import serve, settle
+from tests.kit.tasks import Holder
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 # A thread that waits for itself fails soon, so that no test here takes long.
 LIMIT_S = 10.0
@@ -30,25 +32,6 @@ class Reader:
     def __init__(self, bus: Bus) -> None:
         self.itself = self
         self.news = bus.listen("news")
-
-
-@contextmanager
-def _collecting(owner: type[Any], method: str, victims: list[object]) -> Iterator[None]:
-    """Force a collection when ``method`` is entered for the first time."""
-    original = getattr(owner, method)
-
-    def collect_and_go_on(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if victims:
-            victims.clear()
-            gc.collect()
-        return original(self, *args, **kwargs)
-
-    setattr(owner, method, collect_and_go_on)
-    try:
-        yield
-    finally:
-        setattr(owner, method, original)
-    assert not victims, f"{method} was never called"
 
 
 def _register(bus: Bus) -> None:
@@ -87,7 +70,7 @@ def test_an_iterator_collected_under_a_lock_waits_for_nothing(name: str) -> None
     def strikes() -> None:
         with memory_bus() as bus:
             victims: list[object] = [Reader(bus)]
-            with _collecting(owner, method, victims):
+            with collecting(owner, method, victims):
                 act(bus)
             settle(bus)
             assert not [task for task in bus.tasks() if task.subscriptions]

@@ -17,7 +17,10 @@ from bus import (
     Visibility,
 )
 from specs.clauses import clause
-from tests.bus.support import DISTANCES, Holder, There, info, serve, settle, unwanted
+from tests.bus.support import DISTANCES, There
+from tests.kit.inspection import info
+from tests.kit.serving import serve, settle
+from tests.kit.tasks import Holder, unwanted
 from tests.support import Threads, switch_interval
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import pytest
 
 from bus import Bus, Undelivered, UnknownTaskError, UnresolvedError
 from bus.journal.writer import Journal
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import memory_bus, serve
+from tests.kit.serving import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from bus import open_bus
 from bus.testing import memory_bus
 from queuebroker import QueueBroker, Task, _sync
 from specs.clauses import clause
-from tests.bus.support import socket_bus
+from tests.kit.buses import socket_bus
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import AlreadyAnsweredError, Bus, Incoming, Kind, Presence, Response
+from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.bus.support import NEAR, far, info, memory_bus, serve, settle, unwanted
+from tests.bus.support import NEAR, far
+from tests.kit.inspection import info
+from tests.kit.serving import serve, settle
+from tests.kit.tasks import unwanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

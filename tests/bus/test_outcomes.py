@@ -21,20 +21,13 @@ from bus import (
     UnresolvedError,
 )
 from bus.api.receiver import Receiver
+from bus.testing import memory_bus
 from bus.threads.delivery import Answer
 from specs.clauses import clause
-from tests.bus.support import (
-    NEAR,
-    POLICIES,
-    Holder,
-    far,
-    info,
-    is_there,
-    memory_bus,
-    serve,
-    settle,
-    unwanted,
-)
+from tests.bus.support import NEAR, POLICIES, far
+from tests.kit.inspection import info, is_there
+from tests.kit.serving import serve, settle
+from tests.kit.tasks import Holder, echo, unwanted
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -138,7 +131,7 @@ def test_an_unread_command_gets_an_outcome_after_its_task_deregisters(
     settle(bus)
     if not final:
         assert outcomes == []
-        bus.register("doer", thread=bus.here(), on_command=lambda one: one.payload)
+        bus.register("doer", thread=bus.here(), on_command=echo)
         settle(bus)
 
     [outcome] = outcomes

@@ -10,7 +10,9 @@ import pytest
 
 from bus.api import sender
 from specs.clauses import clause
-from tests.bus.support import DISTANCES, There, serve, settle, unwanted
+from tests.bus.support import DISTANCES, There
+from tests.kit.serving import serve, settle
+from tests.kit.tasks import echo, unwanted
 
 if TYPE_CHECKING:
     from bus import Bus, Incoming
@@ -58,7 +60,7 @@ def test_each_receiver_sees_a_payload_as_it_was_when_it_was_sent(
 @clause("BUS-MSG-17")
 def test_the_only_receiver_gets_the_copy_made_at_the_send(bus: Bus) -> None:
     """The bus copies a payload only if needed, and never an answer."""
-    bus.register("doer", thread=bus.here(), on_command=lambda m: m.payload)
+    bus.register("doer", thread=bus.here(), on_command=echo)
 
     with patch.object(sender, "own_copy", unwanted):
         assert bus.call("doer", {"a": 1}) == {"a": 1}

@@ -22,18 +22,15 @@ from bus import (
     UnresolvedError,
     Visibility,
 )
+from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.bus.support import (
-    There,
-    echo,
-    far_apart,
-    held_comm_thread,
-    info,
-    memory_bus,
-    serve,
-    unbalanced,
-)
+from tests.bus.support import There, far_apart
+from tests.kit.buses import ENDLESS, processes
+from tests.kit.comm_threads import comm_of, held
+from tests.kit.inspection import info, unbalanced
+from tests.kit.serving import serve
+from tests.kit.tasks import echo
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -147,15 +144,7 @@ def test_commands_to_a_task_that_changes_process_arrive_once_and_in_order(
     """Nothing is lost, repeated or overtaken, wherever the task is."""
     random, count = Random(seed), 300
     got: list[Any] = []
-    with ExitStack() as stack:
-        bus = stack.enter_context(memory_bus(config=NARROW))
-        buses = [
-            bus,
-            *(
-                stack.enter_context(memory_bus(process=name, beside=bus, config=NARROW))
-                for name in ("two", "three")
-            ),
-        ]
+    with processes("one two three", NARROW) as buses:
         threads = [each.thread() for each in buses]
 
         def settle_in() -> Any:
@@ -191,9 +180,7 @@ def test_commands_to_a_task_that_changes_process_arrive_once_and_in_order(
 
 def is_known(name: str, buses: list[Bus]) -> bool:
     """Return True if the master, the first of the processes, knows the name's owner."""
-    master = buses[0]._node.comm
-    assert master is not None
-    users = master.remote.name_registry.users
+    users = comm_of(buses[0]).remote.name_registry.users
     found = buses[0]._exchange.query(lambda: users.find(name))
     return found is not None
 
@@ -226,7 +213,7 @@ def test_to_send_does_not_wait_for_the_comm_thread(bus: Bus) -> None:
         there.register("doer", on_command=lambda one: got.append(one.payload))
         bus.call("doer", "first")
         sender = bus.register("sender", thread=bus.here())
-        with held_comm_thread(bus):
+        with held(bus):
             for number in range(100):
                 sender.command("doer", number)
             assert got == ["first"]
@@ -325,16 +312,8 @@ def test_each_command_has_one_outcome_whatever_tasks_do(seed: int) -> None:
 
 @clause("BUS-CHAN-1")
 def test_a_call_is_answered_by_another_process_in_every_schedule() -> None:
-    # A deadline that passes early counts as a preemption; with these, none does.
-    config = BusConfig(
-        resolve_timeout_s=1e6, connect_timeout_s=1e6, relink_timeout_s=1e6
-    )
-
     def program(_run: Run) -> None:
-        with (
-            memory_bus(config=config) as one,
-            memory_bus(process="two", beside=one, config=config) as two,
-        ):
+        with processes("one two", ENDLESS) as [one, two]:
             two.register("doer", on_command=echo)
             assert one.call("doer", 3, timeout=None) == 3
 
@@ -346,7 +325,7 @@ def test_a_call_has_one_outcome_in_every_schedule() -> None:
     """Even if time passes at any moment, and the addressee leaves."""
 
     def program(run: Run) -> None:
-        with memory_bus() as one, memory_bus(process="two", beside=one) as two:
+        with processes("one two", None) as [one, two]:
             doer = two.register("doer", on_command=echo)
             leaving = run.spawn(lambda: doer.deregister(final=True))
             with suppress(AddresseeGoneError, UnresolvedError, CommandTimeoutError):
@@ -360,11 +339,7 @@ def test_a_call_has_one_outcome_in_every_schedule() -> None:
 def test_a_reader_misses_nothing_when_the_master_closes() -> None:
     """The master forwarded the subscription; the two others have their own link."""
     count = 300
-    with (
-        memory_bus(process="m") as master,
-        memory_bus(process="n", beside=master) as near,
-        memory_bus(process="r", beside=master) as far,
-    ):
+    with processes("m n r", None) as [master, near, far]:
         news, reader = near.register("news"), far.register("reader")
         got: list[Any] = []
         gaps: list[int] = []

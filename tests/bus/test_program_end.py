@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import Role
 from bus.events import BusOperation
 from bus.journal.reader import open_journals
 from specs.clauses import clause
-from tests.bus.support import socket_bus
 from tests.processes import run
 from tests.support import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bus import Bus
 
 _PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "when-something-dies.md"
@@ -62,14 +58,6 @@ ENDS = {
         -2,
     ),
 }
-
-
-@pytest.fixture
-def near(own_run_directory: Path) -> Iterator[Bus]:
-    """Yield the master of a bus in this process."""
-    assert own_run_directory is not None
-    with socket_bus("near", role=Role.MASTER) as bus:
-        yield bus
 
 
 def _received(bus: Bus) -> tuple[list[Any], list[bool]]:

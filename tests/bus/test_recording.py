@@ -13,11 +13,13 @@ from bus.journal.bus_recorder import BusRecorder
 from bus.journal.format import Kind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.recorded import holds, lines, names, nobody, told
 from tests.bus.scenarios import SCENARIOS, Bench
-from tests.bus.support import Holder, memory_bus, serve
 from tests.journal.telling import SMALL
+from tests.kit.journals import holds, lines, names, told
+from tests.kit.serving import serve
+from tests.kit.tasks import Holder, ignore
 from tests.support import Threads, switch_interval, until
 
 if TYPE_CHECKING:
@@ -61,8 +63,8 @@ def test_two_threads_that_send_as_one_task_are_seen_in_one_order(
         Journal(tmp_path) as journal,
         memory_bus(journal=journal) as bus,
     ):
-        reader = bus.register("b", thread=bus.thread("far"), on_command=nobody)
-        other = bus.register("c", thread=bus.thread("far too"), on_command=nobody)
+        reader = bus.register("b", thread=bus.thread("far"), on_command=ignore)
+        other = bus.register("c", thread=bus.thread("far too"), on_command=ignore)
         sender = bus.register("a")
 
         def send() -> None:

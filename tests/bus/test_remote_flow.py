@@ -9,7 +9,10 @@ from attrs import evolve
 
 from bus import BusConfig, BusFullError
 from specs.clauses import clause
-from tests.bus.support import Holder, echo, info, memory_bus, serve
+from tests.kit.buses import processes
+from tests.kit.inspection import info
+from tests.kit.serving import serve
+from tests.kit.tasks import Holder, echo
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -25,10 +28,7 @@ SMALL = evolve(NARROW, task_fifo_messages=8)
 @pytest.fixture
 def small() -> Iterator[tuple[Bus, Bus]]:
     """Yield two processes with room for little."""
-    with (
-        memory_bus(config=SMALL) as one,
-        memory_bus(process="two", beside=one, config=SMALL) as two,
-    ):
+    with processes("one two", SMALL) as [one, two]:
         yield one, two
 
 
@@ -60,8 +60,7 @@ def test_a_remote_receiver_that_does_not_read_holds_back_the_sender(
 def test_the_bytes_in_flight_to_a_receiver_that_does_not_read_are_bounded() -> None:
     config = evolve(NARROW, window=100, window_bytes=100)
     with (
-        memory_bus(config=config) as one,
-        memory_bus(process="two", beside=one, config=config) as two,
+        processes("one two", config) as [one, two],
         Holder.holding(two, name="doer") as holder,
     ):
         two.register("other", on_command=echo)

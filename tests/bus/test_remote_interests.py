@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
-from tests.bus.support import There, echo, far_apart, serve
+from tests.bus.support import There, far_apart
+from tests.kit.serving import serve
+from tests.kit.tasks import echo
 from tests.support import Threads
 
 if TYPE_CHECKING:

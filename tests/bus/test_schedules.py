@@ -15,9 +15,11 @@ from bus import (
     UnknownTaskError,
     UnresolvedError,
 )
+from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.bus.support import memory_bus, unbalanced, unwanted
+from tests.kit.inspection import unbalanced
+from tests.kit.tasks import echo, unwanted
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -33,10 +35,6 @@ NEVER = None
 
 def under_every_schedule(program: Callable[[Run], object], times: int = 1) -> None:
     explore(program, bound=times, limit=200 * times, random=150 * times)
-
-
-def echo(message: Incoming) -> Any:
-    return message.payload
 
 
 def apart() -> Bus:

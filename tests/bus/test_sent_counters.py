@@ -10,7 +10,10 @@ import pytest
 
 from bus import BusConfig, SentCounters
 from specs.clauses import clause
-from tests.bus.support import Holder, memory_bus, sent_counters_of, settle, unbalanced
+from tests.kit.buses import processes
+from tests.kit.inspection import sent_counters_of, unbalanced
+from tests.kit.serving import settle
+from tests.kit.tasks import Holder, echo
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -26,10 +29,7 @@ TINY = BusConfig(task_fifo_messages=4, window=2, stream_window=8)
 def two(request: pytest.FixtureRequest) -> Iterator[tuple[Bus, Bus]]:
     """Yield two processes of one bus."""
     config: BusConfig = request.param
-    with (
-        memory_bus(config=config) as one,
-        memory_bus(process="two", beside=one, config=config) as other,
-    ):
+    with processes("one two", config) as [one, other]:
         yield one, other
 
 
@@ -52,7 +52,7 @@ def test_each_kind_of_message_is_in_the_counters_of_its_relay_and_of_its_link(
 ) -> None:
     one, other = two
     heard: list[Any] = []
-    doer = other.register("doer", on_command=lambda message: message.payload)
+    doer = other.register("doer", on_command=echo)
     doer.subscribe("asker", heard.append)
     asker = one.register("asker")
     for number in range(10):
@@ -75,7 +75,7 @@ def test_each_kind_of_message_is_in_the_counters_of_its_relay_and_of_its_link(
     mine, theirs = sent_counters(one), sent_counters(other)
     assert mine["doer in two"] == taken(10)
     assert mine["hearers in two"] == taken(10)
-    assert theirs["asker in process"] == taken(10)  # answers
+    assert theirs["asker in one"] == taken(10)  # answers
     assert mine["two"].taken >= 20
     assert mine["all"] == mine["two"]
 

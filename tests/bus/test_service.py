@@ -16,15 +16,11 @@ from bus import (
     Service,
     UnresolvedError,
 )
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import (
-    NEAR,
-    far,
-    memory_bus,
-    serve,
-    settle,
-    unbalanced,
-)
+from tests.bus.support import NEAR, far
+from tests.kit.inspection import unbalanced
+from tests.kit.serving import serve, settle
 from tests.support import LIMIT_S, Threads
 
 

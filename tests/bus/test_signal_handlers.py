@@ -16,9 +16,11 @@ import pytest
 import bus as library
 import queuebroker
 from bus import Bus, BusConfig, Task, UnknownTaskError
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import There, memory_bus, serve, settle
+from tests.bus.support import There
 from tests.handlers import Interruption, everywhere_handled
+from tests.kit.serving import serve, settle
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:

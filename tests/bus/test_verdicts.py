@@ -12,8 +12,8 @@ from bus import NameTakenError
 from bus.api import bus as api
 from bus.threads.verdict import Verdict
 from specs.clauses import clause
-from tests.bus.support import There, held_comm_thread
-from tests.links.processes import comm_of
+from tests.bus.support import There
+from tests.kit.comm_threads import comm_of, held
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_registering_within_a_callback_does_not_wait_for_the_verdict(
     with joined(bus) as there:
         there.register("maker", on_command=lambda _: bool(there.register("doer")))
 
-        with held_comm_thread(there.bus):
+        with held(there.bus):
             assert there.bus.call("maker") is True
         until(lambda: "'doer' is deregistered" in caplog.text, "it is told")
 
@@ -106,7 +106,7 @@ def test_a_task_that_registered_too_late_raises_name_taken_when_used(
 ) -> None:
     monkeypatch.setattr(api, "_VERDICT_S", 0.0)
     with There(bus, "other process") as there:
-        with held_comm_thread(there.bus):
+        with held(there.bus):
             bus.register("doer", on_command=lambda _: "ours")
             late = there.register("doer", on_command=lambda _: "theirs")
 

@@ -9,7 +9,9 @@ import pytest
 
 from bus import Bus, UnresolvedError, Visibility
 from specs.clauses import clause
-from tests.bus.support import DISTANCES, NEAR, There, far, info, serve, settle
+from tests.bus.support import DISTANCES, NEAR, There, far
+from tests.kit.inspection import info, is_there
+from tests.kit.serving import serve, settle
 from tests.support import LIMIT_S, until
 
 
@@ -76,7 +78,7 @@ def test_a_private_task_cannot_be_called_watched_or_subscribed_to(
         bus.call("p", timeout=0)
     private.notify("to nobody")
     private.deregister()
-    serve(bus, lambda: not _there(bus), "it has left")
+    serve(bus, lambda: not is_there(bus, "p"), "it has left")
 
     assert [one.address.module for one in news] == ["watcher"]
 
@@ -97,10 +99,6 @@ def test_not_even_itself_finds_a_private_task(bus: Bus) -> None:
     assert (undelivered[0].to, undelivered[0].payload) == ("p", 1)
     assert type(undelivered[0].error) is UnresolvedError
     assert info(bus, "p").undelivered == 1
-
-
-def _there(bus: Bus) -> bool:
-    return any(each.address.module == "p" for each in bus.tasks())
 
 
 @clause("BUS-INIT-9")

@@ -12,8 +12,8 @@ from bus.cli.place import access_to, is_served, remedy, run_directory, user_id
 from bus.cli.target import Target
 from bus.links.run_directory import RunDirectory
 from specs.clauses import clause
-from tests.bus.support import socket_bus
 from tests.cli.verbs import read, verb
+from tests.kit.buses import socket_bus
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,17 +11,15 @@ from bus.core.wire import RAW
 from bus.message import Incoming, Kind
 from bus.payload import decode
 from specs.clauses import clause
+from tests.core.sessions import outbound_run
 
 SOURCE: Any = "d"
 BODIES = [b"a", b"", b"ccc"]
 
 
-def outbound_run(bodies: list[bytes], **of: Any) -> OutboundRun:
-    about: dict[str, Any] = {"name": "f", "deadline": 7.5, **of}
-    size = sum(map(len, bodies))
-    return OutboundRun(
-        Kind.COMMAND, SOURCE, 3, 0, RAW, 1, bodies=bodies, size=size, **about
-    )
+def run_of(bodies: list[bytes], **of: Any) -> OutboundRun:
+    about: dict[str, Any] = {"relay": 3, "turn": 1, "deadline": 7.5, **of}
+    return outbound_run(bodies, **about)
 
 
 @clause("BUS-MSG-15", "BUS-RELAY-9")
@@ -30,7 +28,7 @@ def outbound_run(bodies: list[bytes], **of: Any) -> OutboundRun:
 def test_a_part_has_its_own_bodies_and_size_and_else_all_of_the_whole(
     start: int, stop: int | None
 ) -> None:
-    whole = outbound_run(BODIES)
+    whole = run_of(BODIES)
 
     part = whole.part(start, stop)
 
@@ -45,7 +43,7 @@ def test_a_part_has_its_own_bodies_and_size_and_else_all_of_the_whole(
 @clause("BUS-MSG-15", "BUS-MSG-17")
 def test_commands_come_out_in_order_and_as_they_were_given() -> None:
     """With the same bytes object each, and the fields that all of them share."""
-    commands = outbound_run(BODIES).part(1).commands()
+    commands = run_of(BODIES).part(1).commands()
 
     assert len(commands) == 2
     for command, body in zip(commands, BODIES[1:], strict=True):
@@ -62,7 +60,7 @@ def test_commands_come_out_in_order_and_as_they_were_given() -> None:
 def test_a_command_that_was_posted_by_itself_comes_out_as_it_is() -> None:
     message = Incoming(Kind.COMMAND, b"a", _source=SOURCE)
 
-    assert outbound_run([b"a"], message=message, name=None).commands() == [message]
+    assert run_of([b"a"], message=message, name=None).commands() == [message]
 
 
 def test_only_commands_of_an_outbound_run_are_sent_elsewhere() -> None:

@@ -20,6 +20,7 @@ from bus.message import Incoming, Kind, Presence
 from bus.registration import Visibility
 from bus.specification import Specification
 from specs.clauses import clause
+from tests.kit.messages import new_message
 
 if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
@@ -54,14 +55,7 @@ def register(
 
 
 def command(name: str, payload: object, deadline: float | None = None) -> Incoming:
-    return Incoming(
-        kind=Kind.COMMAND,
-        payload=payload,
-        _source=None,
-        _id=0,
-        _name=name,
-        _deadline=deadline,
-    )
+    return new_message(payload, _name=name, _deadline=deadline)
 
 
 def payloads(messages: Any) -> list[object]:
@@ -227,7 +221,7 @@ def test_unread_commands_fail_if_their_task_deregisters_for_good(private: bool) 
     entry, _ = register(one, "c", private=private)
     one.leave(entry)
     lost = command("c", 1)
-    notification = Incoming(kind=Kind.NOTIFICATION, payload=2, _source=None, _id=0)
+    notification = new_message(2, kind=Kind.NOTIFICATION)
 
     (failed,) = one.on_emptied(entry, [lost, notification], NOW, final=not private)
 

@@ -6,7 +6,7 @@ same as if each message had a run of its own.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from hypothesis import strategies as st
@@ -20,16 +20,18 @@ from msgspec.structs import replace
 
 from bus.config import BusConfig
 from bus.core.peer.limits import Limits
-from bus.core.peer.outbound_run import OutboundRun
 from bus.core.peer.peer import Peer
 from bus.core.peer.relay import Relay
 from bus.core.peer.relay_counters import RelayCounters
 from bus.core.peer.session import Session
-from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.wire import RAW, Ack, Batch, Characteristics, OpenStream
+from bus.core.wire import Ack, Batch, Characteristics
 from bus.message import Incoming, Kind
 from bus.registration import RegistrationId
 from specs.clauses import clause
+from tests.core.sessions import link_up, outbound_run
+
+if TYPE_CHECKING:
+    from bus.core.peer.outbound_run import OutboundRun
 
 WINDOW = 6
 WINDOW_BYTES = 40
@@ -56,15 +58,6 @@ class Letter:
     deadline: float | None
 
 
-def opened(peer: Peer) -> None:
-    """Attach a link on which both sides know that nothing has arrived."""
-    peer.session.attach(1)
-    frame = OpenStream(
-        epoch=7, nonce=1, incarnation=1, first=1, window=8, known=0, last=0, heard=0
-    )
-    peer.session.open(frame, Acknowledgement(1))
-
-
 def outbound_run_of(letters: list[Letter], *, alone: bool = False) -> OutboundRun:
     """Make a run of messages that differ only in their bodies.
 
@@ -77,16 +70,12 @@ def outbound_run_of(letters: list[Letter], *, alone: bool = False) -> OutboundRu
         message = Incoming(
             Kind.COMMAND, first.body, _source=source, _deadline=first.deadline
         )
-    return OutboundRun(
-        kind=Kind.COMMAND,
+    return outbound_run(
+        [each.body for each in letters],
         source=source,
         relay=first.sender,
-        id=0,
-        flags=RAW,
         turn=first.turn,
         deadline=first.deadline,
-        bodies=[each.body for each in letters],
-        size=sum(len(each.body) for each in letters),
         message=message,
         name=None if alone else "f",
     )
@@ -94,9 +83,13 @@ def outbound_run_of(letters: list[Letter], *, alone: bool = False) -> OutboundRu
 
 def notification(sender: int, turn: int) -> OutboundRun:
     """Make a run for the audience."""
-    source: Any = SENDERS[sender]
-    return OutboundRun(
-        Kind.NOTIFICATION, source, sender, 0, RAW, turn, None, (b"n",), 1
+    return outbound_run(
+        (b"n",),
+        kind=Kind.NOTIFICATION,
+        source=SENDERS[sender],
+        relay=sender,
+        turn=turn,
+        name=None,
     )
 
 
@@ -109,7 +102,7 @@ class RelayMachine(RuleBasedStateMachine):
         self.peer = Peer(
             ("m1", "s2"), session, 0.0, limits=LIMITS, counters=RelayCounters()
         )
-        opened(self.peer)
+        link_up(self.peer.session)
         self.peer.announced.update(SENDERS)
         self.relay = Relay(self.peer, ADDRESSEE, 0.0, limits=LIMITS)
         self.now = 0.0

@@ -8,13 +8,12 @@ import pytest
 
 from bus.config import BusConfig
 from bus.core.peer.limits import Limits
-from bus.core.peer.outbound_run import OutboundRun
 from bus.core.peer.session import Session
 from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.wire import Ack, Batch, Bye, Frame, OpenStream, Unrelay
+from bus.core.wire import Ack, Batch, Bye, Frame, Unrelay
 from bus.errors import WireError
-from bus.message import Kind
 from specs.clauses import clause
+from tests.core.sessions import link_up, opening, outbound_run
 
 LIMITS = Limits.of(BusConfig(window=4, stream_window=8))
 NOW = 100.0
@@ -24,43 +23,8 @@ def session(epoch: int = 5, *, own: int = 1, incarnation: int = 2) -> Session:
     return Session(epoch, own=own, incarnation=incarnation, nonce=0, limits=LIMITS)
 
 
-def outbound_run(body: bytes, deadline: float | None = None) -> OutboundRun:
-    source: Any = None
-    return OutboundRun(
-        kind=Kind.COMMAND,
-        source=source,
-        relay=1,
-        id=0,
-        flags=0,
-        turn=0,
-        deadline=deadline,
-        bodies=(body,),
-        size=len(body),
-    )
-
-
 def gone(relay: int) -> Unrelay:
     return Unrelay(relay=relay, extracted=0)
-
-
-def opening(*, known: int = 0, last: int = 0, heard: int = 0) -> OpenStream:
-    return OpenStream(
-        epoch=7,
-        nonce=1,
-        incarnation=1,
-        first=1,
-        window=8,
-        known=known,
-        last=last,
-        heard=heard,
-    )
-
-
-def linked(one: Session, link: int = 1, **of: int) -> OpenStream:
-    """Attach a link; the peer states how much has arrived there."""
-    frame = one.attach(link)
-    one.open(opening(**of), Acknowledgement(1))
-    return frame
 
 
 def said(frames: list[Frame]) -> list[object]:
@@ -98,12 +62,12 @@ def test_a_session_holds_back_all_frames_until_the_peer_opens_its_stream() -> No
 def test_messages_that_queue_up_together_are_sent_in_one_frame() -> None:
     """A control frame in between splits them, and keeps its place."""
     one = session()
-    linked(one)
+    link_up(one)
 
     for body in (b"a", b"b"):
-        one.send(3, [outbound_run(body)])
+        one.send(3, [outbound_run([body])])
     one.send_control(gone(1))
-    one.send(3, [outbound_run(b"c")])
+    one.send(3, [outbound_run([b"c"])])
 
     assert said(one.flush(NOW)) == [(1, [b"a", b"b"]), 1, (3, [b"c"])]
     assert one.flush(NOW) == []
@@ -123,16 +87,16 @@ def test_a_new_link_resends_undelivered_frames_in_their_order(
     last: int, heard: int, again: list[object]
 ) -> None:
     one = session()
-    linked(one)
+    link_up(one)
     one.send_control(gone(1))
-    one.send(3, [outbound_run(b"a")])
+    one.send(3, [outbound_run([b"a"])])
     one.send_control(gone(2))
-    one.send(3, [outbound_run(b"b")])
+    one.send(3, [outbound_run([b"b"])])
     one.send_control(gone(3))
     one.flush(NOW)
     one.detach()
 
-    frame = linked(one, 2, known=5, last=last, heard=heard)
+    frame = link_up(one, 2, known=5, last=last, heard=heard)
 
     assert (frame.epoch, frame.known) == (5, 7)
     assert said(one.flush(NOW)) == again
@@ -142,14 +106,14 @@ def test_a_new_link_resends_undelivered_frames_in_their_order(
 def test_a_new_incarnation_receives_no_frames_for_the_previous_one() -> None:
     """Numbers continue, so that no number means two messages."""
     one = session()
-    linked(one)
+    link_up(one)
     one.send_control(gone(1))
-    one.send(3, [outbound_run(b"a")])
+    one.send(3, [outbound_run([b"a"])])
     one.flush(NOW)
 
     one.reset()
-    linked(one, 2)
-    one.send(3, [outbound_run(b"b")])
+    link_up(one, 2)
+    one.send(3, [outbound_run([b"b"])])
 
     assert said(one.flush(NOW)) == [(2, [b"b"])]
     assert one.outgoing.floor == 2
@@ -158,7 +122,7 @@ def test_a_new_incarnation_receives_no_frames_for_the_previous_one() -> None:
 @clause("BUS-DEREG-5")
 def test_frames_queued_while_a_link_may_be_closed_are_held_back() -> None:
     one = session()
-    linked(one)
+    link_up(one)
     one.send_link_frame(Bye())
     one.pause()
     one.send_control(gone(1))
@@ -174,7 +138,7 @@ def test_frames_queued_while_a_link_may_be_closed_are_held_back() -> None:
 @clause("BUS-RELAY-9")
 def test_extracted_messages_are_acknowledged_soon_or_at_half_the_window() -> None:
     one = session()
-    linked(one)
+    link_up(one)
     one.acks.on_extracted(4, 1, NOW)
     assert one.flush(NOW) == []
     assert one.ack_at == NOW + LIMITS.ack_delay_s
@@ -190,7 +154,7 @@ def test_extracted_messages_are_acknowledged_soon_or_at_half_the_window() -> Non
 def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None:
     """Otherwise the sender of long messages would wait for each windowful."""
     one = session()
-    linked(one)
+    link_up(one)
     half = LIMITS.window_bytes // 2
     one.acks.on_extracted(4, 1, NOW, half - 1)
     assert one.flush(NOW) == []
@@ -204,7 +168,7 @@ def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None
 
 def batch_of(one: Session) -> Batch:
     """Return the frame of one message that a session sends to relay 9."""
-    one.send(9, [outbound_run(b"x")])
+    one.send(9, [outbound_run([b"x"])])
     batch = one.flush(NOW)[0]
     assert isinstance(batch, Batch)
     return batch
@@ -213,7 +177,7 @@ def batch_of(one: Session) -> Batch:
 @clause("BUS-RELAY-9", "AMO-23")
 def test_a_message_acknowledges_received_and_extracted_messages() -> None:
     one = session()
-    linked(one)
+    link_up(one)
     one.acks.on_received(Acknowledgement(4))
     one.acks.on_extracted(1, 2, NOW)
 
@@ -231,7 +195,7 @@ def test_a_message_acknowledges_received_and_extracted_messages() -> None:
 @clause("BUS-RELAY-9")
 def test_an_extraction_that_no_message_has_acknowledged_is_reviewed_soon() -> None:
     one = session()
-    linked(one)
+    link_up(one)
     one.acks.on_extracted(1, 1, NOW)
 
     assert one.awaits_ack
@@ -253,7 +217,7 @@ def test_an_ack_frame_acknowledges_messages_that_no_message_acknowledges(
     also: Any,
 ) -> None:
     one = session()
-    linked(one)
+    link_up(one)
     one.acks.on_received(Acknowledgement(4))
     one.acks.on_extracted(1, 1, NOW)
     also(one)
@@ -271,7 +235,7 @@ def test_an_ack_frame_acknowledges_messages_that_no_message_acknowledges(
 @clause("AMO-23")
 def test_nothing_is_acknowledged_by_a_message_while_something_is_missing() -> None:
     one = session()
-    linked(one)
+    link_up(one)
     one.acks.on_received(Acknowledgement(4, ((2, 3),)))
 
     assert batch_of(one).acknowledged == 0
@@ -281,14 +245,14 @@ def test_nothing_is_acknowledged_by_a_message_while_something_is_missing() -> No
 def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
     """UNRELAY reports its last extraction, on the next link too, until acknowledged."""
     one = session()
-    linked(one)
+    link_up(one)
     for relay in range(1, 101):
         one.acks.on_extracted(relay, 1, NOW)
         one.send_control(gone(relay))
         one.acks.forget(relay)
     assert one.acks.extracted == one.acks._taken == one.acks._acked_extracted == {}
 
-    linked(one, 2, known=5, heard=99)
+    link_up(one, 2, known=5, heard=99)
     frames = one.flush(NOW + LIMITS.ack_delay_s)
 
     assert said(frames) == [100]
@@ -300,7 +264,7 @@ def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
 
 def test_an_acknowledgement_of_unsent_control_frames_is_rejected() -> None:
     one = session()
-    linked(one)
+    link_up(one)
     one.send_control(gone(1))
 
     with pytest.raises(WireError, match="ACK counts 2 control frames of 1 sent"):
@@ -310,9 +274,9 @@ def test_an_acknowledgement_of_unsent_control_frames_is_rejected() -> None:
 def test_the_time_left_is_computed_when_the_frame_is_sent() -> None:
     """Computed when the frame is sent, not when queued; never negative."""
     one = session()
-    linked(one)
+    link_up(one)
     for deadline in (NOW + 2.5, NOW - 1.0):
-        one.send(3, [outbound_run(b"", deadline)])
+        one.send(3, [outbound_run([b""], deadline=deadline)])
 
     (batch,) = one.flush(NOW)
 

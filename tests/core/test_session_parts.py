@@ -15,25 +15,22 @@ from hypothesis import strategies as st
 
 from bus.config import BusConfig
 from bus.core.peer.limits import Limits
-from bus.core.peer.outbound_run import OutboundRun
 from bus.core.peer.session import Session
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.streams.missing_table import MissingTable
 from bus.core.wire import (
     MESSAGES_MAX,
     NO_DEADLINE,
-    RAW,
     Ack,
     Batch,
     Frame,
-    OpenStream,
     Run,
     Unrelay,
     decode,
     encode,
 )
-from bus.message import Kind
 from specs.clauses import clause
+from tests.core.sessions import link_up, outbound_run
 
 NOW = 100.0
 STREAM_WINDOW = 20_000
@@ -42,43 +39,10 @@ FRAME_BYTES: Final = 512 * 2**10
 SOURCE: Any = "d"
 
 
-def linked(one: Session, link: int = 1, *, last: int = 0) -> None:
-    """Attach a link; the peer states how much has arrived there."""
-    one.attach(link)
-    frame = OpenStream(
-        epoch=7,
-        nonce=1,
-        incarnation=1,
-        first=1,
-        window=8,
-        known=5,
-        last=last,
-        heard=0,
-    )
-    one.open(frame, Acknowledgement(1))
-
-
 def opened() -> Session:
     one = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
-    linked(one)
+    link_up(one, known=5)
     return one
-
-
-def outbound_run(
-    bodies: list[bytes], relay: int = 1, deadline: float | None = None
-) -> OutboundRun:
-    return OutboundRun(
-        Kind.COMMAND,
-        SOURCE,
-        relay,
-        0,
-        RAW,
-        0,
-        deadline,
-        bodies,
-        sum(map(len, bodies)),
-        name="f",
-    )
 
 
 def bodies_of(count: int, start: int = 0) -> list[bytes]:
@@ -135,7 +99,7 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
         sender, relay, count = step
         first = one.outgoing.next
         bodies = bodies_of(count, first)
-        assert one.send(relay, [outbound_run(bodies, sender)]) == [first]
+        assert one.send(relay, [outbound_run(bodies, relay=sender)]) == [first]
         expected += [
             Said(number, body, (sender, relay))
             for number, body in enumerate(bodies, first)
@@ -160,7 +124,7 @@ def test_a_new_link_carries_again_the_messages_that_did_not_come(
         )
         expected = [each for each in expected if each.number not in came]
         one.detach()
-        linked(one, link)
+        link_up(one, link, known=5)
         frames = one.flush(NOW)
 
         assert said(frames) == expected
@@ -249,7 +213,7 @@ def test_time_that_is_left_is_the_same_for_all_of_an_outbound_run() -> None:
     )
     one.flush(NOW)
     one.detach()
-    linked(one, 2, last=1)
+    link_up(one, 2, known=5, last=1)
 
     (batch,) = one.flush(NOW + 0.5)
 

@@ -25,8 +25,9 @@ from bus.demo.messages import (
     encode,
     sent,
 )
-from tests.bus.support import is_there, serve
 from tests.demo.support import demo_bus, pair
+from tests.kit.inspection import is_there
+from tests.kit.serving import serve
 from tests.support import Threads, until
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from bus.demo.agenda import Agenda
 from bus.demo.lister import Lister
 from bus.demo.messages import Give, sent
 from queuebroker.testing import explore
-from tests.bus.support import info, is_there, serve
 from tests.demo.support import demo_bus
+from tests.kit.inspection import info, is_there
+from tests.kit.serving import serve
 
 if TYPE_CHECKING:
     import pytest

@@ -23,8 +23,9 @@ from bus.demo.messages import (
 )
 from bus.demo.worker import PIECE_BYTES, TRIES, Worker
 from queuebroker import BrokerManager, DisconnectedQueueError, QueueBroker
-from tests.bus.support import is_there, serve
 from tests.demo.support import demo_bus
+from tests.kit.inspection import is_there
+from tests.kit.serving import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

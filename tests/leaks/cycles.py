@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from bus import BusConfig, Role
-from tests.bus.support import socket_bus, unbalanced
+from tests.kit.buses import socket_bus
+from tests.kit.inspection import unbalanced
+from tests.kit.tasks import echo
 from tests.leaks.growth import Growth, name_of
 from tests.support import LIMIT_S, until
 
@@ -40,12 +42,12 @@ _CONNECT_S: Final = 2.0
 def _cycles_of_connecting(folder: str) -> Iterator[Growth]:
     config = _config(folder)
     with socket_bus("near", role=Role.MASTER, config=config) as near:
-        near.register("echo", on_command=lambda message: message.payload)
+        near.register("echo", on_command=echo)
 
         def cycle(number: int) -> None:
             name = name_of(number)
             with socket_bus(name, role=Role.SLAVE, config=config) as brief:
-                brief.register(name, on_command=lambda message: message.payload)
+                brief.register(name, on_command=echo)
                 assert near.call(name, number, timeout=LIMIT_S) == number
                 assert brief.call("echo", number, timeout=LIMIT_S) == number
 
@@ -60,13 +62,13 @@ def _cycles_of_registering(folder: str) -> Iterator[Growth]:
         socket_bus("near", role=Role.MASTER, config=config) as near,
         socket_bus("far", role=Role.SLAVE, config=config) as far,
     ):
-        far.register("echo", on_command=lambda message: message.payload)
+        far.register("echo", on_command=echo)
         assert near.call("echo", 0, timeout=LIMIT_S) == 0
         caller = near.register("caller")
 
         def cycle(number: int) -> None:
             name = name_of(number)
-            task = far.register(name, on_command=lambda message: message.payload)
+            task = far.register(name, on_command=echo)
             assert caller.call(name, number, timeout=LIMIT_S) == number
             subscription = caller.subscribe(name, lambda _: None)
             watch = caller.watch(name, lambda _: None)

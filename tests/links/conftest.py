@@ -10,7 +10,8 @@ from bus import BusConfig, Role
 from bus.core.remote import fast_path
 from bus.core.wire import decode, encode_single, pieces
 from bus.links import rounds
-from tests.bus.support import socket_bus
+from tests.kit.buses import socket_bus
+from tests.kit.tasks import echo
 from tests.links.hostile import is_known, served
 from tests.support import until
 
@@ -57,17 +58,20 @@ def config() -> BusConfig:
 
 @pytest.fixture
 def near(config: BusConfig) -> Iterator[Bus]:
-    """Yield the master of a bus, with a task ``echo``."""
+    """Yield the master of a bus."""
     with socket_bus("near", role=Role.MASTER, config=config) as bus:
-        bus.register("echo", on_command=lambda message: message.payload)
         yield bus
 
 
 @pytest.fixture
 def other(near: Bus) -> Iterator[Bus]:
-    """Yield a slave, with a task ``far``; at the end no trace of a peer is left."""
+    """Yield a slave, with a task ``far``; the master has ``echo``.
+
+    At the end no trace of a peer is left.
+    """
+    near.register("echo", on_command=echo)
     with socket_bus("other", role=Role.SLAVE) as bus:
-        bus.register("far", on_command=lambda message: message.payload)
+        bus.register("far", on_command=echo)
         served(near, bus)
         yield bus
         served(near, bus)

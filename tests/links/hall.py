@@ -10,7 +10,8 @@ from bus.message import Incoming, Kind
 from bus.registration import Visibility
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
-from tests.threads.station import Clerk, Station
+from tests.kit.messages import new_message
+from tests.kit.station import Clerk, Station, run_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,24 +79,16 @@ class Held:
         self.exchange.comm = self  # type: ignore[assignment] # as far as needed
 
     def command(self, entry: Entry, payload: Any, size: int = 1) -> Incoming:
-        return Incoming(
-            kind=Kind.COMMAND,
-            payload=payload,
-            _source=self.far,
-            _id=0,
-            _to=entry,
-            _size=size,
-        )
+        return new_message(payload, _source=self.far, _to=entry, _size=size)
 
     def notification(
         self, entry: Entry, heard: Heard, payload: Any, size: int = 1, gap: int = 0
     ) -> Incoming:
-        return Incoming(
+        return new_message(
+            payload,
             kind=Kind.NOTIFICATION,
-            payload=payload,
             subscriptions=(heard,),
             _source=self.far,
-            _id=0,
             _to=entry,
             _size=size,
             gap=gap,
@@ -169,8 +162,7 @@ class Hall:
         return [self.held.command(self.entry, each, size) for each in payloads]
 
     def serve(self) -> None:
-        while self.host.pending():
-            self.host.poll(0)
+        run_due(self.host)
 
     def heard(
         self, overflow: Overflow = "drop-oldest", capacity: int = MESSAGES_MAX

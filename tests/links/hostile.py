@@ -1,15 +1,14 @@
 """F3: a peer that speaks the wire protocol of the bus at will, over a real socket.
 
-`raw` is a bare connection to the socket of a process, for peers that do not even speak
-the link protocol. `Hostile` has a link, and sends any frame that a test needs on it.
-`served` and `is_known` check the effect on other processes.
+`Hostile` has a link, and sends any frame that a test needs on it. A peer that does not
+even speak the link protocol is a `tests.kit.raw_peer`. `served` and `is_known` check
+the effect on other processes.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import socket
 import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -23,7 +22,7 @@ from bus.payload import encode as encoded
 from bus.registration import RegistrationId, Visibility
 from queuebroker.errors import DisconnectedError
 from queuebroker.sockets import SocketQueueBroker, frames
-from tests.bus.support import unbalanced
+from tests.kit.inspection import report, unbalanced
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from bus.core.wire import Frame
     from queuebroker.channel.message_queue import MessageQueue
 
-__all__ = ["HELLO", "NAME", "TASK", "Hostile", "is_known", "raw", "served", "told"]
+__all__ = ["HELLO", "NAME", "TASK", "Hostile", "is_known", "served"]
 
 NAME: Final = "rogue"  # its process name
 TASK: Final = "liar"  # the name of its task
@@ -42,14 +41,6 @@ HELLO: Final = frames.encode(frames.Hello("x", 1, 100))
 _RELAY: Final = 5  # the relay number of that task
 _BODY: Final = encoded("what is said")
 _numbers: Final = itertools.count(1)
-
-
-def raw(place: Path) -> socket.socket:
-    """Connect to a socket, and send nothing."""
-    made = socket.socket(socket.AF_UNIX)
-    made.connect(str(place))  # blocks while the backlog is full
-    made.settimeout(LIMIT_S)
-    return made
 
 
 class Hostile:
@@ -238,14 +229,9 @@ def served(bus: Bus, other: Bus) -> None:
     assert unbalanced(bus.inspect()) == unbalanced(other.inspect()) == []
 
 
-def told(bus: Bus) -> Any:
-    """Return the answer of a process's inspector."""
-    return bus.call(f"_bus/{bus.process}", timeout=LIMIT_S)
-
-
 def is_known(bus: Bus) -> bool:
     """Return True if a process has any record of the hostile one."""
-    seen = told(bus)
+    seen = report(bus)
     known = {*seen["processes"], *seen["users"].values()}
     known.update(each["process"] for each in (*seen["links"], *seen["relays"]))
     return NAME in known

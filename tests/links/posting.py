@@ -9,12 +9,14 @@ from bus.address import Address
 from bus.config import BusConfig
 from bus.core.local.actions import Fail
 from bus.core.local.routing_table import Entry, RoutingTable
-from bus.core.wire import Characteristics, Identity, Role
+from bus.core.wire import Characteristics
 from bus.errors import BusFullError
 from bus.links.relay_outbox import RelayOutbox
 from bus.links.send_batch import SealedBatch
 from bus.message import Incoming, Kind
 from bus.registration import RegistrationId, Visibility
+from tests.kit.messages import new_message
+from tests.kit.station import IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,15 +100,7 @@ class Process:
 
     def __init__(self, overflow: Overflow = "error", **config: Any) -> None:
         self.host = RelayOutbox(
-            Identity(
-                bus="bus1",
-                machine="here",
-                machine_id="here",
-                process="p1",
-                process_id=1,
-                incarnation=1,
-                role=Role.MASTER,
-            ),
+            IDENTITY,
             BusConfig(**config),
             lambda message: None,
             self._send_alone,
@@ -153,11 +147,10 @@ class Process:
     ) -> Incoming:
         entry = self.entry if to is None else to
         audience = entry is self.host.audience
-        return Incoming(
+        return new_message(
+            payload,
             kind=Kind.NOTIFICATION if audience else Kind.COMMAND,
-            payload=payload,
             _source=self.sender() if by is None else by,
-            _id=0,
             _to=entry,
             _account=self.host.account if audience else self.relay.client,
             _size=1,

@@ -1,54 +1,24 @@
-"""Several processes of one bus in one test, and their comm threads."""
+"""Links between the processes of one bus, as the processes keep them."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import BusConfig
 from bus.core.remote.fast_path import FastPath
 from bus.core.wire import Batch
 from bus.links.memory import MemoryNetwork
 from bus.message import Kind
-from bus.testing import memory_bus
-from tests.support import LIMIT_S, until
+from tests.kit.comm_threads import comm_of
+from tests.support import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from bus import Bus, Incoming
+    from bus import Bus
     from bus.core.wire import Frame
-    from bus.links.comm_thread import CommThread
-
-
-# Long enough for the slowest machine; no test waits for these times to pass.
-PATIENT = BusConfig(
-    resolve_timeout_s=LIMIT_S, command_timeout_s=LIMIT_S, link_linger_s=10 * LIMIT_S
-)
-
-
-@contextmanager
-def processes(count: int, config: BusConfig = PATIENT) -> Iterator[list[Bus]]:
-    """Yield a bus with `count` processes; the first is the master, by `config`."""
-    with ExitStack() as stack:
-        bus = stack.enter_context(memory_bus(process="p0", config=config))
-        yield [
-            bus,
-            *(
-                stack.enter_context(
-                    memory_bus(process=f"p{number}", beside=bus, config=PATIENT)
-                )
-                for number in range(1, count)
-            ),
-        ]
-
-
-def comm_of(bus: Bus) -> CommThread:
-    assert bus._node.comm is not None
-    return bus._node.comm
 
 
 def linked(bus: Bus) -> set[str]:
@@ -67,44 +37,24 @@ def serving(bus: Bus) -> list[str]:
     )
 
 
-def settled(bus: Bus) -> None:
-    """Wait until the comm thread has served all earlier requests."""
-    done = threading.Event()
-    comm_of(bus)._relay_outbox.ask(done.set)
-    assert done.wait(LIMIT_S)
+def subscribed(bus: Bus, name: str) -> None:
+    """Wait until a process has a remote subscriber for one of its tasks."""
+    matches = comm_of(bus).remote.remote_subscriptions.matches
+    entry = bus._exchange.find(name)
+    assert entry is not None
+    until(lambda: bool([*matches.subscribed_peers(entry)]), f"{name} is subscribed to")
 
 
-@contextmanager
-def held(bus: Bus) -> Iterator[None]:
-    """Block the comm thread meanwhile."""
-    is_held, go = threading.Event(), threading.Event()
+def under_way(bus: Bus) -> int:
+    """Return how many messages on the links of a process are not acknowledged."""
 
-    def hold() -> None:
-        is_held.set()
-        assert go.wait(LIMIT_S)
+    def count() -> int:
+        peers = comm_of(bus).remote.topology.peers.values()
+        relays = (relay for peer in peers for relay in peer.all_relays())
+        return sum(len(relay.unacked) for relay in relays)
 
-    comm_of(bus)._relay_outbox.ask(hold)
-    assert is_held.wait(LIMIT_S)
-    try:
-        yield
-    finally:
-        go.set()
-
-
-class Reader:
-    """A task that records the messages it receives."""
-
-    def __init__(self, bus: Bus, name: str = "reader", **options: Any) -> None:
-        self.got: list[Any] = []
-        self.task = bus.register(name, on_command=self._read, **options)
-
-    def _read(self, message: Incoming) -> Any:
-        self.got.append(message.payload)
-        return message.payload
-
-    def has(self, count: int) -> None:
-        """Wait until the task has received `count` messages."""
-        until(lambda: len(self.got) >= count, f"{count} messages arrive")
+    total: int = bus._exchange.query(count)
+    return total
 
 
 def commands(frames: list[Frame]) -> list[int]:

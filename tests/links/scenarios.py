@@ -2,7 +2,7 @@
 
 A scenario is a name, an act, and the expected journal entries. The act gets the two
 processes and performs the named event. The steps are then in the journals of the near
-and the far process, in the words of `tests.bus.recorded`.
+and the far process, in the words of `tests.kit.journals`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bus.journal.writer import Journal
-from bus.testing import memory_bus
-from tests.bus.recorded import nobody
 from tests.journal.telling import SMALL
-from tests.links.processes import PATIENT, Reader, comm_of, held, settled
+from tests.kit.buses import PATIENT, processes
+from tests.kit.comm_threads import comm_of, held, settled
+from tests.kit.tasks import Reader, ignore
+from tests.links.processes import subscribed
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from bus import Bus, Undelivered
 
-__all__ = ["MACHINE", "SCENARIOS", "Pair", "heard", "pair", "unread"]
+__all__ = ["MACHINE", "SCENARIOS", "Pair", "pair", "unread"]
 
 MACHINE: Final = "machine"  # of all processes here, and in their journals
 
@@ -54,15 +55,8 @@ def pair(folder: Path, *, recorded: str = "near far", **limits: Any) -> Iterator
             )
             for name in recorded.split()
         }
-        near = stack.enter_context(
-            memory_bus(process="near", config=config, journal=journals.get("near"))
-        )
-        far = stack.enter_context(
-            memory_bus(
-                process="far", beside=near, config=config, journal=journals.get("far")
-            )
-        )
-        yield Pair(near, far)
+        with processes("near far", config, journals) as [near, far]:
+            yield Pair(near, far)
 
 
 def unread(bus: Bus, count: int) -> None:
@@ -70,17 +64,6 @@ def unread(bus: Bus, count: int) -> None:
     until(
         lambda: [each.commands.unread for each in bus.tasks()] == [count],
         f"{count} commands are there",
-    )
-
-
-def heard(bus: Bus, name: str) -> None:
-    """Wait until a process has a remote subscriber for a task."""
-    remote = comm_of(bus).remote
-    entry = bus._exchange.find(name)
-    assert entry is not None
-    until(
-        lambda: bool([*remote.remote_subscriptions.matches.subscribed_peers(entry)]),
-        "it is heard",
     )
 
 
@@ -110,7 +93,7 @@ def call_in_vain(pair: Pair) -> None:
     """The asker has cancelled the question when the answer arrives."""
     b = pair.far.register("b", thread=pair.far.here())
     a = pair.start()
-    handle = a.command("b", on_response=nobody, timeout=LIMIT_S)
+    handle = a.command("b", on_response=ignore, timeout=LIMIT_S)
     question = b.receive(LIMIT_S)
     handle.cancel()
     question.respond(1)
@@ -128,7 +111,7 @@ def notify(pair: Pair) -> None:
     a = pair.start()
     for name in ("b", "c"):
         pair.far.register(name).subscribe("a", got.append)
-    heard(pair.near, "a")
+    subscribed(pair.near, "a")
     a.notify(1)
     until(lambda: len(got) == 2, "both have heard")
 
@@ -138,7 +121,7 @@ def notify_here_and_there(pair: Pair) -> None:
     a = pair.start()
     pair.near.register("d").subscribe("a", got.append)
     pair.far.register("b").subscribe("a", lambda message: message.respond(1))
-    heard(pair.near, "a")
+    subscribed(pair.near, "a")
     a.notify(1, on_response=got.append, timeout=LIMIT_S)
     until(lambda: len(got) == 2, "one has heard, one has answered")
 
@@ -182,7 +165,7 @@ def asker_leaves(pair: Pair) -> None:
     """The asker leaves while the answer is on its way."""
     b = pair.far.register("b", thread=pair.far.here())
     a = pair.start()
-    a.command("b", on_response=nobody, timeout=LIMIT_S)
+    a.command("b", on_response=ignore, timeout=LIMIT_S)
     question = b.receive(LIMIT_S)
     with held(pair.near):
         a.deregister()

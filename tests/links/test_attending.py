@@ -14,21 +14,23 @@ import pytest
 
 from bus import Role
 from bus.core.local.actions import HangUp, Send
-from bus.core.local.command_run import CommandRun
 from bus.core.streams.receipts import Receipt
 from bus.core.wire import Ack
 from bus.links.fast_path_driver import _WaitableLink
 from bus.links.link_pool import LinkPool
 from bus.links.rounds import Rounds
 from specs.clauses import clause
-from tests.bus.support import socket_bus
+from tests.kit.buses import processes, socket_bus
+from tests.kit.comm_threads import comm_of, held
+from tests.kit.messages import command_run
+from tests.kit.tasks import Reader
 from tests.links.alone import Alone, Short
-from tests.links.processes import Reader, comm_of, held, processes
 from tests.links.test_wake_ups import Asleep
 from tests.support import until
 
 if TYPE_CHECKING:
     from bus import Bus, Task
+    from bus.core.local.command_run import CommandRun
 
 MANY = 100
 
@@ -173,10 +175,7 @@ def test_where_the_comm_thread_has_ended_nothing_is_seen_to() -> None:
 
 
 def _run(count: int, size: int) -> CommandRun:
-    peer: Any = object()
-    nobody: Any = None
-    bodies = [bytes(size)] * count
-    return CommandRun(nobody, nobody, bodies, Receipt(peer, 1, 1), 1, None)
+    return command_run([bytes(size)] * count, receipt=Receipt(object(), 1, 1))
 
 
 @clause("BUS-CHAN-7")
@@ -266,9 +265,9 @@ def test_a_thread_that_acknowledges_its_own_reads_wakes_no_comm_thread(
     comm._rounds.wake = lambda: woken.append("wake")  # type: ignore[method-assign]
     comm._acknowledgement_tracker.wakes_soon = soon
     host = SimpleNamespace(main=main, link_wait=object() if waitable else None)
-    to: Any = _At(host)
+    to = _At(host)
     count = comm._acknowledgement_tracker._messages_max
-    run = CommandRun(to, to, [b""] * count, Receipt(None, 1, 1), 1, None)
+    run = command_run([b""] * count, to, to)
     for _ in run.read(None):
         pass
 

@@ -14,19 +14,10 @@ from bus.testing import memory_bus
 from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.bus.support import Holder
-from tests.links.processes import (
-    PATIENT,
-    Reader,
-    brokers,
-    comm_of,
-    commands,
-    held,
-    linked,
-    processes,
-    serving,
-    settled,
-)
+from tests.kit.buses import PATIENT, processes
+from tests.kit.comm_threads import comm_of, held, settled
+from tests.kit.tasks import Holder, Reader
+from tests.links.processes import brokers, commands, linked, serving
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -116,7 +107,7 @@ def test_a_lone_message_waits_for_none_that_is_under_way() -> None:
 def test_overdue_timers_are_handled_despite_a_long_acknowledgement_delay() -> None:
     """Then the thread sleeps again."""
     slow = attrs.evolve(PATIENT, window=1, ack_delay_s=1_000.0)
-    with processes(2, slow) as [bus, other], Holder.holding(other):
+    with processes(2, p0=slow) as [bus, other], Holder.holding(other):
         counters = comm_of(bus).remote.topology.counters
         rounds = _counted(comm_of(bus))
         sender = bus.register("sender")

@@ -13,15 +13,9 @@ from bus.core.wire import Eliminate, Role
 from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.bus.support import Holder
-from tests.links.processes import (
-    PATIENT,
-    Reader,
-    comm_of,
-    held,
-    processes,
-    settled,
-)
+from tests.kit.buses import PATIENT, processes
+from tests.kit.comm_threads import comm_of, held, settled
+from tests.kit.tasks import Holder, Reader
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
@@ -181,7 +175,7 @@ def test_a_relay_abandoned_before_it_is_opened_returns_the_parked_messages(
 def test_messages_posted_to_an_abandoned_relay_follow_its_queue() -> None:
     """Messages queued in the relay were sent first, so they also arrive first."""
     with (
-        processes(2, evolve(PATIENT, window=1)) as [bus, other],
+        processes(2, p0=evolve(PATIENT, window=1)) as [bus, other],
         Holder.holding(other) as holder,
     ):
         comm = comm_of(bus)
@@ -251,10 +245,7 @@ def test_commands_to_a_task_that_moves_or_leaves(leaves: bool) -> None:
         def reads(message: Incoming) -> None:
             got.append(message.payload)
 
-        with (
-            memory_bus(process="p0", config=small) as bus,
-            memory_bus(process="p1", beside=bus, config=small) as other,
-        ):
+        with processes(2, small) as [bus, other]:
             one, two = bus.thread(), bus.thread()
             task = bus.register("f", thread=one, capacity=1, on_command=reads)
             here = other.here()

@@ -20,8 +20,9 @@ from bus import (
     UnresolvedError,
 )
 from specs.clauses import clause
-from tests.bus.support import socket_bus
-from tests.links.processes import comm_of, linked
+from tests.kit.buses import socket_bus
+from tests.kit.comm_threads import comm_of
+from tests.links.processes import linked, under_way
 from tests.links.real import Far
 from tests.support import LIMIT_S, until
 
@@ -40,30 +41,11 @@ IS_BUSY = "any(each.busy_s is not None for each in bus.inspect().threads)"
 
 
 @pytest.fixture
-def near() -> Iterator[Bus]:
-    """Yield a bus of which this process is the master."""
-    with socket_bus("near", role=Role.MASTER) as bus:
-        yield bus
-
-
-@pytest.fixture
 def far(near: Bus) -> Iterator[Far]:
     """Yield a second process, a slave."""
     assert near.machine
     with Far("far") as process:
         yield process.started()
-
-
-def under_way(bus: Bus) -> int:
-    """Return how many messages on links are not acknowledged."""
-
-    def count() -> int:
-        peers = comm_of(bus).remote.topology.peers.values()
-        relays = (relay for peer in peers for relay in peer.all_relays())
-        return sum(len(relay.unacked) for relay in relays)
-
-    total: int = bus._exchange.query(count)
-    return total
 
 
 # The end of a task or a thread.

@@ -13,12 +13,13 @@ import queuebroker
 from bus import BusConfig, CommandTimeoutError, Response, Role
 from bus.core.remote.fast_path import FastPath
 from bus.core.wire import Batch
-from bus.testing import memory_bus
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.bus.support import socket_bus
-from tests.links.processes import comm_of, gone_short, held, settled
+from tests.kit.buses import ENDLESS, processes, socket_bus
+from tests.kit.comm_threads import comm_of, held, settled
+from tests.kit.tasks import echo
+from tests.links.processes import gone_short
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
@@ -30,18 +31,6 @@ if TYPE_CHECKING:
     from tests.strikes import Blow
 
 _EVERYWHERE_S = 240.0
-
-# A deadline that passes early counts as a preemption; with these, none does.
-ENDLESS = BusConfig(
-    resolve_timeout_s=1e6,
-    connect_timeout_s=1e6,
-    relink_timeout_s=1e6,
-    command_timeout_s=1e6,
-)
-
-
-def _echoed(message: Incoming) -> Any:
-    return message.payload
 
 
 class Talk:
@@ -163,7 +152,7 @@ def test_a_process_that_leaves_acknowledges_the_last_answer_at_once() -> None:
         socket_bus("far", role=Role.MASTER, config=config) as far,
         socket_bus("near", role=Role.SLAVE, config=config) as near,
     ):
-        far.register("answerer", on_command=_echoed, thread=far.thread())
+        far.register("answerer", on_command=echo, thread=far.thread())
         for number in range(20):
             assert near.call("answerer", number, timeout=LIMIT_S) == number
         began = _sync.monotonic()
@@ -352,7 +341,7 @@ def test_a_thread_that_waits_at_a_link_detects_the_departure_of_the_peer(
         return not comm_of(talk.near).remote.topology.peers
 
     until(lost, "the link is missed")
-    talk.near.register("echo", on_command=_echoed)
+    talk.near.register("echo", on_command=echo)
     assert waiting.address.module == "waiting"
     assert talk.near.call("echo", 3, timeout=LIMIT_S) == 3
 
@@ -401,11 +390,8 @@ def test_an_interrupted_call_leaves_a_working_bus(
 @clause("BUS-CHAN-1", "BUS-MSG-15")
 def test_calls_are_answered_whichever_thread_reads_the_link() -> None:
     def program(_run: Run) -> None:
-        with (
-            memory_bus(config=ENDLESS) as one,
-            memory_bus(process="two", beside=one, config=ENDLESS) as two,
-        ):
-            two.register("doer", on_command=_echoed, thread=two.thread())
+        with processes("one two", ENDLESS) as [one, two]:
+            two.register("doer", on_command=echo, thread=two.thread())
             asker = one.register("asker", thread=one.here())
             assert [
                 asker.call("doer", number, timeout=None) for number in range(3)
@@ -419,10 +405,7 @@ def test_two_that_ask_one_another_are_answered() -> None:
     """Each waits at the link for its answer, and receives a question there."""
 
     def program(run: Run) -> None:
-        with (
-            memory_bus(config=ENDLESS) as one,
-            memory_bus(process="two", beside=one, config=ENDLESS) as two,
-        ):
+        with processes("one two", ENDLESS) as [one, two]:
 
             def talk(bus: Bus, name: str, other: str) -> None:
                 here, left = bus.here(), [3]

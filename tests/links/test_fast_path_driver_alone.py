@@ -14,6 +14,7 @@ from bus.threads.exchange import FastDelivery
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
+from tests.kit.clock import Clock
 from tests.links.alone import Alone, LeaseOfOne, Peer, Short
 
 if TYPE_CHECKING:
@@ -180,19 +181,18 @@ def test_commands_that_follow_one_another_fast_go_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """But a caller waiting for an answer does not wait for another command."""
-    alone, now = Alone(), [0.0]
-    monkeypatch.setattr(_sync, "monotonic", lambda: now[0])
+    alone, clock = Alone(), Clock.installed(monkeypatch, 0.0)
 
     def sent() -> bool:
         return alone.ask(wants_reply=False)
 
     assert [sent(), sent()] == [True, False]
-    now[0] += 0.0001
+    clock.now += 0.0001
     assert not sent()
-    now[0] += 0.00015  # since the last command, not the last on the fast path
+    clock.now += 0.00015  # since the last command, not the last on the fast path
     assert not sent()
     assert alone.ask()
-    now[0] += 0.00025
+    clock.now += 0.00025
     assert sent()
 
 

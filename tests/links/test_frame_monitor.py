@@ -24,9 +24,10 @@ from bus.links import monitor_leases
 from bus.message import Kind
 from bus.registration import RegistrationId
 from specs.clauses import clause
-from tests.bus.support import socket_bus
 from tests.core.golden import FRAMES
-from tests.links.processes import comm_of, processes
+from tests.kit.buses import processes, socket_bus
+from tests.kit.comm_threads import comm_of
+from tests.links.processes import subscribed
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -94,11 +95,7 @@ def test_a_notification_is_reported_as_sent_to_all_subscribers(three: Three) -> 
     clock = one.register("clock")
     got: list[Any] = []
     two.subscribe("clock", lambda message: got.append(message.payload))
-    remote_subscriptions = comm_of(one).remote.remote_subscriptions
-    until(
-        lambda: len(remote_subscriptions.matches.subscribed_peers(clock._entry)) == 1,
-        "it is heard",
-    )
+    subscribed(one, "clock")
     heard(near, "two", "MSG")
 
     clock.notify("now")

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bus import AccessList, BusConfig, Grant, Role
 from specs.clauses import clause
-from tests.bus.support import socket_bus
+from tests.kit.buses import socket_bus
+from tests.kit.tasks import echo
 from tests.processes import start
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus import Bus, Incoming
+    from bus import Bus
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can become another user"
@@ -73,10 +74,6 @@ def config() -> Iterator[BusConfig]:
         )
         access = AccessList(grants=[grant])
         yield BusConfig(run_directory=f"{folder}/run", access=access)
-
-
-def echo(message: Incoming) -> Any:
-    return message.payload
 
 
 def hosts(bus: Bus) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
@@ -12,15 +12,12 @@ from bus.core.wire import Lengths
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
 from specs.clauses import clause
+from tests.kit.messages import command_run
 from tests.links.hall import Hall
-
-if TYPE_CHECKING:
-    from bus.core.local.routing_table import Entry
 
 
 def _run(hall: Hall, *payloads: bytes) -> CommandRun:
-    source = cast("Entry", hall.held.far)
-    return CommandRun(hall.entry, source, payloads, cast("Any", None), 1, None)
+    return command_run(payloads, hall.entry, hall.held.far, receipt=None)
 
 
 def _arrives(hall: Hall, *items: Any) -> None:

@@ -7,18 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker.testing import explore
-from tests.links.desk import Desk
+from tests.links.desk import Desk, under_every_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from queuebroker.testing import Run
-
-
-def under_every_schedule(
-    program: Callable[[Run], object], *, bound: int = 2, limit: int = 1_500
-) -> None:
-    explore(program, bound=bound, limit=limit, random=100, seed=1)
 
 
 def test_a_loss_wakes_though_nothing_came_and_other_links_live() -> None:

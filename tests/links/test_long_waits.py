@@ -12,7 +12,7 @@ from bus import BusConfig
 from bus.core.peer.session import milliseconds_left
 from bus.core.wire import NO_DEADLINE
 from specs.clauses import clause
-from tests.bus.support import socket_bus
+from tests.kit.buses import socket_bus
 
 SECONDS = [field.name for field in attrs.fields(BusConfig) if field.name.endswith("_s")]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -11,11 +11,13 @@ from attrs import evolve
 from bus import BusConfig, MessageTooLargeError, RemoteError, Role
 from bus.core import wire
 from bus.core.wire import FOLLOWS_MIN
-from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import socket_bus, unbalanced
+from tests.kit.buses import PATIENT, processes, socket_bus
+from tests.kit.comm_threads import comm_of, held
+from tests.kit.inspection import unbalanced
+from tests.kit.tasks import Reader
 from tests.links.hostile import Hostile, served
-from tests.links.processes import PATIENT, comm_of, held
+from tests.links.processes import subscribed
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -28,19 +30,6 @@ _LIMIT: Final = 1000
 _SMALL: Final = evolve(PATIENT, message_bytes_max=_LIMIT)
 _FITS: Final = b"f" * _LIMIT
 _LONG: Final = b"l" * (_LIMIT + 1)
-
-
-class _Sink:
-    """A task that keeps the payloads it receives, and replies with their length."""
-
-    def __init__(self, bus: Bus, name: str = "sink") -> None:
-        self.got: list[Any] = []
-        self.task = bus.register(name, on_command=self._take)
-
-    def _take(self, message: Incoming) -> int:
-        payload: Any = message.payload
-        self.got.append(payload)
-        return len(payload)
 
 
 class _Sender:
@@ -58,12 +47,8 @@ class _Sender:
 @contextmanager
 def _two(far: BusConfig = _SMALL, near: BusConfig = PATIENT) -> Iterator[list[Bus]]:
     """Yield two slaves of a bus, each with its own limit; the first one sends."""
-    with ExitStack() as stack:
-        master = stack.enter_context(memory_bus(process="master", config=PATIENT))
-        yield [
-            stack.enter_context(memory_bus(process=name, beside=master, config=config))
-            for name, config in (("near", near), ("far", far))
-        ]
+    with processes("master near far", near=near, far=far) as [_, *slaves]:
+        yield slaves
 
 
 def _told(sender: _Sender, count: int) -> None:
@@ -87,7 +72,7 @@ def test_frames_of_many_go_where_no_long_message_is_taken(limit: int) -> None:
         socket_bus("near", role=Role.MASTER, config=config) as near,
         socket_bus("other", role=Role.SLAVE, config=config) as other,
     ):
-        sink, sender = _Sink(near), _Sender(other)
+        sink, sender = Reader(near, "sink", reply=len), _Sender(other)
         assert other.call("sink", b"", timeout=LIMIT_S) == 0
         size = min(limit, FOLLOWS_MIN) - 100
         with held(other):
@@ -104,7 +89,7 @@ def test_frames_of_many_go_where_no_long_message_is_taken(limit: int) -> None:
 def test_a_question_that_is_too_long_over_there_fails_at_once() -> None:
     """A message of exactly the limit is delivered, on the fast path, too."""
     with _two() as [near, far]:
-        sink = _Sink(far)
+        sink = Reader(far, "sink", reply=len)
         for _ in range(3):
             with pytest.raises(MessageTooLargeError) as raised:
                 near.call("sink", _LONG, timeout=LIMIT_S)
@@ -127,9 +112,9 @@ def test_commands_that_are_too_long_over_there_come_back_and_all_others_go(
         sender = _Sender(near)
         if when == "parked":
             sender.send(*payloads)
-            sink = _Sink(far)
+            sink = Reader(far, "sink", reply=len)
         else:
-            sink = _Sink(far)
+            sink = Reader(far, "sink", reply=len)
             if when == "in a batch":
                 assert near.call("sink", b"", timeout=LIMIT_S) == 0
                 sink.got.clear()
@@ -161,14 +146,7 @@ def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
 
         notifier = near.register("notifier", on_command=lambda m: m.payload)
         there, here = hears(far, "far"), hears(near, "near")
-        remote_subscriptions, entry = (
-            comm_of(near).remote.remote_subscriptions,
-            _entry(near, "notifier"),
-        )
-        until(
-            lambda: bool(remote_subscriptions.matches.subscribed_peers(entry)),
-            "it is heard over there",
-        )
+        subscribed(near, "notifier")
         with held(near):
             for each in sent:
                 notifier.notify(each)
@@ -211,7 +189,3 @@ def test_a_peer_that_announces_a_too_long_message_loses_its_link(
         assert isinstance(word, wire.Error)
         assert f"a body of {FOLLOWS_MIN + 1} bytes, allowed: {FOLLOWS_MIN}" in word.text
         served(near, other)
-
-
-def _entry(bus: Bus, name: str) -> Any:
-    return bus._exchange.manager.table.find(name)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import Bus, BusConfig, BusError, Task
-from bus.testing import memory_bus
+from bus import Bus, BusError, Task
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.bus.support import unbalanced
-from tests.links.processes import comm_of, gone_short
+from tests.kit.buses import ENDLESS, ENDLESS_S, processes
+from tests.kit.comm_threads import comm_of
+from tests.kit.inspection import unbalanced
+from tests.links.processes import gone_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
     from bus import Incoming
     from queuebroker.testing import Run
 
-# A deadline that passes early is a preemption: once one of these has, calls may fail.
-_ENDLESS_S = 1e6
-_ENDLESS = BusConfig(
-    resolve_timeout_s=_ENDLESS_S,
-    connect_timeout_s=_ENDLESS_S,
-    relink_timeout_s=_ENDLESS_S,
-    command_timeout_s=_ENDLESS_S,
-    link_linger_s=_ENDLESS_S,
-)
 _LIMIT, _RANDOM = 40, 30  # schedules
 
 
@@ -144,16 +136,14 @@ def test_each_message_has_one_outcome_whatever_happens_beside_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def program(run: Run) -> None:
-        with (
-            memory_bus(process="far", config=_ENDLESS) as far,
-            memory_bus(process="near", beside=far, config=_ENDLESS) as near,
-        ):
+        with processes("far near", ENDLESS) as [far, near]:
             pair = Pair(run, near, far)
             monkeypatch.setattr(_sync, "may_be_interrupted", pair.is_main)
             one(pair)
             other(pair)
             run.join()
-            late = _sync.monotonic() >= _ENDLESS_S
+            # A deadline that passed early is a preemption; then calls may fail.
+            late = _sync.monotonic() >= ENDLESS_S
             _check(pair, may_fail=late or other is Pair.close)
 
     def find() -> None:

@@ -18,7 +18,9 @@ from bus.core.wire import Reason
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD
 from specs.clauses import clause
-from tests.links.hostile import HELLO, NAME, TASK, Hostile, is_known, raw, served, told
+from tests.kit.inspection import report
+from tests.kit.raw_peer import raw
+from tests.links.hostile import HELLO, NAME, TASK, Hostile, is_known, served
 from tests.links.misdeeds import STRANGE, VIOLATIONS
 from tests.support import LIMIT_S, Threads, until
 
@@ -152,7 +154,7 @@ def test_whatever_comes_before_a_greeting_ends_the_link(
         word = rogue.last_word()
         assert isinstance(word, wire.Error)
         assert word.reason is Reason.WIRE
-        assert TASK not in told(near)["users"]
+        assert TASK not in report(near)["users"]
 
 
 @clause("BUS-INIT-4", "BUS-SEC-9")
@@ -234,7 +236,7 @@ def test_a_name_that_is_taken_is_not_given_to_another(
             answer = rogue.hear_any(wire.Error)
             assert answer.reason is Reason.NAME_TAKEN
             assert answer.id == rogue.id(number)
-        assert told(near)["users"]["far"] == "other"
+        assert report(near)["users"]["far"] == "other"
         served(near, other)
 
 
@@ -359,7 +361,7 @@ def test_several_misbehaving_peers_at_once_delay_no_other(
                 rogue.greet()
                 act(rogue)
                 rogue.last_word()
-            until(lambda: name not in told(near)["processes"], "it is forgotten")
+            until(lambda: name not in report(near)["processes"], "it is forgotten")
 
     with Threads() as threads:
         running = [threads.start(misbehave, f"{NAME}{number}") for number in range(3)]

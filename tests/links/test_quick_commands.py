@@ -20,8 +20,12 @@ from bus import (
 from bus.links.send_batch import PAYLOAD_MAX
 from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.support import Holder, info, serve
-from tests.links.processes import PATIENT, Reader, comm_of, held, processes, settled
+from tests.kit.buses import PATIENT, processes
+from tests.kit.comm_threads import held, settled
+from tests.kit.inspection import info
+from tests.kit.serving import serve
+from tests.kit.tasks import Holder, Reader
+from tests.links.processes import subscribed
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
@@ -87,11 +91,7 @@ def test_commands_and_notifications_keep_their_order() -> None:
         reader = Reader(other)
         reader.task.subscribe("sender", lambda event: reader.got.append(event.payload))
         sender = known(bus)
-        remote_subscriptions = comm_of(bus).remote.remote_subscriptions
-        until(
-            lambda: bool(remote_subscriptions.matches.subscribed_peers(sender._entry)),
-            "it hears",
-        )
+        subscribed(bus, "sender")
         with held(bus):
             for number in range(1, 10):
                 if number % 3:
@@ -151,7 +151,7 @@ def test_several_threads_may_send_for_one_task() -> None:
 def test_very_many_commands_reach_a_slow_receiver_in_order() -> None:
     """The sender waits for room, again and again."""
     count = 100_000
-    with processes(2, evolve(PATIENT, send_timeout_s=LIMIT_S)) as [bus, other]:
+    with processes(2, p0=evolve(PATIENT, send_timeout_s=LIMIT_S)) as [bus, other]:
         reader = Reader(other, overflow="block", capacity=10)
         sender = known(bus)
         for number in range(count):
@@ -179,7 +179,7 @@ def test_payloads_arrive_as_they_were(size: int) -> None:
 def test_the_limit_for_payloads_is_that_of_all_others() -> None:
     """With a limit as low as that of a send batch, each payload goes alone."""
     low = evolve(PATIENT, message_bytes_max=PAYLOAD_MAX)
-    with processes(2, low) as [bus, other]:
+    with processes(2, p0=low) as [bus, other]:
         reader = Reader(other)
         sender = known(bus)
         sender.command("reader", bytes(PAYLOAD_MAX - 8))
@@ -299,7 +299,7 @@ def test_commands_to_a_process_that_closes_arrive_or_are_kept() -> None:
 @clause("BUS-FLOW-5")
 def test_they_are_worth_delivering_no_longer_than_others() -> None:
     short = evolve(PATIENT, command_timeout_s=0.05, window=1)
-    with processes(2, short) as [bus, other], Holder.holding(other) as holder:
+    with processes(2, p0=short) as [bus, other], Holder.holding(other) as holder:
         told: list[Undelivered] = []
         sender = bus.register("sender", thread=bus.here(), on_undelivered=told.append)
         bus.wait_for("holder")

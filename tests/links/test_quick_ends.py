@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +11,13 @@ import pytest
 from bus import BusFullError, UnknownTaskError, WrongProcessError
 from bus.links.relay_outbox import RelayOutbox
 from specs.clauses import clause
-from tests.links.processes import Reader, held, processes
+from tests.kit.buses import processes
+from tests.kit.comm_threads import held
+from tests.kit.tasks import Holder, Reader
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from bus import Incoming, Task
+    from bus import Incoming
     from bus.links.send_batch import SendBatch
 
 
@@ -98,40 +99,31 @@ def test_the_child_of_a_fork_goes_on_with_no_send_batch() -> None:
         assert reader.got == [b"0", b"1", b"3"]
 
 
-class Slow:
-    """A task that blocks in its callback for the command ``0``."""
-
-    def __init__(self, bus: Any, **options: Any) -> None:
-        self.inside, self.go = Event(), Event()
-        self.got: list[bytes] = []
-        self.task: Task = bus.register("reader", on_command=self._read, **options)
-
-    def _read(self, message: Incoming) -> None:
-        self.got.append(message.payload)
-        if message.payload == b"0":
-            self.inside.set()
-            assert self.go.wait(LIMIT_S)
-
-
 @clause("BUS-FLOW-1", "BUS-FLOW-6")
 @pytest.mark.parametrize("overflow", ["error", "disconnect"])
 def test_a_command_that_is_being_read_takes_no_room(overflow: str) -> None:
     """Of four commands that arrived together one is being read, so one more fits."""
     with processes(2) as [bus, other]:
-        slow = Slow(other, capacity=4, overflow=overflow)
+        slow = Holder(
+            other,
+            "reader",
+            holds=lambda payload: payload == b"0",
+            capacity=4,
+            overflow=overflow,
+        )
         sender, near = bus.register("sender"), other.register("near")
         sender.command("reader", b"warm")
         until(lambda: bool(slow.got), "it is known")
         with held(bus):
             for number in range(4):
                 sender.command("reader", b"%d" % number)
-        assert slow.inside.wait(LIMIT_S)
+        assert slow.held.wait(LIMIT_S)
 
         near.command("reader", b"4")
         if overflow == "error":
             with pytest.raises(BusFullError):
                 near.command("reader", b"5")
-        slow.go.set()
+        slow.let_go()
 
         until(lambda: len(slow.got) == 6, "all were read")
         assert slow.got == [b"warm", b"0", b"1", b"2", b"3", b"4"]

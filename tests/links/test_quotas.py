@@ -22,8 +22,9 @@ from bus.payload import encode as encoded
 from queuebroker.errors import DisconnectedError
 from queuebroker.sockets import ProtocolError, frames
 from specs.clauses import clause
-from tests.links.hostile import NAME, TASK, Hostile, is_known, raw, served
-from tests.links.processes import comm_of
+from tests.kit.comm_threads import comm_of
+from tests.kit.raw_peer import raw
+from tests.links.hostile import NAME, TASK, Hostile, is_known, served
 from tests.support import until
 
 if TYPE_CHECKING:

@@ -33,15 +33,15 @@ from bus.links.comm_thread import CommThread
 from bus.links.link_pool import LinkPool
 from bus.links.socket_network import SocketNetwork
 from specs.clauses import clause
-from tests.bus.support import socket_bus, unwanted
-from tests.links.processes import comm_of, linked
+from tests.kit.buses import socket_bus
+from tests.kit.comm_threads import comm_of
+from tests.kit.tasks import unwanted
+from tests.links.processes import linked
 from tests.links.real import Far
 from tests.processes import run, start
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bus import Bus
 
 
@@ -49,13 +49,6 @@ as_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can become another user"
 )
 IS_MASTER = "bus._node.comm.remote.topology.is_master"
-
-
-@pytest.fixture
-def near() -> Iterator[Bus]:
-    """Yield a bus of which this process is the master."""
-    with socket_bus("near", role=Role.MASTER) as bus:
-        yield bus
 
 
 def names(name_registry: Path) -> list[str]:

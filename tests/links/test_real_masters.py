@@ -16,8 +16,9 @@ from bus import (
 )
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.bus.support import socket_bus
-from tests.links.processes import comm_of, linked
+from tests.kit.buses import socket_bus
+from tests.kit.comm_threads import comm_of
+from tests.links.processes import linked
 from tests.links.real import Far
 from tests.support import LIMIT_S, until
 

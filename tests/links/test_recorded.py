@@ -16,12 +16,14 @@ from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
 from bus.links import rounds
 from specs.clauses import clause
-from tests.bus.recorded import BUS_RULES, holds, lines, links, told
-from tests.bus.support import socket_bus
 from tests.journal.telling import SMALL
-from tests.links.processes import Reader, comm_of, commands, held, linked, settled
+from tests.kit.buses import socket_bus
+from tests.kit.comm_threads import comm_of, held, settled
+from tests.kit.journals import BUS_RULES, holds, lines, links, told
+from tests.kit.tasks import Reader, echo
+from tests.links.processes import commands, linked, subscribed, under_way
 from tests.links.real import Far
-from tests.links.scenarios import MACHINE, SCENARIOS, heard, pair, unread
+from tests.links.scenarios import MACHINE, SCENARIOS, pair, unread
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -36,11 +38,6 @@ def peer_of(bus: Bus) -> Peer:
     """Return the peer object for the only other process."""
     (peer,) = comm_of(bus).remote.topology.peers.values()
     return peer
-
-
-def under_way(bus: Bus) -> int:
-    """Return how many messages on the link are not acknowledged."""
-    return sum(len(relay.unacked) for relay in peer_of(bus).all_relays())
 
 
 def by_message(steps: list[str]) -> list[str]:
@@ -106,7 +103,7 @@ def test_a_notification_dropped_for_newer_ones_is_recorded(tmp_path: Path) -> No
         a = both.start()
         # With room for all, so that drops happen before sending.
         both.far.register("b").subscribe("a", got.append, capacity=5)
-        heard(both.near, "a")
+        subscribed(both.near, "a")
         with held(both.far):
             for number in range(1, 6):
                 a.notify(number)
@@ -250,7 +247,7 @@ def test_a_process_that_leaves_is_recorded_as_left(tmp_path: Path) -> None:
     ):
         far.started()
         far("counter('b')")
-        a = near.register("a", on_command=lambda message: message.payload)
+        a = near.register("a", on_command=echo)
         assert a.call("b", 1) == 1
         assert far("bus.call('a', 2)") == 2
         far("bus.close()")

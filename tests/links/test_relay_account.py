@@ -17,6 +17,7 @@ from bus.threads.account import Account, Admission
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.kit.messages import new_message
 from tests.links.posting import FakeRelay
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Post:
 
     def offer(self, size: int = 1, payload: object = None) -> Admission:
         """Post, as `Inbox.offer` does."""
-        message = command(payload, size)
+        message = new_message(payload, _size=size)
         with self.lock:
             admission = self.relay_account.admit_locked(message, self.dropped)
             if admission is Admission.ACCEPTED:
@@ -81,10 +82,6 @@ class Post:
     @property
     def waiting(self) -> int:
         return len(self.inbox) + len(self.relay.queue)
-
-
-def command(payload: object = None, size: int = 1) -> Incoming:
-    return Incoming(kind=Kind.COMMAND, payload=payload, _source=None, _id=0, _size=size)
 
 
 @clause("BUS-FLOW-1")
@@ -215,7 +212,7 @@ class FakeSendBatch:
         unused_bytes = self.room * PAYLOAD_MAX - self.used  # one byte each
         post.relay_account.release_locked(send_batch, unused, unused_bytes)
         post.relay_account.on_batch_moved(self.used, self.used)
-        post.relay.queue.extend(command(size=1) for _ in range(self.used))
+        post.relay.queue.extend(new_message(_size=1) for _ in range(self.used))
         post.review()
 
 
@@ -312,7 +309,7 @@ def sent(
         mailbox=None,
     )
     account = Account(messages_max=1, bytes_max=1, overflow="drop-oldest")
-    message = command(payload)
+    message = new_message(payload, _size=1)
     message.kind, message.wants_reply = kind, wants_reply
     message._to, message._account = to, account
     return message

@@ -16,8 +16,9 @@ from bus.links.run_directory import RunDirectory
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD
 from specs.clauses import clause
-from tests.bus.support import socket_bus
-from tests.links.hostile import HELLO, raw, served
+from tests.kit.buses import socket_bus
+from tests.kit.raw_peer import raw
+from tests.links.hostile import HELLO, served
 from tests.processes import run
 from tests.support import LIMIT_S
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.core.local.actions import HangUp
-from bus.core.local.command_run import CommandRun
-from bus.core.wire import Identity, Role
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from bus.links.comm_thread import CommThread
 from bus.links.link_poller import ParkedPoller
@@ -19,14 +17,14 @@ from bus.links.rounds import Rounds
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.links.processes import (
-    PATIENT,
-)
-from tests.threads.station import Station
+from tests.kit.buses import PATIENT
+from tests.kit.messages import command_run
+from tests.kit.station import IDENTITY, Station
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bus.core.local.command_run import CommandRun
     from bus.core.streams.receipts import Taken
     from queuebroker.testing import Run
 
@@ -38,15 +36,7 @@ class Asleep:
         station = Station()
         self.comm = CommThread(
             station.exchange,
-            Identity(
-                bus="bus1",
-                machine="here",
-                machine_id="here",
-                process="p1",
-                process_id=1,
-                incarnation=1,
-                role=Role.MASTER,
-            ),
+            IDENTITY,
             config=PATIENT,
             policy=MemoryNetwork("bus1"),
             poller=ParkedPoller(),
@@ -230,5 +220,5 @@ class _Gone:
 
 def _run_of(count: int) -> CommandRun:
     """Return a run of commands, the first with number 7."""
-    to: Any = _Gone()
-    return CommandRun(to, to, [b""] * count, object(), 7, None)  # type: ignore[arg-type]
+    to = _Gone()
+    return command_run([b""] * count, to, to, receipt=object(), number=7)

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 from queuebroker.sockets import SocketMessageQueue, frames
 from queuebroker.sockets.frames import Frame, Hello
 from tests.sockets.support import PORT
-from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
+    import socket
+
     from queuebroker.sockets import SocketQueueBroker
-
-
-def raw(host: SocketQueueBroker) -> socket.socket:
-    """Connect without any frame of the protocol."""
-    assert host.address is not None
-    made = socket.socket(socket.AF_UNIX)
-    made.settimeout(LIMIT_S)
-    made.connect(host.address.removeprefix("ipc://"))
-    return made
+    from tests.support import Threads
 
 
 def accepted_raw(
-    host: SocketQueueBroker, peer: socket.socket, threads: Threads
+    host: SocketQueueBroker,
+    peer: socket.socket,
+    threads: Threads,
+    longest: int = 1 << 21,
 ) -> SocketMessageQueue:
-    """Accept a raw connection; return this end."""
+    """Accept a raw connection; return this end.
+
+    longest: the maximum length of a message that the peer receives, in bytes.
+    """
     accepting = threads.start(host.accept, PORT)
-    peer.sendall(frames.encode(Hello("raw", PORT, 1 << 21)))
+    peer.sendall(frames.encode(Hello("raw", PORT, longest)))
     near = accepting.result()
     assert isinstance(near, SocketMessageQueue)
     assert peer.recv(1 << 16)[0] == Frame.WELCOME

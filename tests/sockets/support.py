@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queuebroker import BrokerManager
-from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
+from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker, read_owner
 from tests.support import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    import pytest
 
     from queuebroker import MessageQueue
     from queuebroker.observer import Observer
 
-__all__ = ["PORT", "brokers", "ends", "folder", "meet"]
+__all__ = ["PORT", "brokers", "connections", "ends", "folder", "meet"]
 
 PORT = 7
 
@@ -76,3 +78,21 @@ def ends(
         accepted, connected = meet(acceptor, connector)
         with accepted, connected:
             yield accepted, connected
+
+
+@contextmanager
+def connections(
+    monkeypatch: pytest.MonkeyPatch, capacity: int
+) -> Iterator[Callable[[], tuple[SocketMessageQueue, SocketMessageQueue]]]:
+    """Yield a factory of connections: after a receive, only receives read them."""
+    monkeypatch.setattr(read_owner, "IDLE_S", 3600.0)
+    with ExitStack() as stack:
+        acceptor, connector = stack.enter_context(brokers(host={"capacity": capacity}))
+
+        def make() -> tuple[SocketMessageQueue, SocketMessageQueue]:
+            local, remote = meet(acceptor, connector)
+            stack.enter_context(local)
+            stack.enter_context(remote)
+            return local, remote
+
+        yield make

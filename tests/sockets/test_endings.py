@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,43 +12,29 @@ from queuebroker.sockets import (
     ProtocolError,
     SocketMessageQueue,
     SocketOptions,
-    frames,
     link,
 )
-from queuebroker.sockets.frames import HEAD, Hello
+from queuebroker.sockets.frames import HEAD
 from specs.clauses import clause
+from tests.kit.raw_peer import raw
+from tests.sockets.raw_peers import accepted_raw
 from tests.sockets.support import PORT, brokers, meet
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
+    import socket
+
     from queuebroker.sockets import SocketQueueBroker
 
 MORE_THAN_IS_TAKEN = bytes(1 << 24)
 NO_FRAME = HEAD.pack(255, 0)
 
 
-def raw(host: SocketQueueBroker) -> socket.socket:
-    """Connect without any frame of the protocol; read only on request."""
-    assert host.address is not None
-    scheme, _, where = host.address.partition("://")
-    made = socket.socket(socket.AF_UNIX if scheme == "ipc" else socket.AF_INET)
-    made.settimeout(LIMIT_S)
-    if scheme == "ipc":
-        made.connect(where)
-    else:
-        name, _, port = where.rpartition(":")
-        made.connect((name, int(port)))
-    return made
-
-
 def accepted(
     host: SocketQueueBroker, peer: socket.socket, threads: Threads
 ) -> SocketMessageQueue:
     """Accept the peer; return this end, with more to send than the system takes."""
-    accepting = threads.start(host.accept, PORT)
-    peer.sendall(frames.encode(Hello("raw", PORT, 1 << 28)))
-    local = accepting.result()
-    assert isinstance(local, SocketMessageQueue)
+    local = accepted_raw(host, peer, threads, 1 << 28)
     local.send(MORE_THAN_IS_TAKEN)
     return local
 
@@ -63,7 +48,7 @@ def test_a_link_closes_after_a_violation_although_the_peer_does_not_read(
     options = SocketOptions(farewell_s=0.05)
     with (
         brokers(host={"options": options}) as (host, _),
-        raw(host) as peer,
+        raw(host.address) as peer,
         Threads() as threads,
     ):
         local = accepted(host, peer, threads)
@@ -86,7 +71,7 @@ def test_a_link_closes_after_the_lease_although_the_peer_does_not_read(
     options = SocketOptions(lease_s=0.1)
     with (
         brokers("tcp://127.0.0.1:0", {"options": options}) as (host, _),
-        raw(host) as peer,
+        raw(host.address) as peer,
         Threads() as threads,
     ):
         local = accepted(host, peer, threads)
@@ -103,7 +88,7 @@ def test_a_peer_that_violates_the_protocol_and_reads_receives_the_reason(
 ) -> None:
     """The reason comes after all data sent before."""
     monkeypatch.setattr(link, "LAST_S", LIMIT_S)
-    with brokers() as (host, _), raw(host) as peer, Threads() as threads:
+    with brokers() as (host, _), raw(host.address) as peer, Threads() as threads:
         accepted(host, peer, threads)
         peer.sendall(NO_FRAME)
         said = b""

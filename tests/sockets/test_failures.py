@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import struct
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -28,13 +28,13 @@ from queuebroker.sockets import (
 from queuebroker.sockets.driver import default_driver
 from queuebroker.sockets.frames import Hello
 from specs.clauses import clause
+from tests.kit.raw_peer import raw
 from tests.sockets.certificates import identity
 from tests.sockets.support import PORT, brokers, ends, folder, meet
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     import select
-    from collections.abc import Iterator
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close sends a reset
 
@@ -58,22 +58,6 @@ def works(one: SocketQueueBroker, other: SocketQueueBroker) -> None:
     with local, remote:
         remote.send(b"after")
         assert local.receive(LIMIT_S) == b"after"
-
-
-@contextmanager
-def raw(address: str | None) -> Iterator[socket.socket]:
-    """Connect and send no frame of the protocol."""
-    assert address is not None
-    scheme, _, where = address.partition("://")
-    made = socket.socket(socket.AF_UNIX if scheme == "ipc" else socket.AF_INET)
-    made.settimeout(LIMIT_S)
-    with made:
-        if scheme == "ipc":
-            made.connect(where)
-        else:
-            host, _, port = where.rpartition(":")
-            made.connect((host, int(port)))
-        yield made
 
 
 @clause("QB-SOCK-10")

@@ -7,17 +7,16 @@ call ends, and read the statistics; a call that would send inside a frame is rej
 from __future__ import annotations
 
 import signal
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from queuebroker import QueueBrokerError, RendezvousTimeoutError, _sync
 from queuebroker.meeting import meet as meeting
-from queuebroker.sockets import incoming_connect, read_owner
+from queuebroker.sockets import incoming_connect
 from specs.clauses import clause
 from tests.handlers import Interruption, everywhere_handled
-from tests.sockets.support import PORT, brokers, meet
+from tests.sockets.support import PORT, brokers, connections
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -51,20 +50,8 @@ HANDLERS: dict[str, Call] = {
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
-    """Return a factory of connections: after a receive, only receives read them."""
-    monkeypatch.setattr(read_owner, "IDLE_S", 3600.0)
-    with ExitStack() as stack:
-        acceptor, connector = stack.enter_context(
-            brokers(host={"capacity": CAPACITY}, guest={})
-        )
-
-        def made() -> Ends:
-            local, remote = meet(acceptor, connector)
-            stack.enter_context(local)
-            stack.enter_context(remote)
-            return local, remote
-
-        yield made
+    with connections(monkeypatch, CAPACITY) as make:
+        yield make
 
 
 @clause("QB-CONC-10")

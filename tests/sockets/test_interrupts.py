@@ -10,16 +10,16 @@ from __future__ import annotations
 import signal
 import struct
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, _net, _sync
 from queuebroker._net import sleeper as sleeper_module
-from queuebroker.sockets import PeerLostError, SocketMessageQueue, read_owner
+from queuebroker.sockets import PeerLostError, SocketMessageQueue
 from specs.clauses import clause
-from tests.sockets.support import brokers, meet
+from tests.sockets.support import connections
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
@@ -37,19 +37,7 @@ LARGE = bytes(300_000)  # more than a socket takes at once
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
-    """Return a factory of connections: after a receive, only receives read them."""
-    monkeypatch.setattr(read_owner, "IDLE_S", 3600.0)
-    with ExitStack() as stack:
-        acceptor, connector = stack.enter_context(
-            brokers(host={"capacity": CAPACITY}, guest={})
-        )
-
-        def make() -> Ends:
-            local, remote = meet(acceptor, connector)
-            stack.enter_context(local)
-            stack.enter_context(remote)
-            return local, remote
-
+    with connections(monkeypatch, CAPACITY) as make:
         yield make
 
 

@@ -25,7 +25,8 @@ from queuebroker.sockets import (
 from queuebroker.sockets.frames import Goodbye, Hello
 from specs.clauses import clause
 from tests import processes
-from tests.sockets.raw_peers import accepted_raw, heard, raw
+from tests.kit.raw_peer import raw
+from tests.sockets.raw_peers import accepted_raw, heard
 from tests.sockets.support import PORT, brokers, ends, meet
 from tests.support import LIMIT_S, Threads, until
 
@@ -40,7 +41,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 @clause("QB-SOCK-5")
 def test_a_violation_ends_that_connection_with_one_error() -> None:
     """A message that arrived before it is received first."""
-    with brokers() as (host, _), raw(host) as peer, Threads() as threads:
+    with brokers() as (host, _), raw(host.address) as peer, Threads() as threads:
         accepting = threads.start(host.accept, PORT)
         peer.sendall(frames.encode(Hello("liar", PORT, 100)))
         local = accepting.result()
@@ -69,7 +70,7 @@ def test_a_sender_to_a_lost_peer_still_receives_the_arrived_messages(
     with (
         closing(Driver()) as driver,
         brokers(host={"driver": driver}) as (host, _),
-        raw(host) as peer,
+        raw(host.address) as peer,
         Threads() as threads,
     ):
         peer.sendall(frames.encode(Hello("gone", PORT, 1 << 21)))
@@ -99,7 +100,7 @@ def test_a_good_bye_may_not_be_waited_for() -> None:
     options = SocketOptions(farewell_s=LIMIT_S)
     with (
         brokers(host={"options": options}) as (host, _),
-        raw(host) as peer,
+        raw(host.address) as peer,
         Threads() as threads,
     ):
         local = accepted_raw(host, peer, threads)
@@ -120,7 +121,7 @@ def test_a_disconnected_link_closes_although_the_peer_does_not_read() -> None:
     """The wait is limited by the option, even if not all data is written."""
     with (
         brokers(host={"options": SocketOptions(farewell_s=0.05)}) as (host, _),
-        raw(host) as peer,
+        raw(host.address) as peer,
         Threads() as threads,
     ):
         local = accepted_raw(host, peer, threads)
@@ -150,7 +151,7 @@ def test_a_live_peer_receives_all_messages_and_an_orderly_disconnect() -> None:
 @clause("QB-SOCK-4")
 def test_else_a_connection_stays_until_the_peer_is_done() -> None:
     """However long that takes."""
-    with brokers() as (host, _), raw(host) as peer, Threads() as threads:
+    with brokers() as (host, _), raw(host.address) as peer, Threads() as threads:
         local = accepted_raw(host, peer, threads)
         local.disconnect()
         assert peer.recv(1 << 16) == frames.encode(Goodbye(0))
@@ -275,7 +276,7 @@ def test_a_socket_that_was_waited_in_is_not_waited_for_by_a_send(
     settings = {"options": SocketOptions(descriptors_max=1), "capacity": 128}
     with brokers(host=settings) as (host, _), Threads() as threads:
         accepting = threads.start(host.accept, PORT)
-        with raw(host) as peer:
+        with raw(host.address) as peer:
             hello = Hello("write_failed", PORT, 16 << 20, descriptors=1)
             peer.sendall(frames.encode(hello))
             local = accepting.result()

@@ -25,8 +25,8 @@ from queuebroker.sockets import (
 from queuebroker.sockets.frames import HEAD, Frame, Hello
 from specs.clauses import clause
 from tests import processes
+from tests.kit.raw_peer import raw
 from tests.sockets.certificates import identity, stranger
-from tests.sockets.raw_peers import raw
 from tests.sockets.support import PORT, brokers, ends, meet
 from tests.support import LIMIT_S, Threads, until
 
@@ -165,7 +165,7 @@ def test_an_exception_in_admit_rejects_the_connect() -> None:
 def test_the_listener_closes_a_silent_peer_after_the_handshake_timeout() -> None:
     """Its connection is closed when the time for the handshake is over."""
     options = SocketOptions(handshake_s=0.05)
-    with brokers(host={"options": options}) as (host, _), raw(host) as silent:
+    with brokers(host={"options": options}) as (host, _), raw(host.address) as silent:
         assert silent.recv(1) == b""
 
 
@@ -174,13 +174,13 @@ def test_the_listener_limits_the_peers_that_have_sent_nothing() -> None:
     """A peer above it is closed at once; peers that have spoken do not count."""
     options = SocketOptions(unknown_peers_max=2)
     with brokers(host={"options": options}) as (host, guest):
-        with raw(host) as one, raw(host), raw(host) as third:
+        with raw(host.address) as one, raw(host.address), raw(host.address) as third:
             assert third.recv(1) == b""
             one.sendall(frames.encode(Hello("one", 1, 100)))
             until(
                 lambda: host.waiting_connects() == {1: 1}, "one has said what it wants"
             )
-            with raw(host) as fourth:
+            with raw(host.address) as fourth:
                 fourth.sendall(frames.encode(Hello("fourth", 1, 100)))
                 until(lambda: host.waiting_connects() == {1: 2}, "so did another")
         until(lambda: host.waiting_connects() == {}, "all have left")
@@ -192,7 +192,7 @@ def test_the_listener_limits_the_peers_that_have_sent_nothing() -> None:
 def test_the_listener_limits_the_waiting_peers() -> None:
     """A peer above the limit is rejected with that reason."""
     options = SocketOptions(waiting_peers_max=1)
-    with brokers(host={"options": options}) as (host, guest), raw(host) as one:
+    with brokers(host={"options": options}) as (host, guest), raw(host.address) as one:
         one.sendall(frames.encode(Hello("one", 1, 100)))
         until(lambda: host.waiting_connects() == {1: 1}, "it waits")
         assert host.address is not None
@@ -217,7 +217,7 @@ def test_the_listener_rejects_a_peer_that_speaks_another_protocol(said: bytes) -
     options = SocketOptions(first_frame_bytes_max=100)
     with brokers(host={"options": options}) as (host, guest):
         local, remote = meet(host, guest)
-        with raw(host) as stranger_:
+        with raw(host.address) as stranger_:
             stranger_.sendall(said)
             answer = b""
             with suppress(ConnectionResetError):
@@ -245,7 +245,7 @@ def test_a_new_peer_waits_while_no_descriptor_is_free(
     with (
         closing(Driver()) as driver,
         brokers(host={"driver": driver}) as (host, _),
-        raw(host) as peer,
+        raw(host.address) as peer,
     ):
         with monkeypatch.context() as patch:
             patch.setattr(_net, "accept", none_left)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import socket
 import sys
 from typing import TYPE_CHECKING, Final
 
 from queuebroker.sockets import SocketQueueBroker, frames
 from queuebroker.sockets.frames import Credit, Hello
+from tests.kit.raw_peer import raw
 from tests.sockets.support import PORT
 
 if TYPE_CHECKING:
@@ -43,17 +43,6 @@ def stay() -> None:
     say("ready")
     while True:
         signal.pause()
-
-
-def raw(address: str) -> socket.socket:
-    """Connect without any frame of the protocol."""
-    scheme, _, place = address.partition("://")
-    if scheme == "ipc":
-        made = socket.socket(socket.AF_UNIX)
-        made.connect(place)
-        return made
-    host, _, port = place.rpartition(":")
-    return socket.create_connection((host, int(port)))
 
 
 def connected(address: str) -> MessageQueue:

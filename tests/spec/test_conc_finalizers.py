@@ -7,7 +7,6 @@ each caller that waits for the collected end is released.
 
 from __future__ import annotations
 
-import gc
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from queuebroker.meeting import pairing
 from queuebroker.testing import explore
 from queuebroker.waiting.parking import WaitList
 from specs.clauses import clause
+from tests.kit.collector import collecting
 from tests.pairs import look_away, loose_queue_pair, queue_pair
 from tests.support import Threads, until
 
@@ -115,22 +115,10 @@ def _garbage(end: MessageQueue) -> list[object]:
 
 @contextmanager
 def _collecting(owner: type[Any], method: str, victims: list[object]) -> Iterator[None]:
-    """Force a collection at the first call of ``method``."""
-    original = getattr(owner, method)
-
-    def collect_and_go_on(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if victims:
-            victims.clear()
-            gc.collect()
-        return original(self, *args, **kwargs)
-
-    setattr(owner, method, collect_and_go_on)
-    try:
-        with pytest.warns(ResourceWarning, match="unclosed <MessageQueue"):
-            yield
-    finally:
-        setattr(owner, method, original)
-    assert not victims, f"{method} was never called"
+    """Collect ends at the first call of ``method``; they warn that they are open."""
+    warns = pytest.warns(ResourceWarning, match="unclosed <MessageQueue")
+    with collecting(owner, method, victims), warns:
+        yield
 
 
 def _act(strike: Strike, end: MessageQueue) -> None:

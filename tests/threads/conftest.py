@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from queuebroker import _sync
-from tests.threads.reading import Clock
-from tests.threads.station import Station
+from tests.kit.clock import Clock
+from tests.kit.station import Station
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(_sync, "monotonic", clock)
-    return clock
+    return Clock.installed(monkeypatch)
 
 
 @pytest.fixture

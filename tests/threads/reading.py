@@ -1,18 +1,19 @@
-"""Tasks that read runs of commands, under a clock that the test sets."""
+"""Tasks that read runs of commands."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.local.command_run import CommandRun
 from bus.core.streams.receipts import Receipt
 from bus.threads.account import Admission
 from queuebroker import _sync
-from tests.threads.station import Clerk, Station
+from tests.kit.messages import command_run
+from tests.kit.station import Clerk, Station, run_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.core.local.command_run import CommandRun
     from bus.core.local.routing_table import Entry
     from bus.message import Incoming
 
@@ -20,30 +21,18 @@ __all__ = [
     "FIRST",
     "RECEIPT",
     "REFERENCE",
-    "Clock",
     "Reader",
     "named",
     "post",
     "post_one",
     "reader",
     "runs_until",
-    "settle",
     "several",
 ]
 
 REFERENCE: Final = "reference"
 RECEIPT: Final = Receipt(None, 1, 1)
 FIRST: Final = 11  # the number of the first command
-
-
-class Clock:
-    """A monotonic clock that advances only when a callback advances it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Reader(Clerk):
@@ -97,14 +86,8 @@ def reader(station: Station, name: str, capacity: int = 100) -> tuple[Reader, En
     """Register a task that reads a run of commands in parts."""
     _, entry = station.register(name, station.home)
     entry.mailbox.client = client = Reader(capacity)
-    settle(station)
+    run_due(station.home)
     return client, entry
-
-
-def settle(station: Station) -> None:
-    """Run all callbacks that are due, one turn after the other."""
-    while station.home.pending():
-        station.home.poll(0)
 
 
 def several(
@@ -115,7 +98,14 @@ def several(
     deadline: float | None = None,
 ) -> CommandRun:
     """Make a run of several commands from "sender"."""
-    return CommandRun(entry, station.source, payloads, RECEIPT, number, deadline)
+    return command_run(
+        payloads,
+        entry,
+        station.source,
+        receipt=RECEIPT,
+        number=number,
+        deadline=deadline,
+    )
 
 
 def post(

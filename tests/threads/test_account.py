@@ -10,8 +10,8 @@ import pytest
 from bus.threads.account import Account, Admission
 from queuebroker import _sync
 from specs.clauses import clause
+from tests.kit.station import Station, run_due
 from tests.support import Threads
-from tests.threads.station import Station
 
 if TYPE_CHECKING:
     from bus.message import Incoming
@@ -74,8 +74,7 @@ def test_a_task_that_opens_reports_the_messages_it_drops_to_their_senders() -> N
     station.send("c", 1, 2, 3)
 
     clerk, _ = station.register("c", host, capacity=1, overflow="drop-oldest")
-    while host.pending():
-        host.poll(0)
+    run_due(host)
 
     assert clerk.read == [3]
     assert clerk.gaps == [2]
@@ -140,7 +139,6 @@ def test_commands_taken_over_carry_no_gap_of_the_last_owner() -> None:
     station.exchange.deregister(entry, final=False)
 
     clerk, _ = station.register("c", host)
-    while host.pending():
-        host.poll(0)
+    run_due(host)
 
     assert (clerk.read, clerk.gaps) == ([3], [0])

@@ -16,9 +16,9 @@ from bus.threads.account import Account
 from bus.threads.host_thread import move
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.kit.station import Clerk, Station
 from tests.strikes import Blow, everywhere
 from tests.threads.driven import Threads
-from tests.threads.station import Clerk, Station
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from bus.threads.host_thread import call_in_host_thread
 from bus.threads.thread_manager import ThreadManager
 from queuebroker.waiting.shared_parker import SharedParker
 from specs.clauses import clause
-from tests.threads.station import Station
+from tests.kit.station import Station
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,21 +14,21 @@ from bus.core.local.command_run import CommandRun
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
+from tests.kit.station import run_due
 from tests.threads.reading import (
     FIRST,
     REFERENCE,
-    Clock,
     named,
     post,
     post_one,
     reader,
     runs_until,
-    settle,
     several,
 )
 
 if TYPE_CHECKING:
-    from tests.threads.station import Station
+    from tests.kit.clock import Clock
+    from tests.kit.station import Station
 
 SLICE_S: Final = 0.001  # how long a task reads before other tasks are checked
 
@@ -326,7 +326,7 @@ def test_an_interrupt_within_a_callback_loses_nothing_and_repeats_nothing(
     assert station.home.scheduler.running is None
 
     task.act = None
-    settle(station)
+    run_due(station.home)
     assert task.read == [*named(4), "after"]
     assert task.account.unread == 0
 
@@ -346,7 +346,7 @@ def test_as_many_are_posted_as_there_is_room_for(
 
     assert task.account.unread == 2 + given
     assert [each.payload for each in run.rest()] == [*named(4)[given:]]
-    settle(station)
+    run_due(station.home)
     assert task.read == [1, 2, *named(given)]
     assert task.account.unread == task.account.unread_bytes == 0
 

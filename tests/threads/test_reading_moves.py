@@ -10,17 +10,12 @@ from bus.threads.host_thread import call_in_host_thread, move
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
-from tests.threads.reading import (
-    named,
-    post,
-    reader,
-    runs_until,
-    settle,
-)
+from tests.kit.station import run_due
+from tests.threads.reading import named, post, reader, runs_until
 
 if TYPE_CHECKING:
     from bus.message import Incoming
-    from tests.threads.station import Station
+    from tests.kit.station import Station
 
 
 @clause("BUS-MOVE-2", "BUS-MOVE-3", "BUS-MSG-15")
@@ -43,8 +38,7 @@ def test_a_task_that_moves_takes_its_unread_commands_along(
 
     task.act = act
     station.home.run()
-    while elsewhere.pending():
-        elsewhere.poll(0)
+    run_due(elsewhere)
 
     assert task.read == [*named(4), "after"]
     assert task.threads == ["home"] * (at + 1) + ["elsewhere"] * (4 - at)
@@ -70,7 +64,7 @@ def test_unread_commands_of_a_task_that_leaves_are_left_to_their_sender(
     task.act = act
     station.home.run()
     successor, _ = station.register("c", station.home)
-    settle(station)
+    run_due(station.home)
 
     assert task.left
     assert task.read == [*named(at + 1)]

@@ -14,9 +14,9 @@ from bus.threads.thread_manager import Request, ThreadManager
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.kit.station import Clerk, Station, run_due
 from tests.support import LIMIT_S
 from tests.threads.driven import Threads
-from tests.threads.station import Clerk, Station
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,12 +43,6 @@ def actor(station: Station, name: str, act: Callable[[Any], object]) -> Any:
     return entry
 
 
-def serve(manager: ThreadManager) -> None:
-    """Run all callbacks that are due, and those that they cause."""
-    while manager.pending():
-        manager.poll(0)
-
-
 @pytest.fixture
 def station() -> Station:
     """A process whose only thread is the calling one."""
@@ -65,11 +59,11 @@ def test_tasks_take_turns_in_the_order_in_which_they_got_something(
     order: list[tuple[str, Any]] = []
     for name in "abc":
         actor(station, name, partial(_note, order, name))
-    serve(station.home)
+    run_due(station.home)
 
     for name, payload in [("b", 1), ("b", 2), ("a", 3), ("c", 4), ("b", 5)]:
         station.send(name, payload)
-    serve(station.home)
+    run_due(station.home)
 
     assert order == [("b", 1), ("a", 3), ("c", 4), ("b", 2), ("b", 5)]
 
@@ -95,7 +89,7 @@ def test_no_callback_runs_within_another(station: Station) -> None:
     actor(station, "a", act)
     actor(station, "b", act)
     station.send("a", 4)
-    serve(station.home)
+    run_due(station.home)
 
     assert set(most) == {1}
     assert len(most) == 2**5 - 1
@@ -118,9 +112,9 @@ def test_a_task_that_asks_for_its_own_move_ends_its_callback_first(
 
     entry = actor(station, "c", act)
     station.send("c", "move", "stay")
-    serve(station.home)
+    run_due(station.home)
     assert places == [("home", "home")]
-    serve(elsewhere)
+    run_due(elsewhere)
 
     assert places == [("home", "home"), ("elsewhere", "elsewhere")]
 
@@ -131,7 +125,7 @@ def test_a_second_move_waits_for_the_messages_of_the_first(station: Station) -> 
     elsewhere = ThreadManager("elsewhere")
     elsewhere.adopt()
     clerk, entry = station.register("c", station.home)
-    serve(station.home)
+    run_due(station.home)
     station.send("c", 1)
     move(entry, elsewhere)
     station.send("c", 2)
@@ -140,8 +134,8 @@ def test_a_second_move_waits_for_the_messages_of_the_first(station: Station) -> 
     assert entry.host is elsewhere
 
     for _ in range(3):
-        serve(elsewhere)
-        serve(station.home)
+        run_due(elsewhere)
+        run_due(station.home)
 
     assert entry.host is station.home
     assert clerk.read == [1, 2, 3]
@@ -154,11 +148,11 @@ def test_each_message_goes_where_the_task_is_by_then(station: Station) -> None:
     elsewhere.adopt()
     clerk, entry = station.register("c", station.home)
     station.send("c", 1)
-    serve(station.home)
+    run_due(station.home)
     move(entry, elsewhere)
     station.send("c", 2)
-    serve(station.home)
-    serve(elsewhere)
+    run_due(station.home)
+    run_due(elsewhere)
 
     assert list(zip(clerk.read, clerk.threads, strict=True)) == [
         (1, "home"),
@@ -175,7 +169,7 @@ def test_a_thread_that_runs_is_not_woken() -> None:
     station.send("c", *range(1000))
     assert len(station.home.inbox.items) > 1000  # posted from another thread
     station.home.adopt()
-    serve(station.home)
+    run_due(station.home)
 
     assert clerk.read == [*range(1000)]
     assert station.home.inbox.wakeups == 0
@@ -250,7 +244,7 @@ def test_a_due_timer_is_called_in_time(station: Station) -> None:
     clerk, _ = station.register("c", station.home)
     station.send("c", 1)
 
-    serve(station.home)
+    run_due(station.home)
     station.home.poll(0)
 
     assert called == ["first", "second"]

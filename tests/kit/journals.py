@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bus.journal.format import Record
     from bus.journal.reader import StoredJournal
 
-__all__ = ["BUS_RULES", "holds", "lines", "links", "names", "nobody", "told"]
+__all__ = ["BUS_RULES", "holds", "lines", "links", "names", "told"]
 
 BUS_RULES: Final = ("B1", "B2", "B3", "B5")
 
@@ -119,7 +119,3 @@ def holds(folder: Path, *, checked: Collection[str] = BUS_RULES) -> None:
     for rule, each in found.items():
         assert each.verdict is (Verdict.PASS if each.checked else Verdict.NOTHING), each
         assert each.checked or rule not in checked, f"{rule} had nothing to check"
-
-
-def nobody(_: object) -> None:
-    """Ignore a message."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.core.local.process_manager import ProcessManager
-from bus.message import Incoming, Kind
+from bus.core.wire import Identity, Role
 from bus.registration import Visibility
 from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
 from bus.threads.router import Router
 from bus.threads.thread_manager import ThreadManager
+from tests.kit.messages import new_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +20,30 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.errors import BusError
     from bus.events import BusReason
+    from bus.message import Incoming
     from bus.threads.mailbox import Host
 
-__all__ = ["Clerk", "Station"]
+__all__ = ["IDENTITY", "Clerk", "Station", "run_due"]
+
+# The process of a station, as its peers see it.
+IDENTITY: Final = Identity(
+    bus="bus1",
+    machine="here",
+    machine_id="here",
+    process="p1",
+    process_id=1,
+    incarnation=1,
+    role=Role.MASTER,
+)
 
 _SEND_TIMEOUT_S = 5.0
 _RESOLVE_TIMEOUT_S = 5.0
+
+
+def run_due(manager: ThreadManager) -> None:
+    """Run all callbacks that are due in the calling thread, and those they cause."""
+    while manager.pending():
+        manager.poll(0)
 
 
 class Clerk:
@@ -128,8 +147,8 @@ class Station:
 
     def __init__(self, *, parked: int = 100) -> None:
         self.manager: Final = ProcessManager(
-            "here",
-            "p1",
+            IDENTITY.machine,
+            IDENTITY.process,
             parked_per_name=parked,
             parked_in_all=parked,
             resolve_timeout_s=_RESOLVE_TIMEOUT_S,
@@ -158,14 +177,7 @@ class Station:
 
     def message(self, name: str, payload: Any, size: int = 1) -> Incoming:
         """Make a command from "sender" to a name."""
-        return Incoming(
-            kind=Kind.COMMAND,
-            payload=payload,
-            _source=self.source,
-            _id=0,
-            _name=name,
-            _size=size,
-        )
+        return new_message(payload, _source=self.source, _name=name, _size=size)
 
     def send(self, name: str, *payloads: Any, size: int = 1) -> None:
         """Send commands from "sender"."""

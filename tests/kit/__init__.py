@@ -1,0 +1,17 @@
+"""The helpers that several folders of tests share; each file holds one noun.
+
+buses         processes of one bus, in memory or over sockets; to test their cooperation
+comm_threads  the comm thread of a process; to hold it, or to wait for its turn
+tasks         a task that records or blocks, and plain callbacks; to receive messages
+serving       the calling thread as one of a bus; to let its callbacks run and wait
+inspection    the visible state of a bus; to check tasks, and that counters balance
+journals      the journal of a bus in words; to compare its steps, and check its rules
+station       an exchange, threads and clerks without the API; to test them alone
+messages      a message, or commands that arrived together; to give one to a component
+clock         a monotonic clock that the test sets; to let time pass without waiting
+raw_peer      a plain socket connected to a process; to send bytes that break the rules
+collector     a garbage collection in the middle of a call; to test finalizers there
+
+All of them build on `tests.support`: threads that report, ordered steps, waiting. A
+helper that only one folder uses stays in that folder.
+"""

@@ -1,0 +1,85 @@
+"""Processes of one bus in one test: with links in memory, or over sockets."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from bus import Bus, BusConfig, Role
+from bus.links.socket_network import SocketNetwork
+from bus.testing import memory_bus
+from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bus.journal.writer import Journal
+
+__all__ = ["ENDLESS", "ENDLESS_S", "PATIENT", "processes", "socket_bus"]
+
+# Long enough for the slowest machine; no test waits for these times to pass.
+PATIENT: Final = BusConfig(
+    resolve_timeout_s=LIMIT_S, command_timeout_s=LIMIT_S, link_linger_s=10 * LIMIT_S
+)
+
+# Under the explorer a deadline that passes early counts as a preemption. With these
+# times none passes, unless it is the chosen preemption.
+ENDLESS_S: Final = 1e6
+ENDLESS: Final = BusConfig(
+    resolve_timeout_s=ENDLESS_S,
+    connect_timeout_s=ENDLESS_S,
+    relink_timeout_s=ENDLESS_S,
+    command_timeout_s=ENDLESS_S,
+    link_linger_s=ENDLESS_S,
+)
+
+
+@contextmanager
+def processes(
+    names: int | str,
+    config: BusConfig | None = PATIENT,
+    journals: Mapping[str, Journal] | None = None,
+    **configs: BusConfig,
+) -> Iterator[list[Bus]]:
+    """Yield the processes of one bus; the first is the master.
+
+    names: their names, separated by spaces; or their number, for "p0", "p1" and so on.
+    configs: by name, the configuration of a process that does not have `config`.
+    """
+    if isinstance(names, int):
+        names = " ".join(f"p{number}" for number in range(names))
+    journals = journals or {}
+    buses: list[Bus] = []
+    with ExitStack() as stack:
+        for name in names.split():
+            bus = memory_bus(
+                process=name,
+                beside=buses[0] if buses else None,
+                config=configs.get(name, config),
+                journal=journals.get(name),
+            )
+            buses.append(stack.enter_context(bus))
+        yield buses
+
+
+@contextmanager
+def socket_bus(
+    process: str = "process",
+    *,
+    role: Role = Role.AUTO,
+    config: BusConfig | None = None,
+    name: str = "bus1",
+    journal: Journal | None = None,
+) -> Iterator[Bus]:
+    """Yield a process of a socket bus; one test process can hold several."""
+    network = SocketNetwork(name, role, BusConfig() if config is None else config)
+    with Bus(
+        name,
+        process=process,
+        machine="machine",
+        config=config,
+        network=network,
+        journal=journal,
+    ) as bus:
+        bus._node.join(name, bus._look)
+        yield bus

@@ -1,0 +1,83 @@
+"""The visible state of a bus: its tasks, its counters, and its inspector's report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bus.api.inspector import inspector_of
+from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus, BusSnapshot, Counters, SentCounters, TaskInfo
+
+__all__ = [
+    "counters_of",
+    "info",
+    "is_there",
+    "report",
+    "sent_counters_of",
+    "unbalanced",
+]
+
+
+def report(bus: Bus, process: str | None = None) -> Any:
+    """Return the report of the inspector of a process; by default that of `bus`."""
+    return bus.call(inspector_of(process or bus.process), timeout=LIMIT_S)
+
+
+def info(bus: Bus, name: str) -> TaskInfo:
+    """Return the visible state of one task."""
+    [found] = [each for each in bus.tasks() if each.address.module == name]
+    return found
+
+
+def is_there(bus: Bus, name: str) -> bool:
+    """Return True if a task is registered by a name, private or not."""
+    return any(each.address.module == name for each in bus.tasks())
+
+
+def counters_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Counters]]:
+    """Yield all counters, each with the name of its owner."""
+    for task in snapshot.tasks:
+        yield task.address.module, task.commands
+        for each in task.subscriptions:
+            yield f"{task.address.module} of {each.specification}", each.notifications
+
+
+def sent_counters_of(snapshot: BusSnapshot) -> Iterator[tuple[str, SentCounters]]:
+    """Yield all counters of messages to other processes, each with its owner."""
+    yield "all", snapshot.sent
+    for peer in snapshot.peers:
+        yield peer.process, peer.sent
+        yield f"hearers in {peer.process}", peer.notifications
+        for relay in peer.relays:
+            yield f"{relay.address.module} in {peer.process}", relay.sent
+
+
+def unbalanced(snapshot: BusSnapshot) -> list[str]:
+    """Return the counters that do not balance (BUS-FLOW-7)."""
+    sent = [
+        f"{whose}: {counters}"
+        for whose, counters in sent_counters_of(snapshot)
+        if counters.posted
+        != counters.taken
+        + counters.dropped
+        + counters.returned
+        + counters.failed
+        + counters.in_doubt
+        + counters.present
+        or counters.present < 0
+    ]
+    return sent + [
+        f"{whose}: {counters}"
+        for whose, counters in counters_of(snapshot)
+        if counters.accepted
+        != counters.delivered
+        + counters.dropped
+        + counters.expired
+        + counters.returned
+        + counters.unread
+        or min(counters.unread, counters.unread_bytes) < 0
+    ]
