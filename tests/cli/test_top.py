@@ -101,7 +101,7 @@ def test_top_counts_notifications_at_the_notifier_and_at_the_subscriber(
     """Was reported: a notifier of 1 kHz had `messages 0, per_s 0`."""
     alpha("made.update(clock=bus.register('clock')) or None")
     beta("counter('reader')")
-    beta("made['reader'].task.subscribe('clock', made['reader']._got) and None")
+    beta("made['reader'].task.subscribe('clock', made['reader']._read) and None")
     table = "bus._node.comm.remote.remote_subscriptions"
     peers = f"len({table}.matches.subscribed_peers(made['clock']._entry))"
     until(lambda: alpha(peers) == 1, "it is heard")

@@ -12,32 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from bus import Role, open_bus
 from bus.journal.writer import Journal
-from tests.support import until
+from tests.kit.tasks import Reader
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from bus import Bus, Incoming
-
-__all__ = ["Counter", "evaluate"]
-
-
-class Counter:
-    """A task that records the messages it receives, and replies with the payload."""
-
-    def __init__(self, bus: Bus, name: str, **options: Any) -> None:
-        self.got: list[Any] = []
-        self.task = bus.register(name, on_command=self._got, **options)
-
-    def _got(self, message: Incoming) -> Any:
-        self.got.append(message.payload)
-        return message.payload
-
-    def wait(self, count: int) -> list[Any]:
-        """Wait until the task has received `count` messages."""
-        until(lambda: len(self.got) >= count, f"{count} messages come")
-        return self.got
+__all__ = ["evaluate"]
 
 
 def evaluate(
@@ -57,7 +38,7 @@ def evaluate(
         connection.send_bytes(json.dumps([kind, value], default=repr).encode())
 
     def counter(task: str, **options: Any) -> None:
-        made[task] = Counter(bus, task, **options)
+        made[task] = Reader(bus, task, **options)
 
     journal = (
         None
