@@ -10,6 +10,11 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["DEEP"]
+__all__ = ["DEEP", "schedules"]
 
 DEEP: Final = os.environ.get("TEST_DEEP", "") not in ("", "0")
+
+
+def schedules(count: int) -> int:
+    """Return how many schedules to try: so many in a deep run, else a fifth of them."""
+    return count if DEEP else -(-count // 5)

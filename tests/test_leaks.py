@@ -127,7 +127,7 @@ def _run(root: Path, shm: Path, text: str) -> list[str]:
     tests.mkdir()
     (tests / "leaks").mkdir()
     for name in (
-        *("__init__.py", "conftest.py", "watchdog.py"),
+        *("__init__.py", "conftest.py", "depth.py", "watchdog.py"),
         *("leaks/__init__.py", "leaks/snapshot.py"),
     ):
         shutil.copy(_HERE / name, tests / name)

@@ -26,6 +26,7 @@ from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import There, far_apart
+from tests.depth import schedules
 from tests.kit.buses import ENDLESS, processes
 from tests.kit.comm_threads import comm_of, held
 from tests.kit.inspection import info, unbalanced
@@ -317,7 +318,7 @@ def test_a_call_is_answered_by_another_process_in_every_schedule() -> None:
             two.register("doer", on_command=echo)
             assert one.call("doer", 3, timeout=None) == 3
 
-    explore(program, bound=1, limit=400, random=0)
+    explore(program, bound=1, limit=schedules(400), random=0)
 
 
 @clause("BUS-CHAN-1", "BUS-FLOW-5")
@@ -332,7 +333,7 @@ def test_a_call_has_one_outcome_in_every_schedule() -> None:
                 assert one.call("doer", 3, timeout=1.0) == 3
             leaving.join()
 
-    explore(program, bound=0, limit=50, random=150)
+    explore(program, bound=0, limit=schedules(50), random=schedules(150))
 
 
 @clause("BUS-RELAY-8", "BUS-FLOW-3", "BUS-ENT-13")

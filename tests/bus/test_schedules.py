@@ -18,6 +18,7 @@ from bus import (
 from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.inspection import unbalanced
 from tests.kit.tasks import echo, unwanted
 from tests.support import until
@@ -34,7 +35,12 @@ NEVER = None
 
 
 def under_every_schedule(program: Callable[[Run], object], times: int = 1) -> None:
-    explore(program, bound=times, limit=200 * times, random=150 * times)
+    explore(
+        program,
+        bound=times,
+        limit=schedules(200 * times),
+        random=schedules(150 * times),
+    )
 
 
 def apart() -> Bus:

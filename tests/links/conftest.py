@@ -12,6 +12,7 @@ from bus.core.wire import decode, encode_single, pieces
 from bus.links import rounds
 from tests.kit.buses import socket_bus
 from tests.kit.tasks import echo
+from tests.links import real  # noqa: F401 # starts its server before any test
 from tests.links.hostile import is_known, served
 from tests.support import until
 

@@ -11,6 +11,7 @@ from queuebroker.errors import DisconnectedError
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
+from tests.depth import schedules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,12 +120,12 @@ class Desk:
 def under_every_schedule(
     program: Callable[[Run], object], *, bound: int = 2, limit: int = 1_500
 ) -> None:
-    explore(program, bound=bound, limit=limit, random=100, seed=1)
+    explore(program, bound=bound, limit=schedules(limit), random=schedules(100), seed=1)
 
 
 def under_some_schedules(program: Callable[[Run], object]) -> None:
     """Explore few schedules: the test needs the virtual clock, not an order."""
-    explore(program, bound=1, limit=150, random=20, seed=1)
+    explore(program, bound=1, limit=schedules(150), random=20, seed=1)
 
 
 def rest(queue: MessageQueue) -> list[bytes]:

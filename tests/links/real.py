@@ -11,6 +11,7 @@ import os
 import signal
 from contextlib import suppress
 from multiprocessing import forkserver, get_context
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -20,6 +21,8 @@ from tests.links import real_process
 from tests.support import LIMIT_S, until
 
 __all__ = ["Far"]
+
+_STDERR: Final = 2
 
 # The server starts here, not with the first process: its descriptors are no leak of
 # that process's test.
@@ -50,6 +53,8 @@ class Far:
             daemon=True,
         )
         self._process.start()
+        # The server has the standard error of its own start, which pytest cannot read.
+        send_handle(self._connection, _STDERR, self._process.pid)
         its_connection.close()
         self._lines: Final[SimpleQueue[bytes]] = SimpleQueue()
         self._reader: Final = Thread(target=self._read, daemon=True)

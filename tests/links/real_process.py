@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from multiprocessing.reduction import recv_handle
 from typing import TYPE_CHECKING, Any
 
 from bus import Role, open_bus
@@ -29,6 +30,9 @@ def evaluate(
     bus_name: str,
     folder: Path | None,
 ) -> None:
+    stderr = recv_handle(connection)
+    os.dup2(stderr, 2)
+    os.close(stderr)
     # The server has the environment of its own start.
     os.environ.clear()
     os.environ.update(environment)

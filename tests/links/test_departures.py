@@ -13,6 +13,7 @@ from bus.core.wire import Eliminate, Role
 from bus.testing import memory_bus
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.buses import PATIENT, processes
 from tests.kit.comm_threads import comm_of, held, settled
 from tests.kit.tasks import Holder, Reader
@@ -219,7 +220,13 @@ def test_commands_read_before_a_deregistration_are_not_sent_again() -> None:
 
 
 def under_some_schedules(program: Callable[[Run], object], times: int = 1) -> None:
-    explore(program, bound=1, limit=150 * times, random=50 * times, seed=1)
+    explore(
+        program,
+        bound=1,
+        limit=schedules(150 * times),
+        random=schedules(50 * times),
+        seed=1,
+    )
 
 
 @clause("BUS-CHAN-1")
@@ -272,7 +279,7 @@ def test_commands_to_a_task_that_moves_or_leaves(leaves: bool) -> None:
             assert len(got) + len(back) == sent
             assert got == sorted(got)
 
-    explore(program, bound=0, limit=20, random=40, seed=1)
+    explore(program, bound=0, limit=20, random=schedules(40), seed=1)
 
 
 def _lose(comm: CommThread, peer: Any) -> list[Any]:

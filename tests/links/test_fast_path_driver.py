@@ -16,6 +16,7 @@ from bus.core.wire import Batch
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.buses import ENDLESS, processes, socket_bus
 from tests.kit.comm_threads import comm_of, held, settled
 from tests.kit.tasks import echo
@@ -397,7 +398,7 @@ def test_calls_are_answered_whichever_thread_reads_the_link() -> None:
                 asker.call("doer", number, timeout=None) for number in range(3)
             ] == [0, 1, 2]
 
-    assert gone_short(lambda: explore(program, bound=1, limit=600, random=0))
+    assert gone_short(lambda: explore(program, bound=1, limit=schedules(600), random=0))
 
 
 @clause("BUS-CHAN-1", "BUS-MSG-15")
@@ -428,4 +429,4 @@ def test_two_that_ask_one_another_are_answered() -> None:
             for each in both:
                 each.join()
 
-    assert gone_short(lambda: explore(program, bound=1, limit=400, random=0))
+    assert gone_short(lambda: explore(program, bound=1, limit=schedules(400), random=0))

@@ -14,6 +14,7 @@ from bus.threads.host_thread import move
 from bus.threads.thread_manager import ThreadManager
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.links.hall import BYTES_MAX, MESSAGES_MAX, Hall, Reader
 from tests.support import Threads
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def under_every_schedule(program: Callable[[Run], object], *, bound: int = 2) -> None:
-    explore(program, bound=bound, limit=1_500, random=150, seed=1)
+    explore(program, bound=bound, limit=schedules(1_500), random=schedules(150), seed=1)
 
 
 @pytest.fixture
@@ -304,8 +305,8 @@ def test_all_is_given_once_and_in_order_however_it_is_read(capacity: int) -> Non
     explore(
         program,
         bound=1,
-        limit=300,
-        random=60,
+        limit=schedules(300),
+        random=schedules(60),
         seed=1,
         bytecode=[InboundDelivery, Reader],
     )

@@ -15,6 +15,7 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.links.desk import Desk, rest, under_every_schedule, under_some_schedules
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def test_frames_for_a_full_link_wait_and_keep_their_order() -> None:
         assert got == sent
 
     # Each round that finds the link full backs off: few schedules end soon.
-    explore(program, bound=1, limit=300, random=100, seed=1)
+    explore(program, bound=1, limit=schedules(300), random=schedules(100), seed=1)
 
 
 @clause("BUS-CHAN-8")
@@ -108,7 +109,7 @@ def test_a_link_is_closed_after_all_frames_sent_on_it(capacity: int) -> None:
         assert reading.result == [b"1", b"2", b"3"]
         assert not desk.link_pool._closing
 
-    explore(program, bound=1, limit=300, random=100, seed=1)
+    explore(program, bound=1, limit=schedules(300), random=schedules(100), seed=1)
 
 
 @clause("BUS-CHAN-8")

@@ -17,6 +17,7 @@ from queuebroker.errors import BrokerClosedError
 from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.links.desk import Desk, rest, under_every_schedule, under_some_schedules
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def test_a_dial_in_vain_reports_its_failure_and_delays_no_link(listens: bool) ->
         else:
             assert took < 2.0
 
-    explore(program, bound=0, limit=50, random=0, seed=1)
+    explore(program, bound=0, limit=schedules(50), random=0, seed=1)
 
 
 @clause("BUS-CHAN-3")
@@ -119,7 +120,7 @@ def test_the_first_address_where_somebody_listens_is_taken(first: str) -> None:
         assert desk.made == [1]
         assert received == b"x"
 
-    explore(program, bound=0, limit=50, random=0, seed=1)
+    explore(program, bound=0, limit=schedules(50), random=0, seed=1)
 
 
 @clause("BUS-SEC-9")
@@ -147,7 +148,7 @@ def test_an_address_on_another_machine_is_not_dialled(scheme: str) -> None:
         assert why == [f"{address}: not a socket on this machine"]
         accepting.join()
 
-    explore(program, bound=0, limit=50, random=0, seed=1)
+    explore(program, bound=0, limit=schedules(50), random=0, seed=1)
 
 
 @clause("BUS-CHAN-6")
@@ -183,7 +184,7 @@ def test_a_link_that_takes_less_than_a_frame_is_turned_away(
             takes = f"its link carries frames of {limit} bytes, not {FRAME_BYTES_MAX}"
             assert desk.words == [f"{who}: {takes}"]
 
-    explore(program, bound=0, limit=50, random=0, seed=1)
+    explore(program, bound=0, limit=schedules(50), random=0, seed=1)
 
 
 class _NoThread(_sync.Thread):
@@ -282,7 +283,7 @@ def test_close_accepts_no_peer_and_leaves_no_thread() -> None:
             with queue:
                 assert queue.remote_disconnected
 
-    explore(program, bound=2, limit=1_500, random=200, seed=1)
+    explore(program, bound=2, limit=schedules(1_500), random=schedules(200), seed=1)
 
 
 def test_frames_that_are_on_the_way_when_all_is_closed_arrive() -> None:

@@ -16,6 +16,7 @@ from bus import Bus, BusError, Task
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.buses import ENDLESS, ENDLESS_S, processes
 from tests.kit.comm_threads import comm_of
 from tests.kit.inspection import unbalanced
@@ -147,7 +148,9 @@ def test_each_message_has_one_outcome_whatever_happens_beside_it(
             _check(pair, may_fail=late or other is Pair.close)
 
     def find() -> None:
-        explore(program, bound=1, limit=_LIMIT, random=_RANDOM, seed=1)
+        explore(
+            program, bound=1, limit=schedules(_LIMIT), random=schedules(_RANDOM), seed=1
+        )
 
     assert gone_short(find)
 

@@ -17,6 +17,7 @@ from bus.threads.account import Account, Admission
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.messages import new_message
 from tests.links.posting import FakeRelay
 
@@ -322,8 +323,8 @@ def under_every_schedule(program: Callable[[Run], object]) -> None:
     explore(
         program,
         bound=2,
-        limit=1_500,
-        random=100,
+        limit=schedules(1_500),
+        random=schedules(100),
         seed=1,
         bytecode=[
             RelayAccount.admit_locked,

@@ -14,6 +14,7 @@ from bus.links.relay_outbox import OutboundAnswer
 from bus.threads.account import Admission
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.links.posting import Process
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def test_no_message_posted_while_a_relay_is_abandoned_is_lost(given_up: bool) ->
         assert process.relay.client.unread == len(process.waiting)
         assert not process.host._strays
 
-    explore(program, bound=2, limit=1_000, random=150, seed=1)
+    explore(program, bound=2, limit=schedules(1_000), random=schedules(150), seed=1)
 
 
 @clause("BUS-FLOW-6")
@@ -226,4 +227,4 @@ def test_a_sender_that_waits_for_room_gets_it() -> None:
 
 
 def _settled(program: Callable[[Run], object]) -> None:
-    explore(program, bound=1, limit=300, random=30, seed=1)
+    explore(program, bound=1, limit=schedules(300), random=30, seed=1)

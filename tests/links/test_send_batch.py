@@ -13,6 +13,7 @@ from bus.threads.account import Admission
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.links.posting import Process
 from tests.links.sending import LOOKS, add, adds, all_is_given_back
 from tests.strikes import Blow, everywhere
@@ -217,7 +218,7 @@ def test_a_sender_that_waits_for_room_adds_behind_its_earlier_payloads() -> None
         assert [each for each in came if each >= b"4"] == also.result
         all_is_given_back(process)
 
-    explore(program, bound=2, limit=400, random=100, seed=1)
+    explore(program, bound=2, limit=schedules(400), random=schedules(100), seed=1)
 
 
 @clause("BUS-FLOW-2")
@@ -253,7 +254,7 @@ def test_a_sender_that_waits_for_room_in_an_abandoned_relay_adds_nothing() -> No
         assert not adding.result
         assert not send_batch.spare
 
-    explore(program, bound=2, limit=400, random=50, seed=1)
+    explore(program, bound=2, limit=schedules(400), random=schedules(50), seed=1)
 
 
 @clause("BUS-FLOW-2")
@@ -370,4 +371,11 @@ def test_an_interrupt_while_the_comm_thread_takes_or_others_need_room(
         process.leave()
         is_as_ever(process, process.send_batch(), b"interrupted")
 
-    explore(program, bound=2, limit=2_000, random=150, seed=1, bytecode=LOOKS)
+    explore(
+        program,
+        bound=2,
+        limit=schedules(2_000),
+        random=schedules(150),
+        seed=1,
+        bytecode=LOOKS,
+    )

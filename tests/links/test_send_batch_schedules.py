@@ -10,6 +10,7 @@ from bus.links.send_batch import SHORT_MAX
 from bus.threads.account import Admission
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.links.posting import Process
 from tests.links.sending import LOOKS, add, adds, all_is_given_back
 
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
 
 
 def under_every_schedule(program: Callable[[Run], object]) -> None:
-    explore(program, bound=2, limit=400, random=50, seed=1)
-    explore(program, bound=2, limit=2_000, random=150, seed=1, bytecode=LOOKS)
+    explore(program, bound=2, limit=schedules(400), random=schedules(50), seed=1)
+    explore(
+        program,
+        bound=2,
+        limit=schedules(2_000),
+        random=schedules(150),
+        seed=1,
+        bytecode=LOOKS,
+    )
 
 
 @clause("BUS-RELAY-6", "BUS-MSG-15")

@@ -17,6 +17,7 @@ from bus.links.rounds import Rounds
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.buses import PATIENT
 from tests.kit.messages import command_run
 from tests.kit.station import IDENTITY, Station
@@ -94,7 +95,7 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
             run.spawn(ways[each], name=each)
         asleep.until(set(wakers))
 
-    explore(program, bound=2, limit=1_000, random=100, seed=1)
+    explore(program, bound=2, limit=schedules(1_000), random=schedules(100), seed=1)
     inside = [
         Rounds.request_flush,
         Rounds.wake,
@@ -102,7 +103,14 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
         CommThread.on_extracted,
     ]
     inside += [CommThread.on_run_progress, Rounds.is_due, LinkPool.wait]
-    explore(program, bound=2, limit=500, random=100, seed=1, bytecode=inside)
+    explore(
+        program,
+        bound=2,
+        limit=schedules(500),
+        random=schedules(100),
+        seed=1,
+        bytecode=inside,
+    )
 
 
 @clause("BUS-RELAY-9", "BUS-ROUTE-4")
@@ -123,9 +131,16 @@ def test_an_extraction_just_before_a_scheduled_wake_up_is_not_lost() -> None:
             comm._link_pool.wait(rounds.is_due, rounds.deadline(None))
             rounds.run()
 
-    explore(program, bound=2, limit=1_000, random=100, seed=1)
+    explore(program, bound=2, limit=schedules(1_000), random=schedules(100), seed=1)
     inside = [CommThread.on_extracted, Rounds.run, Rounds.deadline]
-    explore(program, bound=2, limit=1_000, random=100, seed=1, bytecode=inside)
+    explore(
+        program,
+        bound=2,
+        limit=schedules(1_000),
+        random=schedules(100),
+        seed=1,
+        bytecode=inside,
+    )
 
 
 @clause("BUS-RELAY-9", "BUS-ROUTE-4")
@@ -163,12 +178,19 @@ def test_each_command_that_is_read_is_acknowledged_once(armed: bool) -> None:
         assert seen == [7, 8, 9]
         assert not comm._acknowledgement_tracker._read_on
 
-    explore(program, bound=2, limit=700, random=100, seed=1)
+    explore(program, bound=2, limit=schedules(700), random=schedules(100), seed=1)
     inside = [
         *(CommThread.on_run_progress, Rounds.run),
         *(AcknowledgementTracker.note_run, AcknowledgementTracker.take),
     ]
-    explore(program, bound=2, limit=700, random=100, seed=1, bytecode=inside)
+    explore(
+        program,
+        bound=2,
+        limit=schedules(700),
+        random=schedules(100),
+        seed=1,
+        bytecode=inside,
+    )
 
 
 @clause("BUS-RELAY-9")

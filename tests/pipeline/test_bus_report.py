@@ -21,7 +21,7 @@ from tests.pipeline.page import Page
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 MESSAGES = 20
 
@@ -89,7 +89,6 @@ def test_the_report_shows_them(judged: OutFolder) -> None:
     assert "violation B5 order of each sender overtaken" in told
 
 
-@pytest.mark.deep
 def test_a_busy_line_is_judged_piece_by_piece_with_the_same_result(
     spark: SparkSession, judged: OutFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

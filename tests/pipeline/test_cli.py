@@ -55,6 +55,7 @@ def test_a_violation_is_named_with_exit_code_1(
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_journal_of_unknown_end_is_exit_code_3(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -56,7 +56,7 @@ FULL: Final = Level("full", 2, limit=30_000, random=10_000, least=1_000, doubles
 # Inside of the fast kind: a few schedules, a sample for a deep run, and the size of a
 # campaign.
 SPIN: Final = Level(
-    "spin", 1, limit=40, random=10, least=10, doubles=False, bytecode=True
+    "spin", 1, limit=16, random=4, least=4, doubles=False, bytecode=True
 )
 SAMPLE: Final = Level(
     "sample", 1, limit=200, random=40, least=40, doubles=False, bytecode=True

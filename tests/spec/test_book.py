@@ -11,6 +11,7 @@ import pytest
 from queuebroker import DisconnectedQueueError, Stats
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.pairs import channel_pair, queue_pair
 from tests.support import Threads
 from tests.traffic import tried
@@ -157,7 +158,7 @@ def test_the_counters_are_right_in_every_schedule(hangs_up: int) -> None:
             assert theirs.received == sum(received)
             assert balances(mine, theirs)
 
-    explore(program, bound=1, random=60, seed=1, limit=300)
+    explore(program, bound=1, random=schedules(60), seed=1, limit=schedules(300))
 
 
 @clause("QB-BOOK-1")

@@ -18,6 +18,7 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.meetings import channels, meet, queues
 from tests.pairs import queue_pair
 from tests.records import Recorder
@@ -108,7 +109,7 @@ def test_the_records_are_true_in_every_schedule(hangs_up: int) -> None:
         assert sent == mine.sent - mine.half_disconnected
         assert (received, discarded) == (theirs.received, mine.discarded)
 
-    explore(program, bound=1, random=100, seed=1, limit=1500)
+    explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(1500))
 
 
 @clause("QB-BOOK-4")

@@ -16,6 +16,7 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.meetings import accepts_wait, meet, meet_bytes
 from tests.support import Threads, until
 
@@ -158,4 +159,4 @@ def test_a_manager_that_closes_during_a_match_leaves_no_connected_end() -> None:
             assert isinstance(connect.error, BrokerClosedError | None)
             assert connect.error is not None or connect.result is None
 
-    explore(program, bound=2, random=50, seed=1, limit=1500)
+    explore(program, bound=2, random=schedules(50), seed=1, limit=schedules(1500))

@@ -29,6 +29,7 @@ from queuebroker.meeting import pairing
 from queuebroker.testing import explore
 from queuebroker.waiting.parking import WaitList
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.collector import collecting
 from tests.pairs import look_away, loose_queue_pair, queue_pair
 from tests.support import Threads, until
@@ -289,7 +290,7 @@ def test_a_finalizer_does_not_even_wait_for_another_thread() -> None:
                 send.join()
             assert other.remote_disconnected
 
-    explore(program, bound=2, random=100, seed=1, limit=3000)
+    explore(program, bound=2, random=schedules(100), seed=1, limit=schedules(3000))
 
 
 class _Unlocking:

@@ -20,6 +20,7 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.pairs import channel_pair, queue_pair
 from tests.strikes import Blow, everywhere
 from tests.support import Threads, taken, until
@@ -310,7 +311,7 @@ def test_an_interrupt_at_any_wait_point_costs_no_place(victim: str) -> None:
             assert fits(left) == 1
             assert fits(right) == 1
 
-    explore(program, bound=1, random=60, seed=1, limit=400)
+    explore(program, bound=1, random=schedules(60), seed=1, limit=schedules(400))
 
 
 def _came_through(spawned: Spawned[Any]) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from queuebroker import DisconnectedQueueError, MessageQueue
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.pairs import queue_pair
 from tests.support import Threads, until
 
@@ -142,7 +143,7 @@ def test_an_end_receives_a_prefix_wherever_either_side_disconnects(
                 sent, got = accepted[1 - side], received[side]
                 assert got == sent[: len(got)]
 
-    explore(program, bound=0, random=10, seed=seed, limit=100)
+    explore(program, bound=0, random=10, seed=seed, limit=schedules(100))
 
 
 def _perform(

@@ -19,6 +19,7 @@ from queuebroker import (
 )
 from queuebroker.testing import History, check_linearizable, explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.meetings import accepts_wait, connects_wait, meet
 from tests.spec.faces import FACES, both_faces
 from tests.support import Threads
@@ -149,7 +150,7 @@ def test_create_close_and_get_are_linearizable(scripts: tuple[list[str], ...]) -
         run.join()
         check_linearizable(history.operations, Names())
 
-    explore(program, bound=1, random=60, seed=1, limit=3000)
+    explore(program, bound=1, random=schedules(60), seed=1, limit=schedules(3000))
 
 
 @clause("QB-NAME-2", "QB-NAME-12")
@@ -168,7 +169,7 @@ def test_a_name_that_is_taken_by_a_queue_broker_can_be_connected_to() -> None:
         making.join()
         making.error  # noqa: B018  # it may be refused
 
-    explore(program, bound=2, random=50, seed=1)
+    explore(program, bound=2, random=schedules(50), seed=1)
 
 
 @clause("QB-NAME-3")
@@ -258,7 +259,7 @@ def test_of_many_that_race_for_a_name_one_wins_and_works() -> None:
                 left.send(b"x")
                 assert right.receive() == b"x"
 
-    explore(program, bound=1, random=50, seed=1, limit=2000)
+    explore(program, bound=1, random=schedules(50), seed=1, limit=schedules(2000))
 
 
 @clause("QB-NAME-4")

@@ -15,6 +15,7 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.meetings import accepts_wait, connects_wait, meet, meet_bytes
 from tests.spec.faces import both_faces
 from tests.support import Threads
@@ -120,7 +121,7 @@ def test_close_against_a_match_has_no_middle(closed: str) -> None:
             assert len(broker._broker.waiting) == len(broker._broker.departing) == 0
 
     bound, limit = (1, 300) if closed == "both" else (2, 600)
-    explore(program, bound=bound, random=50, seed=1, limit=limit)
+    explore(program, bound=bound, random=schedules(50), seed=1, limit=schedules(limit))
 
 
 @clause("QB-NAME-7")

@@ -15,6 +15,7 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.meetings import connects_wait, nobody_waits
 from tests.spec.callers import calls, two_brokers
 from tests.support import Threads, until
@@ -94,7 +95,7 @@ def test_a_caller_interrupted_while_it_waits_cannot_be_matched(accepts: bool) ->
                 assert end.receive() == b"x"
         nobody_waits(b, a)
 
-    explore(program, bound=2, random=50, seed=1, limit=2000)
+    explore(program, bound=2, random=schedules(50), seed=1, limit=schedules(2000))
 
 
 @clause("QB-RDV-11", "QB-RDV-12", "QB-RDV-6")
@@ -126,7 +127,7 @@ def test_an_interrupted_caller_leaves_its_opposites_to_other_callers(
                 call.result.disconnect()
         nobody_waits(b, a)
 
-    explore(program, bound=1, random=60, seed=1, limit=600)
+    explore(program, bound=1, random=schedules(60), seed=1, limit=schedules(600))
 
 
 @clause("QB-RDV-12")
@@ -152,7 +153,7 @@ def test_a_caller_interrupted_after_its_match_disconnects(accepts: bool) -> None
             peer.result.receive()
         nobody_waits(b, a)
 
-    explore(program, bound=2, random=50, seed=1, limit=2000)
+    explore(program, bound=2, random=schedules(50), seed=1, limit=schedules(2000))
 
 
 @clause("QB-RDV-12")

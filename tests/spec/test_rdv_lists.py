@@ -11,6 +11,7 @@ from queuebroker import MessageQueue, QueueBroker, QueueBrokerError, _sync
 from queuebroker.meeting.rendezvous import RdVState
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.meetings import accepts_wait, nobody_waits
 from tests.spec.callers import calls, two_brokers
 from tests.support import Threads
@@ -118,7 +119,7 @@ def test_the_lists_are_sound_after_every_step(name: str) -> None:
         assert lock.looks > 3
         nobody_waits(b, a)
 
-    explore(program, bound=1, random=40, seed=1, limit=500)
+    explore(program, bound=1, random=schedules(40), seed=1, limit=schedules(500))
 
 
 def run_all(run: Run) -> Iterator[MessageQueue]:

@@ -12,6 +12,7 @@ import pytest
 from queuebroker import Broker, BrokerManager, QueueBroker, UnknownBrokerError
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.meetings import are_a_pair, meet
 from tests.spec.faces import both_faces
 from tests.support import Threads
@@ -60,7 +61,7 @@ def test_a_connect_to_an_unknown_name_returns_at_once_and_does_not_wait() -> Non
             connect.result.disconnect()  # type: ignore[union-attr]  # it was found
         assert run.now == 0
 
-    explore(program, bound=2, random=50, seed=1)
+    explore(program, bound=2, random=schedules(50), seed=1)
 
 
 @clause("QB-RDV-14")

@@ -16,6 +16,7 @@ from bus.threads.account import Account
 from bus.threads.host_thread import move
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.station import Clerk, Station
 from tests.strikes import Blow, everywhere
 from tests.threads.driven import Threads
@@ -48,7 +49,7 @@ def test_messages_of_several_threads_arrive_in_the_order_of_each_thread() -> Non
         for name in "ab":
             assert [n for who, n in clerk.read if who == name] == [1, 2]
 
-    explore(program, bound=1, random=100, seed=1, limit=600)
+    explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(600))
 
 
 @clause("BUS-MOVE-2", "BUS-MSG-15", "BUS-ROUTE-5")
@@ -69,7 +70,7 @@ def test_a_task_that_moves_misses_nothing_and_nothing_overtakes() -> None:
         assert entry.host is threads.managers[1]
         assert not clerk.failures
 
-    explore(program, bound=1, random=100, seed=1, limit=600)
+    explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(600))
 
 
 @clause("BUS-MOVE-1", "BUS-MSG-15")
@@ -90,7 +91,7 @@ def test_a_task_that_moves_there_and_back_keeps_the_order() -> None:
         assert clerk.read == NUMBERS
         assert entry.host is there
 
-    explore(program, bound=1, random=100, seed=1, limit=600)
+    explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(600))
 
 
 @clause("BUS-MOVE-5", "BUS-ROUTE-20", "BUS-MSG-15")
@@ -108,7 +109,7 @@ def test_a_new_task_receives_the_parked_messages_first() -> None:
         assert clerk.read == NUMBERS
         assert len(station.manager.parked) == 0
 
-    explore(program, bound=1, random=100, seed=1, limit=600)
+    explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(600))
 
 
 @clause("BUS-DEREG-8", "BUS-MSG-15")
@@ -130,7 +131,7 @@ def test_unread_messages_of_a_task_that_leaves_go_to_its_successor() -> None:
         assert first.account.unread == second.account.unread == 0
         assert not first.failures
 
-    explore(program, bound=1, random=100, seed=1, limit=600)
+    explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(600))
 
 
 @clause("BUS-DEREG-8")
@@ -150,7 +151,7 @@ def test_unread_messages_of_a_task_that_leaves_for_good_fail() -> None:
         parked = [each._source and each.payload for each in _parked(station)]
         assert clerk.read + told + parked == NUMBERS
 
-    explore(program, bound=1, random=100, seed=1, limit=600)
+    explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(600))
 
 
 @clause("BUS-FLOW-6", "BUS-FLOW-2")
@@ -181,7 +182,7 @@ def test_a_blocked_sender_resumes_when_there_is_room() -> None:
 
         assert sorted(clerk.read) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
 
-    explore(program, bound=1, random=100, seed=1, limit=600)
+    explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(600))
 
 
 @clause("BUS-FLOW-1", "BUS-FLOW-6")
@@ -223,7 +224,7 @@ def test_no_more_is_unread_than_the_bound_says(overflow: Any) -> None:
         assert len(clerk.read) + lost == 4
         assert (lost == len(refused)) is (overflow == "error" or not lost)
 
-    explore(program, bound=1, random=100, seed=1, limit=500)
+    explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(500))
 
 
 @clause("BUS-FLOW-1")
@@ -267,7 +268,14 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
         assert clerk.account.unread in ({1, 2} if run_of else {2})
         assert entry.host is host
 
-    explore(program, bound=2, random=100, seed=1, limit=1_000, bytecode=[Account])
+    explore(
+        program,
+        bound=2,
+        random=schedules(100),
+        seed=1,
+        limit=schedules(1_000),
+        bytecode=[Account],
+    )
 
 
 @clause("BUS-MSG-15")

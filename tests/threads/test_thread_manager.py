@@ -14,6 +14,7 @@ from bus.threads.thread_manager import Request, ThreadManager
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.kit.station import Clerk, Station, run_due
 from tests.support import LIMIT_S
 from tests.threads.driven import Threads
@@ -194,7 +195,7 @@ def test_a_thread_that_sleeps_is_woken() -> None:
         assert 1 <= there.inbox.wakeups - before <= 3
         threads.end()
 
-    explore(program, bound=1, random=60, seed=1, limit=300)
+    explore(program, bound=1, random=schedules(60), seed=1, limit=schedules(300))
 
 
 @clause("BUS-ENT-6")
@@ -231,7 +232,7 @@ def test_only_the_thread_that_hosts_a_task_touches_its_mailbox(
         for one in {id(each): each for _, each in touched}.values():
             assert len({who for who, each in touched if each is one}) == 1
 
-    explore(program, bound=1, random=60, seed=1, limit=300)
+    explore(program, bound=1, random=schedules(60), seed=1, limit=schedules(300))
 
 
 def test_a_due_timer_is_called_in_time(station: Station) -> None:
@@ -265,7 +266,7 @@ def test_a_thread_sleeps_until_something_is_due() -> None:
 
         assert called[0] - began >= 3
 
-    explore(program, bound=1, random=20, seed=1, limit=100)
+    explore(program, bound=1, random=20, seed=1, limit=schedules(100))
 
 
 # Waiting elsewhere.

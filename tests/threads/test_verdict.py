@@ -11,6 +11,7 @@ from bus.threads.verdict import Verdict
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.depth import schedules
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -54,12 +55,12 @@ def test_the_waiter_and_the_settling_thread_agree() -> None:
         saying.join()
         assert said == [heard]
 
-    explore(program, bound=2, limit=2000, random=100, seed=1)
+    explore(program, bound=2, limit=schedules(2000), random=schedules(100), seed=1)
     explore(
         program,
         bound=2,
-        limit=2000,
-        random=100,
+        limit=schedules(2000),
+        random=schedules(100),
         seed=1,
         bytecode=[Verdict.settle, Verdict.wait],
     )
