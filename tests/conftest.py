@@ -72,6 +72,12 @@ def pytest_collection_modifyitems(
     items[:] = [item for item in items if not item.get_closest_marker("deep")]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start one worker more than there are processors: tests wait now and then."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.fixture(autouse=True)
 def own_run_directory() -> Iterator[Path]:
     """Isolate the buses of a test, and of the programs it starts, from all others."""

@@ -1,4 +1,4 @@
-"""Distribution of the tests among worker processes, one for each processor.
+"""Distribution of the tests among worker processes, for pytest-xdist.
 
 Files stay whole: their fixtures are set up once. Every test that may start Spark stays
 with one worker, since a session takes seconds to start and as much memory as all the

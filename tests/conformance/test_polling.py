@@ -20,6 +20,7 @@ def polling() -> Subject:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.deep
 def test_polling_breaks_the_clause_against_polling_only(polling: Subject) -> None:
     """Only QB-CONC-5 fails: the other clauses allow half a second."""
     outcomes = {

@@ -31,6 +31,7 @@ def invoke(*arguments: str | Path) -> Result:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_violation_is_named_with_exit_code_1(
     spark: SparkSession, tmp_path: Path
 ) -> None:
