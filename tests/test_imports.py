@@ -113,6 +113,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "access",
         "role",
         "config",
+        "keys",
         "at_exit",
         "core",
         "threads",
@@ -244,6 +245,12 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "memory",
         "socket_network",
     ),
+    "bus.keys": (
+        "secret_files",
+        "certificates",
+        "machine_keys",
+        "authority",
+    ),
     "bus.cli": (
         "progress",
         "numbers",
@@ -255,6 +262,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "suite",
         "conformance",
         "check",
+        "keys",
         "journal",
         "pipeline",
         "demo",

@@ -53,6 +53,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "wait-for": Verb("bus.cli.talk:wait_for", "Wait until a task has this name."),
         "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
         "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run here."),
+        "keys": Verb("bus.cli.keys:keys", "Make and show keys for several machines."),
         "check": Verb("bus.cli.check:check", "Check recorded traffic."),
         "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),
         "pipeline": Verb("bus.cli.pipeline:pipeline", "Check journals with Spark."),

@@ -1,0 +1,69 @@
+"""`MachineKeys`: the folder of keys of one machine, made by `Authority.issue`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bus.keys.secret_files import check_secret
+from queuebroker.sockets import Tls
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["GROUP_KEY", "GROUP_KEY_BYTES", "MACHINE", "TRUSTED", "MachineKeys"]
+
+# The key and the certificate are in one file, so that both are replaced at once.
+MACHINE: Final = "machine.pem"
+TRUSTED: Final = "trusted.pem"
+GROUP_KEY: Final = "group.key"
+
+GROUP_KEY_BYTES: Final = 32
+_ACT: Final = "use the keys of this machine"
+
+
+class MachineKeys:
+    """The keys of one machine, in a folder; read once.
+
+    Attributes:
+        folder: the folder.
+        group_key: the key of the bus that authenticates announcements (BUS-SEC-6).
+
+    Raises:
+        OSError: a file cannot be read; the text names it and the command that makes it.
+        AccessDeniedError: another user owns a secret file, or may read it.
+        ValueError: the group key has another form.
+    """
+
+    __slots__ = ("folder", "group_key")
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder: Final = Path(folder)
+        try:
+            check_secret(self.folder / MACHINE, _ACT)
+            check_secret(self.folder / GROUP_KEY, _ACT)
+            (self.folder / TRUSTED).stat()
+            text = (self.folder / GROUP_KEY).read_bytes()
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot {_ACT}: {error.filename}: {error.strerror}; "
+                "'bus keys issue MACHINE' makes such a folder",
+            ) from None
+        self.group_key: Final = _group_key(text, self.folder / GROUP_KEY)
+
+    @property
+    def tls(self) -> Tls:
+        """The certificate and the authorities, for the links to other machines."""
+        return Tls(certificate=self.folder / MACHINE, authority=self.folder / TRUSTED)
+
+
+def _group_key(text: bytes, path: Path) -> bytes:
+    try:
+        key = bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        key = b""
+    if len(key) != GROUP_KEY_BYTES:
+        msg = f"{path} must hold {2 * GROUP_KEY_BYTES} hexadecimal digits"
+        raise ValueError(f"{msg}: issue and copy this folder again")
+    return key
