@@ -72,6 +72,7 @@ from queuebroker._net.tls import (
     is_no_tls,
     secure,
     tls_context,
+    uris,
 )
 
 __all__ = [
@@ -119,5 +120,6 @@ __all__ = [
     "start_process",
     "tls_context",
     "unlink_if",
+    "uris",
     "wait_to_read",
 ]

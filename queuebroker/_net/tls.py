@@ -20,6 +20,7 @@ __all__ = [
     "is_no_tls",
     "secure",
     "tls_context",
+    "uris",
 ]
 
 TlsContext = ssl.SSLContext
@@ -41,11 +42,15 @@ def tls_context(
     certificate: str | None,
     key: str | None,
     authority: str | None,
+    check_host: bool,
 ) -> TlsContext:
     """Return a TLS 1.3 context with this side's certificate and its trusted authority.
 
     A client without ``authority`` trusts the authorities of the system. A server
     without it accepts every client, and requests no certificate.
+
+    check_host: True if the host that a client dials must be in the server's
+      certificate.
 
     Raises:
         OSError: a file is missing or malformed.
@@ -54,6 +59,7 @@ def tls_context(
         ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT
     )
     made.minimum_version = ssl.TLSVersion.TLSv1_3
+    made.check_hostname = check_host and not server
     if certificate is not None:
         made.load_cert_chain(certificate, key)
     if authority is not None:
@@ -99,6 +105,13 @@ def common_name(secured: TlsSocket) -> str | None:
     subject = cast("tuple[tuple[tuple[str, str], ...], ...]", shown.get("subject", ()))
     names = [value for part in subject for key, value in part if key == "commonName"]
     return names[0] if names else None
+
+
+def uris(secured: TlsSocket) -> tuple[str, ...]:
+    """Return the URIs in the certificate of the peer, in its order."""
+    shown = secured.getpeercert() or {}
+    names = cast("tuple[tuple[str, str], ...]", shown.get("subjectAltName", ()))
+    return tuple(value for kind, value in names if kind == "URI")
 
 
 def is_no_tls(error: OSError) -> bool:

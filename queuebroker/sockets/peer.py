@@ -22,6 +22,7 @@ class Peer:
     pid, uid, gid: of the process, as the kernel reports (``ipc``), else None. The pid
       is also None if the process is in a pid namespace that hides it.
     certificate: the common name of its certificate (``tls``), None if it showed none.
+    uris: the URIs in that certificate.
     """
 
     name: str
@@ -29,12 +30,14 @@ class Peer:
     uid: int | None = None
     gid: int | None = None
     certificate: str | None = None
+    uris: tuple[str, ...] = ()
 
 
 def peer_of(socket: Socket, name: str) -> Peer:
     """Return the peer's identity from the kernel, or from its certificate."""
     if isinstance(socket, _net.TlsSocket):
-        return Peer(name, certificate=_net.common_name(socket))
+        names = _net.common_name(socket), _net.uris(socket)
+        return Peer(name, certificate=names[0], uris=names[1])
     credentials = _net.credentials_of(socket)
     if credentials is None:
         return Peer(name)

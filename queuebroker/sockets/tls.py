@@ -24,13 +24,15 @@ class Tls:
     certificate, key: the certificate that this side presents; required to listen.
     authority: the authority whose certificates this side trusts. With it, a listener
         admits only peers that present such a certificate. Without it, a connecting side
-        trusts the authorities of the system. The name in the address must be in the
-        listener's certificate.
+        trusts the authorities of the system.
+    check_host: True if the host in the address must be in the listener's certificate;
+        False if the caller checks another name in it, such as `Peer.uris`.
     """
 
     certificate: StrPath | None = None
     key: StrPath | None = None
     authority: StrPath | None = None
+    check_host: bool = True
 
     def context(self, *, server: bool) -> TlsContext:
         """Return the context of one role.
@@ -47,5 +49,9 @@ class Tls:
             None if one is None else os.fspath(one) for one in given
         )
         return _net.tls_context(
-            server=server, certificate=certificate, key=key, authority=authority
+            server=server,
+            certificate=certificate,
+            key=key,
+            authority=authority,
+            check_host=self.check_host,
         )

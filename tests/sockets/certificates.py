@@ -34,10 +34,14 @@ class Authority:
         made = self._signed(self._name, self._key, is_authority=True)
         self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
-    def identity(self, name: str) -> Tls:
-        """Return the identity of one process: its name, valid on this machine."""
+    def identity(self, name: str, uri: str | None = None) -> Tls:
+        """Return the identity of one process: its name, valid on this machine.
+
+        uri: for a certificate that holds this URI in the place of the host. A name has
+          one identity.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        made = self._signed(_name_of(name), key, is_authority=False)
+        made = self._signed(_name_of(name), key, is_authority=False, uri=uri)
         certificate, secret = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         secret.write_bytes(
@@ -50,8 +54,15 @@ class Authority:
         return Tls(certificate=certificate, key=secret, authority=self.file)
 
     def _signed(
-        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool
+        self,
+        name: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        *,
+        is_authority: bool,
+        uri: str | None = None,
     ) -> x509.Certificate:
+        host = x509.DNSName("localhost")
+        names = [host if uri is None else x509.UniformResourceIdentifier(uri)]
         now = dt.datetime.now(tz=dt.UTC)
         builder = (
             x509.CertificateBuilder()
@@ -62,9 +73,7 @@ class Authority:
             .not_valid_before(now - dt.timedelta(hours=1))
             .not_valid_after(now + dt.timedelta(days=1))
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-            .add_extension(
-                x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False
-            )
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
         )
         return builder.sign(self._key, hashes.SHA256())
 
@@ -79,9 +88,9 @@ def _authority(_number: int) -> Authority:
 
 
 @functools.cache
-def identity(name: str) -> Tls:
-    """Return an identity that all others trust."""
-    return _authority(0).identity(name)
+def identity(name: str, uri: str | None = None) -> Tls:
+    """Return an identity that all others trust; see `Authority.identity`."""
+    return _authority(0).identity(name, uri)
 
 
 @functools.cache

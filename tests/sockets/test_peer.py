@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from queuebroker import BrokerClosedError, _net
@@ -71,6 +72,22 @@ def test_over_tls_the_certificate_identifies_the_peer() -> None:
         assert remote.peer is not None
         assert (local.peer.certificate, remote.peer.certificate) == ("guest", "host")
         assert local.peer.pid is None
+
+
+@clause("QB-SOCK-9")
+def test_a_connect_without_the_check_of_the_host_shows_the_uris() -> None:
+    """Of a listener whose certificate has a URI, and no host."""
+    host, guest = (identity(name, uri=f"x://{name}/") for name in ("porter", "visitor"))
+    with brokers(TLS, {"tls": host}, {"tls": guest}) as (listener, other):
+        assert listener.address is not None
+        with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch|IP"):
+            other.connect(listener.address, PORT, timeout=LIMIT_S)
+
+    unchecked = attrs.evolve(guest, check_host=False)
+    with ends(TLS, {"tls": host}, {"tls": unchecked}) as (local, remote):
+        assert local.peer is not None
+        assert remote.peer is not None
+        assert (local.peer.uris, remote.peer.uris) == (("x://visitor/",), ("x://porter/",))
 
 
 @clause("QB-SOCK-9")
