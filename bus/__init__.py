@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         Response,
         Undelivered,
     )
+    from bus.network import Network
     from bus.payload import Payload
     from bus.registration import Visibility
     from bus.role import Role
@@ -149,6 +150,7 @@ __all__ = [  # noqa: RUF022 # grouped by module
     # payload
     "Payload",
     # role
+    "Network",
     "Role",
     # service
     "Service",
@@ -189,6 +191,7 @@ _HOMES: Final = {
         "Undelivered",
     ),
     "payload": ("Payload",),
+    "network": ("Network",),
     "role": ("Role",),
     "service": ("Service",),
     "threads.account": ("Overflow",),

@@ -299,8 +299,8 @@ class UnresolvedError(BusError):
 
 
 _ELSEWHERE = (
-    "; that address is on another machine, and open_bus joins the processes of one "
-    "machine only: it has no network"
+    "; that address is on another machine, which is reached only if both have opened "
+    "the bus with a network"
 )
 
 

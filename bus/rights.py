@@ -1,4 +1,4 @@
-"""`Rights`: permissions of a process, and `Credentials`: its user too (BUS-SEC-1).
+"""`Rights`: permissions of a process, and `Credentials`: its identity too (BUS-SEC-1).
 
 They follow from the system's report of a peer (BUS-SEC-2), and never change while it
 lives. Rights name tasks of this machine. A process whose rights do not cover all of
@@ -59,15 +59,18 @@ def _means(patterns: tuple[Specification, ...] | None, name: str) -> bool:
 
 @attrs.frozen
 class Credentials:
-    """The user of a peer, and the rights of the peer.
+    """The proved identity of a peer, and the rights of the peer.
 
     uid: its user, as the system of this machine knows it; None if the system reports
       none.
     rights: its permissions by the access list of the process that checks.
+    machine: its machine, as the system or its certificate proves it (BUS-SEC-5); None
+      if nothing does.
     """
 
     uid: int | None = None
     rights: Rights = Rights()
+    machine: str | None = None
 
 
 # For peers without an identity, as within a process, and for peers not known yet: the

@@ -13,6 +13,7 @@ from bus.at_exit import call_at_exit
 from bus.config import BusConfig
 from bus.errors import BusyError
 from bus.links.socket_network import SocketNetwork
+from bus.network import Network
 from bus.role import Role
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def open_bus(
     process: str | None = None,
     machine: str | None = None,
     config: BusConfig | None = None,
+    network: Network | None = None,
     journal: Journal | None = None,
 ) -> Bus:
     """Join a bus; the first process to join creates it.
@@ -43,6 +45,9 @@ def open_bus(
       gets a unique name, and the machine the name of its host. Processes with the same
       machine name are on one machine.
     config: the limits and timeouts; by default those of `BusConfig`.
+    network: how the processes of this machine reach other machines; every process of
+      the machine gets the same. By default no other machine is reached, and no network
+      socket is opened (BUS-DISC-1).
     journal: records each message in this process and its outcome; it must stay open
       until the bus is closed. Recording costs some microseconds per message, and
       commands to other processes are then sent one by one.
@@ -59,21 +64,26 @@ def open_bus(
         VersionMismatchError: the master supports no protocol version that this process
           supports.
         MachineNameConflictError: another machine has that name (BUS-DISC-8).
-        OSError: the run directory cannot be created, or no descriptor is left.
+        OSError: the run directory cannot be created, the keys cannot be read, the
+          address for other machines is taken, or no descriptor is left.
     """
     check_bus_name(name)
     check_instance("role", role, Role)
     if config is not None:
         check_instance("config", config, BusConfig)
+    if network is not None:
+        check_instance("network", network, Network)
     if _joined.get(name) is not None:
         raise _joined_already(name)
-    network = SocketNetwork(name, role, BusConfig() if config is None else config)
+    links = SocketNetwork(
+        name, role, BusConfig() if config is None else config, network
+    )
     bus = Bus(
         name,
         process=process,
         machine=machine,
         config=config,
-        network=network,
+        network=links,
         journal=journal,
     )
     bus._others = _joined

@@ -73,6 +73,7 @@ class CommThread:
         nonce: returns numbers that distinguish rivals (AMO-17).
         listens: the address at which this process listens.
         master: the address of the master of its machine.
+        static: known addresses of the masters of other machines.
 
     Attributes:
         remote: the remote manager of this process.
@@ -91,6 +92,7 @@ class CommThread:
         nonce: Callable[[], int],
         listens: str,
         master: str,
+        static: tuple[str, ...] = (),
     ) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy
@@ -117,13 +119,15 @@ class CommThread:
                 me,
                 limits=Limits.of(config),
                 nonce=nonce,
-                addresses=((listens,), (listens,)),
+                addresses=(listens,),
+                outside=self._listen_outside,
                 complain=self._peer_log.note,
                 trace_sink=exchange.trace_sink,
             ),
             exchange.manager,
             host=self._relay_outbox,
             master=(master,),
+            static=static,
             relay_account=self._relay_outbox.new_relay_account,
         )
         self._link_setup: Final = LinkSetup(
@@ -158,20 +162,20 @@ class CommThread:
 
     # Start and stop.
 
-    def start(self, broker: LinkBroker, begin: Callable[[], list[Action]]) -> None:
-        """Accept links at a broker, and serve until `stop`.
-
-        begin: the first event, such as dialling the master.
-        """
+    def start(self, *brokers: LinkBroker) -> None:
+        """Accept links at some brokers, and serve until `stop`."""
         self._exchange.comm = self
-        self._link_setup.accept_links(broker)
-        self._exchange.decide(lambda: self._begin(begin))
+        for broker in brokers:
+            self._link_setup.accept_links(broker)
+        self._exchange.decide(self._begin)
 
         def run() -> None:
             if self._turn.acquire(False):
                 self._run()
 
-        self._thread = _sync.Thread(target=run, name=f"{broker.name} comm", daemon=True)
+        self._thread = _sync.Thread(
+            target=run, name=f"{brokers[0].name} comm", daemon=True
+        )
         self._thread.start()
 
     def prevent_start(self) -> bool:
@@ -187,10 +191,10 @@ class CommThread:
         self._link_pool.close()
         return True
 
-    def _begin(self, begin: Callable[[], list[Action]]) -> list[Action]:
+    def _begin(self) -> list[Action]:
         """Announce the local tasks, and pass on their searches and subscriptions."""
         now, manager = _sync.monotonic(), self._exchange.manager
-        actions, task_announcer = begin(), self.remote.task_announcer
+        actions, task_announcer = self.remote.begin(), self.remote.task_announcer
         for name in manager.parked.waiting():
             task_announcer.seek(name, now)
         for entry in manager.table:
@@ -205,6 +209,14 @@ class CommThread:
     def accept_links(self, broker: LinkBroker) -> None:
         """Accept links at one more broker."""
         self._relay_outbox.ask(lambda: self._link_setup.accept_links(broker))
+
+    def _listen_outside(self) -> tuple[str, ...]:
+        """Return the addresses for other machines; begin to listen on first use."""
+        [inside] = self.remote.topology.addresses
+        broker, addresses = self._policy.listen_outside(inside)
+        if broker is not None:
+            self.accept_links(broker)
+        return addresses
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
         """Decide on an event in this thread, after everything posted before."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus.links.link_pool import LinkBroker
     from bus.rights import Credentials
     from queuebroker.channel.message_queue import MessageQueue
@@ -31,11 +33,26 @@ class LinkPolicy(Protocol):
     def credentials(self, queue: MessageQueue) -> Credentials:
         """Return the user and the rights of the peer of a link."""
 
-    def claim_role(self) -> LinkBroker | None:
+    def claim_role(self) -> Sequence[LinkBroker]:
         """Make this process master if there is none; called before one is dialled.
 
-        Return the broker at which the new master accepts links. None if this process
+        Return the brokers at which the new master accepts links; none if this process
         does not become master.
+        """
+
+    def listen_outside(self, inside: str) -> tuple[LinkBroker | None, tuple[str, ...]]:
+        """Return the addresses for processes of other machines (OPEN-15).
+
+        The first call may begin to listen; it returns that broker, too.
+
+        inside: the address at which the process listens for its own machine.
+        """
+
+    def may_dial(self, machine: str, address: str) -> bool:
+        """Return True if this process may dial an address of a machine.
+
+        The address may come from another process, which must not make this one dial
+        any other place (BUS-SEC-8).
         """
 
     def release_role(self) -> None:

@@ -24,7 +24,7 @@ from queuebroker.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from bus.links.link_poller import LinkPoller, ReadLease
     from bus.threads.inbox import Inbox
@@ -150,11 +150,11 @@ class LinkPool:
 
     def dial(
         self,
-        addresses: Iterable[str],
+        addresses: Sequence[str],
         on_dialled: Callable[[int | None], object],
         on_denied: Callable[[str], object] | None = None,
     ) -> None:
-        """Dial some addresses in turn, until one of them yields a link.
+        """Dial some addresses side by side; the first link is used (BUS-DISC-10).
 
         on_dialled: called with the number of the link; None if no address yields one.
         on_denied: called before that with a reason, if a listener rejects this process
@@ -163,48 +163,43 @@ class LinkPool:
         if self._closed:
             return
         broker = self._brokers[0]
+        attempt = _Attempt(len(addresses), on_dialled, on_denied)
+        for address in addresses:
+            connect = partial(self._connect, broker, address, attempt)
+            try:
+                self._help(f"{broker.name} connects", connect)
+            except RuntimeError:  # no thread is left: a later dial may succeed
+                self._ask(partial(attempt.fail, ""))
 
-        def connect() -> None:
-            why = ""
-            for address in addresses:
-                if _is_elsewhere(address):
-                    why = f"{address}: not a socket on this machine"
-                    continue
-                try:
-                    queue = broker.connect(address, PORT, timeout=self._timeout_s)
-                except QueueBrokerError as error:
-                    if broker.closed:
-                        return
-                    if isinstance(error, PermissionError):
-                        why = str(error)
-                    continue  # the listener rejects this process, or closes
-                except (PermissionError, ValueError) as error:
-                    # ValueError: an invalid address from another process.
-                    why = f"{address}: {getattr(error, 'strerror', error)}"
-                    continue
-                except Exception as error:  # noqa: BLE001 # a local failure, such as
-                    # a lack of descriptors: a later dial may succeed.
-                    words = f"cannot connect to {address}: {error}"
-                    self._ask(partial(self._turned_away, words))
-                    continue
-                if queue is not None:
-                    why = self._refusal(queue) or ""
-                    unfit = _unfit(queue)
-                    if not why and not unfit:
-                        self._hand_over(queue, on_dialled)
-                        return
-                    if why:
-                        queue.disconnect()
-                    else:
-                        self._turn_away(queue, f"{address} is not used: {unfit}")
-            if why and on_denied is not None:
-                self._ask(partial(on_denied, why))
-            self._ask(lambda: on_dialled(None))
-
+    def _connect(self, broker: LinkBroker, address: str, attempt: _Attempt) -> None:
+        """Dial one address, in a helper thread."""
+        why = ""
         try:
-            self._help(f"{broker.name} connects", connect)
-        except RuntimeError:  # the system has no thread left: a later dial may succeed
-            self._ask(lambda: on_dialled(None))
+            queue = broker.connect(address, PORT, timeout=self._timeout_s)
+        except QueueBrokerError as error:
+            if broker.closed:
+                return
+            queue = None  # the listener rejects this process, or closes
+            if isinstance(error, PermissionError):
+                why = str(error)
+        except (PermissionError, ValueError) as error:
+            # ValueError: an invalid address from another process.
+            queue, why = None, f"{address}: {getattr(error, 'strerror', error)}"
+        except Exception as error:  # noqa: BLE001 # a local failure, such as a lack of
+            # descriptors: a later dial may succeed.
+            queue = None
+            words = f"cannot connect to {address}: {error}"
+            self._ask(partial(self._turned_away, words))
+        if queue is not None:
+            why, unfit = self._refusal(queue) or "", _unfit(queue)
+            if not why and not unfit:
+                self._hand_over(queue, attempt.succeed)
+                return
+            if why:
+                queue.disconnect()
+            else:
+                self._turn_away(queue, f"{address} is not used: {unfit}")
+        self._ask(partial(attempt.fail, why))
 
     def _help(self, name: str, work: Callable[[], None]) -> None:
         self._helpers[:] = [each for each in self._helpers if each.is_alive()]
@@ -221,6 +216,7 @@ class LinkPool:
         self._ask(partial(self._turned_away, words))
 
     def _hand_over(self, queue: MessageQueue, on_link: Callable[[int], object]) -> None:
+        """Add a link; if ``on_link`` returns False, it is not needed."""
         number = next(self._numbers)
 
         def own() -> None:
@@ -229,7 +225,8 @@ class LinkPool:
                 return
             self._queues[number] = queue
             self._poller.add(number, queue)
-            on_link(number)
+            if on_link(number) is False:
+                self._close_link(number)
 
         self._ask(own)
 
@@ -396,12 +393,44 @@ class LinkPool:
         self._poller.close()
 
 
-def _is_elsewhere(address: str) -> bool:
-    """Return True if an address from a peer is not of a UNIX socket.
+class _Attempt:
+    """One dial of several addresses; for the owner's thread alone.
 
-    Links stay within a machine: no peer may make this process dial another place.
+    pending: number of addresses that are still being dialled.
     """
-    return "://" in address and not address.startswith("ipc://")
+
+    __slots__ = ("_linked", "_on_denied", "_on_dialled", "_pending", "_why")
+
+    def __init__(
+        self,
+        pending: int,
+        on_dialled: Callable[[int | None], object],
+        on_denied: Callable[[str], object] | None,
+    ) -> None:
+        self._pending = pending
+        self._on_dialled: Final = on_dialled
+        self._on_denied: Final = on_denied
+        self._linked: bool = False
+        self._why: str = ""
+
+    def succeed(self, number: int) -> bool:
+        """Use a link, unless an earlier one is used; return whether it is."""
+        self._pending -= 1
+        if self._linked:
+            return False
+        self._linked = True
+        self._on_dialled(number)
+        return True
+
+    def fail(self, why: str) -> None:
+        """Note that an address yields no link; report the dial if none did."""
+        self._pending -= 1
+        self._why = why or self._why
+        if self._pending or self._linked:
+            return
+        if self._why and self._on_denied is not None:
+            self._on_denied(self._why)
+        self._on_dialled(None)
 
 
 def _unfit(queue: MessageQueue) -> str:

@@ -72,9 +72,10 @@ class LinkSetup:
         """Dial a process; if it is the master and there is none, become master."""
         me = self._remote.topology.me
         to_master = dial.key == (me.machine, "")
-        if to_master and (broker := self._policy.claim_role()) is not None:
+        if to_master and (brokers := self._policy.claim_role()):
             try:
-                self.accept_links(broker)
+                for broker in brokers:
+                    self.accept_links(broker)
             except RuntimeError:  # no thread for it: a later attempt may succeed
                 self._on_dial_failed(dial)
             else:
@@ -96,7 +97,18 @@ class LinkSetup:
                 )
 
         on_denied = self._join_state.on_denied if to_master else None
-        self._link_pool.dial(dial.addresses, on_dialled, on_denied)
+        machine = dial.key[0]
+        allowed = [
+            each for each in dial.addresses if self._policy.may_dial(machine, each)
+        ]
+        if not allowed:
+            self._remote.topology.complain(
+                f"{'/'.join(dial.key)} is not dialled: this process reaches no "
+                f"{', '.join(dial.addresses)}"
+            )
+            self._on_dial_failed(dial)
+            return
+        self._link_pool.dial(allowed, on_dialled, on_denied)
 
     def _on_dial_failed(self, dial: Dial) -> None:
         now = _sync.monotonic()

@@ -20,7 +20,7 @@ from queuebroker.meeting.queue_broker import QueueBroker
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from bus.config import BusConfig
     from bus.rights import Credentials
@@ -100,7 +100,7 @@ class MemoryNetwork:
             others[process] = comm
             try:
                 broker = self._broker(f"{machine}/{process}", comm)
-                comm.start(broker, list if master else comm.remote.dial_master)
+                comm.start(broker)
             except BaseException:
                 # The name of a process without a thread must not stay taken.
                 if comm.prevent_start():
@@ -139,8 +139,17 @@ class MemoryNetwork:
         """Grant every process all rights."""
         return UNRESTRICTED
 
-    def claim_role(self) -> QueueBroker | None:
+    def claim_role(self) -> Sequence[QueueBroker]:
         """Leave the choice of the master to `join` and `leave`."""
+        return ()
+
+    def listen_outside(self, inside: str) -> tuple[None, tuple[str, ...]]:
+        """Return the one address of a process, which is for all machines."""
+        return None, (inside,)
+
+    def may_dial(self, machine: str, address: str) -> bool:  # noqa: ARG002 - `LinkPolicy`
+        """Permit every address: it is the name of a broker in this process."""
+        return True
 
     def release_role(self) -> None:
         """Do nothing: `leave` promotes another master."""

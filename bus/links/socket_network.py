@@ -1,13 +1,17 @@
-"""`SocketNetwork`: discovery among the processes of one machine, by UNIX sockets.
+"""`SocketNetwork`: one process among the others, by UNIX sockets and TLS.
 
-The process that holds the lock of the run directory is master, and all others dial it.
-A process that may become master tries to take the lock each time before it dials. So
-when a master ends, the first process to notice takes its place (OPEN-1).
+On one machine the process that holds the lock of the run directory is master, and all
+others dial it. A process that may become master tries to take the lock each time before
+it dials. So when a master ends, the first process to notice takes its place (OPEN-1).
+
+With a `Network` the master also listens for other machines, and dials their masters.
+Any other process listens for them from when one of its tasks is first asked for.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +21,12 @@ from bus.core.peer.limits import Limits
 from bus.core.wire import Identity
 from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
+from bus.keys.machine_keys import MachineKeys
 from bus.links.comm_thread import CommThread
 from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import PORT
 from bus.links.run_directory import ELSEWHERE, RunDirectory
+from bus.network import Network
 from bus.rights import Credentials
 from bus.role import Role
 from queuebroker import _sync
@@ -34,12 +40,18 @@ from queuebroker.sockets import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus.config import BusConfig
     from bus.threads.exchange import Exchange
     from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.sockets import Peer
 
 __all__ = ["SocketNetwork"]
+
+_log: Final = logging.getLogger("bus")
+
+_SCHEME: Final = "ism://"
 
 # How long an abandoned link may stay open when the peer does not read.
 _FAREWELL_S: Final = 5.0
@@ -54,13 +66,23 @@ class SocketNetwork:
         bus: the name of the bus.
         role: the role that this process wants.
         config: names the run directory and the access list.
+        network: the links with other machines; None for none.
 
     Raises:
-        AccessDeniedError, ValueError, OSError: see `RunDirectory`.
+        AccessDeniedError, ValueError, OSError: see `RunDirectory` and `MachineKeys`.
     """
 
-    def __init__(self, bus: str, role: Role, config: BusConfig) -> None:
+    def __init__(
+        self, bus: str, role: Role, config: BusConfig, network: Network | None = None
+    ) -> None:
         self.bus: Final = bus
+        self._network: Final = Network() if network is None else network
+        keys = self._network.keys
+        self._tls: Final = None if keys is None else MachineKeys(keys).tls
+        self._machine: str = ""
+        # The address for other machines, once this process listens there.
+        self._outside: str | None = None
+        self._failure: str = ""  # of the last attempt to become master
         self._role: Final = role
         self._config: Final = config
         self.directory: Final = _run_directory(bus, config)
@@ -92,10 +114,11 @@ class SocketNetwork:
             AccessDeniedError: the process may not listen there, or not be master.
         """
         comm: CommThread | None = None
+        self._machine = machine
         try:
             self._driver = Driver()
-            broker, master = self._place(f"{machine}/{process}")
-            listens = str(broker.address)
+            brokers, master = self._place(f"{machine}/{process}")
+            listens = str(brokers[0].address)
             comm = CommThread(
                 exchange,
                 Identity(
@@ -113,8 +136,9 @@ class SocketNetwork:
                 nonce=_nonce,
                 listens=listens,
                 master=self.directory.master,
+                static=self._network.peer_addresses,
             )
-            comm.start(broker, list if master else comm.remote.dial_master)
+            comm.start(*brokers)
         except BaseException as error:
             if comm is None or comm.prevent_start():
                 self._manager.close()
@@ -127,18 +151,19 @@ class SocketNetwork:
             raise
         return comm
 
-    def _place(self, name: str) -> tuple[SocketQueueBroker, bool]:
+    def _place(self, name: str) -> tuple[list[SocketQueueBroker], bool]:
         """Listen as master if this process can be, else at an address of its own.
 
-        Returns the broker, and True for the master.
+        Returns the brokers, and True for the master.
 
         Raises:
             BusyError: the process must be master, and there is one already.
+            OSError: the address for other machines is taken, or not of this machine.
         """
         if self._role is not Role.SLAVE and self.directory.claim():
             self.directory.sweep()
             try:
-                return self._listen(name, self.directory.master), True
+                return self._listen_as_master(name), True
             except BrokerNameInUseError:
                 # The lock file was removed, and another process still is master.
                 self.directory.release()
@@ -148,7 +173,7 @@ class SocketNetwork:
                 raise PermissionError(errno.EACCES, fact, self.where)
             msg = f"the master's place on bus {self.bus!r} in {self.where}"
             raise BusyError(msg)
-        return self._listen(name, self.directory.slave()), False
+        return [self._listen(name, self.directory.slave())], False
 
     def leave(self, machine: str, process: str, comm: CommThread) -> None:
         """Do nothing: the lock is released when the process ends, however it ends."""
@@ -160,16 +185,19 @@ class SocketNetwork:
         """True for a slave, which waits for a master."""
         return self._role is Role.SLAVE
 
-    def claim_role(self) -> SocketQueueBroker | None:
-        """Become master if there is none; return the broker that accepts links then."""
+    def claim_role(self) -> Sequence[SocketQueueBroker]:
+        """Become master if there is none; return the brokers that accept links then."""
         try:
             if self._role is not Role.AUTO or not self.directory.claim():
-                return None
+                return ()
             self.directory.sweep()
-            return self._listen(f"master of {self.bus}", self.directory.master)
-        except (OSError, BrokerNameInUseError):
+            return self._listen_as_master(f"master of {self.bus}")
+        except (OSError, BrokerNameInUseError) as error:
             self.directory.release()  # this process or another may succeed later
-            return None
+            if str(error) != self._failure:  # not at each attempt
+                self._failure = str(error)
+                _log.warning("cannot become master of bus %r: %s", self.bus, error)
+            return ()
 
     def release_role(self) -> None:
         """Release the lock, so that another process can become master."""
@@ -178,24 +206,82 @@ class SocketNetwork:
     def refusal(self, queue: MessageQueue) -> str | None:
         """Return why a listener is not to be trusted; None if it is (BUS-SEC-2)."""
         assert isinstance(queue, SocketMessageQueue)
-        why = self._admit(queue.peer)
+        outside = queue.peer.uid is None
+        why = (self._admit_outside if outside else self._admit)(queue.peer)
         return None if why is None else f"the listener there is not trusted: {why}"
 
     def credentials(self, queue: MessageQueue) -> Credentials:
-        """Return the user at the other end of an accepted link, and its rights."""
+        """Return the identity of the process at the other end, and its rights.
+
+        A process of another machine has all rights: its master admits its users.
+        """
         assert isinstance(queue, SocketMessageQueue)
         peer = queue.peer
+        if peer.uid is None:
+            return Credentials(machine=_machine_of(peer))
         rights = self._config.access.rights(peer.uid, peer.gid)
         assert rights is not None
-        return Credentials(peer.uid, rights)
+        return Credentials(peer.uid, rights, self._machine)
+
+    def may_dial(self, machine: str, address: str) -> bool:
+        """Return True for a UNIX socket on this machine, and for others on others."""
+        if machine == self._machine:
+            return address.startswith("ipc://")
+        return self._network.may_dial(address)
+
+    def listen_outside(
+        self, inside: str
+    ) -> tuple[SocketQueueBroker | None, tuple[str, ...]]:
+        """Return the address for other machines; listen there from the first call on.
+
+        A process that cannot listen returns the address for its own machine, which the
+        others do not dial: their senders are told that it is unreachable.
+        """
+        if self._outside is not None:
+            return None, (self._outside,)
+        address = self._network.free_address
+        if address is None:
+            return None, (inside,)
+        try:
+            broker = self._listen(f"{self.bus} for other machines", address)
+        except OSError as error:
+            _log.warning("cannot listen at %s for other machines: %s", address, error)
+            return None, (inside,)
+        self._outside = str(broker.address)
+        return broker, (self._outside,)
 
     # Listening.
 
+    def _listen_as_master(self, name: str) -> list[SocketQueueBroker]:
+        """Listen for this machine and, if the network says so, for others."""
+        brokers = [self._listen(name, self.directory.master)]
+        address = self._network.listen_address
+        if address is None:
+            return brokers
+        try:
+            outside = self._listen(f"{name} for other machines", address)
+        except BaseException as error:
+            brokers[0].close()
+            if isinstance(error, BrokerNameInUseError):
+                fact = "another process listens there; give `listen` another port"
+                raise OSError(errno.EADDRINUSE, f"{address}: {fact}") from None
+            raise
+        self._outside = str(outside.address)
+        if self._tls is None:
+            _log.warning(
+                "bus %r listens at %s without keys: any process of this host may join",
+                self.bus,
+                self._outside,
+            )
+        return [*brokers, outside]
+
     def _listen(self, name: str, address: str) -> SocketQueueBroker:
         config = self._config
+        outside = not address.startswith("ipc://")
         return SocketQueueBroker(
             name,
             listen=address,
+            tls=self._tls,
             driver=self._driver,
             manager=self._manager,
             options=SocketOptions(
@@ -208,13 +294,19 @@ class SocketNetwork:
                 handshake_s=config.auth_timeout_s,
                 unknown_peers_max=config.unauthenticated_links,
                 ports={PORT},
-                admit=self._admit,
+                admit=self._admit_outside if outside else self._admit,
             ),
         )
 
     def _admit(self, peer: Peer) -> str | None:
         """Return why a dialling process may not join; None if it may."""
         return self._config.access.refusal(peer.uid, peer.gid)
+
+    def _admit_outside(self, peer: Peer) -> str | None:
+        """Return why a process of another machine may not join; None if it may."""
+        if self._tls is None or _machine_of(peer) is not None:
+            return None
+        return "its certificate names no machine"
 
 
 def _run_directory(bus: str, config: BusConfig) -> RunDirectory:
@@ -233,6 +325,16 @@ def _run_directory(bus: str, config: BusConfig) -> RunDirectory:
 
 def _nonce() -> int:
     return int.from_bytes(os.urandom(8)) >> 1
+
+
+def _machine_of(peer: Peer) -> str | None:
+    """Return the machine that the certificate of a peer names (BUS-SEC-5)."""
+    found = [
+        uri[len(_SCHEME) : -1]
+        for uri in peer.uris
+        if uri.startswith(_SCHEME) and uri.endswith("/")
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _machine_id() -> str:

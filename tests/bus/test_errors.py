@@ -113,8 +113,8 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
         UnresolvedError("ism://m/z", 5.0, elsewhere=True),
         {"name": "ism://m/z", "waited_s": 5.0, "elsewhere": True},
         "cannot deliver to 'ism://m/z': no task has that name: waited for 5 s; that "
-        "address is on another machine, and open_bus joins the processes of one "
-        "machine only: it has no network",
+        "address is on another machine, which is reached only if both have opened the "
+        "bus with a network",
     ),
     (
         UnreachableError("z", "connection refused"),

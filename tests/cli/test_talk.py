@@ -108,7 +108,7 @@ def test_a_name_of_another_machine_is_unresolved_here(name: str) -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert "'ism://bus1@other/far': no task has that name: " in result.stderr
-    assert result.stderr.endswith("machine only: it has no network\n")
+    assert result.stderr.endswith("both have opened the bus with a network\n")
 
 
 @pytest.mark.usefixtures("alpha")

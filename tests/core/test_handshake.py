@@ -29,7 +29,8 @@ def topology(process: str, **about: Any) -> Topology:
         replace(me, **about),
         limits=Limits.of(BusConfig()),
         nonce=lambda: 1,
-        addresses=((), ()),
+        addresses=(),
+        outside=tuple,
         complain=lambda _: None,
     )
 

@@ -12,6 +12,7 @@ from bus.errors import AccessDeniedError
 from bus.keys.authority import AUTHORITY, Authority
 from bus.keys.certificates import cross_sign, new_authority, read_pem
 from bus.keys.machine_keys import GROUP_KEY, MACHINE, TRUSTED, MachineKeys
+from specs.clauses import clause
 from tests.keys.handshake import shown
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def keys(authority: Authority, machine: str, *, days: int = 1) -> MachineKeys:
     return MachineKeys(authority.issue(machine, out, days=days))
 
 
+@clause("BUS-SEC-5")
 def test_machines_of_one_authority_accept_each_other_by_their_uris(
     authority: Authority,
 ) -> None:
@@ -76,6 +78,7 @@ def test_its_keys_are_readable_by_their_owner_only(authority: Authority) -> None
 # Rotation.
 
 
+@clause("BUS-SEC-5")
 def test_folders_may_be_replaced_in_any_order_after_a_rotation(
     authority: Authority,
 ) -> None:
@@ -89,6 +92,7 @@ def test_folders_may_be_replaced_in_any_order_after_a_rotation(
             assert shown(cellar, kitchen) == (["ism://cellar/"], ["ism://kitchen/"])
 
 
+@clause("BUS-SEC-5")
 def test_after_a_retirement_the_earlier_authority_is_not_trusted(
     authority: Authority,
 ) -> None:

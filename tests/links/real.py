@@ -17,10 +17,13 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final, Self
 
+from bus import Network, Role
 from tests.links import real_process
 from tests.support import LIMIT_S, until
 
-__all__ = ["Far"]
+__all__ = ["MACHINE", "Far"]
+
+MACHINE: Final = "machine"
 
 _STDERR: Final = 2
 
@@ -35,6 +38,8 @@ class Far:
     """A process on a bus; a context manager that kills the process at the end.
 
     journal: the folder of its journal; None to record nothing.
+    machine: its machine; each has a run directory of its own.
+    network: its links with other machines.
     """
 
     def __init__(
@@ -44,12 +49,28 @@ class Far:
         role: str = "auto",
         bus: str = "bus1",
         journal: Path | None = None,
+        machine: str = MACHINE,
+        network: Network | None = None,
     ) -> None:
         self.name: Final = name
+        environment = dict(os.environ)
+        if machine != MACHINE:
+            environment["BUS_RUN_DIR"] += f"-{machine}"
         self._connection, its_connection = _CONTEXT.Pipe()
         self._process: Final = _CONTEXT.Process(
             target=real_process.evaluate,
-            args=(its_connection, dict(os.environ), name, role, bus, journal),
+            args=(
+                its_connection,
+                environment,
+                {
+                    "name": bus,
+                    "role": Role(role),
+                    "process": name,
+                    "machine": machine,
+                    "network": network,
+                },
+                journal,
+            ),
             daemon=True,
         )
         self._process.start()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from multiprocessing.reduction import recv_handle
 from typing import TYPE_CHECKING, Any
 
-from bus import Role, open_bus
+from bus import open_bus
 from bus.journal.writer import Journal
 from tests.kit.tasks import Reader
 
@@ -25,11 +25,13 @@ __all__ = ["evaluate"]
 def evaluate(
     connection: Connection,
     environment: dict[str, str],
-    name: str,
-    role: str,
-    bus_name: str,
+    options: dict[str, Any],
     folder: Path | None,
 ) -> None:
+    """Join the bus with these options of `open_bus`, and serve the connection.
+
+    folder: of the journal; None to record nothing.
+    """
     stderr = recv_handle(connection)
     os.dup2(stderr, 2)
     os.close(stderr)
@@ -47,13 +49,11 @@ def evaluate(
     journal = (
         None
         if folder is None
-        else Journal(folder, machine="machine", segment_bytes=16 << 10)
+        else Journal(folder, machine=options["machine"], segment_bytes=16 << 10)
     )
     with (
         suppress(EOFError),
-        open_bus(
-            bus_name, process=name, machine="machine", role=Role(role), journal=journal
-        ) as bus,
+        open_bus(**options, journal=journal) as bus,
     ):
         tell("ok", "joined")
         around = {"bus": bus, "made": made, "counter": counter, "journal": journal}

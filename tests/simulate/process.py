@@ -89,7 +89,8 @@ class SimProcess:
             me,
             limits=world.limits,
             nonce=lambda: world.random.getrandbits(64),
-            addresses=(address, address),
+            addresses=address,
+            outside=lambda: address,
             trace_sink=self.trace_sink,
         )
         self.remote = RemoteManager(

@@ -124,7 +124,7 @@ class World:
             self.masters[machine] = process
             self.introduce(process)
         else:
-            process.event(process.remote.dial_master)
+            process.event(process.remote.begin)
         return process
 
     def introduce(self, process: SimProcess) -> None:

@@ -80,14 +80,17 @@ def test_a_connect_without_the_check_of_the_host_shows_the_uris() -> None:
     host, guest = (identity(name, uri=f"x://{name}/") for name in ("porter", "visitor"))
     with brokers(TLS, {"tls": host}, {"tls": guest}) as (listener, other):
         assert listener.address is not None
-        with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch|IP"):
+        with pytest.raises(ssl.SSLCertVerificationError, match=r"Hostname mismatch|IP"):
             other.connect(listener.address, PORT, timeout=LIMIT_S)
 
     unchecked = attrs.evolve(guest, check_host=False)
     with ends(TLS, {"tls": host}, {"tls": unchecked}) as (local, remote):
         assert local.peer is not None
         assert remote.peer is not None
-        assert (local.peer.uris, remote.peer.uris) == (("x://visitor/",), ("x://porter/",))
+        assert (local.peer.uris, remote.peer.uris) == (
+            ("x://visitor/",),
+            ("x://porter/",),
+        )
 
 
 @clause("QB-SOCK-9")

@@ -37,13 +37,18 @@ _REDIAL_S_MAX: Final = 0.8
 class LinkTable:
     """The link table of one process, by the numbers that its driver assigned.
 
+    Static addresses of other machines are keys in the place of a machine's name, which
+    they cannot equal, until a process there has proved or stated its machine.
+
     master: the addresses on which the master of this machine listens.
+    static: known addresses of the masters of other machines.
     redial: when to dial a master again, by machine.
     refusal: the last REFUSED from the master of this machine; None if there was none.
     """
 
     __slots__ = (
         "_delays",
+        "_found_at",
         "_machines",
         "_master",
         "_outbound_messages",
@@ -60,13 +65,18 @@ class LinkTable:
         relays: Relays,
         outbound_messages: OutboundMessages,
         master: tuple[str, ...],
+        static: tuple[str, ...] = (),
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
         self._outbound_messages: Final = outbound_messages
         self._master: Final = master
         # The addresses on which the masters of other machines listen, by machine.
-        self._machines: Final[dict[str, tuple[str, ...]]] = {}
+        self._machines: Final[dict[str, tuple[str, ...]]] = {
+            address: (address,) for address in static
+        }
+        # The machine found at a static address.
+        self._found_at: Final[dict[str, str]] = {}
         self.redial: Final[dict[str, float]] = {}
         self._delays: Final[dict[str, float]] = {}
         self.by_number: Final[dict[int, Link]] = {}
@@ -96,6 +106,20 @@ class LinkTable:
         if self._topology.is_master and self._topology.me.machine < machine:
             self.dial_machine(machine)
 
+    def dial_static(self) -> None:
+        """Dial the masters at the static addresses, if this process is a master."""
+        for key in list(self._machines):
+            if _is_static(key):
+                self.dial_machine(key)
+
+    def _on_static_found(self, address: str, machine: str) -> None:
+        """Record which machine is at a static address."""
+        if machine == self._topology.me.machine:
+            self._machines.pop(address, None)
+            self._topology.complain(f"{address} is this machine: it is not dialled")
+        else:
+            self._found_at[address] = machine
+
     def on_dialled(
         self,
         number: int,
@@ -105,6 +129,8 @@ class LinkTable:
         credentials: Credentials = UNRESTRICTED,
     ) -> None:
         """Take over a link that this process has dialled, and send HELLO."""
+        if _is_static(key[0]) and credentials.machine is not None:
+            self._on_static_found(key[0], credentials.machine)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
 
@@ -190,13 +216,14 @@ class LinkTable:
             if (wanted := self._topology.peers.get(link.wanted)) is not None:
                 wanted.addresses = ()  # another process listens there
             raise WireError(f"{key} answers in place of {link.wanted}")
-        if not self._may_join(identity, link):
-            self._refuse(link, Reason.ACCESS, identity)
+        reason = self._objection(identity, link)
+        if reason is not None:
+            self._refuse(link, reason, identity)
+            if link.wanted is not None and _is_static(link.wanted[0]):
+                self._redial(link.wanted[0], now)
             return
-        present = self._topology.peers.get(key)
-        if present is not None and present.is_other(link.credentials):
-            self._refuse(link, Reason.DUPLICATE, identity)
-            return
+        if link.wanted is not None and _is_static(link.wanted[0]):
+            self._on_static_found(link.wanted[0], identity.machine)
         peer = self._relays.peer_for(key, identity.incarnation, now)
         if peer is None:
             self._refuse(link, Reason.DUPLICATE, identity)
@@ -225,6 +252,21 @@ class LinkTable:
         if not link.dialled:
             self._topology.send(link.id, welcome(self._topology))
         self._topology.send(link.id, opening)
+
+    def _objection(self, identity: Identity, link: Link) -> Reason | None:
+        """Return why a peer is not what it claims to be, or may not join."""
+        proved = link.credentials.machine
+        if proved not in {None, identity.machine}:
+            self._topology.complain(
+                f"machine {proved} claims to be {identity.machine} (BUS-SEC-5)"
+            )
+            return Reason.ACCESS
+        if not self._may_join(identity, link):
+            return Reason.ACCESS
+        present = self._topology.peers.get((identity.machine, identity.process))
+        if present is not None and present.is_other(link.credentials):
+            return Reason.DUPLICATE
+        return None
 
     def _may_join(self, identity: Identity, link: Link) -> bool:
         """Return True for a peer with all rights, or a slave of this machine.
@@ -280,8 +322,8 @@ class LinkTable:
         peer.parted = parted
         peer.since, peer.closing, peer.idle_since = now, False, None
         if link.kind is LinkKind.SIGNALLING:
-            if link.dialled:
-                self.dial_machine(peer.machine)
+            if link.wanted is not None:
+                self.dial_machine(link.wanted[0])
         else:
             self._relays.dial(peer)
 
@@ -309,8 +351,9 @@ class LinkTable:
         if own and self._topology.is_master:
             return
         addresses = self._master if own else self._machines.get(machine, ())
+        name = self._found_at.get(machine, machine)
         linked = any(
-            peer.machine == machine and peer.session.link is not None
+            peer.machine == name and peer.session.link is not None
             for peer in self._topology.joined()
         )
         if addresses and not linked:
@@ -332,8 +375,9 @@ class LinkTable:
             return
         if self._topology.is_master and key[0] == self._topology.me.machine:
             return
+        machine = self._found_at.get(key[0], key[0])
         for peer in self._topology.joined():
-            if peer.machine == key[0] and peer.session.link is None:
+            if peer.machine == machine and peer.session.link is None:
                 self._topology.lose(peer, now)
         self._redial(key[0], now)
 
@@ -354,3 +398,8 @@ class LinkTable:
         delay_s = self._delays.get(machine, _REDIAL_S)
         self.redial[machine] = now + delay_s
         self._delays[machine] = min(2 * delay_s, _REDIAL_S_MAX)
+
+
+def _is_static(key: str) -> bool:
+    """Return True for a static address in the place of a machine's name."""
+    return "://" in key

@@ -81,6 +81,7 @@ class RemoteManager:
         host: the host of relays, which senders post to; relay_account: makes the
           account that these senders use.
         master: the addresses on which the master of its machine listens.
+        static: known addresses of the masters of other machines.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class RemoteManager:
         *,
         host: object,
         master: tuple[str, ...],
+        static: tuple[str, ...] = (),
         relay_account: Callable[[Characteristics], object] = lambda _: None,
     ) -> None:
         self.topology: Final = topology
@@ -109,7 +111,7 @@ class RemoteManager:
         )
         self._matches: Final = self.remote_subscriptions.matches
         self.links: Final = LinkTable(
-            topology, self.relays, self.outbound_messages, master
+            topology, self.relays, self.outbound_messages, master, static
         )
         self.idle_links: Final = IdleLinks(
             topology,
@@ -175,9 +177,15 @@ class RemoteManager:
 
     # Links.
 
-    def dial_master(self) -> list[Action]:
-        """Dial the master of this machine, and retry until there is one."""
-        self.links.dial_machine(self.topology.me.machine)
+    def begin(self) -> list[Action]:
+        """Dial the master of this machine or, as master, those of other machines.
+
+        Dials are repeated until there is a link.
+        """
+        if self.topology.is_master:
+            self.links.dial_static()
+        else:
+            self.links.dial_machine(self.topology.me.machine)
         return self.topology.take_actions()
 
     def on_machine_found(
@@ -194,6 +202,7 @@ class RemoteManager:
         self.topology.role = Role.MASTER
         self.links.redial.clear()
         self.name_registry.become_master()
+        self.links.dial_static()
         return self.topology.take_actions()
 
     def on_link_dialled(

@@ -34,7 +34,8 @@ class Topology:
 
     me: identity of this process.
     role: its present role, since a slave may become master.
-    addresses: the addresses on which it listens, for its own machine and for others.
+    addresses: the addresses on which it listens for processes of its own machine.
+    outside: returns those for processes of other machines; it may begin to listen.
     peers: all known processes, by machine and name.
     todo: the actions to perform, in order.
     lose: declares a process lost; part: drops a live process that needs no link. The
@@ -57,6 +58,7 @@ class Topology:
         "limits",
         "lose",
         "me",
+        "outside",
         "peers",
         "role",
         "todo",
@@ -69,7 +71,8 @@ class Topology:
         *,
         limits: Limits,
         nonce: Callable[[], int],
-        addresses: tuple[tuple[str, ...], tuple[str, ...]],
+        addresses: tuple[str, ...],
+        outside: Callable[[], tuple[str, ...]],
         complain: Callable[[str], object] = lambda _: None,
         trace_sink: TraceSink | None = None,
     ) -> None:
@@ -80,6 +83,7 @@ class Topology:
         self.complain: Final = complain
         self.trace_sink: Final = trace_sink
         self.addresses: Final = addresses
+        self.outside: Final = outside
         self.peers: Final[dict[Key, Peer]] = {}
         self.counters: Final = RelayCounters()
         self.todo: list[Action] = []
@@ -122,7 +126,7 @@ class Topology:
         """Return the addresses an asker must dial; none if it asked on its own link."""
         if way.key == asker:
             return ()
-        return self.addresses[0 if asker[0] == self.me.machine else 1]
+        return self.addresses if asker[0] == self.me.machine else self.outside()
 
     def send(self, link: int, frame: Frame) -> None:
         """Put a frame on a link at once, before all frames that wait for a flush."""

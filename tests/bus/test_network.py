@@ -1,0 +1,94 @@
+"""`Network`: which addresses it takes, and the file it may come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import Network
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("192.0.2.1", "tls://192.0.2.1:7400"),
+        ("192.0.2.1:9", "tls://192.0.2.1:9"),
+        ("cellar.example", "tls://cellar.example:7400"),
+        ("2001:db8::1", "tls://[2001:db8::1]:7400"),
+        ("[2001:db8::1]:9", "tls://[2001:db8::1]:9"),
+        ("[2001:db8::1]", "tls://[2001:db8::1]:7400"),
+    ],
+)
+def test_an_address_is_a_host_and_perhaps_a_port(given: str, address: str) -> None:
+    network = Network(peers=[given], listen=given, keys="keys")
+
+    assert network.peer_addresses == (address,)
+    assert network.listen_address == address
+    assert network.free_address == f"{address.rpartition(':')[0]}:0"
+
+
+def test_without_keys_the_loopback_interface_is_plain() -> None:
+    network = Network(peers=["localhost", "::1"], listen="127.0.0.1:0")
+
+    assert network.peer_addresses == ("tcp://localhost:7400", "tcp://[::1]:7400")
+    assert network.listen_address == "tcp://127.0.0.1:0"
+
+
+def test_a_machine_that_only_dials_listens_nowhere() -> None:
+    network = Network(peers=["127.0.0.1"])
+
+    assert (network.listen_address, network.free_address) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"peers": "10.0.0.1"}, TypeError, "peers must be several addresses"),
+        ({"peers": [1]}, TypeError, "a peer must be a str, got int"),
+        ({"peers": [""]}, ValueError, "a peer must be host or host:port, got ''"),
+        ({"peers": ["a:b"]}, ValueError, "got 'a:b'"),
+        ({"peers": ["a:65536"]}, ValueError, "got 'a:65536'"),
+        ({"peers": ["tls://a"]}, ValueError, "got 'tls://a'"),
+        ({"listen": "0.0.0.0", "keys": "k"}, ValueError, "that other machines reach"),
+        ({"listen": "[::]:1", "keys": "k"}, ValueError, "that other machines reach"),
+        ({"listen": "10.0.0.1"}, ValueError, "listen without keys must be on the loop"),
+        ({"peers": ["10.0.0.1"]}, ValueError, "'bus keys init' and 'bus keys issue'"),
+    ],
+)
+def test_a_wrong_address_is_named(
+    given: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        Network(**given)
+
+
+def test_a_file_has_the_same_settings(tmp_path: Path) -> None:
+    file = tmp_path / "network.toml"
+    file.write_text('peers = ["192.0.2.7"]\nlisten = "192.0.2.1:9"\nkeys = "my.keys"\n')
+
+    network = Network.read(file)
+
+    keys = tmp_path / "my.keys"
+    assert network == Network(peers=["192.0.2.7"], listen="192.0.2.1:9", keys=keys)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("peers =", "network.toml: "),
+        ("port = 1", "network.toml: no setting is named 'port'"),
+        ('listen = "x:y"', "network.toml: listen must be host or host:port"),
+        ('peers = "x"', "network.toml: peers must be several"),
+        ("keys = 1", "network.toml: keys must be a str, got int"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "network.toml"
+    file.write_text(text)
+
+    with pytest.raises((TypeError, ValueError), match=words):
+        Network.read(file)

@@ -1,0 +1,277 @@
+"""Two machines on one host, with real processes, TLS and two run directories."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from bus import Network, Role, UnreachableError, UnresolvedError, open_bus
+from bus.keys.authority import Authority
+from specs.clauses import clause
+from tests.kit.tasks import Reader, unwanted
+from tests.links.processes import linked
+from tests.links.real import MACHINE, Far
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus, Presence
+
+HERE, THERE = MACHINE, "there"
+
+
+class Site:
+    """Two machines with keys, and the addresses of their masters."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority.create(folder / "authority")
+        self.folder = folder
+        self.ports = {HERE: _free_port(), THERE: _free_port()}
+        self._keys = {name: self.issue(name) for name in (HERE, THERE)}
+
+    def issue(self, machine: str, *, authority: Authority | None = None) -> Path:
+        """Make the keys of a machine."""
+        signs = self.authority if authority is None else authority
+        return signs.issue(machine, self.folder / f"{signs.name} {machine}", days=1)
+
+    def network(self, machine: str, **options: Any) -> Network:
+        """Return the network of a machine; the second dials the first."""
+        given = {
+            "listen": f"127.0.0.1:{self.ports[machine]}",
+            "peers": [f"127.0.0.1:{self.ports[HERE]}"] if machine == THERE else [],
+            "keys": self._keys[machine],
+        }
+        return Network(**(given | options))
+
+    @contextmanager
+    def here(self, process: str = "near", **options: Any) -> Iterator[Bus]:
+        """Open the bus in this process, on the first machine."""
+        given = {"role": Role.MASTER, "machine": HERE, "network": self.network(HERE)}
+        with open_bus(process=process, **(given | options)) as bus:
+            yield bus
+
+    @contextmanager
+    def there(self, name: str, **options: Any) -> Iterator[Far]:
+        """Start a process on the second machine."""
+        given = {"machine": THERE, "network": self.network(THERE)}
+        with Far(name, **(given | options)) as far:
+            far.started()
+            yield far
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
+    """Return two machines with keys of one authority."""
+    yield Site(tmp_path)
+    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
+
+
+# Commands, notifications and presence.
+
+
+@clause("BUS-ENT-10", "BUS-DISC-10")
+def test_masters_call_each_other_over_one_link(site: Site) -> None:
+    with site.here() as near, site.there("far", role="master") as far:
+        near.register("echo", on_command=lambda message: message.payload)
+        far("counter('echo')")
+
+        assert near.call(f"ism://{THERE}/echo", 1, timeout=LIMIT_S) == 1
+        assert far(f"bus.call('ism://{HERE}/echo', 2, timeout=20)") == 2
+        assert linked(near) == {"far"}
+
+
+@clause("BUS-ROUTE-14")
+def test_end_processes_of_two_machines_talk_over_a_link_of_their_own(
+    site: Site,
+) -> None:
+    """Case 5: the masters only negotiate."""
+    with (
+        Far("m1", role="master", machine=HERE, network=site.network(HERE)) as m1,
+        site.there("m2", role="master"),
+        site.there("far") as far,
+    ):
+        m1.started()
+        far("counter('echo')")
+        with site.here("near", role=Role.SLAVE) as near:
+            assert near.call(f"ism://{THERE}/echo", 1, timeout=LIMIT_S) == 1
+            assert linked(near) == {"m1", "far"}
+            for number in range(200):
+                near.command(f"ism://{THERE}/echo", number)
+            assert near.call(f"ism://{THERE}/echo", "last", timeout=LIMIT_S) == "last"
+            assert far("made['echo'].got") == [1, *range(200), "last"]
+
+
+@clause("BUS-RELAY-7")
+def test_notifications_and_presence_cross_machines(site: Site) -> None:
+    with site.here() as near, site.there("far") as far:
+        events: list[Presence] = []
+        readers = [Reader(near, name) for name in ("one", "two")]
+        for reader in readers:
+            reader.task.subscribe(f"ism://{THERE}/clock", reader._read, wait=True)
+        watcher = near.register("watcher", on_command=unwanted)
+        watcher.watch(f"ism://{THERE}/clock", events.append)
+
+        far("counter('clock')")
+        until(lambda: len(events) == 1, "its arrival is reported")
+        for number in range(3):
+            far(f"made['clock'].task.notify({number})")
+        for reader in readers:
+            reader.has(3)
+        far("made['clock'].task.deregister()")
+        until(lambda: len(events) == 2, "its departure is reported")
+
+        assert [reader.got for reader in readers] == [[0, 1, 2]] * 2
+
+
+@clause("BUS-NAME-2", "BUS-NAME-4")
+def test_a_relative_name_never_leaves_its_machine(site: Site) -> None:
+    with site.here() as near, site.there("far") as far:
+        far("counter('echo')")
+        assert near.call(f"ism://{THERE}/echo", 1, timeout=LIMIT_S) == 1
+
+        with pytest.raises(UnresolvedError):
+            near.call("echo", 2, timeout=0.2)
+
+
+# Identity.
+
+
+@clause("BUS-SEC-5")
+@pytest.mark.parametrize("dials", ["the impostor", "the other"])
+def test_a_machine_speaks_only_for_the_name_in_its_certificate(
+    site: Site, caplog: pytest.LogCaptureFixture, dials: str
+) -> None:
+    """Both sides compare it: the one that listens, and the one that dials."""
+    impostor = site.network(THERE, keys=site.issue("cellar"))
+    ours = site.network(HERE)
+    if dials == "the other":
+        impostor = attrs.evolve(impostor, peers=())
+        ours = attrs.evolve(ours, peers=(f"127.0.0.1:{site.ports[THERE]}",))
+    with site.there("far", network=impostor) as far, site.here(network=ours) as near:
+        far("counter('echo')")
+        words = f"machine cellar claims to be {THERE}"
+        until(lambda: words in caplog.text, "its claim is refused")
+
+        with pytest.raises(UnresolvedError):
+            near.call(f"ism://{THERE}/echo", timeout=0.3)
+        assert linked(near) == set()
+
+
+@clause("BUS-SEC-5")
+def test_a_machine_of_another_authority_gets_no_link(
+    site: Site, tmp_path: Path
+) -> None:
+    other = Authority.create(tmp_path / "other")
+    network = site.network(THERE, keys=site.issue(THERE, authority=other))
+    with site.there("far", network=network) as far, site.here() as near:
+        far("counter('echo')")
+
+        with pytest.raises(UnresolvedError):
+            near.call(f"ism://{THERE}/echo", timeout=1.0)
+        assert linked(near) == set()
+
+
+@clause("BUS-SEC-5", "BUS-DISC-1")
+def test_without_a_network_no_process_listens_on_one(site: Site) -> None:
+    with site.here(network=None) as near:
+        near.register("echo", on_command=unwanted)
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            listens, inode = fields[3] == "0A", f"socket:[{fields[9]}]"
+            assert not (listens and inode in _own_sockets())
+
+
+def _own_sockets() -> set[str]:
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.add(str(each.readlink()))
+    return found
+
+
+# Failures.
+
+
+@clause("OPEN-1", "OPEN-20")
+def test_another_process_takes_over_the_links_with_other_machines(site: Site) -> None:
+    """Whether its master had dialled the other machine, or listened for it."""
+    with site.here() as near, site.there("m2", role="master") as m2:
+        near.register("echo", on_command=lambda message: message.payload)
+        with site.there("far") as far:
+            far("counter('echo')")
+            assert near.call(f"ism://{THERE}/echo", 1, timeout=LIMIT_S) == 1
+            m2.kill()
+
+            assert near.call(f"ism://{THERE}/echo", 2, timeout=LIMIT_S) == 2
+            assert far(f"bus.call('ism://{HERE}/echo', 3, timeout=20)") == 3
+            until(lambda: linked(near) == {"far"}, "the new master has dialled")
+
+
+@clause("BUS-DEREG-9")
+def test_a_machine_that_ends_takes_its_tasks_with_it_and_may_come_back(
+    site: Site,
+) -> None:
+    with site.here() as near:
+        events: list[Presence] = []
+        watcher = near.register("watcher", on_command=unwanted)
+        watcher.watch(f"ism://{THERE}/echo", events.append)
+        for life in range(2):
+            with site.there("far") as far:
+                far("counter('echo')")
+                until(lambda: len(events) == 2 * life + 1, "it is seen")  # noqa: B023
+                assert near.call(f"ism://{THERE}/echo", life, timeout=LIMIT_S) == life
+                far.kill()
+                until(lambda: len(events) == 2 * life + 2, "it is gone")  # noqa: B023
+
+    assert [event.here for event in events] == [True, False] * 2
+
+
+@clause("BUS-ENT-10")
+def test_an_address_that_is_taken_is_named(site: Site) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", site.ports[HERE]))
+        other.listen()
+
+        with (
+            pytest.raises(OSError, match=f"{site.ports[HERE]}.*another port"),
+            site.here(),
+        ):
+            pass
+
+
+def test_a_peer_that_is_this_machine_itself_is_not_dialled(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = f"127.0.0.1:{site.ports[HERE]}"
+    with site.here(network=site.network(HERE, peers=[own])):
+        words = f"tls://{own} is this machine: it is not dialled"
+        until(lambda: words in caplog.text, "that is logged")
+
+
+@clause("OPEN-15")
+def test_a_holder_without_a_network_is_unreachable_from_other_machines(
+    site: Site,
+) -> None:
+    """Its master has one, and finds it."""
+    with (
+        site.there("m2", role="master"),
+        site.there("far", network=None) as far,
+        site.here() as near,
+    ):
+        far("counter('echo')")
+
+        with pytest.raises(UnreachableError, match=f"ism://{THERE}/echo"):
+            near.call(f"ism://{THERE}/echo", timeout=LIMIT_S)
