@@ -27,6 +27,10 @@ def _addresses(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
+def _folder(given: str | os.PathLike[str] | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
 @attrs.frozen(kw_only=True)
 class Network:
     """The links of a machine with other machines.
@@ -52,9 +56,7 @@ class Network:
 
     peers: tuple[str, ...] = attrs.field(default=(), converter=_addresses)
     listen: str | None = None
-    keys: Path | None = attrs.field(
-        default=None, converter=attrs.converters.optional(Path)
-    )
+    keys: Path | None = attrs.field(default=None, converter=_folder)
 
     def __attrs_post_init__(self) -> None:
         for what, text in self._given():

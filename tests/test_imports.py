@@ -114,6 +114,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "role",
         "config",
         "keys",
+        "network",
         "at_exit",
         "core",
         "threads",

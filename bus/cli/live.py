@@ -22,6 +22,7 @@ from bus.cli.target import Target
 from bus.config import BusConfig
 from bus.errors import AccessDeniedError
 from bus.links.run_directory import run_base
+from bus.network import Network
 from bus.role import Role
 from queuebroker import _sync
 
@@ -79,6 +80,12 @@ def live_options(
             metavar="SECONDS",
             help=f"How long to wait.  [default: {shown}]",
         ),
+        click.option(
+            "--network",
+            metavar="FILE",
+            callback=parsed(Network.read),
+            help="TOML file of the links with other machines.",
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     )
 
@@ -90,11 +97,12 @@ def live_options(
             machine: str | None,
             owner: int | None,
             timeout_s: float | None,
+            network: Network | None,
             as_json: bool,
             **kwargs: Any,
         ) -> None:
             with one_line():
-                target = Target(bus_name, machine, as_json, timeout_s, owner)
+                target = Target(bus_name, machine, as_json, timeout_s, owner, network)
                 verb(target, *args, **kwargs)
 
         decorated_run: Callable[..., None] = run
@@ -108,7 +116,7 @@ def live_options(
 def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
     """Return a click callback that parses a text; a failure is a usage error.
 
-    parse: raises ValueError or RecursionError for an invalid text.
+    parse: raises TypeError, ValueError, OSError or RecursionError for an invalid text.
     """
 
     def read(_: object, __: object, text: str | None) -> Any:
@@ -116,7 +124,7 @@ def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
             return None
         try:
             return parse(text)
-        except (ValueError, RecursionError) as error:
+        except (TypeError, ValueError, OSError, RecursionError) as error:
             raise click.BadParameter(str(error)) from None
 
     return read
@@ -161,6 +169,7 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
             process=process,
             machine=target.machine,
             config=config,
+            network=target.network,
         )
     except ValueError as error:
         fail(str(error), FORBIDDEN)  # the text includes the remedy

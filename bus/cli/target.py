@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
+
+if TYPE_CHECKING:
+    from bus.network import Network
 
 __all__ = ["Target"]
 
@@ -15,6 +20,7 @@ class Target:
     as_json: True if the output is JSON.
     timeout_s: in seconds; None for no limit.
     owner: the id of the user who owns the bus; None for the user of the verb.
+    network: the links with other machines; None for none.
     """
 
     bus: str
@@ -22,3 +28,4 @@ class Target:
     as_json: bool
     timeout_s: float | None
     owner: int | None = None
+    network: Network | None = None

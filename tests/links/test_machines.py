@@ -4,72 +4,26 @@ from __future__ import annotations
 
 import shutil
 import socket
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
-from bus import Network, Role, UnreachableError, UnresolvedError, open_bus
+from bus import Role, UnreachableError, UnresolvedError
 from bus.keys.authority import Authority
 from specs.clauses import clause
+from tests.kit.site import HERE, THERE, Site
 from tests.kit.tasks import Reader, unwanted
 from tests.links.processes import linked
-from tests.links.real import MACHINE, Far
+from tests.links.real import Far
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus import Bus, Presence
-
-HERE, THERE = MACHINE, "there"
-
-
-class Site:
-    """Two machines with keys, and the addresses of their masters."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority = Authority.create(folder / "authority")
-        self.folder = folder
-        self.ports = {HERE: _free_port(), THERE: _free_port()}
-        self._keys = {name: self.issue(name) for name in (HERE, THERE)}
-
-    def issue(self, machine: str, *, authority: Authority | None = None) -> Path:
-        """Make the keys of a machine."""
-        signs = self.authority if authority is None else authority
-        return signs.issue(machine, self.folder / f"{signs.name} {machine}", days=1)
-
-    def network(self, machine: str, **options: Any) -> Network:
-        """Return the network of a machine; the second dials the first."""
-        given = {
-            "listen": f"127.0.0.1:{self.ports[machine]}",
-            "peers": [f"127.0.0.1:{self.ports[HERE]}"] if machine == THERE else [],
-            "keys": self._keys[machine],
-        }
-        return Network(**(given | options))
-
-    @contextmanager
-    def here(self, process: str = "near", **options: Any) -> Iterator[Bus]:
-        """Open the bus in this process, on the first machine."""
-        given = {"role": Role.MASTER, "machine": HERE, "network": self.network(HERE)}
-        with open_bus(process=process, **(given | options)) as bus:
-            yield bus
-
-    @contextmanager
-    def there(self, name: str, **options: Any) -> Iterator[Far]:
-        """Start a process on the second machine."""
-        given = {"machine": THERE, "network": self.network(THERE)}
-        with Far(name, **(given | options)) as far:
-            far.started()
-            yield far
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    from bus import Presence
 
 
 @pytest.fixture
