@@ -55,7 +55,10 @@ def run_trial(
       fails. only: the tests to run; empty for all.
     """
     whole = part is not None
-    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+    # A process that a test has left behind may write into it while it is removed.
+    with tempfile.TemporaryDirectory(
+        prefix="mutant-", ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         plant(mutant, folder)
         report = folder / "report.json"
