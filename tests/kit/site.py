@@ -37,7 +37,7 @@ class Site:
 
     def network(self, machine: str, **options: Any) -> Network:
         """Return the network of a machine; the second dials the first."""
-        given = {
+        given: dict[str, Any] = {
             "listen": f"127.0.0.1:{self.ports[machine]}",
             "peers": [f"127.0.0.1:{self.ports[HERE]}"] if machine == THERE else [],
             "keys": self._keys[machine],
@@ -47,14 +47,18 @@ class Site:
     @contextmanager
     def here(self, process: str = "near", **options: Any) -> Iterator[Bus]:
         """Open the bus in this process, on the first machine."""
-        given = {"role": Role.MASTER, "machine": HERE, "network": self.network(HERE)}
+        given: dict[str, Any] = {
+            "role": Role.MASTER,
+            "machine": HERE,
+            "network": self.network(HERE),
+        }
         with open_bus(process=process, **(given | options)) as bus:
             yield bus
 
     @contextmanager
     def there(self, name: str, **options: Any) -> Iterator[Far]:
         """Start a process on the second machine."""
-        given = {"machine": THERE, "network": self.network(THERE)}
+        given: dict[str, Any] = {"machine": THERE, "network": self.network(THERE)}
         with Far(name, **(given | options)) as far:
             far.started()
             yield far
