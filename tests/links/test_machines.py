@@ -68,6 +68,21 @@ def test_end_processes_of_two_machines_talk_over_a_link_of_their_own(
             assert far("made['echo'].got") == [1, *range(200), "last"]
 
 
+@clause("BUS-MSG-8")
+def test_one_command_goes_to_tasks_of_both_machines(site: Site) -> None:
+    with site.here() as near, site.there("far") as far:
+        reader = Reader(near)
+        far("counter('echo')")
+        address = near.wait_for(f"ism://{THERE}/echo", timeout=LIMIT_S)
+        sender = near.register("sender", on_undelivered=unwanted)
+
+        sender.command(["reader", address], "to both")
+
+        reader.has(1)
+        far("made['echo'].has(1)")
+        assert (reader.got, far("made['echo'].got")) == (["to both"], ["to both"])
+
+
 @clause("BUS-RELAY-7")
 def test_notifications_and_presence_cross_machines(site: Site) -> None:
     with site.here() as near, site.there("far") as far:
