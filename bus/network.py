@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+
+from queuebroker.sockets.address import Address
 
 if TYPE_CHECKING:
     import os
@@ -17,13 +20,11 @@ __all__ = ["PORT", "Network"]
 
 # The port of masters, where an address names none.
 PORT: Final = 7400
-_WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - names them, to refuse them
 
 
 def _addresses(given: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(given, str):
-        msg = f"peers must be several addresses, got the one string {given!r}"
-        raise TypeError(msg)
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"peers must be a sequence of addresses, got {given!r}")
     return tuple(given)
 
 
@@ -41,9 +42,9 @@ class Network:
 
     peers: the addresses of masters of other machines, ``host`` or ``host:port``. One
       side of a pair suffices.
-    listen: the address at which the master listens, with a host that other machines
-      can reach; None if this machine only dials. The other processes listen on the
-      same host, at ports that the system chooses.
+    listen: the address at which the master listens: an IP address that other machines
+      reach, and perhaps a port; None if this machine only dials. The other processes
+      listen at the same IP address, at ports that the system chooses.
     keys: the folder of this machine, made by ``bus keys issue`` (BUS-SEC-5). None only
       for addresses of the loopback interface, for tests and teaching: the links are
       plain TCP then.
@@ -61,10 +62,13 @@ class Network:
     def __attrs_post_init__(self) -> None:
         for what, text in self._given():
             host, _ = _split(what, text)
-            if what == "listen" and host in _WILDCARDS:
+            if what == "listen" and not _is_reachable(host):
                 raise ValueError(
-                    f"listen must be an address that other machines reach, got {text!r}"
+                    "listen must be an IP address of this machine that other machines "
+                    f"reach, got {text!r}"
                 )
+            # The resolver's limits on a host name, and the system's on an address.
+            Address.parse(self._address(what, text))
             if self.keys is None and not _is_loopback(host):
                 raise ValueError(
                     f"{what} without keys must be on the loopback interface, got "
@@ -94,8 +98,10 @@ class Network:
             if "keys" in given:
                 given["keys"] = file.parent / _text("keys", given["keys"])
             return cls(**given)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"network file {file}: {error}") from None
+        except TypeError as error:
+            raise TypeError(f"network file {file}: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"network file {file}: {error}") from None
 
     # For the links.
 
@@ -146,8 +152,8 @@ def _split(what: str, text: str) -> tuple[str, int]:
     host, port = _text(what, text), str(PORT)
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
-        if rest:
-            port = rest.removeprefix(":")
+        if rest or "]" not in text:
+            port = rest[1:] if rest.startswith(":") else ""
     elif text.count(":") == 1:
         host, _, port = text.partition(":")
     if not host or "/" in host or not port.isdecimal() or int(port) > 65535:
@@ -157,6 +163,17 @@ def _split(what: str, text: str) -> tuple[str, int]:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def _is_reachable(host: str) -> bool:
+    """Return True for an IP address that means one interface, on any machine."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return not address.is_unspecified and "%" not in host
 
 
 def _is_loopback(host: str) -> bool:

@@ -66,11 +66,13 @@ class Credentials:
     rights: its permissions by the access list of the process that checks.
     machine: its machine, as the system or its certificate proves it (BUS-SEC-5); None
       if nothing does.
+    outside: True if it came by the network, where no process of this machine comes.
     """
 
     uid: int | None = None
     rights: Rights = Rights()
     machine: str | None = None
+    outside: bool = False
 
 
 # For peers without an identity, as within a process, and for peers not known yet: the

@@ -26,7 +26,7 @@ from bus.keys.certificates import (
     read_pair,
     read_pem,
 )
-from bus.keys.machine_keys import GROUP_KEY, GROUP_KEY_BYTES, MACHINE, TRUSTED
+from bus.keys.machine_keys import GROUP_KEY, GROUP_KEY_BYTES, HEAD, MACHINE, TRUSTED
 from bus.keys.secret_files import check_secret, write_file
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Authority:
         group_key = (self.folder / GROUP_KEY).read_bytes()
         write_file(folder / GROUP_KEY, group_key, secret=True)
         write_file(folder / TRUSTED, pem_of(*self.trusted), secret=False)
-        _write_pair(folder / MACHINE, made, self._cross)
+        _write_pair(folder / MACHINE, made, self._cross, f"{HEAD}{machine}\n")
         record = self.folder / _ISSUED / f"{machine}.pem"
         write_file(record, pem_of(made.certificate), secret=False)
         return folder
@@ -202,8 +202,8 @@ class Authority:
         write_file(self.folder / TRUSTED, pem_of(*self.trusted), secret=False)
 
 
-def _write_pair(path: Path, pair: Pair, others: bytes = b"") -> None:
-    data = key_bytes(pair.key) + pem_of(pair.certificate) + others
+def _write_pair(path: Path, pair: Pair, others: bytes = b"", head: str = "") -> None:
+    data = head.encode() + key_bytes(pair.key) + pem_of(pair.certificate) + others
     write_file(path, data, secret=True)
 
 

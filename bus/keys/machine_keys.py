@@ -11,7 +11,14 @@ from queuebroker.sockets import Tls
 if TYPE_CHECKING:
     import os
 
-__all__ = ["GROUP_KEY", "GROUP_KEY_BYTES", "MACHINE", "TRUSTED", "MachineKeys"]
+__all__ = [
+    "GROUP_KEY",
+    "GROUP_KEY_BYTES",
+    "HEAD",
+    "MACHINE",
+    "TRUSTED",
+    "MachineKeys",
+]
 
 # The key and the certificate are in one file, so that both are replaced at once.
 MACHINE: Final = "machine.pem"
@@ -19,6 +26,8 @@ TRUSTED: Final = "trusted.pem"
 GROUP_KEY: Final = "group.key"
 
 GROUP_KEY_BYTES: Final = 32
+# The first line of `MACHINE`, with the name after it; text before the key is ignored.
+HEAD: Final = "machine "
 _ACT: Final = "use the keys of this machine"
 
 
@@ -27,15 +36,17 @@ class MachineKeys:
 
     Attributes:
         folder: the folder.
+        machine: the machine that the certificate names, as the first line of its file
+            says. Only for an early error: a peer reads the certificate itself.
         group_key: the key of the bus that authenticates announcements (BUS-SEC-6).
 
     Raises:
         OSError: a file cannot be read; the text names it and the command that makes it.
         AccessDeniedError: another user owns a secret file, or may read it.
-        ValueError: the group key has another form.
+        ValueError: the group key, or the first line, has another form.
     """
 
-    __slots__ = ("folder", "group_key")
+    __slots__ = ("folder", "group_key", "machine")
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder: Final = Path(folder)
@@ -44,6 +55,7 @@ class MachineKeys:
             check_secret(self.folder / GROUP_KEY, _ACT)
             (self.folder / TRUSTED).stat()
             text = (self.folder / GROUP_KEY).read_bytes()
+            pem = (self.folder / MACHINE).read_bytes()
         except OSError as error:
             raise OSError(
                 error.errno,
@@ -51,6 +63,7 @@ class MachineKeys:
                 "'bus keys issue MACHINE' makes such a folder",
             ) from None
         self.group_key: Final = _group_key(text, self.folder / GROUP_KEY)
+        self.machine: Final = _machine(pem, self.folder / MACHINE)
 
     @property
     def tls(self) -> Tls:
@@ -60,6 +73,13 @@ class MachineKeys:
             authority=self.folder / TRUSTED,
             check_host=False,
         )
+
+
+def _machine(pem: bytes, path: Path) -> str:
+    line = pem.partition(b"\n")[0].decode("ascii", "replace")
+    if not line.startswith(HEAD):
+        raise ValueError(f"{path} must begin with {HEAD!r} and a name: issue it again")
+    return line.removeprefix(HEAD)
 
 
 def _group_key(text: bytes, path: Path) -> bytes:

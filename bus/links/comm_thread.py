@@ -36,6 +36,7 @@ from bus.links.rounds import Rounds
 from bus.registration import Visibility
 from bus.threads.delivery import answer_of
 from queuebroker import _sync
+from queuebroker.errors import QueueBrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -208,12 +209,27 @@ class CommThread:
 
     def accept_links(self, broker: LinkBroker) -> None:
         """Accept links at one more broker."""
-        self._relay_outbox.ask(lambda: self._link_setup.accept_links(broker))
+
+        def accept() -> None:
+            try:
+                self._link_setup.accept_links(broker)
+            except RuntimeError as error:  # no thread is left, and the broker is closed
+                self._peer_log.note(f"{broker.name} accepts no links: {error}")
+
+        self._relay_outbox.ask(accept)
+        # As in `decide`: after the end of the thread the broker is closed here.
+        if self._ended:
+            self._run_late_requests()
 
     def _listen_outside(self) -> tuple[str, ...]:
         """Return the addresses for other machines; begin to listen on first use."""
         [inside] = self.remote.topology.addresses
-        broker, addresses = self._policy.listen_outside(inside)
+        try:
+            broker, addresses = self._policy.listen_outside(inside)
+        except (OSError, QueueBrokerError) as error:
+            # Not logged here: a handler may need the lock that the caller holds.
+            self._peer_log.note(f"cannot listen for other machines: {error}")
+            return (inside,)
         if broker is not None:
             self.accept_links(broker)
         return addresses

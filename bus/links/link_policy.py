@@ -46,6 +46,9 @@ class LinkPolicy(Protocol):
         The first call may begin to listen; it returns that broker, too.
 
         inside: the address at which the process listens for its own machine.
+
+        Raises:
+            OSError, QueueBrokerError: it cannot listen.
         """
 
     def may_dial(self, machine: str, address: str) -> bool:

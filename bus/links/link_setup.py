@@ -70,13 +70,15 @@ class LinkSetup:
 
     def dial(self, dial: Dial) -> None:
         """Dial a process; if it is the master and there is none, become master."""
-        me = self._remote.topology.me
-        to_master = dial.key == (me.machine, "")
+        topology = self._remote.topology
+        to_master = dial.key == (topology.me.machine, "")
         if to_master and (brokers := self._policy.claim_role()):
             try:
                 for broker in brokers:
                     self.accept_links(broker)
             except RuntimeError:  # no thread for it: a later attempt may succeed
+                for broker in brokers:  # else one of them would keep the address
+                    broker.close()
                 self._on_dial_failed(dial)
             else:
                 self._exchange.decide(self._remote.become_master)
@@ -96,13 +98,16 @@ class LinkSetup:
                     )
                 )
 
-        on_denied = self._join_state.on_denied if to_master else None
+        def on_refused(why: str) -> None:
+            topology.complain(f"no link with {'/'.join(dial.key)}: {why}")
+
+        on_denied = self._join_state.on_denied if to_master else on_refused
         machine = dial.key[0]
         allowed = [
             each for each in dial.addresses if self._policy.may_dial(machine, each)
         ]
         if not allowed:
-            self._remote.topology.complain(
+            topology.complain(
                 f"{'/'.join(dial.key)} is not dialled: this process reaches no "
                 f"{', '.join(dial.addresses)}"
             )

@@ -78,7 +78,8 @@ class SocketNetwork:
         self.bus: Final = bus
         self._network: Final = Network() if network is None else network
         keys = self._network.keys
-        self._tls: Final = None if keys is None else MachineKeys(keys).tls
+        self._keys: Final = None if keys is None else MachineKeys(keys)
+        self._tls: Final = None if self._keys is None else self._keys.tls
         self._machine: str = ""
         # The address for other machines, once this process listens there.
         self._outside: str | None = None
@@ -115,6 +116,12 @@ class SocketNetwork:
         """
         comm: CommThread | None = None
         self._machine = machine
+        if self._keys is not None and self._keys.machine != machine:
+            raise ValueError(
+                f"keys in {self._keys.folder} are those of machine "
+                f"{self._keys.machine!r}, this is {machine!r}: give the keys made by "
+                f"'bus keys issue {machine}', or the other machine name"
+            )
         try:
             self._driver = Driver()
             brokers, master = self._place(f"{machine}/{process}")
@@ -218,7 +225,7 @@ class SocketNetwork:
         assert isinstance(queue, SocketMessageQueue)
         peer = queue.peer
         if peer.uid is None:
-            return Credentials(machine=_machine_of(peer))
+            return Credentials(machine=_machine_of(peer), outside=True)
         rights = self._config.access.rights(peer.uid, peer.gid)
         assert rights is not None
         return Credentials(peer.uid, rights, self._machine)
@@ -234,19 +241,18 @@ class SocketNetwork:
     ) -> tuple[SocketQueueBroker | None, tuple[str, ...]]:
         """Return the address for other machines; listen there from the first call on.
 
-        A process that cannot listen returns the address for its own machine, which the
+        A process without a network returns the address for its own machine, which the
         others do not dial: their senders are told that it is unreachable.
+
+        Raises:
+            OSError, QueueBrokerError: it cannot listen.
         """
         if self._outside is not None:
             return None, (self._outside,)
         address = self._network.free_address
         if address is None:
             return None, (inside,)
-        try:
-            broker = self._listen(f"{self.bus} for other machines", address)
-        except OSError as error:
-            _log.warning("cannot listen at %s for other machines: %s", address, error)
-            return None, (inside,)
+        broker = self._listen(f"{self.bus} for other machines", address)
         self._outside = str(broker.address)
         return broker, (self._outside,)
 

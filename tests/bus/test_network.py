@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     ("given", "address"),
     [
         ("192.0.2.1", "tls://192.0.2.1:7400"),
+        ("localhost", "tls://localhost:7400"),
         ("192.0.2.1:9", "tls://192.0.2.1:9"),
-        ("cellar.example", "tls://cellar.example:7400"),
         ("2001:db8::1", "tls://[2001:db8::1]:7400"),
         ("[2001:db8::1]:9", "tls://[2001:db8::1]:9"),
         ("[2001:db8::1]", "tls://[2001:db8::1]:7400"),
@@ -29,6 +29,12 @@ def test_an_address_is_a_host_and_perhaps_a_port(given: str, address: str) -> No
     assert network.peer_addresses == (address,)
     assert network.listen_address == address
     assert network.free_address == f"{address.rpartition(':')[0]}:0"
+
+
+def test_a_peer_may_be_a_host_name() -> None:
+    network = Network(peers=["cellar.example"], keys="keys")
+
+    assert network.peer_addresses == ("tls://cellar.example:7400",)
 
 
 def test_without_keys_the_loopback_interface_is_plain() -> None:
@@ -47,14 +53,21 @@ def test_a_machine_that_only_dials_listens_nowhere() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"peers": "10.0.0.1"}, TypeError, "peers must be several addresses"),
+        ({"peers": "10.0.0.1"}, TypeError, "peers must be a sequence of addresses"),
+        ({"peers": {"10.0.0.1": 1}}, TypeError, "peers must be a sequence"),
         ({"peers": [1]}, TypeError, "a peer must be a str, got int"),
         ({"peers": [""]}, ValueError, "a peer must be host or host:port, got ''"),
         ({"peers": ["a:b"]}, ValueError, "got 'a:b'"),
         ({"peers": ["a:65536"]}, ValueError, "got 'a:65536'"),
         ({"peers": ["tls://a"]}, ValueError, "got 'tls://a'"),
+        ({"peers": ["[::1"]}, ValueError, "a peer must be host or host:port"),
+        ({"peers": ["[::1]74"]}, ValueError, "a peer must be host or host:port"),
+        ({"peers": ["a..b"], "keys": "k"}, ValueError, "host name"),
         ({"listen": "0.0.0.0", "keys": "k"}, ValueError, "that other machines reach"),
         ({"listen": "[::]:1", "keys": "k"}, ValueError, "that other machines reach"),
+        ({"listen": "::0", "keys": "k"}, ValueError, "that other machines reach"),
+        ({"listen": "here.example", "keys": "k"}, ValueError, "must be an IP address"),
+        ({"listen": "fe80::1%eth0", "keys": "k"}, ValueError, "must be an IP address"),
         ({"listen": "10.0.0.1"}, ValueError, "listen without keys must be on the loop"),
         ({"peers": ["10.0.0.1"]}, ValueError, "'bus keys init' and 'bus keys issue'"),
     ],
@@ -82,13 +95,14 @@ def test_a_file_has_the_same_settings(tmp_path: Path) -> None:
         ("peers =", "network.toml: "),
         ("port = 1", "network.toml: no setting is named 'port'"),
         ('listen = "x:y"', "network.toml: listen must be host or host:port"),
-        ('peers = "x"', "network.toml: peers must be several"),
+        ("# \udcff", "network.toml: 'utf-8' codec"),
+        ('peers = "x"', "network.toml: peers must be a sequence"),
         ("keys = 1", "network.toml: keys must be a str, got int"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "network.toml"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8", errors="surrogateescape")
 
     with pytest.raises((TypeError, ValueError), match=words):
         Network.read(file)

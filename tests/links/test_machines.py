@@ -13,6 +13,7 @@ import pytest
 
 from bus import Role, UnreachableError, UnresolvedError
 from bus.keys.authority import Authority
+from bus.keys.machine_keys import MACHINE as KEYS
 from specs.clauses import clause
 from tests.kit.site import HERE, THERE, Site
 from tests.kit.tasks import Reader, unwanted
@@ -124,7 +125,10 @@ def test_a_machine_speaks_only_for_the_name_in_its_certificate(
     site: Site, caplog: pytest.LogCaptureFixture, dials: str
 ) -> None:
     """Both sides compare it: the one that listens, and the one that dials."""
-    impostor = site.network(THERE, keys=site.issue("cellar"))
+    keys = site.issue("cellar")
+    own = keys / KEYS  # else its own process would notice first
+    own.write_text(own.read_text().replace("machine cellar", f"machine {THERE}", 1))
+    impostor = site.network(THERE, keys=keys)
     ours = site.network(HERE)
     if dials == "the other":
         impostor = attrs.evolve(impostor, peers=())
@@ -137,6 +141,17 @@ def test_a_machine_speaks_only_for_the_name_in_its_certificate(
         with pytest.raises(UnresolvedError):
             near.call(f"ism://{THERE}/echo", timeout=0.3)
         assert linked(near) == set()
+
+
+@clause("BUS-SEC-5")
+def test_the_keys_of_another_machine_are_named_at_once(site: Site) -> None:
+    network = site.network(HERE, keys=site.issue("cellar"))
+
+    words = (
+        f"are those of machine 'cellar', this is '{HERE}': .*'bus keys issue {HERE}'"
+    )
+    with pytest.raises(ValueError, match=words), site.here(network=network):
+        pass
 
 
 @clause("BUS-SEC-5")

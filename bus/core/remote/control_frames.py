@@ -134,6 +134,7 @@ class ControlFrames:
             case Eliminate():
                 if self._topology.is_master and peer in self._topology.slaves():
                     self._check_own(peer, frame.id)
+                self._check_machine(peer, frame.id)
                 self._name_registry.on_eliminate(frame, peer)
                 self._relays.on_eliminate(frame.id)
             case Subscribe():
@@ -181,6 +182,7 @@ class ControlFrames:
         if owner != peer.key:
             if not self._is_forwarder(peer):
                 self._check_own(peer, frame.task.id)
+            self._check_machine(peer, frame.task.id)
             return True
         return peer.rights.may_register(frame.task.name, peer.key[1])
 
@@ -231,6 +233,12 @@ class ControlFrames:
         if self._topology.is_master and peer in self._topology.slaves():
             self._check_own(peer, number)
             self._check_own(peer, task.id)
+
+    def _check_machine(self, peer: Peer, number: RegistrationId) -> None:
+        """Raise if the master of one machine speaks for another one (BUS-SEC-7)."""
+        foreign = self._topology.is_master and peer.machine != self._topology.me.machine
+        if foreign and number.machine != peer.machine:
+            raise WireError(f"{peer.key} refers to a task of machine {number.machine}")
 
     @staticmethod
     def _check_own(peer: Peer, number: RegistrationId | RequestId) -> None:

@@ -164,7 +164,7 @@ class LinkTable:
             link.kind = frame.kind
             self.identify(link, frame, now)
             return
-        self._refuse(link, reason, frame.identity)
+        self._refuse(link, reason, frame.identity, now)
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
         """Return True if a process already has a signalling link (BUS-INIT-6).
@@ -181,13 +181,15 @@ class LinkTable:
         own = peer.machine == self._topology.me.machine
         return own or peer.session.incarnation == incarnation
 
-    def _refuse(self, link: Link, reason: Reason, who: Identity) -> None:
+    def _refuse(self, link: Link, reason: Reason, who: Identity, now: float) -> None:
         if reason is not Reason.BUSY:  # on BUSY the peer dials another process
             name = f"{who.machine}/{who.process}"
             self._topology.complain(f"{name} is rejected: {reason.value}")
         versions = handshake(self._topology, LinkKind.DATA).versions
         self._topology.send(link.id, Refused(reason=reason, versions=versions))
         self.hang_up(link)
+        if link.wanted is not None and _is_static(link.wanted[0]):
+            self._redial(link.wanted[0], now)  # the machine there may change
 
     def on_refused(self, link: Link, frame: Refused, now: float) -> None:
         """Continue without a link, since the peer refuses it."""
@@ -198,6 +200,14 @@ class LinkTable:
             self._redial(link.wanted[0], now)
             if link.wanted[0] == self._topology.me.machine:
                 self.refusal = frame
+            elif frame.reason is Reason.DUPLICATE:
+                # Both sides have dialled, and without a certificate this one cannot
+                # know that the other link leads to the same machine.
+                self.redial[link.wanted[0]] = now + self._topology.limits.lease_s
+            elif frame.reason is not Reason.BUSY:
+                self._topology.complain(
+                    f"{link.wanted[0]} refuses this process: {frame.reason.value}"
+                )
         elif (peer := self._topology.peers.get(link.wanted)) is not None:
             if frame.reason is not Reason.DUPLICATE:
                 self.on_dial_failed(link.kind, link.wanted, now)
@@ -218,19 +228,19 @@ class LinkTable:
             raise WireError(f"{key} answers in place of {link.wanted}")
         reason = self._objection(identity, link)
         if reason is not None:
-            self._refuse(link, reason, identity)
-            if link.wanted is not None and _is_static(link.wanted[0]):
-                self._redial(link.wanted[0], now)
+            self._refuse(link, reason, identity, now)
             return
         if link.wanted is not None and _is_static(link.wanted[0]):
             self._on_static_found(link.wanted[0], identity.machine)
         peer = self._relays.peer_for(key, identity.incarnation, now)
         if peer is None:
-            self._refuse(link, Reason.DUPLICATE, identity)
+            self._refuse(link, Reason.DUPLICATE, identity, now)
             return
         link.state = LinkState.OPENING
         if link.kind is LinkKind.SIGNALLING:
             self._delays.pop(key[0], None)
+            if link.wanted is not None:
+                self._delays.pop(link.wanted[0], None)
         link.identity = identity
         peer.role = identity.role
         peer.message_bytes_max = frame.message_bytes_max
@@ -260,6 +270,9 @@ class LinkTable:
             self._topology.complain(
                 f"machine {proved} claims to be {identity.machine} (BUS-SEC-5)"
             )
+            return Reason.ACCESS
+        if link.credentials.outside and identity.machine == self._topology.me.machine:
+            self._topology.complain("a process of this machine came by the network")
             return Reason.ACCESS
         if not self._may_join(identity, link):
             return Reason.ACCESS
@@ -324,6 +337,11 @@ class LinkTable:
         if link.kind is LinkKind.SIGNALLING:
             if link.wanted is not None:
                 self.dial_machine(link.wanted[0])
+            # Another address may lead there still, and the other side may not know
+            # where this machine is.
+            for address, machine in self._found_at.items():
+                if machine == peer.machine:
+                    self._redial(address, now)
         else:
             self._relays.dial(peer)
 
