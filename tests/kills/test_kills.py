@@ -79,6 +79,7 @@ def test_a_process_killed_right_before_a_system_call_hangs_no_other(
     ]
 
 
+@pytest.mark.deep
 def test_a_client_that_is_spared_outlives_the_others_and_does_not_grow(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -62,6 +62,7 @@ def _finders(program: Callable[[Run], None], seeds: int, **options: Any) -> int:
     return found
 
 
+@pytest.mark.deep
 def test_a_fault_of_depth_3_is_found_that_a_random_walk_does_not_meet() -> None:
     """Of 10 seeds with 400 schedules each; for that fault k is about 40, n is 3."""
     deep = _deep(10)
