@@ -242,7 +242,7 @@ class SocketNetwork:
         """Return the address for other machines; listen there from the first call on.
 
         A process without a network returns the address for its own machine, which the
-        others do not dial: their senders are told that it is unreachable.
+        others do not dial: their senders get an `UnreachableError`.
 
         Raises:
             OSError, QueueBrokerError: it cannot listen.

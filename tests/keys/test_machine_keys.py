@@ -1,4 +1,4 @@
-"""The folder of one machine: what is refused, with its remedy."""
+"""The keys of one machine: each refusal names its remedy."""
 
 from __future__ import annotations
 

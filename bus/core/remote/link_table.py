@@ -181,9 +181,9 @@ class LinkTable:
         own = peer.machine == self._topology.me.machine
         return own or peer.session.incarnation == incarnation
 
-    def _refuse(self, link: Link, reason: Reason, who: Identity, now: float) -> None:
+    def _refuse(self, link: Link, reason: Reason, other: Identity, now: float) -> None:
         if reason is not Reason.BUSY:  # on BUSY the peer dials another process
-            name = f"{who.machine}/{who.process}"
+            name = f"{other.machine}/{other.process}"
             self._topology.complain(f"{name} is rejected: {reason.value}")
         versions = handshake(self._topology, LinkKind.DATA).versions
         self._topology.send(link.id, Refused(reason=reason, versions=versions))
