@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from queuebroker.arguments import check_port
 from queuebroker.sockets.address import Address
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = ["PORT", "Network"]
 
 # The port of masters, where an address names none.
 PORT: Final = 7400
+_PORT_MAX: Final = 65535
 
 
 def _addresses(given: Iterable[str]) -> tuple[str, ...]:
@@ -30,6 +32,22 @@ def _addresses(given: Iterable[str]) -> tuple[str, ...]:
 
 def _folder(given: str | os.PathLike[str] | None) -> Path | None:
     return None if given is None else Path(given)
+
+
+def _range(given: object) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
+        raise TypeError(f"ports must be the first and the last port, got {given!r}")
+    first, last = map(check_port, given)
+    if not 0 < first <= last <= _PORT_MAX:
+        raise ValueError(f"ports must be a range in 1..{_PORT_MAX}, got {given!r}")
+    return first, last
+
+
+def _bool(_: object, attribute: attrs.Attribute[bool], value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{attribute.name} must be a bool, got {value!r}")
 
 
 @attrs.frozen(kw_only=True)
@@ -45,6 +63,10 @@ class Network:
     listen: the address at which the master listens: an IP address that other machines
       reach, and perhaps a port; None if this machine only dials. The other processes
       listen at the same IP address, at ports that the system chooses.
+    ports: the first and the last port for the other processes; None if the system
+      chooses. Each of them that has a task which another machine uses needs one.
+    gateway: True if the other processes of this machine reach other machines, and are
+      reached by them, only through its master (BUS-ROUTE-16).
     keys: the folder of this machine, made by ``bus keys issue`` (BUS-SEC-5). None only
       for addresses of the loopback interface, for tests and teaching: the links are
       plain TCP then.
@@ -52,12 +74,14 @@ class Network:
     Raises:
         TypeError: an address is no `str`, or ``peers`` is one.
         ValueError: an address has another form, names all interfaces, or is not on the
-          loopback interface although there are no keys.
+          loopback interface although there are no keys; or the ports are no range.
     """
 
     peers: tuple[str, ...] = attrs.field(default=(), converter=_addresses)
     listen: str | None = None
     keys: Path | None = attrs.field(default=None, converter=_folder)
+    ports: tuple[int, int] | None = attrs.field(default=None, converter=_range)
+    gateway: bool = attrs.field(default=False, validator=_bool)
 
     def __attrs_post_init__(self) -> None:
         for what, text in self._given():
@@ -69,6 +93,8 @@ class Network:
                 )
             # The resolver's limits on a host name, and the system's on an address.
             Address.parse(self._address(what, text))
+            if what == "listen" and self.gateway and _split(what, text)[1] == 0:
+                raise ValueError("listen of a gateway must have a port other than 0")
             if self.keys is None and not _is_loopback(host):
                 raise ValueError(
                     f"{what} without keys must be on the loopback interface, got "
@@ -121,11 +147,20 @@ class Network:
         return None if self.listen is None else self._address("listen", self.listen)
 
     @property
-    def free_address(self) -> str | None:
-        """An address for a process that is not the master, with port 0."""
+    def free_addresses(self) -> tuple[str, ...]:
+        """The addresses for a process that is not the master, to try in order."""
         if self.listen is None:
-            return None
-        return f"{self.scheme}://{_bracketed(_split('listen', self.listen)[0])}:0"
+            return ()
+        host = _bracketed(_split("listen", self.listen)[0])
+        first, last = self.ports or (0, 0)
+        return tuple(
+            f"{self.scheme}://{host}:{port}" for port in range(first, last + 1)
+        )
+
+    @property
+    def is_used(self) -> bool:
+        """True if this process may have links with other machines."""
+        return self.keys is not None or bool(self.peers) or self.listen is not None
 
     def may_dial(self, address: str) -> bool:
         """Return True if an address from another machine may be dialled."""
@@ -156,7 +191,7 @@ def _split(what: str, text: str) -> tuple[str, int]:
             port = rest[1:] if rest.startswith(":") else ""
     elif text.count(":") == 1:
         host, _, port = text.partition(":")
-    if not host or "/" in host or not port.isdecimal() or int(port) > 65535:
+    if not host or "/" in host or not port.isdecimal() or int(port) > _PORT_MAX:
         raise ValueError(f"{what} must be host or host:port, got {text!r}")
     return host, int(port)
 

@@ -67,12 +67,15 @@ class Credentials:
     machine: its machine, as the system or its certificate proves it (BUS-SEC-5); None
       if nothing does.
     outside: True if it came by the network, where no process of this machine comes.
+    is_direct: False if its frames pass through a master (BUS-ROUTE-16), which vouches
+      for its machine.
     """
 
     uid: int | None = None
     rights: Rights = Rights()
     machine: str | None = None
     outside: bool = False
+    is_direct: bool = True
 
 
 # For peers without an identity, as within a process, and for peers not known yet: the

@@ -244,6 +244,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "comm_thread",
         "network",
         "memory",
+        "gateway",
         "socket_network",
     ),
     "bus.keys": (
@@ -273,6 +274,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "bench",
         "doctor",
         "look",
+        "route",
         "monitor",
         "talk",
         "top",

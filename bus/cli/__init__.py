@@ -46,7 +46,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "list": Verb("bus.cli.look:list_names", "List the public names."),
         "top": Verb("bus.cli.top:top", "Show the activity of each process."),
         "monitor": Verb("bus.cli.monitor:monitor", "Show the frames on the links."),
-        "route": Verb("bus.cli.look:route", "Show how a name is reached."),
+        "route": Verb("bus.cli.route:route", "Show how a name is reached."),
         "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
         "send": Verb("bus.cli.talk:send", "Send a command that expects no answer."),
         "listen": Verb("bus.cli.talk:listen", "Print the notifications of tasks."),

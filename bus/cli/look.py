@@ -1,17 +1,15 @@
-"""``bus tree``, ``bus list``, ``bus route``: the processes and tasks of a live bus."""
+"""``bus tree``, ``bus list``: the processes and tasks of a live bus."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import click
 
-from bus.address import Address, is_system
-from bus.cli.exits import fail
+from bus.address import is_system
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
-from bus.cli.queries import Answers, is_here, look_around
+from bus.cli.queries import Answers, look_around
 from bus.cli.text import show_table
 from bus.journal.wording import printable
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     from bus.cli.target import Target
 
-__all__ = ["list_names", "route", "tree"]
+__all__ = ["list_names", "tree"]
 
 
 @click.command()
@@ -119,99 +117,3 @@ def _users(answers: Answers) -> dict[str, str]:
     """
     users = answers.told[0]["users"]
     return {name: users[name] for name in sorted(users) if not is_system(name)}
-
-
-# Routes.
-
-
-@attrs.frozen
-class _Way:
-    """The route of a message from a process to the task with a name.
-
-    way: "thread", "relay" or "search".
-    link: the kind of link that the message uses; None within a process.
-    why: the route, as text.
-    """
-
-    process: str
-    way: str
-    link: str | None
-    why: str
-
-
-@click.command()
-@click.argument("name")
-@click.option(
-    "--from", "sender", metavar="PROCESS", help="Show the route from this process."
-)
-@live_options(10.0)
-def route(target: Target, name: str, sender: str | None) -> None:
-    """Show the process of NAME, and how each process routes messages to it.
-
-    Exits with 1 if no task has NAME as its public name.
-    """
-    try:
-        address = Address.parse(name)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="NAME") from None
-    module = address.module
-    with joined(target) as bus:
-        if not is_here(bus, address):
-            where = f"on bus {target.bus!r} of machine {bus.machine!r}"
-            fail(f"no task has the public name {name!r} {where}")
-        answers = look_around(target, bus)
-    owner = answers.told[0]["users"].get(module)
-    if owner is None:
-        fail(f"no task has the public name {module!r} on bus {target.bus!r}")
-    ways = [
-        _way(told, module, owner, answers.told[0]["process"])
-        for told in answers.told
-        if sender in {None, told["process"]}
-    ]
-    if not ways:
-        if sender in answers.missing:
-            answers.end()
-        fail(f"bus {target.bus!r} has no process {sender!r}")
-    if target.as_json:
-        found = [attrs.asdict(each) for each in ways]
-        click.echo(to_json({"name": module, "process": owner, "ways": found}))
-    else:
-        click.echo(f"{module}: process {owner}")
-        for each in ways:
-            click.echo(f"  from {each.process}: {each.why}")
-    answers.end()
-
-
-def _way(told: Mapping[str, Any], name: str, owner: str, master: str) -> _Way:
-    me = told["process"]
-    if me == owner:
-        thread = _thread_of(told, name)
-        return _Way(me, "thread", None, f"within the process, to {thread}")
-    links = {link["process"]: link["kind"] for link in told["links"]}
-    relays = [
-        each
-        for each in told["relays"]
-        if (each["name"], each["process"]) == (name, owner) and each["state"] == "named"
-    ]
-    # A process with a signalling link to the owner opens no data link.
-    kind = "signalling" if master in {me, owner} else links.get(owner, "data")
-    if relays:
-        its = "its" if owner in links else "a new"
-        why = f"by its relay, over {its} {kind} link with {owner}"
-        return _Way(me, "relay", kind, why)
-    if me == master:
-        asked = f"it asks {owner}, which has reported the name to it"
-    elif owner == master:
-        asked = f"it asks its master {master}, which has the name itself"
-    else:
-        asked = f"it asks its master {master}, which asks {owner}"
-    its = "its" if owner in links else "a new"
-    why = f"by search: {asked}; then over {its} {kind} link with {owner}"
-    return _Way(me, "search", kind, why)
-
-
-def _thread_of(told: Mapping[str, Any], name: str) -> str:
-    for thread in told["threads"]:
-        if any(task["name"] == name for task in thread["tasks"]):
-            return f"thread {printable(thread['name'])}"
-    return "a thread of the bus itself"

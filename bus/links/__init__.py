@@ -13,6 +13,7 @@ fast_path_driver                the fast path, on which a task thread uses a lin
 peer_log, monitor_leases        log lines about peers; listeners of the frame monitor
 comm_thread                     the thread that serves all links
 network                         how processes find one another:
-run_directory, socket_network   on one machine
+run_directory, socket_network   on one machine, and between machines
+gateway                         through the masters of two machines
 memory                          inside one process, for tests
 """

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import ThreadManager
+    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["CommThread"]
 
@@ -80,6 +81,7 @@ class CommThread:
         remote: the remote manager of this process.
         join_state: the join state of this process.
         audience, account: see `RelayOutbox`.
+        rejected_peers: the number of peers of other machines that got no link.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class CommThread:
             capacity=config.link_frames,
             timeout_s=config.connect_timeout_s,
             poller=poller,
-            refusal=policy.refusal,
+            connect=policy.connect,
             backlog=(config.backlog_frames, config.backlog_bytes),
             given_up=self._given_up,
             turned_away=self._peer_log.note,
@@ -149,6 +151,7 @@ class CommThread:
         self._inbound_delivery: Final = InboundDelivery(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
         )
+        self.rejected_peers: int = 0
         # Called for each decision or message, so without a method in between.
         self.request_flush: Final = self._rounds.request_flush
         self.holds: Final = self._inbound_delivery.holds
@@ -220,6 +223,10 @@ class CommThread:
         # As in `decide`: after the end of the thread the broker is closed here.
         if self._ended:
             self._run_late_requests()
+
+    def add_link(self, queue: MessageQueue) -> None:
+        """Add a link that another process has made to this one."""
+        self._link_setup.add(queue)
 
     def _listen_outside(self) -> tuple[str, ...]:
         """Return the addresses for other machines; begin to listen on first use."""
@@ -374,6 +381,15 @@ class CommThread:
                     rounds.wake()
             case _:
                 raise AssertionError(action)
+
+    def on_rejected(self, text: str) -> None:
+        """Count and log a peer of another machine that got no link (BUS-SEC-9).
+
+        For this thread alone.
+        """
+        self.rejected_peers += 1
+        self._peer_log.note(text)
+        self._rounds.wake_soon()
 
     def report(self, text: str) -> None:
         """Log an error as soon as this thread holds no lock."""

@@ -17,18 +17,12 @@ __all__ = ["LinkPolicy"]
 class LinkPolicy(Protocol):
     """The rules by which one process trusts its peers and becomes master.
 
-    Helper threads of the link pool call `refusal`, the comm thread all other methods.
+    Helper threads of the link pool call `connect`, the comm thread all other methods.
     """
 
     @property
     def patient(self) -> bool:
         """True if a missing master is no failure to join."""
-
-    def refusal(self, queue: MessageQueue) -> str | None:
-        """Return why this process rejects the peer that it dialled (BUS-SEC-2).
-
-        None if it does not.
-        """
 
     def credentials(self, queue: MessageQueue) -> Credentials:
         """Return the user and the rights of the peer of a link."""
@@ -51,11 +45,22 @@ class LinkPolicy(Protocol):
             OSError, QueueBrokerError: it cannot listen.
         """
 
-    def may_dial(self, machine: str, address: str) -> bool:
-        """Return True if this process may dial an address of a machine.
+    def reachable(self, machine: str, addresses: Sequence[str]) -> Sequence[str]:
+        """Return the addresses of a machine that this process dials, for `connect`.
 
-        The address may come from another process, which must not make this one dial
-        any other place (BUS-SEC-8).
+        They may come from another process, which must not make this one dial any other
+        place (BUS-SEC-8).
+        """
+
+    def connect(
+        self, broker: LinkBroker, address: str, timeout_s: float
+    ) -> MessageQueue | None:
+        """Dial an address that `reachable` has returned; None if nothing listens there.
+
+        Raises:
+            PermissionError: the listener there is not trusted (BUS-SEC-2), or does not
+              admit this process.
+            QueueBrokerError, OSError, ValueError: there is no link for another reason.
         """
 
     def release_role(self) -> None:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["LinkPoller", "ParkedPoller", "ReadLease", "SocketPoller"]
 
 _FRAMES_MAX: Final = 64  # read by another thread at once
-_GOODBYE_S: Final = 0.5  # for frames still to be sent at the end
+# How long the end waits, first for helpers, then for frames still to be sent.
+_GOODBYE_S: Final = 0.5
 
 
 class LinkPoller(Protocol):
@@ -282,8 +283,12 @@ class SocketPoller:
         return SocketReadLease(queue)
 
     def join(self, helpers: Iterable[_sync.Thread]) -> None:
+        # Not without a limit: a helper may wait for the answer to a DNS query. After
+        # it, the helper finds its broker and this driver closed, and makes no link.
+        deadline = _sync.monotonic() + _GOODBYE_S
         for helper in helpers:
-            while helper.is_alive():  # it may wait for an event of the driver
+            # It may wait for an event of the driver.
+            while helper.is_alive() and _sync.monotonic() < deadline:
                 self._driver.poll(0.01)
 
     def close(self) -> None:

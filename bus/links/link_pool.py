@@ -50,8 +50,7 @@ class LinkPool:
         timeout_s: timeout of link set-up, and of closing a link, until the frames sent
             before have found room.
         poller: how the owner waits for frames.
-        refusal: returns why this process rejects the peer that it dialled; None if it
-            does not (BUS-SEC-2).
+        connect: dials an address, in a helper thread; see `LinkPolicy.connect`.
         backlog: maximum number of frames, and of bytes, that may wait for room in a
             link; a link with more is aborted (BUS-CHAN-8).
         given_up: called when the pool aborts a link, with its number and the reason;
@@ -68,13 +67,13 @@ class LinkPool:
         "_causes",
         "_closed",
         "_closing",
+        "_connect_to",
         "_given_up",
         "_helpers",
         "_inbox",
         "_numbers",
         "_poller",
         "_queues",
-        "_refusal",
         "_timeout_s",
         "_turned_away",
         "_unsent",
@@ -88,7 +87,7 @@ class LinkPool:
         capacity: int,
         timeout_s: float,
         poller: LinkPoller,
-        refusal: Callable[[MessageQueue], str | None],
+        connect: Callable[[LinkBroker, str, float], MessageQueue | None],
         backlog: tuple[int, int],
         given_up: Callable[[int, str], object],
         turned_away: Callable[[str], object],
@@ -98,7 +97,7 @@ class LinkPool:
         self._capacity: Final = capacity
         self._timeout_s: Final = timeout_s
         self._poller: Final = poller
-        self._refusal: Final = refusal
+        self._connect_to: Final = connect
         self._backlog: Final = backlog
         self._given_up: Final = given_up
         self._turned_away: Final = turned_away
@@ -134,10 +133,7 @@ class LinkPool:
             try:
                 while True:
                     queue = broker.accept(PORT, capacity=self._capacity)
-                    if why := _unfit(queue):
-                        self._turn_away(queue, f"a peer is rejected: {why}")
-                    else:
-                        self._hand_over(queue, on_accepted)
+                    self.add(queue, on_accepted)
             except QueueBrokerError:
                 return  # the broker is closed
 
@@ -147,6 +143,13 @@ class LinkPool:
             self._brokers.remove(broker)
             broker.close()
             raise
+
+    def add(self, queue: MessageQueue, on_accepted: Callable[[int], object]) -> None:
+        """Add a link that was accepted; for any thread."""
+        if why := _unfit(queue):
+            self._turn_away(queue, f"a peer is rejected: {why}")
+        else:
+            self._hand_over(queue, on_accepted)
 
     def dial(
         self,
@@ -175,7 +178,7 @@ class LinkPool:
         """Dial one address, in a helper thread."""
         why = ""
         try:
-            queue = broker.connect(address, PORT, timeout=self._timeout_s)
+            queue = self._connect_to(broker, address, self._timeout_s)
         except QueueBrokerError as error:
             if broker.closed:
                 return
@@ -184,21 +187,18 @@ class LinkPool:
                 why = str(error)
         except (PermissionError, ValueError) as error:
             # ValueError: an invalid address from another process.
-            queue, why = None, f"{address}: {getattr(error, 'strerror', error)}"
+            queue, why = None, f"{address}: {getattr(error, 'strerror', None) or error}"
         except Exception as error:  # noqa: BLE001 # a local failure, such as a lack of
             # descriptors: a later dial may succeed.
             queue = None
             words = f"cannot connect to {address}: {error}"
             self._ask(partial(self._turned_away, words))
         if queue is not None:
-            why, unfit = self._refusal(queue) or "", _unfit(queue)
-            if not why and not unfit:
+            unfit = _unfit(queue)
+            if not unfit:
                 self._hand_over(queue, attempt.succeed)
                 return
-            if why:
-                queue.disconnect()
-            else:
-                self._turn_away(queue, f"{address} is not used: {unfit}")
+            self._turn_away(queue, f"{address} is not used: {unfit}")
         self._ask(partial(attempt.fail, why))
 
     def _help(self, name: str, work: Callable[[], None]) -> None:

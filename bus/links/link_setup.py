@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bus.links.link_policy import LinkPolicy
     from bus.links.link_pool import LinkBroker, LinkPool
     from bus.threads.exchange import Exchange
+    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["LinkSetup"]
 
@@ -61,6 +62,10 @@ class LinkSetup:
         """
         self._link_pool.accept_links(broker, self._on_accepted)
 
+    def add(self, queue: MessageQueue) -> None:
+        """Add a link that another process has made to this one; for any thread."""
+        self._link_pool.add(queue, self._on_accepted)
+
     def _on_accepted(self, number: int) -> None:
         now, queue = _sync.monotonic(), self._link_pool.queue(number)
         credentials = self._policy.credentials(queue)
@@ -99,16 +104,14 @@ class LinkSetup:
                 )
 
         def on_refused(why: str) -> None:
-            topology.complain(f"no link with {'/'.join(dial.key)}: {why}")
+            topology.complain(f"no link with {_name(dial)}: {why}")
 
         on_denied = self._join_state.on_denied if to_master else on_refused
         machine = dial.key[0]
-        allowed = [
-            each for each in dial.addresses if self._policy.may_dial(machine, each)
-        ]
+        allowed = self._policy.reachable(machine, dial.addresses)
         if not allowed:
             topology.complain(
-                f"{'/'.join(dial.key)} is not dialled: this process reaches no "
+                f"{_name(dial)} is not dialled: this process reaches no "
                 f"{', '.join(dial.addresses)}"
             )
             self._on_dial_failed(dial)
@@ -120,3 +123,12 @@ class LinkSetup:
         self._exchange.decide(
             lambda: self._remote.on_dial_failed(dial.kind, dial.key, now)
         )
+
+
+def _name(dial: Dial) -> str:
+    """Return the process or the master that is dialled, for a line of the log."""
+    machine, process = dial.key
+    if process:
+        return f"{machine}/{process}"
+    # The place of an unknown machine is its address.
+    return "a master" if "://" in machine else f"the master of {machine}"

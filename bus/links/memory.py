@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
 from bus.links.link_poller import ParkedPoller
+from bus.links.link_pool import PORT
 from bus.rights import UNRESTRICTED
 from queuebroker import _sync
 from queuebroker.meeting.broker_manager import BrokerManager
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bus.config import BusConfig
+    from bus.links.link_pool import LinkBroker
     from bus.rights import Credentials
     from bus.threads.exchange import Exchange
     from queuebroker.channel.message_queue import MessageQueue
@@ -132,9 +134,6 @@ class MemoryNetwork:
         """False: `join` makes the first process of a machine its master."""
         return False
 
-    def refusal(self, queue: MessageQueue) -> str | None:
-        """Accept every listener."""
-
     def credentials(self, queue: MessageQueue) -> Credentials:  # noqa: ARG002 - `LinkPolicy`
         """Grant every process all rights."""
         return UNRESTRICTED
@@ -147,9 +146,15 @@ class MemoryNetwork:
         """Return the one address of a process, which is for all machines."""
         return None, (inside,)
 
-    def may_dial(self, machine: str, address: str) -> bool:  # noqa: ARG002 - `LinkPolicy`
-        """Permit every address: it is the name of a broker in this process."""
-        return True
+    def reachable(self, machine: str, addresses: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - `LinkPolicy`
+        """Return every address: it is the name of a broker in this process."""
+        return addresses
+
+    def connect(
+        self, broker: LinkBroker, address: str, timeout_s: float
+    ) -> MessageQueue | None:
+        """Connect to a broker of this process, and trust it."""
+        return broker.connect(address, PORT, timeout=timeout_s)
 
     def release_role(self) -> None:
         """Do nothing: `leave` promotes another master."""

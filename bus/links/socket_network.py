@@ -17,12 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bus.address import check_module_name
 from bus.core.peer.limits import Limits
 from bus.core.wire import Identity
 from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
 from bus.keys.machine_keys import MachineKeys
 from bus.links.comm_thread import CommThread
+from bus.links.gateway import GATEWAY_PORT, Gateway, by_master, entrance, split
 from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import PORT
 from bus.links.run_directory import ELSEWHERE, RunDirectory
@@ -40,9 +42,11 @@ from queuebroker.sockets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bus.config import BusConfig
+    from bus.links.gateway import Dialled
+    from bus.links.link_pool import LinkBroker
     from bus.threads.exchange import Exchange
     from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.sockets import Peer
@@ -81,8 +85,16 @@ class SocketNetwork:
         self._keys: Final = None if keys is None else MachineKeys(keys)
         self._tls: Final = None if self._keys is None else self._keys.tls
         self._machine: str = ""
-        # The address for other machines, once this process listens there.
-        self._outside: str | None = None
+        self._process: str = ""
+        self._is_master: bool = False
+        # None without a network, and until there is a comm thread.
+        self._gateway: Gateway | None = None
+        # The machines for which a master vouches, by link, until a link is used.
+        self._by_master: Final[dict[MessageQueue, str]] = {}
+        # Where this process listens for other machines, once it does.
+        self._outside: SocketQueueBroker | None = None
+        # Receives a line of text about each rejected peer; the comm thread's, later.
+        self._on_rejected: Callable[[str], object] = _log.warning
         self._failure: str = ""  # of the last attempt to become master
         self._role: Final = role
         self._config: Final = config
@@ -115,7 +127,7 @@ class SocketNetwork:
             AccessDeniedError: the process may not listen there, or not be master.
         """
         comm: CommThread | None = None
-        self._machine = machine
+        self._machine, self._process = machine, process
         if self._keys is not None and self._keys.machine != machine:
             raise ValueError(
                 f"keys in {self._keys.folder} are those of machine "
@@ -145,6 +157,11 @@ class SocketNetwork:
                 master=self.directory.master,
                 static=self._network.peer_addresses,
             )
+            self._on_rejected = comm.on_rejected
+            if self._network.is_used:
+                self._gateway = self._new_gateway(process, exchange, comm)
+            for broker in brokers:
+                self._serve_gateway(broker)
             comm.start(*brokers)
         except BaseException as error:
             if comm is None or comm.prevent_start():
@@ -157,6 +174,46 @@ class SocketNetwork:
                 raise AccessDeniedError(f"join bus {self.bus!r}", fact) from None
             raise
         return comm
+
+    def _new_gateway(
+        self, process: str, exchange: Exchange, comm: CommThread
+    ) -> Gateway:
+        """Return the part of this process in links through masters."""
+        topology = comm.remote.topology
+
+        def is_trusted(queue: SocketMessageQueue) -> bool:
+            peer = queue.peer
+            if peer.uid is None:
+                return False
+            rights = self._config.access.rights(peer.uid, peer.gid)
+            return rights is not None and rights.whole
+
+        def on_vouched(made: Dialled) -> None:
+            self._by_master[made.queue] = made.machine
+            comm.add_link(made.queue)
+
+        return Gateway(
+            process,
+            PORT,
+            self.directory.master,
+            self._config.connect_timeout_s,
+            proved=lambda queue: _machine_of(queue.peer) or "",
+            may_dial=self._network.may_dial,
+            address_of=lambda each: exchange.query(lambda: topology.listens(each)),
+            is_trusted=is_trusted,
+            on_vouched=on_vouched,
+        )
+
+    def _serve_gateway(self, broker: SocketQueueBroker) -> None:
+        """Serve the requests to the gateway that come to a broker."""
+        if self._gateway is None:
+            return
+        try:
+            self._gateway.serve(broker)
+        except RuntimeError as error:
+            _log.warning(
+                "bus %r has no gateway at %s: %s", self.bus, broker.address, error
+            )
 
     def _place(self, name: str) -> tuple[list[SocketQueueBroker], bool]:
         """Listen as master if this process can be, else at an address of its own.
@@ -198,7 +255,10 @@ class SocketNetwork:
             if self._role is not Role.AUTO or not self.directory.claim():
                 return ()
             self.directory.sweep()
-            return self._listen_as_master(f"master of {self.bus}")
+            brokers = self._listen_as_master(f"master of {self.bus}")
+            for broker in brokers:
+                self._serve_gateway(broker)
+            return brokers
         except (OSError, BrokerNameInUseError) as error:
             self.directory.release()  # this process or another may succeed later
             if str(error) != self._failure:  # not at each attempt
@@ -210,12 +270,33 @@ class SocketNetwork:
         """Release the lock, so that another process can become master."""
         self.directory.release()
 
-    def refusal(self, queue: MessageQueue) -> str | None:
-        """Return why a listener is not to be trusted; None if it is (BUS-SEC-2)."""
-        assert isinstance(queue, SocketMessageQueue)
+    def connect(
+        self, broker: LinkBroker, address: str, timeout_s: float
+    ) -> MessageQueue | None:
+        """Dial an address, directly or through a master; check the listener there.
+
+        Raises:
+            PermissionError: the listener is not trusted (BUS-SEC-2), or a master
+              refuses the link.
+            QueueBrokerError, OSError, ValueError: see `SocketQueueBroker.connect`.
+        """
+        if self._gateway is None:
+            found = broker.connect(address, PORT, timeout=timeout_s)
+            queue = found if isinstance(found, SocketMessageQueue) else None
+        else:
+            assert isinstance(broker, SocketQueueBroker)
+            dialled = self._gateway.connect(broker, address)
+            queue = None if dialled is None else dialled.queue
+            if dialled is not None and not dialled.is_direct:
+                self._by_master[dialled.queue] = dialled.machine
+        if queue is None:
+            return None
         outside = queue.peer.uid is None
         why = (self._admit_outside if outside else self._admit)(queue.peer)
-        return None if why is None else f"the listener there is not trusted: {why}"
+        if why is not None:
+            queue.disconnect()
+            raise PermissionError(f"the listener there is not trusted: {why}")
+        return queue
 
     def credentials(self, queue: MessageQueue) -> Credentials:
         """Return the identity of the process at the other end, and its rights.
@@ -224,37 +305,66 @@ class SocketNetwork:
         """
         assert isinstance(queue, SocketMessageQueue)
         peer = queue.peer
+        vouched = self._by_master.pop(queue, None)
+        if vouched is not None:
+            return Credentials(machine=vouched or None, outside=True, is_direct=False)
         if peer.uid is None:
             return Credentials(machine=_machine_of(peer), outside=True)
         rights = self._config.access.rights(peer.uid, peer.gid)
         assert rights is not None
         return Credentials(peer.uid, rights, self._machine)
 
-    def may_dial(self, machine: str, address: str) -> bool:
-        """Return True for a UNIX socket on this machine, and for others on others."""
+    def reachable(self, machine: str, addresses: Sequence[str]) -> Sequence[str]:
+        """Return UNIX sockets of this machine, and other addresses of others.
+
+        If this process reaches no other machine, its master dials them.
+        """
         if machine == self._machine:
-            return address.startswith("ipc://")
-        return self._network.may_dial(address)
+            return [each for each in addresses if each.startswith("ipc://")]
+        allowed = [each for each in addresses if self._may_dial(each)]
+        if self._network.gateway and not self._is_master:
+            return [by_master(each) for each in allowed]
+        return allowed
+
+    def _may_dial(self, address: str) -> bool:
+        place, process = split(address)
+        if process is not None:
+            try:
+                check_module_name(process, what="process")
+            except ValueError:
+                return False
+        return self._network.may_dial(place)
 
     def listen_outside(
         self, inside: str
     ) -> tuple[SocketQueueBroker | None, tuple[str, ...]]:
         """Return the address for other machines; listen there from the first call on.
 
-        A process without a network returns the address for its own machine, which the
-        others do not dial: their senders get an `UnreachableError`.
+        Behind a gateway this is an address of the master. A process without a network
+        returns the address for its own machine, which the others do not dial: their
+        senders get an `UnreachableError`.
 
         Raises:
             OSError, QueueBrokerError: it cannot listen.
         """
-        if self._outside is not None:
-            return None, (self._outside,)
-        address = self._network.free_address
-        if address is None:
+        present = self._outside
+        # It is closed if no thread could be started to accept links at it.
+        if present is not None and not present.closed:
+            return None, (str(present.address),)
+        network, addresses = self._network, self._network.free_addresses
+        if network.gateway and network.listen_address is not None:
+            return None, (entrance(network.listen_address, self._process),)
+        if not addresses:
             return None, (inside,)
-        broker = self._listen(f"{self.bus} for other machines", address)
-        self._outside = str(broker.address)
-        return broker, (self._outside,)
+        for address in addresses:
+            with suppress(BrokerNameInUseError):
+                name = f"{self.bus} for other machines"
+                self._outside = made = self._listen(name, address)
+                return made, (str(made.address),)
+        raise OSError(
+            errno.EADDRINUSE,
+            f"all ports {network.ports} are in use: give `ports` a longer range",
+        )
 
     # Listening.
 
@@ -262,24 +372,29 @@ class SocketNetwork:
         """Listen for this machine and, if the network says so, for others."""
         brokers = [self._listen(name, self.directory.master)]
         address = self._network.listen_address
-        if address is None:
-            return brokers
+        if address is not None:
+            try:
+                brokers.append(self._listen_for_masters(name, address))
+            except BaseException:
+                brokers[0].close()
+                raise
+        self._is_master = True
+        return brokers
+
+    def _listen_for_masters(self, name: str, address: str) -> SocketQueueBroker:
         try:
             outside = self._listen(f"{name} for other machines", address)
-        except BaseException as error:
-            brokers[0].close()
-            if isinstance(error, BrokerNameInUseError):
-                fact = "another process listens there; give `listen` another port"
-                raise OSError(errno.EADDRINUSE, f"{address}: {fact}") from None
-            raise
-        self._outside = str(outside.address)
+        except BrokerNameInUseError:
+            fact = "another process listens there; give `listen` another port"
+            raise OSError(errno.EADDRINUSE, f"{address}: {fact}") from None
+        self._outside = outside
         if self._tls is None:
             _log.warning(
                 "bus %r listens at %s without keys: any process of this host may join",
                 self.bus,
-                self._outside,
+                outside.address,
             )
-        return [*brokers, outside]
+        return outside
 
     def _listen(self, name: str, address: str) -> SocketQueueBroker:
         config = self._config
@@ -299,10 +414,15 @@ class SocketNetwork:
                 farewell_s=_FAREWELL_S,
                 handshake_s=config.auth_timeout_s,
                 unknown_peers_max=config.unauthenticated_links,
-                ports={PORT},
+                ports={PORT, GATEWAY_PORT} if self._network.is_used else {PORT},
                 admit=self._admit_outside if outside else self._admit,
+                # On this machine, a process also connects to see whether one listens.
+                on_rejected=self._reject_outside if outside else None,
             ),
         )
+
+    def _reject_outside(self, text: str) -> None:
+        self._on_rejected(f"bus {self.bus!r} rejects {text}")
 
     def _admit(self, peer: Peer) -> str | None:
         """Return why a dialling process may not join; None if it may."""

@@ -72,6 +72,7 @@ from queuebroker._net.tls import (
     is_no_tls,
     secure,
     tls_context,
+    tls_reason,
     uris,
 )
 
@@ -119,6 +120,7 @@ __all__ = [
     "send_with_fds",
     "start_process",
     "tls_context",
+    "tls_reason",
     "unlink_if",
     "uris",
     "wait_to_read",

@@ -87,17 +87,29 @@ def port_of(listening: Socket) -> int:
     return port
 
 
-def accept(listening: Socket) -> Socket | None:
-    """Return the next incoming connection; None if there is none or it aborted."""
+def accept(listening: Socket) -> tuple[Socket, str] | None:
+    """Return the next incoming connection; None if there is none or it aborted.
+
+    Its second item is the network address of the peer, "" for a process of this
+    machine. After a failure the socket itself no longer tells it.
+    """
     try:
-        made, _ = listening.accept()
+        made, address = listening.accept()
     except (BlockingIOError, ConnectionAbortedError, InterruptedError):
         return None
     with contextlib.suppress(OSError):  # the peer has closed again
         made.setblocking(False)
         send_without_delay(made)
         _bound_send_buffer(made, made.getpeername())
-    return made
+    return made, _text_of(address)
+
+
+def _text_of(address: object) -> str:
+    """Return ``host:port`` of an internet address, else ""."""
+    if not isinstance(address, tuple):
+        return ""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_numeric(host: str) -> bool:

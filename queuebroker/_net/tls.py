@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import ssl
 from typing import TYPE_CHECKING, Final, cast
 
 from queuebroker._net.polling import READ, WRITE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from queuebroker._net.sockets import Socket
 
 __all__ = [
@@ -20,6 +24,7 @@ __all__ = [
     "is_no_tls",
     "secure",
     "tls_context",
+    "tls_reason",
     "uris",
 ]
 
@@ -53,7 +58,7 @@ def tls_context(
       certificate.
 
     Raises:
-        OSError: a file is missing or malformed.
+        OSError: a file is missing or malformed; the text names it.
     """
     made = ssl.SSLContext(
         ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT
@@ -61,13 +66,28 @@ def tls_context(
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.check_hostname = check_host and not server
     if certificate is not None:
-        made.load_cert_chain(certificate, key)
+        with _naming(certificate, "a certificate with its key"):
+            made.load_cert_chain(certificate, key)
     if authority is not None:
-        made.load_verify_locations(authority)
+        with _naming(authority, "certificates of authorities"):
+            made.load_verify_locations(authority)
         made.verify_mode = ssl.CERT_REQUIRED
     elif not server:
         made.load_default_certs()
     return made
+
+
+@contextlib.contextmanager
+def _naming(file: str, content: str) -> Iterator[None]:
+    """Add the file to an error of the TLS library, which names none."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        text = f"the file must hold {content}, in PEM"
+        raise OSError(errno.EINVAL, text, file) from error
+    except OSError as error:
+        error.filename = error.filename or file
+        raise
 
 
 def secure(
@@ -112,6 +132,18 @@ def uris(secured: TlsSocket) -> tuple[str, ...]:
     shown = secured.getpeercert() or {}
     names = cast("tuple[tuple[str, str], ...]", shown.get("subjectAltName", ()))
     return tuple(value for kind, value in names if kind == "URI")
+
+
+def tls_reason(error: TlsError) -> str:
+    """Return why a handshake failed, in words.
+
+    The error number of a TLS error is none of the system's.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    told = reason.partition(" alert ")[2]  # after the name of a version
+    return f"the other side reports: {told}" if told else f"TLS: {reason}"
 
 
 def is_no_tls(error: OSError) -> bool:

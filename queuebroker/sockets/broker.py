@@ -137,10 +137,12 @@ class SocketQueueBroker(Closable):
         secure = None
         if address.scheme is Scheme.TLS:
             assert self._tls is not None
-            context = self._tls.context(server=True)
+            tls = self._tls
+            tls.context(server=True)  # wrong files are an error now, not for each peer
 
             def secure(socket: Socket) -> Socket:
-                return _net.secure(context, socket, server=True)
+                # From the files for each peer, as for each connect: renewed ones count.
+                return _net.secure(tls.context(server=True), socket, server=True)
 
         try:
             if address.scheme is Scheme.IPC:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from queuebroker import _net
 from queuebroker.errors import QueueBrokerError
 
 __all__ = [
@@ -52,8 +53,11 @@ class NotAdmittedError(QueueBrokerError, PermissionError):
 
 def lost(error: OSError) -> PeerLostError:
     """Return the error for a lost peer, from the error of its socket."""
-    text = os.strerror(error.errno) if error.errno else str(error)
-    made = PeerLostError(f"connection lost: {text.lower()}")
+    if isinstance(error, _net.TlsError):
+        text = _net.tls_reason(error)
+    else:
+        text = (os.strerror(error.errno) if error.errno else str(error)).lower()
+    made = PeerLostError(f"connection lost: {text}")
     made.__cause__ = error
     return made
 

@@ -7,6 +7,7 @@ with a remote caller. Until its `Hello` arrives the peer is unknown.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, cast
 from typing import Protocol as Seam
 
@@ -16,6 +17,7 @@ from queuebroker.observer import Reason
 from queuebroker.sockets.connection import SocketConnection
 from queuebroker.sockets.frames import Hello, Refusal, Welcome
 from queuebroker.sockets.peer import Peer, peer_of
+from queuebroker.sockets.protocol import Lost
 from queuebroker.sockets.queue import SocketMessageQueue
 from queuebroker.sockets.states import State
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from queuebroker.sockets.protocol import Event
 
 __all__ = ["REFUSALS", "AcceptingListener", "IncomingConnect"]
+
+_log: Final = logging.getLogger("queuebroker.sockets")
 
 REFUSALS: Final = {
     Reason.TIMED_OUT: Refusal.TIMED_OUT,
@@ -92,12 +96,17 @@ class IncomingConnect:
     """An incoming connect: the host of the peer's link until an accept takes it.
 
     The driver's thread calls the methods; only `_join` runs in the accepting thread.
+
+    Args:
+        listener: its listener.
+        source: the network address of the peer, "" for a process of this machine.
     """
 
     link: Link
 
-    def __init__(self, listener: AcceptingListener) -> None:
+    def __init__(self, listener: AcceptingListener, source: str = "") -> None:
         self._listener = listener
+        self._source = source
         self._rdv: RdV | None = None
         self._hello: Hello | None = None
         self.peer: Peer | None = None
@@ -116,12 +125,30 @@ class IncomingConnect:
     def expire_unknown(self) -> None:
         """End a peer that has not sent its `Hello` in time."""
         if self in self._listener.unknown:
-            self._end()
+            self.end(f"it sent no name within {self._listener.options.handshake_s:g} s")
 
-    def _end(self) -> None:
+    def end(self, reason: str) -> None:
+        """End a peer that has not sent its `Hello`, without notice to it."""
         self._listener.unknown.pop(self, None)
-        self._listener.waiting.pop(self, None)
         self.link.drop()
+        self.report(reason)
+
+    def report(self, reason: str) -> None:
+        """Report that this peer is rejected: its address, or its user, and the reason.
+
+        An error in the user's callback ends no peer.
+        """
+        listener = self._listener
+        source = self._source or "a process of this machine"
+        text = f"{source}: {reason}"
+        _log.debug("broker %r rejects %s", listener.broker.name, text)
+        if listener.options.on_rejected is None:
+            return
+        try:
+            listener.options.on_rejected(text)
+        except Exception:  # noqa: BLE001 # a user's callback
+            listener.driver.failures += 1
+            _log.exception("on_rejected of broker %r failed", listener.broker.name)
 
     def on_events(self, link: Link, events: list[Event]) -> None:
         """Handle the events of the link; anything other than a `Hello` ends it."""
@@ -190,6 +217,8 @@ class IncomingConnect:
 
     def _refuse(self, reason: Refusal, text: str) -> None:
         self._listener.waiting.pop(self, None)
+        if text:  # an outcome of the call, such as its timeout, has none
+            self.report(text)
         with self.link.lock:
             if self.link.protocol.state is State.HELLO_RECEIVED:
                 self.link.protocol.refuse(reason, text)
@@ -200,6 +229,8 @@ class IncomingConnect:
 
         If it was accepted just now, the acceptor's end gets the event.
         """
+        if self in self._listener.unknown:
+            self.report(_reason_of(event))
         self._withdraw()
         with link.lock:
             if link.connection is not None:
@@ -264,3 +295,10 @@ class IncomingConnect:
                 # The peer left between the match and now: an ordinary disconnect.
                 connection.close_locked(1, None, Reason.NONE)
         return connection, SocketMessageQueue(connection, 0)
+
+
+def _reason_of(event: Event) -> str:
+    """Return why a peer without a name has ended, from its only event."""
+    if not isinstance(event, Lost):
+        return "it left before it sent its name"
+    return str(event.error)

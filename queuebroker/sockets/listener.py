@@ -81,9 +81,10 @@ class Listener:
             if made is None:
                 return
             if len(self.unknown) >= self.options.unknown_peers_max:
-                made.close()
-                continue
-            self._admit(made)
+                # Not the new one: silent peers would keep all others out.
+                oldest = next(iter(self.unknown))
+                oldest.end(f"too many peers have sent no name: {len(self.unknown)}")
+            self._admit(*made)
 
     def _pause(self) -> None:
         """Stop watching the socket for `_PAUSE_S`: no descriptor is left for a peer.
@@ -145,9 +146,9 @@ class Listener:
         with suppress(IndexError, OSError):
             self.driver.watch(self._listening[0].fileno(), _net.READ)
 
-    def _admit(self, made: Socket) -> None:
+    def _admit(self, made: Socket, source: str) -> None:
         """Set up the link of one peer; an error here ends that peer and no other."""
-        incoming_connect = IncomingConnect(self)
+        incoming_connect = IncomingConnect(self, source)
         held = False
         try:
             opening = None
@@ -161,7 +162,7 @@ class Listener:
             self._begin(incoming_connect, made, opening)
         except Exception as error:  # noqa: BLE001 # it ends this peer only
             self.driver.failures += 1
-            _log.debug("a peer of broker %r: %s", self.broker.name, error)
+            incoming_connect.report(str(error))
             self.unknown.pop(incoming_connect, None)
             if hasattr(incoming_connect, "link"):
                 incoming_connect.link.fail(error)

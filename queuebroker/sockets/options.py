@@ -20,10 +20,12 @@ from queuebroker.sockets.frames import MESSAGE_BYTES_MAX
 if TYPE_CHECKING:
     from queuebroker.sockets.peer import Peer
 
-__all__ = ["Admit", "SocketOptions"]
+__all__ = ["Admit", "OnRejected", "SocketOptions"]
 
 # Receives the peer; returns None to admit it, or the reason to reject it.
 Admit = Callable[["Peer"], str | None]
+# Receives one line of text about a peer that was rejected.
+OnRejected = Callable[[str], object]
 
 
 def _positive(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -99,7 +101,8 @@ class SocketOptions:
         after that). None: it stays open until the peer has received all messages and
         acknowledged them.
     handshake_s: seconds within which a peer must send its name and the port it wants.
-    unknown_peers_max: peers at a time that have not sent those yet.
+    unknown_peers_max: peers at a time that have not sent those yet. A further peer
+        takes the place of the oldest, since a correct peer sends them at once.
     waiting_peers_max: peers at a time that wait to be accepted.
     ports: ports that peers may connect to; at a port without an accept they would wait
         without a limit. None: any port.
@@ -108,6 +111,10 @@ class SocketOptions:
         allow them.
     admit: called for each peer that connects here, in the driver's thread: it must
         not block. If it raises, the peer is rejected.
+    on_rejected: called with one line of text for each peer that is rejected, or that
+        ends before it has sent its name: the address of the peer and the reason, such
+        as a failed TLS handshake. In the driver's thread: it must not block. If it
+        raises, the error is logged.
     """
 
     mode: int = attrs.field(default=0o600, validator=_mode)
@@ -125,3 +132,4 @@ class SocketOptions:
     lease_s: float = attrs.field(default=20.0, validator=_seconds)
     descriptors_max: int = attrs.field(default=0, validator=_count)
     admit: Admit | None = attrs.field(default=None, validator=_callable)
+    on_rejected: OnRejected | None = attrs.field(default=None, validator=_callable)

@@ -21,6 +21,8 @@ StrPath = str | os.PathLike[str]
 class Tls:
     """Files in PEM for TLS 1.3, for listening and for connecting.
 
+    They are read for each connection, so that renewed ones count from the next on.
+
     certificate, key: the certificate that this side presents; required to listen.
     authority: the authority whose certificates this side trusts. With it, a listener
         admits only peers that present such a certificate. Without it, a connecting side
@@ -38,7 +40,7 @@ class Tls:
         """Return the context of one role.
 
         Raises:
-            OSError: a file does not exist, or has the wrong content.
+            OSError: a file does not exist, or has the wrong content; the text names it.
             ValueError: ``server`` is true and there is no certificate.
         """
         if server and self.certificate is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Network
+from specs.clauses import clause
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,16 @@ def test_an_address_is_a_host_and_perhaps_a_port(given: str, address: str) -> No
 
     assert network.peer_addresses == (address,)
     assert network.listen_address == address
-    assert network.free_address == f"{address.rpartition(':')[0]}:0"
+    assert network.free_addresses == (f"{address.rpartition(':')[0]}:0",)
+
+
+@clause("OPEN-15")
+def test_ports_are_those_of_the_other_processes_in_order() -> None:
+    network = Network(listen="127.0.0.1:7400", ports=[7401, 7403])
+
+    assert network.free_addresses == tuple(
+        f"tcp://127.0.0.1:{port}" for port in (7401, 7402, 7403)
+    )
 
 
 def test_a_peer_may_be_a_host_name() -> None:
@@ -47,7 +57,7 @@ def test_without_keys_the_loopback_interface_is_plain() -> None:
 def test_a_machine_that_only_dials_listens_nowhere() -> None:
     network = Network(peers=["127.0.0.1"])
 
-    assert (network.listen_address, network.free_address) == (None, None)
+    assert (network.listen_address, network.free_addresses) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -70,6 +80,14 @@ def test_a_machine_that_only_dials_listens_nowhere() -> None:
         ({"listen": "fe80::1%eth0", "keys": "k"}, ValueError, "must be an IP address"),
         ({"listen": "10.0.0.1"}, ValueError, "listen without keys must be on the loop"),
         ({"peers": ["10.0.0.1"]}, ValueError, "'bus keys init' and 'bus keys issue'"),
+        ({"ports": "74"}, TypeError, "ports must be the first and the last port"),
+        ({"ports": [7401]}, TypeError, "ports must be the first and the last port"),
+        ({"ports": [7402, 7401]}, ValueError, "ports must be a range in 1..65535"),
+        ({"ports": [0, 7401]}, ValueError, "ports must be a range in 1..65535"),
+        ({"ports": [7401, 65536]}, ValueError, "ports must be a range in 1..65535"),
+        ({"ports": [7401, "7402"]}, TypeError, "port must be an int"),
+        ({"gateway": 1}, TypeError, "gateway must be a bool, got 1"),
+        ({"gateway": True, "listen": "[::1]:0"}, ValueError, "port other than 0"),
     ],
 )
 def test_a_wrong_address_is_named(
@@ -81,12 +99,21 @@ def test_a_wrong_address_is_named(
 
 def test_a_file_has_the_same_settings(tmp_path: Path) -> None:
     file = tmp_path / "network.toml"
-    file.write_text('peers = ["192.0.2.7"]\nlisten = "192.0.2.1:9"\nkeys = "my.keys"\n')
+    file.write_text(
+        'peers = ["192.0.2.7"]\nlisten = "192.0.2.1:9"\nkeys = "my.keys"\n'
+        "ports = [7401, 7420]\ngateway = true\n"
+    )
 
     network = Network.read(file)
 
     keys = tmp_path / "my.keys"
-    assert network == Network(peers=["192.0.2.7"], listen="192.0.2.1:9", keys=keys)
+    assert network == Network(
+        peers=["192.0.2.7"],
+        listen="192.0.2.1:9",
+        keys=keys,
+        ports=(7401, 7420),
+        gateway=True,
+    )
 
 
 @pytest.mark.parametrize(

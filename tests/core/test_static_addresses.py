@@ -71,9 +71,11 @@ class Master:
         )
 
 
-def connect(one: Master, two: Master, number: int, address: str, proved: str) -> None:
+def connect(
+    one: Master, two: Master, number: int, address: str, proved: str | None
+) -> None:
     """Let one master dial another, and deliver all frames of the link."""
-    mine = one.remote.topology.me.machine
+    mine = None if proved is None else one.remote.topology.me.machine
     two.remote.on_link_accepted(number, 0.0, Credentials(machine=mine, outside=True))
     pending = [(two, frame) for frame in frames(one.dials(number, address, proved))]
     while pending:
@@ -123,15 +125,39 @@ def test_after_a_loss_each_address_of_the_machine_is_dialled_again() -> None:
 
 
 @clause("OPEN-20")
+def test_two_masters_without_keys_that_dial_each_other_dial_once() -> None:
+    """The refusal tells which machine is at the address."""
+    one, two = Master("m1", FIRST), Master("m2", SECOND)
+    connect(one, two, 1, FIRST, None)
+    connect(two, one, 2, SECOND, None)
+
+    due = two.remote.tick(1.0)
+
+    assert not [each for each in due if isinstance(each, Dial)]
+    assert SECOND not in two.redial
+    assert (one.log, two.log) == (["m2/p is rejected: duplicate"], [])
+
+
+@clause("OPEN-20")
 def test_a_second_link_to_a_machine_is_not_tried_in_a_tight_loop() -> None:
-    """Without a certificate the refusal does not tell which machine refuses."""
+    """Even if the refusal does not tell which machine refuses."""
     one = Master("m1", FIRST)
     one.dials(1, FIRST, None)
 
     one.remote.receive(1, Refused(reason=Reason.DUPLICATE, versions=(1, 1)), 0.0)
 
-    assert one.redial == {FIRST: LIMITS.lease_s}
+    assert 0.0 < one.redial[FIRST] < 1.0
     assert one.log == []
+
+
+@clause("BUS-WIRE-4")
+def test_an_objection_to_an_accepted_link_is_no_violation() -> None:
+    """A dialling process closes the link; REFUSED is an answer to HELLO alone."""
+    one, two = Master("m1", FIRST), Master("m2")
+
+    connect(one, two, 1, FIRST, "m3")
+
+    assert two.log == []
 
 
 @clause("BUS-SEC-10")

@@ -27,7 +27,7 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.authority = Authority.create(folder / "authority")
         self.folder = folder
-        self.ports = {HERE: _free_port(), THERE: _free_port()}
+        self.ports = {HERE: self.free_port(), THERE: self.free_port()}
         self._keys = {name: self.issue(name) for name in (HERE, THERE)}
 
     def issue(self, machine: str, *, authority: Authority | None = None) -> Path:
@@ -63,8 +63,9 @@ class Site:
             far.started()
             yield far
 
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    @staticmethod
+    def free_port() -> int:
+        """Return a port that is free at present."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.links.link_poller import ParkedPoller
 from bus.links.link_pool import PORT, LinkPool
+from bus.links.memory import MemoryNetwork
 from bus.threads.inbox import Inbox
 from queuebroker.errors import DisconnectedError
 from queuebroker.meeting.broker_manager import BrokerManager
@@ -53,7 +54,7 @@ class Desk:
             capacity=capacity,
             timeout_s=timeout_s,
             poller=ParkedPoller(),
-            refusal=lambda _: None,
+            connect=MemoryNetwork("bus1").connect,
             backlog=backlog,
             given_up=self._given_up,
             turned_away=self.words.append,

@@ -9,6 +9,7 @@ import pytest
 
 from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import PORT, LinkPool
+from bus.links.memory import MemoryNetwork
 from bus.threads.inbox import Inbox
 from queuebroker import _sync
 from queuebroker.meeting.broker_manager import BrokerManager
@@ -131,7 +132,7 @@ class Sockets:
             capacity=1000,
             timeout_s=5.0,
             poller=Noted(self.driver),
-            refusal=lambda _: None,
+            connect=MemoryNetwork("bus1").connect,
             backlog=(100, 1000),
             given_up=lambda _, __: None,
             turned_away=lambda _: None,

@@ -9,6 +9,7 @@ import pytest
 
 from bus.core.wire import FRAME_BYTES_MAX
 from bus.links.link_pool import LinkPool
+from bus.links.memory import MemoryNetwork
 from queuebroker import (
     DisconnectedError,
     ReceiveTimeoutError,
@@ -371,7 +372,7 @@ def test_a_link_known_as_lost_before_its_last_frame_is_examined_again() -> None:
         capacity=1,
         timeout_s=1.0,
         poller=poller,
-        refusal=lambda _: None,
+        connect=MemoryNetwork("bus1").connect,
         backlog=(1, 1),
         given_up=Mock(),
         turned_away=Mock(),

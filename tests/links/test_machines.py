@@ -6,7 +6,8 @@ import shutil
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -15,6 +16,7 @@ from bus import Role, UnreachableError, UnresolvedError
 from bus.keys.authority import Authority
 from bus.keys.machine_keys import MACHINE as KEYS
 from specs.clauses import clause
+from tests.kit.comm_threads import comm_of
 from tests.kit.site import HERE, THERE, Site
 from tests.kit.tasks import Reader, unwanted
 from tests.links.processes import linked
@@ -156,16 +158,18 @@ def test_the_keys_of_another_machine_are_named_at_once(site: Site) -> None:
 
 @clause("BUS-SEC-5")
 def test_a_machine_of_another_authority_gets_no_link(
-    site: Site, tmp_path: Path
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = Authority.create(tmp_path / "other")
     network = site.network(THERE, keys=site.issue(THERE, authority=other))
     with site.there("far", network=network) as far, site.here() as near:
         far("counter('echo')")
 
+        until(lambda: "rejects 127.0.0.1:" in caplog.text, "the reason is logged")
         with pytest.raises(UnresolvedError):
-            near.call(f"ism://{THERE}/echo", timeout=1.0)
+            near.call(f"ism://{THERE}/echo", timeout=0.3)
         assert linked(near) == set()
+        assert comm_of(near).rejected_peers > 0
 
 
 @clause("BUS-SEC-5", "BUS-DISC-1")
@@ -261,3 +265,28 @@ def test_a_holder_without_a_network_is_unreachable_from_other_machines(
 
         with pytest.raises(UnreachableError, match=f"ism://{THERE}/echo"):
             near.call(f"ism://{THERE}/echo", timeout=LIMIT_S)
+
+
+@clause("BUS-DEREG-12")
+def test_closing_does_not_wait_for_the_answer_to_a_dns_query(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take minutes, and no call of the system ends it."""
+    look_up, asked, answer = socket.getaddrinfo, Event(), Event()
+    answered: list[None] = []
+
+    def slow(host: str, *rest: Any, **options: Any) -> Any:
+        if host != "cellar.example":
+            return look_up(host, *rest, **options)
+        asked.set()
+        answer.wait(LIMIT_S)
+        answered.append(None)
+        raise socket.gaierror(socket.EAI_NONAME, "no such host")
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with site.here(network=site.network(HERE, peers=["cellar.example"])):
+        assert asked.wait(LIMIT_S)
+
+    assert answered == []
+    answer.set()
+    until(lambda: answered != [], "the query is over")

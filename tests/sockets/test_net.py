@@ -39,7 +39,7 @@ def test_tcp_send_buffers_are_small_only_if_both_ends_have_one_address(
             def accepted() -> bool:
                 made = _net.accept(listening)
                 if made is not None:
-                    came.append(made)
+                    came.append(made[0])
                 return bool(came)
 
             until(accepted, "the connection is accepted")
@@ -57,8 +57,8 @@ def _sizes_over_ipc(path: Path) -> list[int]:
     ):
         made = _net.accept(listening)
         assert made is not None
-        with closing(made):
-            return [_sent_bytes(dialled), _sent_bytes(made)]
+        with closing(made[0]) as other:
+            return [_sent_bytes(dialled), _sent_bytes(other)]
 
 
 def _usual_bytes() -> int:

@@ -52,7 +52,7 @@ NUMBERS = {
     "BUS-NAME": range(1, 8),
     "BUS-RELAY": range(1, 13),
     # 16, messages by way of the masters, is optional.
-    "BUS-ROUTE": (*range(1, 16), 17, 18, 19, 20),
+    "BUS-ROUTE": range(1, 21),
     "BUS-SEC": (1, 2, 3, 4, 5, 7, 8, 9, 10),
     "BUS-WIRE": range(1, 5),
     "J": (1,),

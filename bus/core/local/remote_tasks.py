@@ -162,6 +162,17 @@ class RemoteTasks:
         gone = [number for number, task in self._tasks.items() if is_gone(number, task)]
         return [action for number in gone for action in self.on_disappeared(number)]
 
+    def owner_of(self, address: Address) -> tuple[str, str] | None:
+        """Return the process of a known task of another process, or None.
+
+        If two tasks have the address, it is that of the one registered last.
+        """
+        numbers = self._by_address.get(address)
+        if not numbers:
+            return None
+        last = max(numbers, key=lambda each: each.number)
+        return (last.machine, last.process)
+
     # Watches.
 
     def visible_to(self, watch: Interest) -> list[Address]:

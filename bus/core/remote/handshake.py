@@ -25,12 +25,17 @@ __all__ = ["handshake", "refusal", "welcome"]
 
 
 def handshake(topology: Topology, kind: LinkKind) -> Hello:
-    """Return the first frame of the process that dialled."""
+    """Return the first frame of the process that dialled.
+
+    To the master of its machine it tells where it listens.
+    """
+    signals = kind is LinkKind.SIGNALLING and not topology.is_master
     return Hello(
         versions=VERSIONS,
         identity=_identity(topology),
         kind=kind,
         message_bytes_max=topology.limits.message_bytes_max,
+        listens=next(iter(topology.addresses), "") if signals else "",
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.local.actions import Dial, HangUp
 from bus.core.remote.handshake import handshake, refusal, welcome
 from bus.core.remote.link import Link, LinkState
-from bus.core.wire import LinkKind, Reason, Refused, Role
+from bus.core.wire import VERSIONS, LinkKind, Reason, Refused, Role
 from bus.errors import WireError
 from bus.events import BusReason
 from bus.rights import UNRESTRICTED
@@ -163,6 +163,8 @@ class LinkTable:
         if reason is None:
             link.kind = frame.kind
             self.identify(link, frame, now)
+            if link.peer is not None:
+                link.peer.listens = frame.listens
             return
         self._refuse(link, reason, frame.identity, now)
 
@@ -185,8 +187,11 @@ class LinkTable:
         if reason is not Reason.BUSY:  # on BUSY the peer dials another process
             name = f"{other.machine}/{other.process}"
             self._topology.complain(f"{name} is rejected: {reason.value}")
-        versions = handshake(self._topology, LinkKind.DATA).versions
-        self._topology.send(link.id, Refused(reason=reason, versions=versions))
+        if not link.dialled:  # else the peer, which has accepted, expects no REFUSED
+            refused = Refused(
+                reason=reason, versions=VERSIONS, machine=self._topology.me.machine
+            )
+            self._topology.send(link.id, refused)
         self.hang_up(link)
         if link.wanted is not None and _is_static(link.wanted[0]):
             self._redial(link.wanted[0], now)  # the machine there may change
@@ -201,9 +206,11 @@ class LinkTable:
             if link.wanted[0] == self._topology.me.machine:
                 self.refusal = frame
             elif frame.reason is Reason.DUPLICATE:
-                # Both sides have dialled, and without a certificate this one cannot
-                # know that the other link leads to the same machine.
-                self.redial[link.wanted[0]] = now + self._topology.limits.lease_s
+                # Both sides have dialled. Without a certificate, the frame tells that
+                # the other link leads to the same machine.
+                proved = link.credentials.machine is not None
+                if _is_static(link.wanted[0]) and frame.machine and not proved:
+                    self._on_static_found(link.wanted[0], frame.machine)
             elif frame.reason is not Reason.BUSY:
                 self._topology.complain(
                     f"{link.wanted[0]} refuses this process: {frame.reason.value}"

@@ -42,6 +42,8 @@ class Hello(ControlFrame, frozen=True, kw_only=True):
     versions: the lowest and the highest version that it supports (BUS-WIRE-3).
     kind: the purpose of the link (BUS-ENT-12).
     message_bytes_max: the longest body that it accepts (OPEN-6).
+    listens: the address at which it listens for its own machine, if it dials its
+      master; for links that pass through the master (BUS-ROUTE-16).
     """
 
     type = FrameType.HELLO
@@ -49,6 +51,7 @@ class Hello(ControlFrame, frozen=True, kw_only=True):
     identity: Identity
     kind: LinkKind
     message_bytes_max: U32
+    listens: Text = ""
 
     def __post_init__(self) -> None:
         _check_versions(self.versions)
@@ -70,12 +73,15 @@ class Refused(ControlFrame, frozen=True, kw_only=True):
     """The refusal of a HELLO, before the link is closed (BUS-INIT-5).
 
     versions: those of the refusing process, for the peer's error (BUS-WIRE-3).
+    machine: its machine, so that the peer knows which one is at the address that it
+      dialled; "" from a process of an earlier version.
     """
 
     type = FrameType.REFUSED
     reason: Reason
     text: Text = ""
     versions: Versions
+    machine: Text = ""
 
     def __post_init__(self) -> None:
         _check_versions(self.versions)

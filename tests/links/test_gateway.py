@@ -1,0 +1,301 @@
+"""Processes of two machines that reach each other only through their masters."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from bus import Role, UnreachableError
+from bus.links.gateway import GATEWAY_PORT, Dial, Enter, Gateway, Made, Vouch
+from queuebroker import BrokerManager
+from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
+from specs.clauses import clause
+from tests.kit.comm_threads import comm_of
+from tests.kit.site import HERE, THERE, Site
+from tests.kit.tasks import unwanted
+from tests.links.processes import linked
+from tests.links.real import Far
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bus import Bus
+    from bus.core.peer.peer import Peer
+    from bus.links.gateway import Dialled
+
+ECHO = f"ism://{THERE}/echo"
+
+
+@pytest.fixture
+def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
+    """Return two machines with keys of one authority."""
+    yield Site(tmp_path)
+    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
+
+
+@contextmanager
+def masters(site: Site, here: bool = True, there: bool = True) -> Iterator[list[Far]]:
+    """Start the masters; a machine without a gateway has direct links."""
+    networks = [
+        site.network(HERE, gateway=here),
+        site.network(THERE, gateway=there),
+    ]
+    with (
+        Far("m1", role="master", machine=HERE, network=networks[0]) as m1,
+        site.there("m2", role="master", network=networks[1]) as m2,
+    ):
+        m1.started()
+        yield [m1, m2]
+
+
+def peer(bus: Bus, name: str) -> Peer:
+    """Return another process as this one knows it."""
+    peers = comm_of(bus).remote.topology.peers.values()
+    return next(each for each in peers if each.key[1] == name)
+
+
+def is_direct(bus: Bus, name: str) -> bool:
+    """Return True if no master passes on the frames of a link."""
+    found = peer(bus, name)
+    assert found.credentials is not None
+    assert found.credentials.machine == found.machine
+    return found.credentials.is_direct
+
+
+@clause("BUS-ROUTE-16", "BUS-MSG-8")
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [(True, True), (True, False), (False, True), (False, False)],
+    ids=["both", "here", "there", "none"],
+)
+def test_end_processes_talk_through_their_masters_if_a_network_says_so(
+    site: Site, here: bool, there: bool
+) -> None:
+    """In order, with answers, and in both directions over one link."""
+    network = site.network(HERE, gateway=here)
+    with (
+        masters(site, here, there),
+        site.there("far", network=site.network(THERE, gateway=there)) as far,
+        site.here("near", role=Role.SLAVE, network=network) as near,
+    ):
+        far("counter('echo')")
+        near.register("own", on_command=lambda message: message.payload)
+
+        assert near.call(ECHO, 1, timeout=LIMIT_S) == 1
+        for number in range(200):
+            near.command(ECHO, number)
+        assert near.call(ECHO, "last", timeout=LIMIT_S) == "last"
+        assert far(f"bus.call('ism://{HERE}/own', 2, timeout=20)") == 2
+
+        assert far("made['echo'].got") == [1, *range(200), "last"]
+        assert linked(near) == {"m1", "far"}
+        assert is_direct(near, "far") is not (here or there)
+
+
+@clause("BUS-ROUTE-16", "BUS-FLOW-1")
+def test_a_slow_task_behind_a_gateway_makes_its_senders_wait(site: Site) -> None:
+    """The masters keep no more than the links hold, and drop nothing."""
+    network = site.network(HERE, gateway=True)
+    with (
+        masters(site),
+        site.there("far", network=site.network(THERE, gateway=True)) as far,
+        site.here("near", role=Role.SLAVE, network=network) as near,
+    ):
+        far("counter('echo')")
+        assert near.call(ECHO, "first", timeout=LIMIT_S) == "first"
+        sender = near.register("sender", on_undelivered=unwanted)
+        for number in range(400):
+            sender.command(ECHO, [number, bytes(20_000)])
+
+        far("made['echo'].has(401)")
+        got = far("[each[0] for each in made['echo'].got[1:]]")
+        assert got == [*range(400)]
+
+
+@clause("BUS-ROUTE-16", "OPEN-1")
+def test_another_master_is_the_gateway_after_the_first_is_lost(site: Site) -> None:
+    """A process behind it may even become that master itself."""
+    network = site.network(HERE, gateway=True)
+    with (
+        masters(site) as (_, m2),
+        site.there("far", network=site.network(THERE, gateway=True)) as far,
+        site.here("near", role=Role.SLAVE, network=network) as near,
+    ):
+        far("counter('echo')")
+        assert near.call(ECHO, 1, timeout=LIMIT_S) == 1
+
+        m2.kill()
+
+        far("counter('late')")
+        assert near.call(f"ism://{THERE}/late", 2, timeout=LIMIT_S) == 2
+        assert near.call(ECHO, 3, timeout=LIMIT_S) == 3
+        assert far("made['echo'].got") == [1, 3]
+
+
+@clause("BUS-ROUTE-16", "BUS-DEREG-9")
+def test_the_loss_of_a_process_behind_a_gateway_is_noticed(site: Site) -> None:
+    network = site.network(HERE, gateway=True)
+    with (
+        masters(site),
+        site.there("far", network=site.network(THERE, gateway=True)) as far,
+        site.here("near", role=Role.SLAVE, network=network) as near,
+    ):
+        far("counter('echo')")
+        assert near.call(ECHO, 1, timeout=LIMIT_S) == 1
+
+        far.kill()
+
+        until(lambda: linked(near) == {"m1"}, "its link is lost")
+
+
+@clause("OPEN-15")
+def test_end_processes_listen_within_the_given_ports(site: Site) -> None:
+    """If all are in use, their senders are told."""
+    port = Site.free_port()
+    network = site.network(THERE, ports=(port, port))
+    with (
+        site.here() as near,
+        site.there("m2", role="master", network=network),
+        site.there("one", network=network) as one,
+        site.there("two", network=network) as two,
+    ):
+        one("counter('one')")
+        two("counter('two')")
+
+        assert near.call(f"ism://{THERE}/one", 1, timeout=LIMIT_S) == 1
+        assert peer(near, "one").addresses == (f"tls://127.0.0.1:{port}",)
+        with pytest.raises(UnreachableError):
+            near.call(f"ism://{THERE}/two", timeout=LIMIT_S)
+
+
+# Requests, to one gateway alone.
+
+
+class Alone:
+    """The gateway of one master, and a process that asks it."""
+
+    def __init__(self, folder: Path, manager: BrokerManager) -> None:
+        self.trusted = True
+        self.vouched: list[Dialled] = []
+        self.address = f"ipc://{folder}/master"
+        self.broker = SocketQueueBroker("m", listen=self.address, manager=manager)
+        self.asker = SocketQueueBroker("asker", manager=manager)
+        self.gateway = Gateway(
+            "m",
+            1,
+            self.address,
+            LIMIT_S,
+            proved=lambda _: "",
+            may_dial=lambda address: address.startswith("tls://192.0.2."),
+            address_of={"slave": f"ipc://{folder}/slave"}.get,
+            is_trusted=lambda _: self.trusted,
+            on_vouched=self.vouched.append,
+        )
+        self.gateway.serve(self.broker)
+
+    def ask(self, request: Any) -> tuple[SocketMessageQueue, Made]:
+        """Send a request; return the link, and the answer."""
+        queue = self.asker.connect(
+            self.address, GATEWAY_PORT, timeout=LIMIT_S, required=True
+        )
+        assert isinstance(queue, SocketMessageQueue)
+        queue.send(msgspec.msgpack.encode(request))
+        return queue, msgspec.msgpack.decode(queue.receive(timeout=LIMIT_S), type=Made)
+
+
+@pytest.fixture
+def alone(own_run_directory: Path) -> Iterator[Alone]:
+    """Return a gateway, which is closed at the end."""
+    own_run_directory.mkdir(exist_ok=True)
+    with BrokerManager() as manager:
+        yield Alone(own_run_directory, manager)
+
+
+@clause("BUS-SEC-8", "BUS-ROUTE-16")
+@pytest.mark.parametrize(
+    ("request_", "trusted", "why"),
+    [
+        (Enter("nobody"), True, "no process 'nobody' is on this machine"),
+        (Enter("slave"), True, "the gateway does not reach slave"),
+        (Dial("ipc:///run/else"), True, "is of no other machine"),
+        (Dial("tcp://127.0.0.1:1"), True, "is of no other machine"),
+        (Dial("tls://192.0.2.1:1"), False, "only a process with all rights"),
+        (Vouch("other"), False, "only a process with all rights"),
+    ],
+)
+def test_a_refused_request_gets_the_reason(
+    alone: Alone, request_: Any, trusted: bool, why: str
+) -> None:
+    alone.trusted = trusted
+
+    queue, answer = alone.ask(request_)
+
+    assert why in answer.why_not
+    assert alone.vouched == []
+    queue.disconnect()
+
+
+@clause("BUS-ROUTE-16")
+@pytest.mark.parametrize("request_", [Vouch("other"), Enter("m")], ids=["slave", "own"])
+def test_a_link_with_this_process_is_handed_over(alone: Alone, request_: Any) -> None:
+    """With the machine that the master vouches for."""
+    queue, answer = alone.ask(request_)
+    until(lambda: bool(alone.vouched), "it is handed over")
+    [made] = alone.vouched
+    queue.send(b"frame")
+
+    assert answer == Made()
+    assert not made.is_direct
+    assert made.machine == getattr(request_, "machine", "")
+    assert made.queue.receive(timeout=LIMIT_S) == b"frame"
+    queue.disconnect()
+    made.queue.disconnect()
+
+
+@clause("BUS-WIRE-4")
+@pytest.mark.parametrize("said", [b"", b"\xff", b"HELLO", bytes(64)])
+def test_a_request_of_another_form_ends_its_link_alone(
+    alone: Alone, said: bytes
+) -> None:
+    queue = alone.asker.connect(alone.address, GATEWAY_PORT, required=True)
+    queue.send(said)
+
+    assert list(queue) == []
+    after, answer = alone.ask(Enter("nobody"))
+    assert answer.why_not
+    after.disconnect()
+    queue.disconnect()
+
+
+@clause("BUS-ROUTE-16", "QB-DISC-2")
+def test_what_one_end_sent_before_it_left_arrives(
+    alone: Alone, own_run_directory: Path
+) -> None:
+    """Then the other end sees an orderly end, in each direction."""
+    with BrokerManager() as elsewhere, Threads() as threads:
+        slave = SocketQueueBroker(
+            "slave", listen=f"ipc://{own_run_directory}/slave", manager=elsewhere
+        )
+        accepting = threads.start(slave.accept, GATEWAY_PORT)
+        asking = threads.start(alone.ask, Enter("slave"))
+        far = accepting.result()
+        assert msgspec.msgpack.decode(far.receive(), type=Vouch) == Vouch("")
+        far.send(msgspec.msgpack.encode(Made()))
+        near, answer = asking.result()
+        assert answer == Made()
+
+        def say() -> None:
+            for number in range(1000):
+                near.send(b"%d" % number)
+            near.disconnect()
+
+        saying = threads.start(say)
+        assert [int(each) for each in far] == [*range(1000)]
+        saying.result()
+        far.disconnect()
