@@ -129,6 +129,7 @@ def test_an_inspector_reports_links_relays_and_parked_messages(near: Bus) -> Non
                 "process": "far",
                 "kind": "signalling",
                 "ready": True,
+                "direct": True,
                 "unresponsive": False,
             }
         ]
