@@ -161,6 +161,8 @@ class BusConfig:
     eager_relays: True if the master keeps a relay for each public task of its machine
       before the first message to it. Must be the same in all processes of a bus
       (BUS-INIT-13).
+    follow_moves: True if a command whose addressee goes on at another machine is sent
+      there; else its sender gets a `MovedError` with the new address (BUS-MOVE-9).
 
     Raises:
         TypeError, ValueError: its field does not allow a value; the text names both.
@@ -379,6 +381,14 @@ class BusConfig:
         metadata={
             "clause": "BUS-INIT-13",
             "meaning": "True if the master has a relay for each public task at once.",
+        },
+    )
+    follow_moves: bool = attrs.field(
+        default=False,
+        validator=_is_bool,
+        metadata={
+            "clause": "BUS-MOVE-9",
+            "meaning": "True if commands follow a task to another machine.",
         },
     )
     run_directory: str | None = attrs.field(

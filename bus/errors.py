@@ -20,6 +20,7 @@
     ├── UnresolvedError                     no task registered that name in time
     ├── UnreachableError                    the task is known, but not reachable
     ├── AddresseeGoneError                  it left before it took the message
+    ├── MovedError                          it goes on at another machine
     ├── PeerLostError                       its process was lost before it answered
     ├── InDoubtError                        its process was lost; delivery is unknown
     ├── ExpiredError                        the message's deadline passed on the way
@@ -61,6 +62,7 @@ __all__ = [
     "JournalError",
     "MachineNameConflictError",
     "MessageTooLargeError",
+    "MovedError",
     "NameTakenError",
     "NotJoinedError",
     "PayloadError",
@@ -337,6 +339,25 @@ class AddresseeGoneError(BusError):
     def __init__(self, name: str) -> None:
         super().__init__(f"cannot deliver to {name!r}: the addressee has left for good")
         self.name: str = name
+
+
+class MovedError(BusError):
+    """The addressee has gone on at another machine, and said so (BUS-MOVE-9).
+
+    The message was not delivered. With `BusConfig.follow_moves` it is sent there
+    instead.
+
+    name: the addressee, as it was written.
+    address: its new address.
+    """
+
+    def __init__(self, name: str, address: str) -> None:
+        super().__init__(
+            f"cannot deliver to {name!r}: the task has moved to {address!r}: "
+            "send there, or set BusConfig.follow_moves"
+        )
+        self.name: str = name
+        self.address: str = address
 
 
 class PeerLostError(BusError):

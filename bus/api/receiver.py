@@ -11,16 +11,18 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.address import Address
 from bus.api.asker import Asker
 from bus.api.reentry import calls_user, guarded
 from bus.api.responder import Responder
 from bus.api.run_callback import run_callback
 from bus.core.local.trace import dropped_by
 from bus.error_text import error_text_of
-from bus.errors import BusError, ExpiredError
+from bus.errors import BusError, ExpiredError, MovedError
 from bus.events import BusReason
 from bus.message import NOREPLY, Incoming, Kind, Presence, Undelivered
 from bus.threads.delivery import Answer, News, Returned
+from bus.threads.host_thread import call_in_host_thread
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
 
@@ -61,6 +63,7 @@ class Receiver:
 
     __slots__ = (
         "_exchange",
+        "_follow_moves",
         "_lock",
         "_on_command",
         "_on_undelivered",
@@ -96,6 +99,7 @@ class Receiver:
     ) -> None:
         self._router: Final = router
         self._exchange: Final = router.exchange
+        self._follow_moves: Final = config.follow_moves
         self._on_command = on_command
         self._reference = reference
         self._on_undelivered: Final = on_undelivered
@@ -292,13 +296,31 @@ class Receiver:
 
     # Called in any thread: the outcome of messages that this task has sent.
 
+    def _follow(self, message: Incoming, moved: MovedError) -> None:
+        """Send a message to the new address of its addressee."""
+        new, own = Address.parse(moved.address), self.entry.address
+        message._name = new.module if new.machine == own.machine else moved.address
+        message._to = message._account = None
+        try:
+            self._router.send(message)
+        except BusError as error:
+            self.on_undeliverable(message, error)
+
     def on_undeliverable(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
         """Report to the task that one of its messages is undeliverable.
 
+        If the error says that the addressee has moved, and this process follows moves,
+        the message is sent there instead.
+
         reason: the reason for the journal, if the error does not determine it.
         """
+        if isinstance(error, MovedError) and self._follow_moves:
+            # In the thread of the task: the present one may serve the links, and must
+            # not wait for room.
+            call_in_host_thread(self.entry, lambda: self._follow(message, error))
+            return
         asked = message.wants_reply and message._id in self.questions
         told = message.kind is Kind.COMMAND and (asked or not message.wants_reply)
         if message._trace is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from bus.address import Address
 from bus.api.arguments import (
     UNSET,
@@ -414,15 +416,42 @@ class Task:
         move(self._entry, thread._manager, self._exchange.trace_sink)
 
     @guarded("deregister a task")
-    def deregister(self, *, final: bool = False) -> None:
+    def deregister(
+        self, *, final: bool = False, moved_to: str | Address | None = None
+    ) -> None:
         """Deregister from the bus; the task cannot be used afterwards.
 
         Its unread commands wait for the next task that registers the name. If
         ``final``, they fail at once (BUS-DEREG-8). Does nothing if the task is
         deregistered.
+
+        moved_to: the address of the task that goes on at another machine. Until
+          `BusConfig.resolve_timeout_s` is over, the master of this machine tells it to
+          all senders: their commands fail with `MovedError`, or are sent there if their
+          process follows moves (BUS-MOVE-9).
+
+        Raises:
+            ValueError: ``moved_to`` is no address of another machine on this bus, or is
+              given along with ``final``.
         """
         self._bus._check_process()
+        new = self._new_address(moved_to, final=final)
         # Set here, since the thread that removes the task may be busy for a while.
         self._receiver.leaving = True
         self._entry.order = object()  # ends the task's send batches: sends raise now
-        self._exchange.deregister(self._entry, final=final)
+        self._exchange.deregister(self._entry, final=final, moved_to=new)
+
+    def _new_address(self, moved_to: str | Address | None, *, final: bool) -> str:
+        """Return an address of another machine as text; "" for None."""
+        if moved_to is None:
+            return ""
+        new = moved_to if isinstance(moved_to, Address) else Address.parse(moved_to)
+        own = self._entry.address
+        if new.machine in {None, own.machine} or new.bus not in {None, own.bus}:
+            raise ValueError(
+                "moved_to must be an address of another machine on this bus, such as "
+                f"'ism://machine/{new.module}', got {str(new)!r}"
+            )
+        if final:
+            raise ValueError("moved_to and final exclude each other: give one of them")
+        return str(attrs.evolve(new, bus=None))

@@ -242,11 +242,20 @@ class Exchange:
         self._request_flush()
         return entry
 
-    def deregister(self, entry: Entry, *, final: bool) -> None:
-        """Deregister a task; its thread empties the mailbox between two callbacks."""
+    def deregister(self, entry: Entry, *, final: bool, moved_to: str = "") -> None:
+        """Deregister a task; its thread empties the mailbox between two callbacks.
+
+        moved_to: as `Entry.moved_to`.
+        """
         # An interrupted registration may still hold the openings back.
         entry.mailbox.client.run_openings()
-        self.decide(lambda: self.manager.leave(entry, final=final))
+
+        def leave() -> list[Action]:
+            if entry in self.manager.table:
+                entry.moved_to = moved_to
+            return self.manager.leave(entry, final=final)
+
+        self.decide(leave)
         call_in_host_thread(entry, lambda: self._empty(entry, final=final))
 
     def tracer(self, entry: Entry) -> Tracer | None:

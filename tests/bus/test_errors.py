@@ -25,6 +25,7 @@ from bus.errors import (
     InDoubtError,
     MachineNameConflictError,
     MessageTooLargeError,
+    MovedError,
     NameTakenError,
     NotJoinedError,
     PayloadError,
@@ -120,6 +121,12 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
         UnreachableError("z", "connection refused"),
         {"name": "z", "fact": "connection refused"},
         "cannot deliver to 'z': no link to its process: connection refused",
+    ),
+    (
+        MovedError("z", "ism://m/z"),
+        {"name": "z", "address": "ism://m/z"},
+        "cannot deliver to 'z': the task has moved to 'ism://m/z': send there, or set "
+        "BusConfig.follow_moves",
     ),
     (
         AddresseeGoneError("z"),

@@ -226,9 +226,12 @@ class SimProcess:
         self.settle()
         return task
 
-    def deregister(self, task: SimTask, *, final: bool = False) -> None:
-        """Deregister a task."""
+    def deregister(
+        self, task: SimTask, *, final: bool = False, moved_to: str = ""
+    ) -> None:
+        """Deregister a task; it may tell its address at another machine."""
         self._pass_on()
+        task.entry.moved_to = moved_to
         self.say(lambda: f"deregisters {task.name}, final: {final}")
         self.do(self.leave(task, final=final))
         self.settle()

@@ -57,6 +57,8 @@ class Entry:
       does.
     unheard: how many notifications it has sent without a subscriber (BUS-FLOW-8).
     overflow: policy for commands that exceed its capacity (BUS-FLOW-6).
+    moved_to: its address at the machine where it goes on after its departure; "" if it
+      does not say (BUS-MOVE-9).
     order: replaced after each send that no later send of the task may overtake, and
       when the task may no longer send. A send batch begun before is not continued.
     """
@@ -73,6 +75,7 @@ class Entry:
     relay: int = 0
     unheard: int = 0
     overflow: Overflow = "error"
+    moved_to: str = ""
     order: object = attrs.field(default=None, repr=False)
 
 

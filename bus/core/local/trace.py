@@ -16,6 +16,7 @@ from bus.errors import (
     ExpiredError,
     InDoubtError,
     MessageTooLargeError,
+    MovedError,
     PeerLostError,
     UnreachableError,
     UnresolvedError,
@@ -38,6 +39,7 @@ _REASONS: Final[dict[type[BusError], BusReason]] = {
     ExpiredError: BusReason.EXPIRED,
     InDoubtError: BusReason.PROCESS_LOST,
     MessageTooLargeError: BusReason.TOO_LONG,
+    MovedError: BusReason.ADDRESSEE_GONE,
     UnreachableError: BusReason.UNREACHABLE,
     UnresolvedError: BusReason.UNRESOLVED,
 }

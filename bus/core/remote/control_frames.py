@@ -137,6 +137,8 @@ class ControlFrames:
                 self._check_machine(peer, frame.id)
                 self._name_registry.on_eliminate(frame, peer)
                 self._relays.on_eliminate(frame.id)
+                if frame.moved_to and peer.machine == self._topology.me.machine:
+                    self._resolver.on_moved(frame.name, frame.moved_to, now)
             case Subscribe():
                 self._check_asker(peer, frame.id, frame.subscriber)
                 self._remote_subscriptions.on_subscribe(peer, frame, now)
@@ -148,6 +150,8 @@ class ControlFrames:
                 self._name_registry.on_refusal(peer, number, denied=True)
             case Error(reason=Reason.ACCESS, request=RequestId() as search):
                 self._resolver.on_refusal(peer, search, denied=True)
+            case Error(reason=Reason.MOVED, request=RequestId() as search):
+                self._resolver.on_moved_answer(peer, search, frame.text)
             case Error(reason=Reason.BUSY, request=RequestId() as search):
                 self._resolver.on_refusal(peer, search)
             case Error(reason=Reason.CLOSING, request=RequestId() as number):

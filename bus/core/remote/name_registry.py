@@ -79,7 +79,10 @@ class NameRegistry:
         self._since_ns.pop(task.id, None)
         self.pending_names.forget(task)
         self.users.remove(task.id, task.name)
-        self._eliminate(Eliminate(id=task.id, name=task.name, final=final), None)
+        frame = Eliminate(
+            id=task.id, name=task.name, final=final, moved_to=task.moved_to
+        )
+        self._eliminate(frame, None)
 
     def on_joined(self, peer: Peer) -> None:
         """Announce all public tasks to a new master (BUS-INIT-15)."""

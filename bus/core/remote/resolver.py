@@ -24,7 +24,7 @@ from bus.core.wire import (
     RequestId,
     Search,
 )
-from bus.errors import BusFullError, WireError
+from bus.errors import BusFullError, MovedError, WireError
 from bus.registration import Visibility
 from bus.rights import not_granted
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Resolver"]
 
+_MOVED_MAX: Final = 1024  # departed tasks whose new address is told
 _AGAIN_S: Final = 0.25  # delay before a search whose answer was useless is repeated
 
 
@@ -53,6 +54,7 @@ class Resolver:
     __slots__ = (
         "_again",
         "_manager",
+        "_moved",
         "_name_registry",
         "_relays",
         "_senders",
@@ -79,6 +81,9 @@ class Resolver:
         self._senders: Final[dict[str, Entry]] = {}
         # Names whose answer was useless, and when to search for each again (OPEN-9).
         self._again: Final[dict[str, float]] = {}
+        # In the master: names of its machine whose tasks go on at another one, each
+        # with the address there, and until when senders are told (BUS-MOVE-9).
+        self._moved: Final[dict[str, tuple[str, float]]] = {}
 
     # Searches of this process.
 
@@ -97,6 +102,10 @@ class Resolver:
             return
         address = Address.parse(name)
         machine = address.machine or self._topology.me.machine
+        if machine == self._topology.me.machine and address.module in self._moved:
+            new = self._moved[address.module][0]
+            self._fail_parked(name, MovedError(name, new))
+            return
         until = max(each.deadline for each in waiting)
         task = self._relays.with_number(sender)
         frame = Search(
@@ -125,6 +134,9 @@ class Resolver:
             if at <= now:
                 del self._again[name]
                 self.seek(name, now)
+        for name, (_, until) in list(self._moved.items()):
+            if until <= now:
+                del self._moved[name]
         late = {id(each) for each in self.ledger.expire(now)}
         for name, request in list(self.own.items()):
             if id(request) in late:
@@ -135,6 +147,7 @@ class Resolver:
         """Return when `review` has work to do, in seconds; None for never."""
         deadlines = [each.deadline for each in self.ledger.all()]
         deadlines += self._again.values()
+        deadlines += [until for _, until in self._moved.values()]
         return min((each for each in deadlines if each is not None), default=None)
 
     def on_departure(self, task: Entry, now: float) -> None:
@@ -163,6 +176,7 @@ class Resolver:
 
     def on_registered(self, task: Entry, now: float) -> None:
         """Answer the searches that arrived before a public task (BUS-ROUTE-18)."""
+        self._moved.pop(task.name, None)
         machine = self._topology.me.machine
         for request in self.ledger.of(machine, task.name):
             if request.origin is not None:
@@ -193,6 +207,9 @@ class Resolver:
             if task is not None and not task.remote:
                 self.ledger.keep(request)
                 self._answer(request, task, now)
+                return
+            if frame.name in self._moved:
+                self._send_moved(peer, frame.id, self._moved[frame.name][0])
                 return
         limits = self._topology.limits
         most, in_all = limits.searches_per_process, limits.searches_in_all
@@ -242,6 +259,9 @@ class Resolver:
                 self._topology.limits.searches_per_process,
                 "searches",
             )
+        self._fail_parked(name, error)
+
+    def _fail_parked(self, name: str, error: BusError) -> None:
         self._topology.todo += [
             Fail(each, error) for each in self._manager.parked.take(name)
         ]
@@ -249,6 +269,56 @@ class Resolver:
     @staticmethod
     def _refuse(peer: Peer, number: RequestId) -> None:
         peer.session.send_control(Error(reason=Reason.BUSY, request=number))
+
+    # Tasks that go on at another machine (BUS-MOVE-9).
+
+    def on_moved(self, name: str, address: str, now: float) -> None:
+        """Tell the senders of a departed task where it goes on, if this is the master.
+
+        They are told when they search for it, as long as a message would wait for it.
+        Senders that have searched already are told now.
+        """
+        if not self._topology.is_master:
+            return
+        self._moved.pop(name, None)
+        self._moved[name] = (address, now + self._manager.resolve_timeout_s)
+        if len(self._moved) > _MOVED_MAX:
+            del self._moved[next(iter(self._moved))]
+        for request in self.ledger.of(self._topology.me.machine, name):
+            if request.origin is not None:
+                self._send_moved(request.origin, request.frame.id, address)
+                self.ledger.end(request)
+        if name in self.own:
+            self._end_own(name)
+            self._fail_parked(name, MovedError(name, address))
+
+    def on_moved_answer(self, peer: Peer, number: RequestId, address: str) -> None:
+        """Handle or forward the answer of a master that a task goes on elsewhere.
+
+        Raises:
+            WireError: the new address is none.
+        """
+        request = self.ledger.get(number)
+        if request is None or peer in self._topology.slaves():
+            return
+        if request.forwarded_to.pop(peer.key, None) is None:
+            return
+        try:
+            Address.parse(address)
+        except ValueError as error:
+            raise WireError(f"ERROR has no new address: {error}") from None
+        if request.origin is not None:
+            self._send_moved(request.origin, number, address)
+            self.ledger.end(request)
+            return
+        name = next(each for each, own in self.own.items() if own is request)
+        self._end_own(name)
+        self._fail_parked(name, MovedError(name, address))
+
+    @staticmethod
+    def _send_moved(peer: Peer, number: RequestId, address: str) -> None:
+        frame = Error(reason=Reason.MOVED, text=address, request=number)
+        peer.session.send_control(frame)
 
     def on_cancel(self, peer: Peer, number: RequestId) -> None:
         """Drop a search that its asker cancels."""
@@ -290,6 +360,7 @@ class Resolver:
 
     def on_export(self, peer: Peer, name: str) -> None:
         """Forward the searches for a name to the slave that has exported it."""
+        self._moved.pop(name, None)
         for request in self.ledger.of(self._topology.me.machine, name):
             self.ledger.forward(request, [peer])
 

@@ -108,6 +108,8 @@ class TaskAnnouncer:
             self._idle_relays.on_departure(entry)  # while relays list it as a user
             self._outbound_messages.on_departure(entry, final=final)
             self._resolver.on_departure(entry, now)
+            if entry.moved_to:
+                self._resolver.on_moved(entry.name, entry.moved_to, now)
         if self._manager.table.find(entry.name) is None:
             self._resolver.seek(entry.name, now)
         return self._topology.take_actions()

@@ -107,6 +107,7 @@ class ConnectOffer(ControlFrame, frozen=True, kw_only=True):
 class Error(ControlFrame, frozen=True, kw_only=True):
     """The refusal of a request (OPEN-3), or of a frame not understood (BUS-WIRE-4).
 
+    text: a description; if the reason is MOVED, the new address of the task.
     id, request: the registration or the request that it is about, if any.
     """
 

@@ -82,6 +82,7 @@ class Reason(Enum):
     MACHINE_NAME = "machine-name"  # BUS-DISC-8: another machine has the name
     NAME_TAKEN = "name-taken"  # BUS-NAME-7
     UNREACHABLE = "unreachable"  # BUS-ROUTE-16
+    MOVED = "moved"  # BUS-MOVE-9: the task goes on at another machine
     WIRE = "wire"  # BUS-WIRE-4: the frame was not understood
     CLOSING = "closing"  # BUS-DEREG-12
 

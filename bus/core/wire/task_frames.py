@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from bus.address import check_machine_name, check_module_name
+from bus.address import Address, check_machine_name, check_module_name
 from bus.core.wire.frames import ControlFrame, FrameType
 from bus.core.wire.parts import (
     U32,
@@ -172,16 +172,21 @@ class Eliminate(ControlFrame, frozen=True, kw_only=True):
 
     final: True if messages that wait for it fail, instead of waiting for the next
       holder of its name (BUS-DEREG-8).
+    moved_to: its address at the machine where it goes on; "" if it does not say
+      (BUS-MOVE-9).
     """
 
     type = FrameType.ELIMINATE
     id: RegistrationId
     name: ModuleName
     final: bool = False
+    moved_to: Text = ""
 
     def __post_init__(self) -> None:
         check_registration(self.id)
         check_module_name(self.name)
+        if self.moved_to:
+            Address.parse(self.moved_to)
 
 
 class Subscribe(ControlFrame, frozen=True, kw_only=True):

@@ -1,0 +1,117 @@
+"""A task that moves to another machine under traffic, between real processes."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from bus import BusConfig, MovedError
+from specs.clauses import clause
+from tests.kit.buses import PATIENT
+from tests.kit.site import HERE, THERE, Site
+from tests.kit.tasks import Holder, Reader, unwanted
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bus import Undelivered
+
+NEW = f"ism://{THERE}/log"
+FOLLOWING = attrs.evolve(PATIENT, follow_moves=True)
+
+
+@pytest.fixture
+def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
+    """Return two machines with keys of one authority."""
+    yield Site(tmp_path)
+    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
+
+
+@clause("BUS-MOVE-1", "BUS-MOVE-9")
+def test_commands_follow_a_task_to_another_machine_in_their_order(site: Site) -> None:
+    """Those that it has not read, those on their way, and those sent later."""
+    with site.here(config=FOLLOWING) as near, site.there("far") as far:
+        sender = near.register("sender", on_undelivered=unwanted)
+        log = Holder(near, "log", holds=lambda number: number == 9)
+        for number in range(20):
+            sender.command("log", number)
+        assert log.held.wait(LIMIT_S)
+
+        far("counter('log')")
+        log.task.deregister(moved_to=NEW)
+        for number in range(20, 30):
+            sender.command("log", number)
+        log.let_go()
+
+        far("made['log'].has(20)")
+        assert log.got == [*range(10)]
+        assert far("made['log'].got") == [*range(10, 30)]
+        assert near.call("log", "again", timeout=LIMIT_S) == "again"
+
+
+@clause("BUS-MOVE-9")
+def test_senders_of_another_machine_are_told_the_new_address(site: Site) -> None:
+    """Of a process that does not follow: by the error of each command."""
+    told: list[Undelivered] = []
+    with site.here() as near, site.there("far") as far:
+        far("counter('log')")
+        asker = near.register("asker", on_undelivered=told.append)
+        assert near.call(NEW, 1, timeout=LIMIT_S) == 1
+        far(f"made['log'].task.deregister(moved_to='ism://{HERE}/log')")
+        log = Reader(near, "log")
+
+        asker.command(NEW, 2)
+        until(lambda: len(told) == 1, "it is told")
+        with pytest.raises(MovedError, match=r"BusConfig\.follow_moves") as caught:
+            near.call(NEW, 3, timeout=LIMIT_S)
+
+        assert isinstance(told[0].error, MovedError)
+        assert told[0].error.address == caught.value.address == f"ism://{HERE}/log"
+        assert log.got == []
+
+
+@clause("BUS-MOVE-9")
+def test_a_command_follows_a_task_that_comes_to_its_own_process(site: Site) -> None:
+    with site.here(config=FOLLOWING) as near, site.there("far") as far:
+        far("counter('log')")
+        assert near.call(NEW, 1, timeout=LIMIT_S) == 1
+        log = Reader(near, "log")
+        far(f"made['log'].task.deregister(moved_to='ism://{HERE}/log')")
+
+        assert near.call(NEW, 2, timeout=LIMIT_S) == 2
+        assert log.got == [2]
+
+
+@clause("BUS-MOVE-9")
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"moved_to": "log"}, ValueError, "of another machine .* got 'log'"),
+        ({"moved_to": f"ism://{HERE}/log"}, ValueError, "of another machine"),
+        ({"moved_to": f"ism://other@{THERE}/log"}, ValueError, "on this bus"),
+        ({"moved_to": "ism://"}, ValueError, "is no address"),
+        ({"moved_to": 1}, TypeError, "address must be a str"),
+        ({"moved_to": NEW, "final": True}, ValueError, "exclude each other"),
+    ],
+)
+def test_a_wrong_new_address_is_named_and_the_task_stays(
+    site: Site, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with site.here() as near:
+        log = Reader(near, "log")
+
+        with pytest.raises(error, match=words):
+            log.task.deregister(**options)
+
+        assert near.call("log", 1, timeout=LIMIT_S) == 1
+
+
+@clause("BUS-MOVE-9")
+def test_follow_moves_is_true_or_false() -> None:
+    with pytest.raises(TypeError, match="follow_moves"):
+        BusConfig(follow_moves=1)  # type: ignore[arg-type]

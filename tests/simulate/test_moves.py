@@ -1,0 +1,115 @@
+"""Tasks that go on at another machine, and the senders with their former address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.errors import MovedError, UnresolvedError
+from specs.clauses import clause
+from tests.simulate.stage import SOON_S, Stage, told
+
+if TYPE_CHECKING:
+    from bus.core.local.actions import Action
+
+HERE, NEW = "ism://m1/f", "ism://m2/f"
+RESOLVE_S = 5.0  # of all simulated processes
+
+
+@clause("BUS-MOVE-9", "BUS-NAME-3")
+@pytest.mark.parametrize("holder", ["s1", "s3"], ids=["master", "slave"])
+@pytest.mark.parametrize("seed", range(4))
+def test_each_sender_with_the_former_address_is_told_the_new_one(
+    holder: str, seed: int
+) -> None:
+    """On the same machine, and on others; for unread commands, and for later ones."""
+    stage = Stage(machines=3, slaves=3, seed=seed)
+    senders = [
+        stage.task(f"d/{process}", process, machine)
+        for machine, process in (
+            ("m1", "s1"),
+            ("m1", "s2"),
+            ("m1", "s3"),
+            ("m2", "s2"),
+            ("m3", "s1"),
+        )
+    ]
+    f = stage.task("f", holder)
+    stage.soon()
+    stage.hold(f)
+    letters = [
+        stage.send(each, HERE if each.process.key[0] != "m1" else "f", 2)
+        for each in senders
+    ]
+    stage.soon()
+
+    f.process.deregister(f, moved_to=NEW)
+    stage.soon()
+    later = [
+        stage.send(each, HERE if each.process.key[0] != "m1" else "f")
+        for each in senders
+    ]
+    stage.soon()
+
+    assert [told(each) for each in letters] == [[MovedError] * 2] * 5
+    assert [told(each) for each in later] == [[MovedError]] * 5
+    errors = {str(each.told) for some in letters for each in some}
+    assert all(repr(NEW) in each for each in errors)
+
+
+@clause("BUS-MOVE-9")
+@pytest.mark.parametrize("sender", ["m1/s1", "m1/s2", "m2/s2"])
+def test_a_search_that_came_before_the_news_of_the_move_is_answered_too(
+    sender: str,
+) -> None:
+    """It has found no task, and waits at the master."""
+    stage = Stage(machines=2)
+    machine, process = sender.split("/")
+    d = stage.task("d", process, machine)
+    letters = stage.send(d, HERE if machine == "m2" else "f")
+    stage.soon()
+    assert told(letters) == [None]
+    master = stage.process("s1")
+
+    def moved() -> list[Action]:
+        master.remote.resolver.on_moved("f", NEW, stage.world.now)
+        return master.remote.topology.take_actions()
+
+    master.event(moved)
+    stage.soon()
+
+    assert told(letters) == [MovedError]
+
+
+@clause("BUS-MOVE-9")
+def test_a_name_that_is_registered_again_is_found_where_it_is() -> None:
+    stage = Stage(machines=2)
+    d, f = stage.task("d", "s2", "m2"), stage.task("f", "s3")
+    stage.soon()
+    f.process.deregister(f, moved_to=NEW)
+    stage.soon()
+    g = stage.task("f", "s2")
+    stage.soon()
+
+    [letter] = stage.send(d, HERE)
+    stage.soon()
+
+    assert letter.taken_by == g.id
+
+
+@clause("BUS-MOVE-9", "BUS-ENT-17")
+def test_the_new_address_is_told_for_a_limited_time() -> None:
+    """After it, a command waits for the name, and then fails as any other."""
+    stage = Stage(machines=2)
+    d, f = stage.task("d", "s2", "m2"), stage.task("f", "s3")
+    stage.soon()
+    f.process.deregister(f, moved_to=NEW)
+    stage.soon(RESOLVE_S + SOON_S)
+    master = stage.process("s1").remote
+
+    letters = stage.send(d, HERE)
+    stage.soon(RESOLVE_S + SOON_S)
+
+    assert told(letters) == [UnresolvedError]
+    assert master.resolver._moved == {}
