@@ -26,6 +26,7 @@
     ├── ExpiredError                        the message's deadline passed on the way
     ├── RemoteError                         it reports that it failed
     ├── CommandTimeoutError (TimeoutError)  it did not answer within the timeout
+    ├── HandOverError                       no process has taken over the task
     the operator of the machines
     ├── AccessDeniedError                   the access list, or the system, forbids it
     ├── VersionMismatchError                no protocol version in common
@@ -58,6 +59,7 @@ __all__ = [
     "DemoError",
     "DuplicateSenderError",
     "ExpiredError",
+    "HandOverError",
     "InDoubtError",
     "JournalError",
     "MachineNameConflictError",
@@ -276,6 +278,33 @@ class StaleLeaseError(BusError):
 
 
 # The addressee, or its absence.
+
+
+class HandOverError(BusError):
+    """A task has left to be taken over, and no successor has reported (BUS-MOVE-10).
+
+    Register a task with the state again, here or in another process. Its unread
+    commands wait for it.
+
+    name: the name of the task. to: the address of the process that was to take it.
+    why: the reason.
+    state: the state that the task returned.
+    in_doubt: True if there may be a successor nevertheless.
+    """
+
+    def __init__(
+        self, name: str, to: str, why: str, state: Any, *, in_doubt: bool = False
+    ) -> None:
+        doubt = "; it may have a successor" if in_doubt else ""
+        super().__init__(
+            f"task {name!r} has left, and {to!r} has not taken it over: {why}{doubt}; "
+            "the `state` of this error is its state"
+        )
+        self.name: str = name
+        self.to: str = to
+        self.why: str = why
+        self.state: Any = state
+        self.in_doubt: bool = in_doubt
 
 
 class UnresolvedError(BusError):

@@ -89,6 +89,8 @@ class Incoming(msgspec.Struct, eq=False):
     _answered: bool = False
     # The facts that a journal records of it; None if nothing is recorded.
     _trace: Any = None
+    # How often it has followed its addressee to another machine.
+    _moves: int = 0
 
     @property
     def sender(self) -> Address:

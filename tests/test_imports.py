@@ -305,6 +305,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "network_node",
         "notification_iterator",
         "implicit_tasks",
+        "hand_over",
         "bus",
         "membership",
     ),

@@ -28,6 +28,7 @@ from bus.api.arguments import (
     new_account_limits,
 )
 from bus.api.bus_threads import BusThreads
+from bus.api.hand_over import accept_tasks, hand_over
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.network_node import NetworkNode
 from bus.api.receiver import Receiver
@@ -51,10 +52,11 @@ from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from bus.api.bus_thread import BusThread
+    from bus.api.hand_over import Factory
     from bus.api.subscription import Subscription
     from bus.links.network import Network
     from bus.message import Incoming, Undelivered
@@ -292,6 +294,53 @@ class Bus:
             )
 
         return registered
+
+    # Moving tasks to other processes.
+
+    def accept_tasks(self, name: str, factories: Mapping[str, Factory]) -> Task:
+        """Take tasks over from other processes, at a task of this name (BUS-MOVE-10).
+
+        It runs in a thread of its own, until it is deregistered or the bus is closed.
+
+        factories: functions by name. Each is called with this bus, the name to register
+          and the state of the former task, and returns the task that it registers. It
+          is called again if it raises `NameTakenError`, as long as the master may not
+          have freed the name.
+
+        Raises:
+            NameTakenError, AccessDeniedError, ValueError: as `register`.
+        """
+        return accept_tasks(self, name, factories)
+
+    def hand_over(
+        self,
+        task: Task,
+        to: Where,
+        *,
+        factory: str | None = None,
+        timeout: float | Unset | None = UNSET,
+    ) -> Address:
+        """Let another process take over a task; return the address of its successor.
+
+        The task returns its state (`Task.on_leave`) and leaves, between two callbacks.
+        The factory of the other process registers the successor under the same name,
+        with that state. Unread commands, and those sent meanwhile, go to the successor;
+        on another machine as after `Task.deregister` with ``moved_to`` (BUS-MOVE-10).
+
+        to: the task at which the other process accepts tasks (`accept_tasks`).
+        factory: the name of the factory there; by default the name of the task.
+        timeout: of each answer of the other process, in seconds; as in `Task.call`.
+
+        Raises:
+            BusError: the other process does not answer, or has no such factory; the
+              task stays.
+            PayloadError, MessageTooLargeError: the state cannot be sent; the task
+              stays. An error of the task's function is raised unchanged.
+            HandOverError: the task has left, and no successor has reported. The error
+              has the state.
+            RuntimeError: called within a callback.
+        """
+        return hand_over(self, task, to, factory, timeout)
 
     # For scripts: these methods use an implicit private task for each calling thread.
 

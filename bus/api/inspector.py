@@ -246,7 +246,7 @@ def _of_others(remote: RemoteManager) -> dict[str, Any]:
 def _link(remote: RemoteManager, peer: Peer) -> dict[str, Any]:
     link = remote.links.by_number.get(peer.session.link or 0)
     kind = LinkKind.DATA if link is None or link.kind is None else link.kind
-    credentials = peer.credentials
+    credentials = None if link is None else link.credentials
     return {
         "machine": peer.key[0],
         "process": peer.key[1],

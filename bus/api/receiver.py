@@ -22,7 +22,6 @@ from bus.errors import BusError, ExpiredError, MovedError
 from bus.events import BusReason
 from bus.message import NOREPLY, Incoming, Kind, Presence, Undelivered
 from bus.threads.delivery import Answer, News, Returned
-from bus.threads.host_thread import call_in_host_thread
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
 
@@ -42,6 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Receiver"]
 
+# How often a command follows a task, which may move to and fro in the meantime.
+_MOVES_MAX: Final = 8
+
 
 class Receiver:
     """The handler of all items in a task's mailbox.
@@ -53,6 +55,7 @@ class Receiver:
         questions, try_deliver_directly: those of the asker, without an added call.
         interests: its subscriptions and watches, in order of creation.
         leaving: True once the deregistration has begun; the task does nothing then.
+        on_leave: returns the state of the task for `Bus.hand_over`; None without one.
         error: the reason for a forced deregistration; None for a requested one.
         failures: the number of callbacks that raised.
         undelivered: the number of undeliverable commands that requested no answer.
@@ -79,6 +82,7 @@ class Receiver:
         "failures",
         "interests",
         "leaving",
+        "on_leave",
         "questions",
         "responder",
         "try_deliver_directly",
@@ -102,6 +106,7 @@ class Receiver:
         self._follow_moves: Final = config.follow_moves
         self._on_command = on_command
         self._reference = reference
+        self.on_leave: Callable[[], Any] | None = None
         self._on_undelivered: Final = on_undelivered
         self.account: Final = account
         self.asker: Final = Asker(router, self)
@@ -298,11 +303,12 @@ class Receiver:
 
     def _follow(self, message: Incoming, moved: MovedError) -> None:
         """Send a message to the new address of its addressee."""
+        message._moves += 1
         new, own = Address.parse(moved.address), self.entry.address
         message._name = new.module if new.machine == own.machine else moved.address
         message._to = message._account = None
         try:
-            self._router.send(message)
+            self._router.send(message, at_once=True)
         except BusError as error:
             self.on_undeliverable(message, error)
 
@@ -316,10 +322,9 @@ class Receiver:
 
         reason: the reason for the journal, if the error does not determine it.
         """
-        if isinstance(error, MovedError) and self._follow_moves:
-            # In the thread of the task: the present one may serve the links, and must
-            # not wait for room.
-            call_in_host_thread(self.entry, lambda: self._follow(message, error))
+        follows = self._follow_moves and message._moves < _MOVES_MAX
+        if isinstance(error, MovedError) and follows:
+            self._follow(message, error)
             return
         asked = message.wants_reply and message._id in self.questions
         told = message.kind is Kind.COMMAND and (asked or not message.wants_reply)

@@ -27,6 +27,7 @@ from bus.api.sender import Sender
 from bus.api.subscription import Subscription, Watch
 from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.message import Incoming
+from bus.registration import Visibility
 from bus.threads.account import Account, Overflow
 from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
@@ -111,6 +112,17 @@ class Task:
         self._sender.require_host()
         receiver = self._receiver
         call_in_host_thread(self._entry, lambda: receiver.set_callback(callback, ref))
+
+    @guarded("set a callback")
+    def on_leave(self, callback: Callable[[], Any]) -> None:
+        """Set the function that returns the state of the task for `Bus.hand_over`.
+
+        It is called once, between two callbacks of the task, which then leaves. The
+        state is a payload.
+        """
+        check_callback("callback", callback)
+        self._sender.require_host()
+        self._receiver.on_leave = callback
 
     @guarded("receive")
     def receive(self, timeout: float | None = None) -> Incoming:
@@ -432,7 +444,7 @@ class Task:
 
         Raises:
             ValueError: ``moved_to`` is no address of another machine on this bus, or is
-              given along with ``final``.
+              given along with ``final`` or for a private task.
         """
         self._bus._check_process()
         new = self._new_address(moved_to, final=final)
@@ -447,6 +459,8 @@ class Task:
             return ""
         new = moved_to if isinstance(moved_to, Address) else Address.parse(moved_to)
         own = self._entry.address
+        if self._entry.visibility is Visibility.PRIVATE:
+            raise ValueError("moved_to is for public tasks: no sender knows this one")
         if new.machine in {None, own.machine} or new.bus not in {None, own.bus}:
             raise ValueError(
                 "moved_to must be an address of another machine on this bus, such as "

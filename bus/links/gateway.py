@@ -18,7 +18,6 @@ Each passes on the answer to the last of them: `Made`.
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -28,7 +27,7 @@ import msgspec
 
 from queuebroker import _sync
 from queuebroker.errors import DisconnectedError, QueueBrokerError
-from queuebroker.sockets import PeerLostError, SocketMessageQueue
+from queuebroker.sockets import SocketMessageQueue
 from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
@@ -38,15 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = ["GATEWAY_PORT", "Dialled", "Gateway", "by_master", "entrance", "split"]
 
-_log: Final = logging.getLogger("bus")
-
 GATEWAY_PORT: Final = 2  # the port of a broker at which it is asked
 
 _BY_MASTER: Final = "by-master "
+_NO_LIMIT: Final = 2**32 - 1
 _FRAMES_MAX: Final = 256  # passed on at once
-_PASSAGES_MAX: Final = 256  # at a time; each takes two threads
+_REQUESTS_MAX: Final = 256  # served at a time; each takes one thread, and later two
 _NOT_TRUSTED: Final = "only a process with all rights uses the gateway"
-# Between two attempts to reach the own master, which another process may replace.
+# Between two attempts to reach a master, which another process may replace.
 _PAUSE_S: Final = 0.05
 
 
@@ -75,10 +73,14 @@ class Made(msgspec.Struct, frozen=True, tag=True):
     """The answer to all of these: frames may follow, unless there is a reason why not.
 
     machine: the proved machine of the process reached, "" without keys.
+    frame_bytes_max: the longest frame that all masters on the way pass on.
+    again: True if a later request may succeed, such as once a new master serves.
     """
 
     machine: str = ""
+    frame_bytes_max: int = _NO_LIMIT
     why_not: str = ""
+    again: bool = False
 
 
 _Request: TypeAlias = Dial | Enter | Vouch
@@ -119,11 +121,17 @@ class Dialled:
     machine: its machine, as a certificate proves to this process or to its master; ""
       without keys.
     is_direct: False if frames pass through a master.
+    frame_bytes_max: as in `Made`.
     """
 
     queue: SocketMessageQueue
     machine: str
     is_direct: bool = False
+    frame_bytes_max: int = _NO_LIMIT
+
+
+class _NotReachedError(PermissionError):
+    """The process behind is not reached now; a later request may reach it."""
 
 
 class Gateway:
@@ -136,6 +144,7 @@ class Gateway:
         port: the port for direct links.
         own_master: the address of the master of this machine.
         timeout_s: of each connect, and of each request.
+        frame_bytes_max: the longest frame that this process accepts.
         proved: returns the machine that the certificate of a peer proves, "" without
           keys.
         may_dial: returns True if this process may dial an address for another one.
@@ -152,6 +161,7 @@ class Gateway:
         own_master: str,
         timeout_s: float,
         *,
+        frame_bytes_max: int,
         proved: Callable[[SocketMessageQueue], str],
         may_dial: Callable[[str], bool],
         address_of: Callable[[str], str | None],
@@ -162,12 +172,15 @@ class Gateway:
         self._port: Final = port
         self._own_master: Final = own_master
         self._timeout_s: Final = timeout_s
+        self._frame_bytes_max: Final = frame_bytes_max
         self._proved: Final = proved
         self._may_dial: Final = may_dial
         self._address_of: Final = address_of
         self._is_trusted: Final = is_trusted
         self._on_vouched: Final = on_vouched
-        self._lock: Final = _sync.Lock()  # guards the passages
+        # Guards the requests, and so the number of threads, and the passages.
+        self._lock: Final = _sync.Lock()
+        self._requests: Final[set[SocketMessageQueue]] = set()
         self._passages: Final[set[_Passage]] = set()
 
     def connect(self, broker: SocketQueueBroker, address: str) -> Dialled | None:
@@ -181,19 +194,57 @@ class Gateway:
         """
         if address.startswith(_BY_MASTER):
             asked = Dial(address.removeprefix(_BY_MASTER))
-            master = self._reach_own_master(broker)
-            answer = None if master is None else self._ask(master, asked)
-            if master is None or answer is None:
-                return None
-            return Dialled(master, answer.machine)
+            return self._ask_for(
+                asked, lambda: self._dial_inside(broker, self._own_master)
+            )
         place, process = split(address)
-        port = self._port if process is None else GATEWAY_PORT
-        queue = self._dial(broker, place, port)
-        if queue is None:
+        if process is None:
+            queue = self._dial(broker, place, self._port)
+            if queue is None:
+                return None
+            return Dialled(queue, self._proved(queue), is_direct=True)
+        made = self._ask_for(
+            Enter(process), lambda: self._dial(broker, place, GATEWAY_PORT)
+        )
+        if made is None:
             return None
-        if process is not None and self._ask(queue, Enter(process)) is None:
-            return None
-        return Dialled(queue, self._proved(queue), is_direct=process is None)
+        # Its own certificate proves more than the word of that master.
+        return attrs.evolve(made, machine=self._proved(made.queue))
+
+    def _ask_for(
+        self, request: _Request, dial: Callable[[], SocketMessageQueue | None]
+    ) -> Dialled | None:
+        """Dial a master and send it a request; repeat both while it cannot serve yet.
+
+        Another process may become that master, and the process behind it may join it
+        anew. Both still live, so their link is not given up at once.
+
+        Raises:
+            PermissionError: the link is refused, or a master on the way passes on only
+              shorter frames than this process accepts.
+        """
+        until = _sync.monotonic() + self._timeout_s
+        while True:
+            queue = dial()
+            try:
+                answer = None if queue is None else self._ask(queue, request)
+            except _NotReachedError:
+                if _sync.monotonic() >= until:
+                    raise
+                answer = None
+            if queue is not None and answer is not None:
+                break
+            if _sync.monotonic() >= until:
+                return None
+            _sync.park(taken_lock(), lambda: False, _sync.monotonic() + _PAUSE_S)
+        if answer.frame_bytes_max < self._frame_bytes_max:
+            queue.disconnect()
+            raise PermissionError(
+                "a master on the way passes on frames of at most "
+                f"{answer.frame_bytes_max} bytes, not {self._frame_bytes_max}: give it "
+                "the same `message_bytes_max`"
+            )
+        return Dialled(queue, answer.machine, frame_bytes_max=answer.frame_bytes_max)
 
     def _dial(
         self, broker: SocketQueueBroker, address: str, port: int
@@ -216,30 +267,21 @@ class Gateway:
             raise PermissionError(_NOT_TRUSTED)
         return queue
 
-    def _reach_own_master(self, broker: SocketQueueBroker) -> SocketMessageQueue | None:
-        """Dial the master of this machine, or the next one."""
-        until = _sync.monotonic() + self._timeout_s
-        while True:
-            queue = self._dial_inside(broker, self._own_master)
-            now = _sync.monotonic()
-            if queue is not None or now >= until:
-                return queue
-            _sync.park(taken_lock(), lambda: False, now + _PAUSE_S)
-
     def _ask(self, queue: SocketMessageQueue, request: _Request) -> Made | None:
         """Send a request; return the answer once the link is made.
 
         Returns None if there is no answer.
 
         Raises:
-            PermissionError: the link is refused.
+            PermissionError: the link is refused, perhaps only for now.
         """
         answer: Made | None = None
         try:
             queue.send(_encode(request), timeout=self._timeout_s)
             answer = _answer_in.decode(queue.receive(timeout=self._timeout_s))
             if answer.why_not:
-                raise PermissionError(answer.why_not)
+                kind = _NotReachedError if answer.again else PermissionError
+                raise kind(answer.why_not)
         except (QueueBrokerError, msgspec.MsgspecError):
             answer = None
         finally:
@@ -262,39 +304,72 @@ class Gateway:
             while True:
                 queue = broker.accept(GATEWAY_PORT)
                 assert isinstance(queue, SocketMessageQueue)
-                try:
-                    _start("gateway request", partial(self._serve, broker, queue))
-                except RuntimeError:  # no thread is left: the asker may ask again
+                if not self._begin(broker, queue):
                     queue.disconnect()
         except QueueBrokerError:
             self.close()  # the broker is closed
 
+    def _begin(self, broker: SocketQueueBroker, queue: SocketMessageQueue) -> bool:
+        """Serve a request in a thread; return False if there are too many."""
+        with self._lock:
+            if len(self._requests) >= _REQUESTS_MAX:
+                return False
+            self._requests.add(queue)
+        try:
+            _start("gateway request", partial(self._serve, broker, queue))
+        except RuntimeError:  # no thread is left: the asker may ask again
+            self._end(queue)
+            return False
+        return True
+
+    def _end(self, queue: SocketMessageQueue) -> None:
+        with self._lock:
+            self._requests.discard(queue)
+
     def _serve(self, broker: SocketQueueBroker, queue: SocketMessageQueue) -> None:
         """Answer one request; then pass on frames until one of the links ends."""
         try:
-            request = _request_in.decode(queue.receive(timeout=self._timeout_s))
-            if (for_this := self._link_to_this(queue, request)) is not None:
-                queue.send(_encode(Made()), timeout=self._timeout_s)
-                self._on_vouched(for_this)
-                return
-            onward = self._onward(broker, queue, request)
-        except PermissionError as error:
+            onward = self._answer(broker, queue)
+            if onward is not None:
+                self._run(_Passage(queue, onward.queue))
+        except Exception as error:  # noqa: BLE001 # the asker is told, whatever it is
+            why = str(error) or type(error).__name__
+            again = isinstance(error, _NotReachedError)
             with suppress(QueueBrokerError):
-                queue.send(_encode(Made(why_not=str(error))), timeout=self._timeout_s)
+                answer = Made(why_not=why, again=again)
+                queue.send(_encode(answer), timeout=self._timeout_s)
             queue.disconnect()
-            return
-        except (QueueBrokerError, msgspec.MsgspecError, OSError, ValueError) as error:
-            _log.debug("a request to the gateway of %s fails: %s", broker.name, error)
-            queue.disconnect()
-            return
-        passage = _Passage(queue, onward.queue)
+        finally:
+            self._end(queue)
+
+    def _answer(
+        self, broker: SocketQueueBroker, queue: SocketMessageQueue
+    ) -> Dialled | None:
+        """Answer a request; return the other half, None for a link to this process.
+
+        Raises:
+            Exception: there is no link, for any reason.
+        """
+        request = _request_in.decode(queue.receive(timeout=self._timeout_s))
+        if (for_this := self._link_to_this(queue, request)) is not None:
+            queue.send(_encode(Made()), timeout=self._timeout_s)
+            self._on_vouched(for_this)
+            return None
+        onward = self._onward(broker, queue, request)
+        longest = min(self._frame_bytes_max, onward.frame_bytes_max)
+        try:
+            answer = Made(onward.machine, longest)
+            queue.send(_encode(answer), timeout=self._timeout_s)
+        except BaseException:
+            onward.queue.disconnect()
+            raise
+        return onward
+
+    def _run(self, passage: _Passage) -> None:
         with self._lock:
             self._passages.add(passage)
         try:
-            queue.send(_encode(Made(onward.machine)), timeout=self._timeout_s)
             passage.run()
-        except (QueueBrokerError, RuntimeError):
-            pass  # one of the links is lost, or no thread is left
         finally:
             passage.close()
             with self._lock:
@@ -306,15 +381,21 @@ class Gateway:
         """Return a link that is requested with this process; None for another one.
 
         Raises:
-            PermissionError: a process without all rights vouches for a machine.
+            PermissionError: a process without all rights vouches for a machine, or a
+              process of this machine asks as one of another.
         """
         if isinstance(request, Vouch):
             if not self._is_trusted(queue):
                 raise PermissionError(_NOT_TRUSTED)
             return Dialled(queue, request.machine)
-        if isinstance(request, Enter) and request.process == self._process:
-            # It has become master since it gave its address.
-            return Dialled(queue, self._proved(queue))
+        if isinstance(request, Enter):
+            # A process of this machine has rights by its user: it must not pass as one
+            # of another machine.
+            if queue.peer.uid is not None:
+                raise PermissionError("only another machine enters here")
+            if request.process == self._process:
+                # It has become master since it gave its address.
+                return Dialled(queue, self._proved(queue))
         return None
 
     def _onward(
@@ -325,9 +406,6 @@ class Gateway:
         Raises:
             PermissionError: the request is refused, or the process is not reached.
         """
-        with self._lock:
-            if len(self._passages) >= _PASSAGES_MAX:
-                raise PermissionError(f"the gateway has {_PASSAGES_MAX} links already")
         made: Dialled | None
         if isinstance(request, Dial):
             if not self._is_trusted(queue):
@@ -341,13 +419,13 @@ class Gateway:
             where = request.process
             address = self._address_of(where)
             if address is None:
-                raise PermissionError(f"no process {where!r} is on this machine")
+                raise _NotReachedError(f"no process {where!r} is on this machine")
             found = self._dial_inside(broker, address)
             vouched = Vouch(self._proved(queue))
             asked = None if found is None else self._ask(found, vouched)
             made = None if found is None or asked is None else Dialled(found, "")
         if made is None:
-            raise PermissionError(f"the gateway does not reach {where}")
+            raise _NotReachedError(f"the gateway does not reach {where}")
         return made
 
     def close(self) -> None:
@@ -388,16 +466,21 @@ def _pass_on(one: SocketMessageQueue, other: SocketMessageQueue) -> None:
 
     A full queue makes this wait, and so the sender at the far end.
     """
-    lost: BaseException | None = None
+    cause: BaseException | None = None
     try:
         while True:
-            other.send_many(one.receive_many(_FRAMES_MAX))
+            frames = one.receive_many(_FRAMES_MAX)
+            sent = other.send_many(frames)
+            if sent < len(frames):
+                other.send(frames[sent])  # raises, for the reason why it stopped
+                for frame in frames[sent + 1 :]:
+                    other.send(frame)
     except DisconnectedError as error:
-        cause = error.__cause__
-        if isinstance(cause, PeerLostError):
-            lost = cause  # the other end is told that this was no orderly end
-    other.disconnect(lost)
-    one.disconnect(lost)
+        cause = error.__cause__  # the other end is told if this was no orderly end
+    except QueueBrokerError as error:
+        cause = error
+    other.disconnect(cause)
+    one.disconnect(cause)
 
 
 def _start(name: str, work: Callable[[], None]) -> _sync.Thread:

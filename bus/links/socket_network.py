@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from bus.address import check_module_name
 from bus.core.peer.limits import Limits
-from bus.core.wire import Identity
+from bus.core.wire import ADDRESS_MAX, Identity
 from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
 from bus.keys.machine_keys import MachineKeys
@@ -43,8 +45,10 @@ from queuebroker.sockets import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from bus.config import BusConfig
+    from bus.core.remote.topology import Topology
     from bus.links.gateway import Dialled
     from bus.links.link_pool import LinkBroker
     from bus.threads.exchange import Exchange
@@ -57,6 +61,9 @@ _log: Final = logging.getLogger("bus")
 
 _SCHEME: Final = "ism://"
 
+_ALL_PORTS: Final = frozenset({PORT, GATEWAY_PORT})
+# When to try again to listen for other machines, if that failed.
+_LISTEN_AGAIN_S: Final = 5.0
 # How long an abandoned link may stay open when the peer does not read.
 _FAREWELL_S: Final = 5.0
 
@@ -86,11 +93,15 @@ class SocketNetwork:
         self._tls: Final = None if self._keys is None else self._keys.tls
         self._machine: str = ""
         self._process: str = ""
-        self._is_master: bool = False
-        # None without a network, and until there is a comm thread.
+        # Both None until there is a comm thread; no gateway without a network.
+        self._topology: Topology | None = None
         self._gateway: Gateway | None = None
         # The machines for which a master vouches, by link, until a link is used.
-        self._by_master: Final[dict[MessageQueue, str]] = {}
+        # Weak: some links are not used after all.
+        self._by_master: Final[WeakKeyDictionary[MessageQueue, str]] = (
+            WeakKeyDictionary()
+        )
+        self._listen_again_at: float = -math.inf
         # Where this process listens for other machines, once it does.
         self._outside: SocketQueueBroker | None = None
         # Receives a line of text about each rejected peer; the comm thread's, later.
@@ -157,7 +168,7 @@ class SocketNetwork:
                 master=self.directory.master,
                 static=self._network.peer_addresses,
             )
-            self._on_rejected = comm.on_rejected
+            self._on_rejected, self._topology = comm.on_rejected, comm.remote.topology
             if self._network.is_used:
                 self._gateway = self._new_gateway(process, exchange, comm)
             for broker in brokers:
@@ -189,6 +200,9 @@ class SocketNetwork:
             return rights is not None and rights.whole
 
         def on_vouched(made: Dialled) -> None:
+            if self._tls is not None and not made.machine:
+                made.queue.disconnect()  # its master has no keys, and proves nothing
+                return
             self._by_master[made.queue] = made.machine
             comm.add_link(made.queue)
 
@@ -197,6 +211,7 @@ class SocketNetwork:
             PORT,
             self.directory.master,
             self._config.connect_timeout_s,
+            frame_bytes_max=Limits.of(self._config).frame_bytes_max,
             proved=lambda queue: _machine_of(queue.peer) or "",
             may_dial=self._network.may_dial,
             address_of=lambda each: exchange.query(lambda: topology.listens(each)),
@@ -280,6 +295,7 @@ class SocketNetwork:
               refuses the link.
             QueueBrokerError, OSError, ValueError: see `SocketQueueBroker.connect`.
         """
+        dialled: Dialled | None = None
         if self._gateway is None:
             found = broker.connect(address, PORT, timeout=timeout_s)
             queue = found if isinstance(found, SocketMessageQueue) else None
@@ -287,12 +303,14 @@ class SocketNetwork:
             assert isinstance(broker, SocketQueueBroker)
             dialled = self._gateway.connect(broker, address)
             queue = None if dialled is None else dialled.queue
-            if dialled is not None and not dialled.is_direct:
-                self._by_master[dialled.queue] = dialled.machine
         if queue is None:
             return None
         outside = queue.peer.uid is None
         why = (self._admit_outside if outside else self._admit)(queue.peer)
+        if dialled is not None and not dialled.is_direct:
+            self._by_master[queue] = dialled.machine
+            if self._tls is not None and not dialled.machine:
+                why = "its master proves no machine"
         if why is not None:
             queue.disconnect()
             raise PermissionError(f"the listener there is not trusted: {why}")
@@ -322,9 +340,12 @@ class SocketNetwork:
         if machine == self._machine:
             return [each for each in addresses if each.startswith("ipc://")]
         allowed = [each for each in addresses if self._may_dial(each)]
-        if self._network.gateway and not self._is_master:
+        if self._network.gateway and not self._is_master():
             return [by_master(each) for each in allowed]
         return allowed
+
+    def _is_master(self) -> bool:
+        return self._topology is not None and self._topology.is_master
 
     def _may_dial(self, address: str) -> bool:
         place, process = split(address)
@@ -353,18 +374,33 @@ class SocketNetwork:
             return None, (str(present.address),)
         network, addresses = self._network, self._network.free_addresses
         if network.gateway and network.listen_address is not None:
-            return None, (entrance(network.listen_address, self._process),)
-        if not addresses:
+            return None, (self._entrance(network.listen_address),)
+        now = _sync.monotonic()
+        if not addresses or now < self._listen_again_at:
             return None, (inside,)
+        # The caller holds a lock: no search from outside tries all ports again.
+        self._listen_again_at = now + _LISTEN_AGAIN_S
         for address in addresses:
             with suppress(BrokerNameInUseError):
                 name = f"{self.bus} for other machines"
-                self._outside = made = self._listen(name, address)
+                self._outside = made = self._listen(name, address, ports={PORT})
                 return made, (str(made.address),)
         raise OSError(
             errno.EADDRINUSE,
             f"all ports {network.ports} are in use: give `ports` a longer range",
         )
+
+    def _entrance(self, master: str) -> str:
+        """Return the address of this process behind its master.
+
+        Raises:
+            OSError: the name of this process is too long for an address.
+        """
+        address = entrance(master, self._process)
+        if len(address) > ADDRESS_MAX:
+            fact = f"{address!r} has more than {ADDRESS_MAX} characters"
+            raise OSError(errno.ENAMETOOLONG, f"{fact}: give a shorter process name")
+        return address
 
     # Listening.
 
@@ -378,7 +414,6 @@ class SocketNetwork:
             except BaseException:
                 brokers[0].close()
                 raise
-        self._is_master = True
         return brokers
 
     def _listen_for_masters(self, name: str, address: str) -> SocketQueueBroker:
@@ -396,8 +431,13 @@ class SocketNetwork:
             )
         return outside
 
-    def _listen(self, name: str, address: str) -> SocketQueueBroker:
+    def _listen(
+        self, name: str, address: str, *, ports: AbstractSet[int] = _ALL_PORTS
+    ) -> SocketQueueBroker:
+        """Listen at an address; ports: those that are served there."""
         config = self._config
+        if not self._network.is_used:
+            ports = {PORT}
         outside = not address.startswith("ipc://")
         return SocketQueueBroker(
             name,
@@ -414,7 +454,7 @@ class SocketNetwork:
                 farewell_s=_FAREWELL_S,
                 handshake_s=config.auth_timeout_s,
                 unknown_peers_max=config.unauthenticated_links,
-                ports={PORT, GATEWAY_PORT} if self._network.is_used else {PORT},
+                ports=ports,
                 admit=self._admit_outside if outside else self._admit,
                 # On this machine, a process also connects to see whether one listens.
                 on_rejected=self._reject_outside if outside else None,

@@ -266,13 +266,17 @@ class Exchange:
 
     # Messages.
 
-    def park(self, name: str, message: Incoming) -> Entry | None:
+    def park(
+        self, name: str, message: Incoming, *, again: bool = False
+    ) -> Entry | None:
         """Park a command, or return the task that has registered its name by now.
+
+        again: as for `ProcessManager.park`.
 
         Raises:
             BusFullError: the parked list has no room (BUS-FLOW-2).
         """
-        entry = self._decide(partial(self._park, name, message))
+        entry = self._decide(partial(self._park, name, message, again=again))
         if entry is None:
             message._source.order = object()
             self._request_flush()  # the comm thread starts the search
@@ -281,8 +285,8 @@ class Exchange:
                 self.schedule_parked_expiry(host)
         return entry
 
-    def _park(self, name: str, message: Incoming) -> Entry | None:
-        entry = self.manager.park(name, message, _sync.monotonic())
+    def _park(self, name: str, message: Incoming, *, again: bool) -> Entry | None:
+        entry = self.manager.park(name, message, _sync.monotonic(), again=again)
         if entry is None and message._trace is not None:
             message._trace.number()
         return entry

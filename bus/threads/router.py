@@ -50,8 +50,12 @@ class Router:
         self._send_timeout_s: Final = send_timeout_s
         self._may_wait: Final = may_wait
 
-    def send(self, message: Incoming) -> None:
+    def send(self, message: Incoming, *, at_once: bool = False) -> None:
         """Post a command to the task registered under its ``_name``, or park it.
+
+        at_once: True for a command that was accepted once, and is sent again by a
+          thread that performs the actions of its process: it neither waits for room nor
+          uses a link itself.
 
         Raises:
             BusFullError: the receiver or the parked list has no room (BUS-FLOW-2).
@@ -61,12 +65,18 @@ class Router:
         while True:
             entry = self._find(name)
             if entry is None:
-                entry = self.exchange.park(name, message)
+                entry = self.exchange.park(name, message, again=at_once)
                 if entry is None:
                     return
             message._to = entry
             message._account = entry.mailbox.client.account
-            if self.post(message):
+            if at_once:
+                # Ends the sender's batches: no later command may overtake this one.
+                message._source.order = object()
+                posted = self._post(message, entry, may_wait=False)
+            else:
+                posted = self.post(message)
+            if posted:
                 return
             # The task has left its host. The thread that decides where the task goes
             # may hold the lock just now: wait for that thread.
@@ -94,7 +104,7 @@ class Router:
             # Ends the sender's batches: no later command may overtake this message.
             message._source.order = object()
 
-    def _post(self, message: Delivery, entry: Entry) -> bool:
+    def _post(self, message: Delivery, entry: Entry, *, may_wait: bool = True) -> bool:
         while True:
             host = entry.host
             if host is None:
@@ -104,7 +114,7 @@ class Router:
                 return True
             if isinstance(message, Incoming):  # other deliveries have no account
                 if admission is Admission.FULL:
-                    admission = self._overflow(message, host)
+                    admission = self._overflow(message, host, may_wait=may_wait)
                 if admission is Admission.DROPPED:
                     message._source.mailbox.client.on_dropped(message)
             if admission is not Admission.GONE:
@@ -131,7 +141,9 @@ class Router:
         assert comm is not None
         comm.answer(question, payload, error)
 
-    def _overflow(self, message: Incoming, host: ThreadManager) -> Admission:
+    def _overflow(
+        self, message: Incoming, host: ThreadManager, *, may_wait: bool
+    ) -> Admission:
         """Apply the policy of a full receiver: block, disconnect or raise.
 
         The account applies the two policies that drop.
@@ -142,7 +154,8 @@ class Router:
         overflow = message._account.overflow
         admission = Admission.FULL
         # If the caller hosts the receiver, waiting is futile: no other thread reads.
-        if overflow == "block" and not host.is_owner() and self._may_wait():
+        waits = may_wait and not host.is_owner() and self._may_wait()
+        if overflow == "block" and waits:
             until = deadline_after(self._send_timeout_s)
             admission = host.inbox.offer_until(message, host, until)
         if admission is Admission.FULL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import ssl
 from typing import TYPE_CHECKING, Final, cast
 
@@ -66,10 +67,10 @@ def tls_context(
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.check_hostname = check_host and not server
     if certificate is not None:
-        with _naming(certificate, "a certificate with its key"):
+        with _naming((certificate, key), "a certificate with its key"):
             made.load_cert_chain(certificate, key)
     if authority is not None:
-        with _naming(authority, "certificates of authorities"):
+        with _naming((authority,), "certificates of authorities"):
             made.load_verify_locations(authority)
         made.verify_mode = ssl.CERT_REQUIRED
     elif not server:
@@ -78,15 +79,18 @@ def tls_context(
 
 
 @contextlib.contextmanager
-def _naming(file: str, content: str) -> Iterator[None]:
-    """Add the file to an error of the TLS library, which names none."""
+def _naming(files: tuple[str | None, ...], content: str) -> Iterator[None]:
+    """Add the files to an error of the TLS library, which names none."""
+    given = [file for file in files if file is not None]
     try:
         yield
     except ssl.SSLError as error:
         text = f"the file must hold {content}, in PEM"
-        raise OSError(errno.EINVAL, text, file) from error
+        raise OSError(errno.EINVAL, text, ", ".join(given)) from error
     except OSError as error:
-        error.filename = error.filename or file
+        if error.filename is None:
+            missing = [file for file in given if not os.access(file, os.R_OK)]
+            error.filename = ", ".join(missing or given)
         raise
 
 

@@ -27,7 +27,7 @@ from queuebroker.sockets.frames import NUMBER_MAX, TEXT_BYTES_MAX, Hello
 from queuebroker.sockets.listener import Listener
 from queuebroker.sockets.options import SocketOptions
 from queuebroker.sockets.outgoing_connect import OutgoingConnect
-from queuebroker.sockets.tls import Tls
+from queuebroker.sockets.tls import ListeningContext, Tls
 from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
@@ -137,12 +137,10 @@ class SocketQueueBroker(Closable):
         secure = None
         if address.scheme is Scheme.TLS:
             assert self._tls is not None
-            tls = self._tls
-            tls.context(server=True)  # wrong files are an error now, not for each peer
+            context = ListeningContext(self._tls)
 
             def secure(socket: Socket) -> Socket:
-                # From the files for each peer, as for each connect: renewed ones count.
-                return _net.secure(tls.context(server=True), socket, server=True)
+                return _net.secure(context.get(), socket, server=True)
 
         try:
             if address.scheme is Scheme.IPC:

@@ -134,13 +134,13 @@ class IncomingConnect:
         self.report(reason)
 
     def report(self, reason: str) -> None:
-        """Report that this peer is rejected: its address, or its user, and the reason.
+        """Report that this peer is rejected: its network address and the reason.
 
         An error in the user's callback ends no peer.
         """
         listener = self._listener
         source = self._source or "a process of this machine"
-        text = f"{source}: {reason}"
+        text = f"{source}: {' '.join(reason.split())}"  # one line, whatever it says
         _log.debug("broker %r rejects %s", listener.broker.name, text)
         if listener.options.on_rejected is None:
             return

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -12,7 +13,9 @@ from queuebroker import _net
 if TYPE_CHECKING:
     from queuebroker._net import TlsContext
 
-__all__ = ["Tls"]
+__all__ = ["ListeningContext", "Tls"]
+
+_log: Final = logging.getLogger("queuebroker.sockets")
 
 StrPath = str | os.PathLike[str]
 
@@ -21,7 +24,8 @@ StrPath = str | os.PathLike[str]
 class Tls:
     """Files in PEM for TLS 1.3, for listening and for connecting.
 
-    They are read for each connection, so that renewed ones count from the next on.
+    They are read again when they change, so that renewed ones count from the next
+    connection on.
 
     certificate, key: the certificate that this side presents; required to listen.
     authority: the authority whose certificates this side trusts. With it, a listener
@@ -57,3 +61,45 @@ class Tls:
             authority=authority,
             check_host=self.check_host,
         )
+
+
+class ListeningContext:
+    """The context of a listener, made anew when one of its files changes.
+
+    While a file is damaged, such as in the middle of a copy, the last good context
+    stays: peers must not be rejected for that.
+
+    Raises:
+        OSError, ValueError: as `Tls.context`.
+    """
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls: Final = tls
+        self._seen = self._look()
+        self._context = tls.context(server=True)
+
+    def get(self) -> TlsContext:
+        """Return the context for one more peer; for one thread at a time."""
+        seen = self._look()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._context = self._tls.context(server=True)
+            except OSError as error:
+                _log.warning("the former TLS files stay in use: %s", error)
+        return self._context
+
+    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """Return what changes whenever a file is replaced or written."""
+        tls = self._tls
+        return tuple(map(_stamp, (tls.certificate, tls.key, tls.authority)))
+
+
+def _stamp(file: StrPath | None) -> tuple[int, int, int] | None:
+    if file is None:
+        return None
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns, found.st_size)

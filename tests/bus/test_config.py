@@ -37,7 +37,13 @@ def test_the_table_has_every_field_that_is_a_limit() -> None:
     fields = [field.name for field in attrs.fields(BusConfig)]
 
     assert [limit.name for limit in limits_table()] == fields[:-5]
-    assert fields[-4:] == ["eager_relays", "run_directory", "access", "encoders"]
+    assert fields[-5:] == [
+        "eager_relays",
+        "follow_moves",
+        "run_directory",
+        "access",
+        "encoders",
+    ]
 
 
 def test_a_line_of_the_table_says_all_and_the_unit_as_its_name_does() -> None:

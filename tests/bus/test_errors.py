@@ -22,6 +22,7 @@ from bus.errors import (
     CommandTimeoutError,
     DuplicateSenderError,
     ExpiredError,
+    HandOverError,
     InDoubtError,
     MachineNameConflictError,
     MessageTooLargeError,
@@ -127,6 +128,18 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
         {"name": "z", "address": "ism://m/z"},
         "cannot deliver to 'z': the task has moved to 'ism://m/z': send there, or set "
         "BusConfig.follow_moves",
+    ),
+    (
+        HandOverError("z", "ism://m/y", "no room", [1], in_doubt=True),
+        {
+            "name": "z",
+            "to": "ism://m/y",
+            "why": "no room",
+            "state": [1],
+            "in_doubt": True,
+        },
+        "task 'z' has left, and 'ism://m/y' has not taken it over: no room; it may have"
+        " a successor; the `state` of this error is its state",
     ),
     (
         AddresseeGoneError("z"),

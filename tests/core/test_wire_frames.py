@@ -33,6 +33,7 @@ TEXT = st.text(max_size=256)
 ADDRESSES = st.lists(st.text(max_size=128), max_size=8).map(tuple)
 VERSIONS = st.tuples(st.integers(0, 9), st.integers(9, 2**16 - 1))
 REGISTRATION = st.builds(RegistrationId, MACHINE, MODULE, NUMBER)
+NEW_ADDRESS = st.builds("ism://{}/{}".format, MACHINE, MODULE)
 REQUEST = st.builds(wire.RequestId, machine=MACHINE, process=MODULE, number=NUMBER)
 OVERFLOW = st.sampled_from(
     ["block", "drop-oldest", "drop-newest", "error", "disconnect"]
@@ -135,7 +136,11 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
     wire.Dismissed: st.builds(wire.Dismissed, relay=U32),
     wire.Gap: st.builds(wire.Gap, relay=U32, count=U64),
     wire.Eliminate: st.builds(
-        wire.Eliminate, id=REGISTRATION, name=MODULE, final=st.booleans()
+        wire.Eliminate,
+        id=REGISTRATION,
+        name=MODULE,
+        final=st.booleans(),
+        moved_to=st.just("") | NEW_ADDRESS,
     ),
     wire.Subscribe: st.builds(
         wire.Subscribe,
@@ -180,8 +185,15 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
     ),
     wire.Error: st.builds(
         wire.Error,
-        reason=REASON,
+        reason=REASON.filter(lambda each: each is not wire.Reason.MOVED),
         text=TEXT,
+        id=st.none() | REGISTRATION,
+        request=st.none() | REQUEST,
+    )
+    | st.builds(
+        wire.Error,
+        reason=st.just(wire.Reason.MOVED),
+        text=NEW_ADDRESS,
         id=st.none() | REGISTRATION,
         request=st.none() | REQUEST,
     ),

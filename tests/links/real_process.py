@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
+    from bus import Bus, Task
+
 __all__ = ["evaluate"]
 
 
@@ -46,6 +48,14 @@ def evaluate(
     def counter(task: str, **options: Any) -> None:
         made[task] = Reader(bus, task, **options)
 
+    def accept(name: str) -> None:
+        def take(bus: Bus, task: str, state: Any) -> Task:
+            reader = made[task] = Reader(bus, task)
+            reader.got.extend(state)
+            return reader.task
+
+        bus.accept_tasks(name, {"log": take})
+
     journal = (
         None
         if folder is None
@@ -56,7 +66,13 @@ def evaluate(
         open_bus(**options, journal=journal) as bus,
     ):
         tell("ok", "joined")
-        around = {"bus": bus, "made": made, "counter": counter, "journal": journal}
+        around = {
+            "bus": bus,
+            "made": made,
+            "counter": counter,
+            "accept": accept,
+            "journal": journal,
+        }
         while True:
             expression = connection.recv()
             try:

@@ -185,24 +185,37 @@ class Alone:
         self.vouched: list[Dialled] = []
         self.address = f"ipc://{folder}/master"
         self.broker = SocketQueueBroker("m", listen=self.address, manager=manager)
+        # By the network no system tells the user of a peer.
+        self.outside = SocketQueueBroker(
+            "m outside", listen="tcp://127.0.0.1:0", manager=manager
+        )
         self.asker = SocketQueueBroker("asker", manager=manager)
         self.gateway = Gateway(
             "m",
             1,
             self.address,
-            LIMIT_S,
+            0.5,
+            frame_bytes_max=1000,
             proved=lambda _: "",
             may_dial=lambda address: address.startswith("tls://192.0.2."),
             address_of={"slave": f"ipc://{folder}/slave"}.get,
             is_trusted=lambda _: self.trusted,
             on_vouched=self.vouched.append,
         )
+        self.entrance = f"{self.outside.address}/slave"
         self.gateway.serve(self.broker)
+        self.gateway.serve(self.outside)
 
-    def ask(self, request: Any) -> tuple[SocketMessageQueue, Made]:
-        """Send a request; return the link, and the answer."""
+    def ask(
+        self, request: Any, *, outside: bool | None = None
+    ) -> tuple[SocketMessageQueue, Made]:
+        """Send a request, an `Enter` by the network; return the link and the answer."""
+        if outside is None:
+            outside = isinstance(request, Enter)
+        address = self.outside.address if outside else self.address
+        assert address is not None
         queue = self.asker.connect(
-            self.address, GATEWAY_PORT, timeout=LIMIT_S, required=True
+            address, GATEWAY_PORT, timeout=LIMIT_S, required=True
         )
         assert isinstance(queue, SocketMessageQueue)
         queue.send(msgspec.msgpack.encode(request))
@@ -250,7 +263,7 @@ def test_a_link_with_this_process_is_handed_over(alone: Alone, request_: Any) ->
     [made] = alone.vouched
     queue.send(b"frame")
 
-    assert answer == Made()
+    assert answer.why_not == ""
     assert not made.is_direct
     assert made.machine == getattr(request_, "machine", "")
     assert made.queue.receive(timeout=LIMIT_S) == b"frame"
@@ -266,7 +279,8 @@ def test_a_request_of_another_form_ends_its_link_alone(
     queue = alone.asker.connect(alone.address, GATEWAY_PORT, required=True)
     queue.send(said)
 
-    assert list(queue) == []
+    [answer_to_it] = list(queue)
+    assert msgspec.msgpack.decode(answer_to_it, type=Made).why_not
     after, answer = alone.ask(Enter("nobody"))
     assert answer.why_not
     after.disconnect()
@@ -288,7 +302,7 @@ def test_what_one_end_sent_before_it_left_arrives(
         assert msgspec.msgpack.decode(far.receive(), type=Vouch) == Vouch("")
         far.send(msgspec.msgpack.encode(Made()))
         near, answer = asking.result()
-        assert answer == Made()
+        assert answer == Made(frame_bytes_max=1000)
 
         def say() -> None:
             for number in range(1000):
@@ -298,4 +312,87 @@ def test_what_one_end_sent_before_it_left_arrives(
         saying = threads.start(say)
         assert [int(each) for each in far] == [*range(1000)]
         saying.result()
+        far.disconnect()
+
+
+@clause("BUS-SEC-1", "BUS-SEC-5")
+@pytest.mark.parametrize("process", ["m", "slave"])
+def test_a_process_of_this_machine_does_not_enter_as_one_of_another(
+    alone: Alone, process: str
+) -> None:
+    """It would get the rights of another machine's process, in the place of its own."""
+    queue, answer = alone.ask(Enter(process), outside=False)
+
+    assert answer.why_not == "only another machine enters here"
+    assert alone.vouched == []
+    queue.disconnect()
+
+
+@clause("BUS-ROUTE-16")
+def test_a_gateway_is_asked_again_while_the_process_may_still_come(
+    alone: Alone, own_run_directory: Path
+) -> None:
+    """Its master may be a new one, which it has not joined yet."""
+    with BrokerManager() as elsewhere, Threads() as threads:
+        near = Gateway(
+            "near",
+            1,
+            "ipc:///nowhere",
+            LIMIT_S,
+            frame_bytes_max=1000,
+            proved=lambda _: "",
+            may_dial=lambda _: True,
+            address_of=lambda _: None,
+            is_trusted=lambda _: True,
+            on_vouched=unwanted,
+        )
+        dialling = threads.start(
+            near.connect, alone.asker, f"{alone.outside.address}/slave"
+        )
+        slave = SocketQueueBroker(
+            "slave", listen=f"ipc://{own_run_directory}/slave", manager=elsewhere
+        )
+        far = slave.accept(GATEWAY_PORT)
+        assert msgspec.msgpack.decode(far.receive(), type=Vouch) == Vouch("")
+        far.send(msgspec.msgpack.encode(Made()))
+        made = dialling.result()
+        assert made is not None
+
+        made.queue.send(b"frame")
+        assert far.receive() == b"frame"
+        made.queue.disconnect()
+        far.disconnect()
+
+
+@clause("BUS-ROUTE-16")
+def test_a_master_that_passes_on_shorter_frames_is_named(
+    alone: Alone, own_run_directory: Path
+) -> None:
+    """Else a long frame would end the link again and again."""
+    near = Gateway(
+        "near",
+        1,
+        alone.address,
+        LIMIT_S,
+        frame_bytes_max=1001,
+        proved=lambda _: "",
+        may_dial=lambda _: True,
+        address_of=lambda _: None,
+        is_trusted=lambda _: True,
+        on_vouched=unwanted,
+    )
+    with BrokerManager() as elsewhere, Threads() as threads:
+        slave = SocketQueueBroker(
+            "slave", listen=f"ipc://{own_run_directory}/slave", manager=elsewhere
+        )
+        accepting = threads.start(slave.accept, GATEWAY_PORT)
+        dialling = threads.start(
+            near.connect, alone.asker, f"{alone.outside.address}/slave"
+        )
+        far = accepting.result()
+        far.receive()
+        far.send(msgspec.msgpack.encode(Made()))
+
+        with pytest.raises(PermissionError, match="at most 1000 bytes, not 1001"):
+            dialling.result()
         far.disconnect()

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus import BusConfig, MovedError
+from bus import BusConfig, MovedError, Role, Visibility
 from specs.clauses import clause
 from tests.kit.buses import PATIENT
+from tests.kit.comm_threads import comm_of
 from tests.kit.site import HERE, THERE, Site
 from tests.kit.tasks import Holder, Reader, unwanted
+from tests.links.real import Far
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -115,3 +117,117 @@ def test_a_wrong_new_address_is_named_and_the_task_stays(
 def test_follow_moves_is_true_or_false() -> None:
     with pytest.raises(TypeError, match="follow_moves"):
         BusConfig(follow_moves=1)  # type: ignore[arg-type]
+
+
+@clause("BUS-MOVE-9")
+def test_commands_follow_though_the_thread_that_sent_them_serves_nothing(
+    site: Site,
+) -> None:
+    """As a script that sends, and then computes."""
+    with site.here(config=FOLLOWING) as near, site.there("far") as far:
+        log = Reader(near, "log")
+        far("counter('log')")
+        log.task.deregister(moved_to=NEW)
+
+        for number in range(10):
+            near.command("log", number)
+
+        far("made['log'].has(10)")
+        assert far("made['log'].got") == [*range(10)]
+
+
+@clause("BUS-MOVE-10")
+def test_a_task_is_handed_over_to_another_machine(site: Site) -> None:
+    """Senders that follow reach its successor, which has its state."""
+    with site.here(config=FOLLOWING) as near, site.there("far") as far:
+        far("accept('movers')")
+        log = Reader(near, "log")
+        log.task.on_leave(lambda: log.got)
+        sender = near.register("sender", on_undelivered=unwanted)
+        for number in range(10):
+            sender.command("log", number)
+
+        address = near.hand_over(log.task, f"ism://{THERE}/movers", timeout=LIMIT_S)
+        for number in range(10, 20):
+            sender.command("log", number)
+
+        assert str(address) == f"ism://bus1@{THERE}/log"
+        far("made['log'].has(20)")
+        assert far("made['log'].got") == [*range(20)]
+
+
+@clause("BUS-MOVE-9", "BUS-DEREG-4")
+def test_unread_commands_follow_before_those_sent_since(site: Site) -> None:
+    """Though the callback of the task still runs when the new address is known."""
+    with (
+        Far("m1", role="master", machine=HERE, network=site.network(HERE)) as m1,
+        site.here(role=Role.SLAVE, config=FOLLOWING) as near,
+        site.there("far") as far,
+    ):
+        m1.started()
+        remote = comm_of(near).remote
+        until(lambda: remote.topology.has_master, "it has a master to tell")
+        sender = near.register("sender", on_undelivered=unwanted)
+        log = Holder(near, "log", holds=lambda number: number == 0)
+        for number in range(10):
+            sender.command("log", number)
+        assert log.held.wait(LIMIT_S)
+        far("counter('log')")
+
+        log.task.deregister(moved_to=NEW)
+        for number in range(10, 20):
+            sender.command("log", number)
+        known = remote.resolver._moved_answers
+        until(lambda: "log" in known, "the new address is known")
+        log.let_go()
+
+        far("made['log'].has(19)")
+        assert (log.got, far("made['log'].got")) == ([0], [*range(1, 20)])
+
+
+@clause("BUS-MOVE-9")
+def test_a_name_registered_again_is_found_though_its_former_task_leaves_late(
+    site: Site,
+) -> None:
+    """Its callback ends after another process of its machine has the name."""
+    with site.here() as near, site.there("far") as far:
+        far("counter('log')")
+        near.call(NEW, "first", timeout=LIMIT_S)
+        log = Holder(near, "log")
+        near.command("log", "held")
+        assert log.held.wait(LIMIT_S)
+        with Far("slave", network=site.network(HERE)) as slave:
+            slave.started()
+            log.task.deregister(moved_to=NEW)
+            slave("counter('log')")
+            log.let_go()
+
+            assert far(f"bus.call('ism://{HERE}/log', 1, timeout=20)") == 1
+            slave("made['log'].has(1)")
+
+
+@clause("BUS-MOVE-9", "BUS-FLOW-1")
+def test_all_unread_commands_follow_however_many(site: Site) -> None:
+    """Those that a task has accepted are not refused for want of room."""
+    count = 3 * FOLLOWING.parked_per_name
+    with site.here(config=FOLLOWING) as near, site.there("far") as far:
+        sender = near.register("sender", on_undelivered=unwanted)
+        log = Holder(near, "log")
+        for number in range(count):
+            sender.command("log", number)
+        assert log.held.wait(LIMIT_S)
+
+        log.task.deregister(moved_to=NEW)
+        log.let_go()
+        far("counter('log')")
+
+        far(f"made['log'].has({count - 1})")
+        assert far("made['log'].got") == [*range(1, count)]
+
+
+def test_a_private_task_tells_no_new_address(site: Site) -> None:
+    with site.here() as near:
+        task = near.register("own", visibility=Visibility.PRIVATE)
+
+        with pytest.raises(ValueError, match="is for public tasks"):
+            task.deregister(moved_to=NEW)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.core.wire import Eliminate, Error, Reason
 from bus.errors import MovedError, UnresolvedError
+from bus.registration import RegistrationId
 from specs.clauses import clause
 from tests.simulate.stage import SOON_S, Stage, told
 
@@ -113,3 +115,37 @@ def test_the_new_address_is_told_for_a_limited_time() -> None:
 
     assert told(letters) == [UnresolvedError]
     assert master.resolver._moved == {}
+
+
+@clause("BUS-SEC-7", "BUS-MOVE-9")
+def test_a_process_tells_of_its_own_tasks_only_where_they_go_on() -> None:
+    """Else it could draw the commands for any name to itself."""
+    stage = Stage(machines=2, slaves=3)
+    d, f = stage.task("d", "s2", "m2"), stage.task("f", "s2")
+    g = stage.task("g", "s3")
+    stage.soon()
+    thief = stage.process("s3")
+    master = thief.remote.topology.master()
+    assert master is not None
+
+    def steal() -> list[Action]:
+        frame = Eliminate(id=g.id, name="f", moved_to=NEW)
+        master.session.send_control(frame)
+        return thief.remote.flush(stage.world.now)
+
+    thief.event(steal)
+    stage.soon()
+    [letter] = stage.send(d, HERE)
+    stage.soon()
+
+    assert letter.taken_by == f.id
+
+
+@clause("BUS-WIRE-4", "BUS-MOVE-9")
+@pytest.mark.parametrize("address", ["f", "ism://bus1@m2/f", "ism://m1/", "x" * 200])
+def test_a_new_address_of_another_form_is_no_frame(address: str) -> None:
+    task = RegistrationId("m1", "s1", 1)
+    with pytest.raises(ValueError, match="address"):
+        Eliminate(id=task, name="f", moved_to=address)
+    with pytest.raises(ValueError, match="address"):
+        Error(reason=Reason.MOVED, text=address)

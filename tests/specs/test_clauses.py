@@ -47,7 +47,7 @@ NUMBERS = {
     "BUS-ENT": (*range(1, 9), *range(10, 15), 16, 17, 18),
     "BUS-FLOW": range(1, 9),
     "BUS-INIT": range(1, 18),
-    "BUS-MOVE": range(1, 10),
+    "BUS-MOVE": range(1, 11),
     "BUS-MSG": range(1, 19),
     "BUS-NAME": range(1, 8),
     "BUS-RELAY": range(1, 13),

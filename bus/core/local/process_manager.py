@@ -245,8 +245,12 @@ class ProcessManager:
 
     # Messages without a route.
 
-    def park(self, name: str, message: Incoming, now: float) -> Entry | None:
+    def park(
+        self, name: str, message: Incoming, now: float, *, again: bool = False
+    ) -> Entry | None:
         """Park a message for a name; return the holder instead if there is one by now.
+
+        again: True if it was accepted once; the bounds do not apply then.
 
         Raises:
             BusFullError: the parked list has no room (BUS-FLOW-1).
@@ -254,7 +258,7 @@ class ProcessManager:
         entry = self.table.find(name)
         if entry is not None:
             return entry
-        if self.parked.full(name):
+        if self.parked.full(name) and not again:
             raise self.parked.error(name)
         deadline = now + self.resolve_timeout_s
         if message._deadline is not None:
@@ -327,6 +331,13 @@ class ProcessManager:
             if self.remote is not None:
                 self.remote.on_unwatched(watch)
         return known
+
+    def is_leaving(self, name: str) -> bool:
+        """Return True if a holder of a name has left and is not emptied yet.
+
+        Its unread messages precede all that wait for the name by now.
+        """
+        return bool(self._leaving.get(name))
 
     def _mark_opened(self, entry: Entry) -> None:
         waiting = self._unopened[entry.name]

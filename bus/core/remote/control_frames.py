@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from bus.address import Address
 from bus.core.wire import (
     AddRelay,
     Cancel,
@@ -135,9 +136,11 @@ class ControlFrames:
                 if self._topology.is_master and peer in self._topology.slaves():
                     self._check_own(peer, frame.id)
                 self._check_machine(peer, frame.id)
+                # Before the registry forgets it: a task may give its own name only.
+                moved = self._has_moved(peer, frame)
                 self._name_registry.on_eliminate(frame, peer)
                 self._relays.on_eliminate(frame.id)
-                if frame.moved_to and peer.machine == self._topology.me.machine:
+                if moved:
                     self._resolver.on_moved(frame.name, frame.moved_to, now)
             case Subscribe():
                 self._check_asker(peer, frame.id, frame.subscriber)
@@ -160,6 +163,20 @@ class ControlFrames:
                 self._idle_links.on_refused(peer)
             case _:
                 pass
+
+    def _has_moved(self, peer: Peer, frame: Eliminate) -> bool:
+        """Return True if the holder of a name of this machine goes on at another one.
+
+        Raises:
+            WireError: its new address is on this machine.
+        """
+        here = self._topology.me.machine
+        if not frame.moved_to or peer.machine != here:
+            return False
+        if Address.parse(frame.moved_to).machine == here:
+            raise WireError(f"ELIMINATE has a new address here: {frame.moved_to!r}")
+        user = self._name_registry.users.find(frame.name)
+        return user is not None and user.id == frame.id
 
     def _has_subscriber(self, relay: Relay | None) -> bool:
         """Return True if a request of this process matches a task, without a master."""

@@ -55,6 +55,7 @@ class Resolver:
         "_again",
         "_manager",
         "_moved",
+        "_moved_answers",
         "_name_registry",
         "_relays",
         "_senders",
@@ -84,12 +85,18 @@ class Resolver:
         # In the master: names of its machine whose tasks go on at another one, each
         # with the address there, and until when senders are told (BUS-MOVE-9).
         self._moved: Final[dict[str, tuple[str, float]]] = {}
+        # New addresses told by a master, of names whose former holders still return
+        # their unread messages. These go first.
+        self._moved_answers: Final[dict[str, str]] = {}
 
     # Searches of this process.
 
     def seek(self, name: str, now: float) -> None:
         """Search for a name that parked messages wait for, unless a search is open."""
         if name in self.own or self._manager.table.find(name) is not None:
+            return
+        if (new := self._new_address(name)) is not None:
+            self._tell_moved(name, new)
             return
         if self._again.get(name, now) > now:
             return
@@ -102,10 +109,6 @@ class Resolver:
             return
         address = Address.parse(name)
         machine = address.machine or self._topology.me.machine
-        if machine == self._topology.me.machine and address.module in self._moved:
-            new = self._moved[address.module][0]
-            self._fail_parked(name, MovedError(name, new))
-            return
         until = max(each.deadline for each in waiting)
         task = self._relays.with_number(sender)
         frame = Search(
@@ -159,6 +162,7 @@ class Resolver:
 
     def on_named(self, entry: Entry) -> None:
         """End the search for a name that is found now and can be reached."""
+        self._moved_answers.pop(entry.name, None)
         if entry.name in self.own and self._is_reached(entry):
             self._end_own(entry.name)
 
@@ -280,6 +284,8 @@ class Resolver:
         """
         if not self._topology.is_master:
             return
+        if self._name_registry.users.find(name) is not None:
+            return  # registered again
         self._moved.pop(name, None)
         self._moved[name] = (address, now + self._manager.resolve_timeout_s)
         if len(self._moved) > _MOVED_MAX:
@@ -290,30 +296,55 @@ class Resolver:
                 self.ledger.end(request)
         if name in self.own:
             self._end_own(name)
-            self._fail_parked(name, MovedError(name, address))
+            self._tell_moved(name, address)
+
+    def on_left(self, name: str, address: str) -> None:
+        """Tell the senders of this process where a task of its own goes on.
+
+        Its unread messages are parked by now, before those sent since.
+        """
+        if self._manager.table.find(name) is None:
+            if name in self.own:
+                self._end_own(name)
+            self._tell_moved(name, address)
+
+    def _new_address(self, name: str) -> str | None:
+        """Return where the task of a name goes on, as far as this process knows."""
+        address = Address.parse(name)
+        moved = self._moved.get(address.module)
+        if moved is not None and address.machine in {None, self._topology.me.machine}:
+            return moved[0]
+        return self._moved_answers.get(name)
+
+    def _tell_moved(self, name: str, address: str) -> None:
+        """Fail the messages parked for a name, once earlier ones have joined them."""
+        if self._manager.is_leaving(name):
+            # `TaskAnnouncer.on_emptied` searches for the name again.
+            self._moved_answers[name] = address
+            return
+        self._moved_answers.pop(name, None)
+        self._fail_parked(name, MovedError(name, address))
 
     def on_moved_answer(self, peer: Peer, number: RequestId, address: str) -> None:
         """Handle or forward the answer of a master that a task goes on elsewhere.
 
         Raises:
-            WireError: the new address is none.
+            WireError: the new address is on the machine where it was searched for.
         """
         request = self.ledger.get(number)
         if request is None or peer in self._topology.slaves():
             return
         if request.forwarded_to.pop(peer.key, None) is None:
             return
-        try:
-            Address.parse(address)
-        except ValueError as error:
-            raise WireError(f"ERROR has no new address: {error}") from None
+        if Address.parse(address).machine == request.machine:
+            raise WireError(f"ERROR has a new address on the same machine: {address!r}")
         if request.origin is not None:
             self._send_moved(request.origin, number, address)
             self.ledger.end(request)
             return
         name = next(each for each, own in self.own.items() if own is request)
         self._end_own(name)
-        self._fail_parked(name, MovedError(name, address))
+        self._tell_moved(name, address)
 
     @staticmethod
     def _send_moved(peer: Peer, number: RequestId, address: str) -> None:

@@ -42,6 +42,7 @@ from bus.core.wire.link_frames import (
     Welcome,
 )
 from bus.core.wire.parts import (
+    ADDRESS_MAX,
     Characteristics,
     Identity,
     LinkKind,
@@ -73,6 +74,7 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "VERSIONS",
     "negotiate",
     # parts
+    "ADDRESS_MAX",
     "Characteristics",
     "Identity",
     "LinkKind",

@@ -20,6 +20,7 @@ from bus.core.wire.parts import (
     RequestId,
     Text,
     Versions,
+    check_moved_to,
     check_registration,
 )
 from bus.registration import RegistrationId  # noqa: TC001  # read by `msgspec`
@@ -120,6 +121,8 @@ class Error(ControlFrame, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.id is not None:
             check_registration(self.id)
+        if self.reason is Reason.MOVED:
+            check_moved_to(self.text)
 
 
 class Ping(ControlFrame, frozen=True, kw_only=True):

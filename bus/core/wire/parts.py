@@ -12,10 +12,16 @@ from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
-from bus.address import check_bus_name, check_machine_name, check_module_name
+from bus.address import (
+    Address,
+    check_bus_name,
+    check_machine_name,
+    check_module_name,
+)
 from bus.registration import Overflow, RegistrationId, Visibility
 
 __all__ = [
+    "ADDRESS_MAX",
     "U16",
     "U32",
     "U64",
@@ -34,6 +40,7 @@ __all__ = [
     "Role",
     "Text",
     "Versions",
+    "check_moved_to",
     "check_registration",
 ]
 
@@ -49,9 +56,10 @@ BusName: TypeAlias = Annotated[str, Meta(max_length=32)]
 Text: TypeAlias = Annotated[str, Meta(max_length=256)]
 
 Versions: TypeAlias = tuple[U16, U16]
+ADDRESS_MAX: Final = 128
 # The addresses on which a process listens, each as its link layer writes it.
 Addresses: TypeAlias = Annotated[
-    tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=8)
+    tuple[Annotated[str, Meta(max_length=ADDRESS_MAX)], ...], Meta(max_length=8)
 ]
 
 _NAME_MAX: Final = 128
@@ -155,6 +163,17 @@ class Characteristics(Part, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_registration(self.id)
         check_module_name(self.name)
+
+
+def check_moved_to(text: str) -> None:
+    """Raise unless a text is the address of a task on a machine of the same bus.
+
+    Raises:
+        ValueError: it is none (BUS-MOVE-9).
+    """
+    address = Address.parse(text)
+    if address.machine is None or address.bus is not None:
+        raise ValueError(f"new address must name a machine and no bus, got {text!r}")
 
 
 def check_registration(registration: RegistrationId) -> None:

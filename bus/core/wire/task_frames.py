@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from bus.address import Address, check_machine_name, check_module_name
+from bus.address import check_machine_name, check_module_name
 from bus.core.wire.frames import ControlFrame, FrameType
 from bus.core.wire.parts import (
     U32,
@@ -21,6 +21,7 @@ from bus.core.wire.parts import (
     Overflow,
     RequestId,
     Text,
+    check_moved_to,
     check_registration,
 )
 from bus.registration import RegistrationId  # noqa: TC001  # read by `msgspec`
@@ -186,7 +187,7 @@ class Eliminate(ControlFrame, frozen=True, kw_only=True):
         check_registration(self.id)
         check_module_name(self.name)
         if self.moved_to:
-            Address.parse(self.moved_to)
+            check_moved_to(self.moved_to)
 
 
 class Subscribe(ControlFrame, frozen=True, kw_only=True):
