@@ -118,11 +118,12 @@ def test_the_new_address_is_told_for_a_limited_time() -> None:
 
 
 @clause("BUS-SEC-7", "BUS-MOVE-9")
-def test_a_process_tells_of_its_own_tasks_only_where_they_go_on() -> None:
-    """Else it could draw the commands for any name to itself."""
+@pytest.mark.parametrize("held", [True, False])
+def test_a_process_tells_of_its_own_tasks_only_where_they_go_on(held: bool) -> None:
+    """Else it could draw the commands for any name to itself, held or not."""
     stage = Stage(machines=2, slaves=3)
-    d, f = stage.task("d", "s2", "m2"), stage.task("f", "s2")
-    g = stage.task("g", "s3")
+    d, g = stage.task("d", "s2", "m2"), stage.task("g", "s3")
+    f = stage.task("f", "s2") if held else None
     stage.soon()
     thief = stage.process("s3")
     master = thief.remote.topology.master()
@@ -138,7 +139,8 @@ def test_a_process_tells_of_its_own_tasks_only_where_they_go_on() -> None:
     [letter] = stage.send(d, HERE)
     stage.soon()
 
-    assert letter.taken_by == f.id
+    assert letter.taken_by == (None if f is None else f.id)
+    assert letter.told is None
 
 
 @clause("BUS-WIRE-4", "BUS-MOVE-9")
