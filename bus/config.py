@@ -161,7 +161,7 @@ class BusConfig:
     eager_relays: True if the master keeps a relay for each public task of its machine
       before the first message to it. Must be the same in all processes of a bus
       (BUS-INIT-13).
-    follow_moves: True if a command whose addressee goes on at another machine is sent
+    follow_moves: True if a command whose addressee has moved to another machine is sent
       there; else its sender gets a `MovedError` with the new address (BUS-MOVE-9).
 
     Raises:

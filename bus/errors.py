@@ -20,7 +20,7 @@
     ├── UnresolvedError                     no task registered that name in time
     ├── UnreachableError                    the task is known, but not reachable
     ├── AddresseeGoneError                  it left before it took the message
-    ├── MovedError                          it goes on at another machine
+    ├── MovedError                          it has moved to another machine
     ├── PeerLostError                       its process was lost before it answered
     ├── InDoubtError                        its process was lost; delivery is unknown
     ├── ExpiredError                        the message's deadline passed on the way
@@ -281,7 +281,7 @@ class StaleLeaseError(BusError):
 
 
 class HandOverError(BusError):
-    """A task has left to be taken over, and no successor has reported (BUS-MOVE-10).
+    """A task was deregistered for a hand-over that failed (BUS-MOVE-10).
 
     Register a task with the state again, here or in another process. Its unread
     commands wait for it.
@@ -295,10 +295,10 @@ class HandOverError(BusError):
     def __init__(
         self, name: str, to: str, why: str, state: Any, *, in_doubt: bool = False
     ) -> None:
-        doubt = "; it may have a successor" if in_doubt else ""
+        check = f"unless {name!r} has a successor nevertheless, " if in_doubt else ""
         super().__init__(
-            f"task {name!r} has left, and {to!r} has not taken it over: {why}{doubt}; "
-            "the `state` of this error is its state"
+            f"cannot hand over task {name!r} to {to!r}: {why}; it is deregistered: "
+            f"{check}register it again with the `state` of this error"
         )
         self.name: str = name
         self.to: str = to
@@ -371,10 +371,10 @@ class AddresseeGoneError(BusError):
 
 
 class MovedError(BusError):
-    """The addressee has gone on at another machine, and said so (BUS-MOVE-9).
+    """The addressee has moved to another machine (BUS-MOVE-9).
 
-    The message was not delivered. With `BusConfig.follow_moves` it is sent there
-    instead.
+    The message was not delivered. With `BusConfig.follow_moves` the process of the
+    sender sends it to the new address instead.
 
     name: the addressee, as it was written.
     address: its new address.

@@ -34,7 +34,7 @@ def _folder(given: str | os.PathLike[str] | None) -> Path | None:
     return None if given is None else Path(given)
 
 
-def _range(given: object) -> tuple[int, int] | None:
+def _port_range(given: object) -> tuple[int, int] | None:
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
@@ -45,7 +45,7 @@ def _range(given: object) -> tuple[int, int] | None:
     return first, last
 
 
-def _bool(_: object, attribute: attrs.Attribute[bool], value: object) -> None:
+def _is_bool(_: object, attribute: attrs.Attribute[bool], value: object) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"{attribute.name} must be a bool, got {value!r}")
 
@@ -74,14 +74,14 @@ class Network:
     Raises:
         TypeError: an address is no `str`, or ``peers`` is one.
         ValueError: an address has another form, names all interfaces, or is not on the
-          loopback interface although there are no keys; or the ports are no range.
+          loopback interface although there are no keys; or ``ports`` are not in order.
     """
 
     peers: tuple[str, ...] = attrs.field(default=(), converter=_addresses)
     listen: str | None = None
     keys: Path | None = attrs.field(default=None, converter=_folder)
-    ports: tuple[int, int] | None = attrs.field(default=None, converter=_range)
-    gateway: bool = attrs.field(default=False, validator=_bool)
+    ports: tuple[int, int] | None = attrs.field(default=None, converter=_port_range)
+    gateway: bool = attrs.field(default=False, validator=_is_bool)
 
     def __attrs_post_init__(self) -> None:
         for what, text in self._given():
@@ -94,7 +94,10 @@ class Network:
             # The resolver's limits on a host name, and the system's on an address.
             Address.parse(self._address(what, text))
             if what == "listen" and self.gateway and _split(what, text)[1] == 0:
-                raise ValueError("listen of a gateway must have a port other than 0")
+                raise ValueError(
+                    f"listen of a gateway must have a port other than 0, got {text!r}: "
+                    "other machines dial it"
+                )
             if self.keys is None and not _is_loopback(host):
                 raise ValueError(
                     f"{what} without keys must be on the loopback interface, got "
@@ -147,7 +150,7 @@ class Network:
         return None if self.listen is None else self._address("listen", self.listen)
 
     @property
-    def free_addresses(self) -> tuple[str, ...]:
+    def end_process_addresses(self) -> tuple[str, ...]:
         """The addresses for a process that is not the master, to try in order."""
         if self.listen is None:
             return ()
@@ -158,7 +161,7 @@ class Network:
         )
 
     @property
-    def is_used(self) -> bool:
+    def has_links(self) -> bool:
         """True if this process may have links with other machines."""
         return self.keys is not None or bool(self.peers) or self.listen is not None
 

@@ -67,8 +67,8 @@ class Credentials:
     machine: its machine, as the system or its certificate proves it (BUS-SEC-5); None
       if nothing does.
     outside: True if it came by the network, where no process of this machine comes.
-    is_direct: False if its frames pass through a master (BUS-ROUTE-16), which vouches
-      for its machine.
+    is_direct: False if a master forwards its frames (BUS-ROUTE-16), and vouches for its
+      machine.
     """
 
     uid: int | None = None

@@ -298,17 +298,19 @@ class Bus:
     # Moving tasks to other processes.
 
     def accept_tasks(self, name: str, factories: Mapping[str, Factory]) -> Task:
-        """Take tasks over from other processes, at a task of this name (BUS-MOVE-10).
+        """Register a task that accepts tasks from `hand_over` (BUS-MOVE-10).
 
-        It runs in a thread of its own, until it is deregistered or the bus is closed.
+        The task runs in a thread of its own, until it is deregistered or the bus is
+        closed.
 
         factories: functions by name. Each is called with this bus, the name to register
-          and the state of the former task, and returns the task that it registers. It
-          is called again if it raises `NameTakenError`, as long as the master may not
-          have freed the name.
+          and the state of the former task, and returns the task that it registers. If
+          it raises `NameTakenError`, it is called again for up to 2 s, until the master
+          has freed the name.
 
         Raises:
             NameTakenError, AccessDeniedError, ValueError: as `register`.
+            TypeError: ``factories`` is no mapping, or a factory no function.
         """
         return accept_tasks(self, name, factories)
 
@@ -322,23 +324,25 @@ class Bus:
     ) -> Address:
         """Let another process take over a task; return the address of its successor.
 
-        The task returns its state (`Task.on_leave`) and leaves, between two callbacks.
-        The factory of the other process registers the successor under the same name,
-        with that state. Unread commands, and those sent meanwhile, go to the successor;
-        on another machine as after `Task.deregister` with ``moved_to`` (BUS-MOVE-10).
+        Between two of its callbacks the task is asked for its state (`Task.on_leave`)
+        and deregistered. A factory of the other process then registers the successor
+        under the same name, with that state. Unread commands, and those sent meanwhile,
+        go to the successor. If it is on another machine, senders get its address as
+        after `Task.deregister` with ``moved_to`` (BUS-MOVE-10).
 
         to: the task at which the other process accepts tasks (`accept_tasks`).
         factory: the name of the factory there; by default the name of the task.
-        timeout: of each answer of the other process, in seconds; as in `Task.call`.
+        timeout: how long to wait for each of two answers of the other process, in
+          seconds; as in `Task.call`.
 
         Raises:
-            BusError: the other process does not answer, or has no such factory; the
-              task stays.
-            PayloadError, MessageTooLargeError: the state cannot be sent; the task
-              stays. An error of the task's function is raised unchanged.
-            HandOverError: the task has left, and no successor has reported. The error
-              has the state.
+            HandOverError: the task is deregistered, and no successor has reported. The
+              error has the state.
+            BusError: any other one: the other process does not answer, has no such
+              factory, or the state cannot be sent. The task remains registered, as
+              after an error of its own callback.
             RuntimeError: called within a callback.
+            TypeError, ValueError: wrong arguments.
         """
         return hand_over(self, task, to, factory, timeout)
 

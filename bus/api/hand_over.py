@@ -78,7 +78,7 @@ def hand_over(
     """Hand over a task; see `Bus.hand_over`."""
     check_instance("task", task, Task)
     if task._bus is not bus:
-        raise ValueError(f"task must be one of this bus, got {task!r}")
+        raise ValueError(f"task must be one of this bus object, got {task!r}")
     target = to if isinstance(to, Address) else Address.parse(to)
     name = task.address.module
     request = {"factory": name if factory is None else factory}
@@ -214,11 +214,11 @@ def _respond(bus: TaskBus, factories: Mapping[str, Factory], message: Incoming) 
 def _take(bus: TaskBus, factories: Mapping[str, Factory], request: Any) -> str | None:
     """Make the task of a request; without a name, only look for the factory."""
     if not isinstance(request, Mapping) or "factory" not in request:
-        raise ValueError(f"not a request of Bus.hand_over: {request!r}")
+        raise ValueError(f"only Bus.hand_over sends commands here, got {request!r}")
     factory = factories.get(request["factory"])
     if factory is None:
         known = ", ".join(map(repr, sorted(factories))) or "none"
-        raise ValueError(f"no factory is named {request['factory']!r}; known: {known}")
+        raise ValueError(f"no factory is named {request['factory']!r}, only {known}")
     if "name" not in request:
         return None
     name = request["name"]

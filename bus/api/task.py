@@ -115,10 +115,15 @@ class Task:
 
     @guarded("set a callback")
     def on_leave(self, callback: Callable[[], Any]) -> None:
-        """Set the function that returns the state of the task for `Bus.hand_over`.
+        """Set the callback that returns the state of the task for `Bus.hand_over`.
 
-        It is called once, between two callbacks of the task, which then leaves. The
-        state is a payload.
+        It is called between two callbacks of the task, which then deregisters. The
+        state is a payload. If it cannot be sent, the task remains registered, and the
+        next attempt calls it again.
+
+        Raises:
+            TypeError: the callback is no function.
+            UnknownTaskError: the task is deregistered.
         """
         check_callback("callback", callback)
         self._sender.require_host()
@@ -437,10 +442,10 @@ class Task:
         ``final``, they fail at once (BUS-DEREG-8). Does nothing if the task is
         deregistered.
 
-        moved_to: the address of the task that goes on at another machine. Until
-          `BusConfig.resolve_timeout_s` is over, the master of this machine tells it to
-          all senders: their commands fail with `MovedError`, or are sent there if their
-          process follows moves (BUS-MOVE-9).
+        moved_to: the address of the task on another machine, if it has moved there. For
+          `BusConfig.resolve_timeout_s` the master of this machine reports it to each
+          sender: its commands fail with `MovedError`. In a process with
+          `BusConfig.follow_moves` they go to the new address instead (BUS-MOVE-9).
 
         Raises:
             ValueError: ``moved_to`` is no address of another machine on this bus, or is
@@ -460,7 +465,10 @@ class Task:
         new = moved_to if isinstance(moved_to, Address) else Address.parse(moved_to)
         own = self._entry.address
         if self._entry.visibility is Visibility.PRIVATE:
-            raise ValueError("moved_to is for public tasks: no sender knows this one")
+            raise ValueError(
+                f"moved_to is for public tasks, {self._entry.name!r} is private: leave "
+                "it out"
+            )
         if new.machine in {None, own.machine} or new.bus not in {None, own.bus}:
             raise ValueError(
                 "moved_to must be an address of another machine on this bus, such as "

@@ -16,7 +16,7 @@ from bus.cli.live import joined, live_options
 from bus.cli.queries import is_here, look_around
 from bus.errors import BusError
 from bus.journal.wording import printable
-from bus.links.gateway import split
+from bus.links.gateway import split_gateway_address
 from bus.registration import Visibility
 from queuebroker import _sync
 
@@ -37,7 +37,7 @@ _SEARCH_S: Final = 2.0
 
 
 @attrs.frozen
-class _Goal:
+class _Destination:
     """The task that a route leads to.
 
     name: its public name. owner: its machine and its process.
@@ -55,7 +55,7 @@ class _Goal:
 
 
 @attrs.frozen
-class _Way:
+class _Route:
     """The route of a message from a process to the task with a name.
 
     way: "thread", "relay" or "search".
@@ -90,10 +90,12 @@ def route(target: Target, name: str, sender: str | None) -> None:
             fail(f"no task has the public name {name!r} on bus {target.bus!r}")
         answers = look_around(target, bus)
         here = is_here(bus, address)
-        goal = (_goal_here if here else _goal_elsewhere)(target, bus, address, answers)
+        goal = (_found_here if here else _found_elsewhere)(
+            target, bus, address, answers
+        )
         machine = bus.machine
     ways = [
-        _way(told, goal, answers.told[0], target)
+        _route_from(told, goal, answers.told[0], target)
         for told in answers.told
         if sender in {None, told["process"]}
     ]
@@ -113,32 +115,39 @@ def route(target: Target, name: str, sender: str | None) -> None:
     answers.end()
 
 
-# The goal.
+# The destination.
 
 
-def _goal_here(target: Target, bus: Bus, address: Address, answers: Answers) -> _Goal:
+def _found_here(
+    target: Target, bus: Bus, address: Address, answers: Answers
+) -> _Destination:
     """Return the task of this machine, from the answer of its master."""
     owner = answers.told[0]["users"].get(address.module)
     if owner is None:
         fail(f"no task has the public name {address.module!r} on bus {target.bus!r}")
-    return _Goal(address.module, (bus.machine, owner))
+    return _Destination(address.module, (bus.machine, owner))
 
 
-def _goal_elsewhere(
+def _found_elsewhere(
     target: Target, bus: Bus, address: Address, answers: Answers
-) -> _Goal:
+) -> _Destination:
     """Return the task of another machine, from its master; then reach its process."""
     assert address.machine is not None
     if _master_of(answers.told[0], address.machine) is None:
-        fail(f"the master of this machine has no link with {address.machine!r}")
+        fail(
+            f"the master of this machine has no link with {address.machine!r}: check "
+            "`peers` in its network, and that a bus is open there"
+        )
     wait_s = _SEARCH_S if target.timeout_s is None else min(_SEARCH_S, target.timeout_s)
     owner = _owner(bus, address, wait_s)
     if owner is None:
         fail(
             f"no task of machine {address.machine!r} has the public name "
-            f"{address.module!r}"
+            f"{address.module!r}: searched for {wait_s:g} s"
         )
-    return _Goal(address.module, owner, is_gateway=_is_gateway(bus, owner, wait_s))
+    return _Destination(
+        address.module, owner, is_gateway=_is_gateway(bus, owner, wait_s)
+    )
 
 
 def _owner(bus: Bus, address: Address, wait_s: float) -> Key | None:
@@ -171,7 +180,7 @@ def _is_gateway(bus: Bus, owner: Key, wait_s: float) -> bool | None:
     peer = comm.remote.topology.peers.get(owner)
     if peer is None:
         return None
-    return any(split(each)[1] for each in peer.addresses)
+    return any(split_gateway_address(each)[1] for each in peer.addresses)
 
 
 def _master_of(master: Mapping[str, Any], machine: str) -> str | None:
@@ -183,17 +192,20 @@ def _master_of(master: Mapping[str, Any], machine: str) -> str | None:
     return None
 
 
-# The ways.
+# The routes.
 
 
-def _way(
-    told: Mapping[str, Any], goal: _Goal, master: Mapping[str, Any], target: Target
-) -> _Way:
+def _route_from(
+    told: Mapping[str, Any],
+    goal: _Destination,
+    master: Mapping[str, Any],
+    target: Target,
+) -> _Route:
     me: str = told["process"]
     here = told["machine"]
     if (here, me) == goal.owner:
         thread = _thread_of(told, goal.name)
-        return _Way(me, "thread", None, f"within the process, to {thread}")
+        return _Route(me, "thread", None, f"within the process, to {thread}")
     links = {(link["machine"], link["process"]): link for link in told["links"]}
     link = links.get(goal.owner)
     owner = goal.owner_from(here)
@@ -215,12 +227,12 @@ def _way(
         if each["state"] == "named"
     }
     if (goal.name, *goal.owner) in named:
-        return _Way(me, "relay", kind, f"by its relay, over {its}")
+        return _Route(me, "relay", kind, f"by its relay, over {its}")
     asked = _asked(me, here, goal, master)
-    return _Way(me, "search", kind, f"by search: {asked}; then over {its}")
+    return _Route(me, "search", kind, f"by search: {asked}; then over {its}")
 
 
-def _asked(me: str, here: str, goal: _Goal, master: Mapping[str, Any]) -> str:
+def _asked(me: str, here: str, goal: _Destination, master: Mapping[str, Any]) -> str:
     """Return the processes that a search for the goal asks, as text."""
     first, (machine, owner) = master["process"], goal.owner
     if machine != here:
@@ -238,7 +250,7 @@ def _asked(me: str, here: str, goal: _Goal, master: Mapping[str, Any]) -> str:
 
 
 def _gateway_text(
-    goal: _Goal,
+    goal: _Destination,
     told: Mapping[str, Any],
     link: Mapping[str, Any] | None,
     master: Mapping[str, Any],

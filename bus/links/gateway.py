@@ -1,19 +1,21 @@
 """`Gateway`: links between processes that reach each other only through their masters.
 
-A process that other machines do not reach (`Network.gateway`) gives them the address of
-its master, followed by its own name. A process that reaches no other machine asks its
-master to dial. In both cases a master connects two queues and passes on all frames
-(BUS-ROUTE-16). So the link is one between the two end processes, like any other: the
-masters number, keep and acknowledge nothing, and nothing is repeated if one of them is
-lost. Rejected: a relay in each master, a third place where a message might be lost.
+A gateway is a master that forwards frames between the processes of its machine and
+other machines (BUS-ROUTE-16). A process that other machines do not reach
+(`Network.gateway`) gives them the address of its master, followed by its own name. A
+process that reaches no other machine asks its master to dial. In both cases a master
+joins two queues and forwards all frames. So the link is one between the two end
+processes, like any other: the masters number, keep and acknowledge nothing, and nothing
+is repeated if one of them is lost. Rejected: a relay in each master, a third place
+where a message might be lost.
 
-Such a link begins with one message on a port of its own, and its answer:
+Such a link begins with one message on a port of its own:
 
-asker -> its own master       `Dial`     the address to dial
-any   -> master of a machine  `Enter`    the process of that machine
-master -> that process        `Vouch`    the machine that has asked
+process -> its own master         `DialOutside`  the address to dial
+process, master -> other master   `DialInside`   the process of that machine
+master -> process of its machine  `Vouch`        the machine of the first process
 
-Each passes on the answer to the last of them: `Made`.
+Each of them gets an `Answer`.
 """
 
 from __future__ import annotations
@@ -35,74 +37,85 @@ if TYPE_CHECKING:
 
     from queuebroker.sockets import SocketQueueBroker
 
-__all__ = ["GATEWAY_PORT", "Dialled", "Gateway", "by_master", "entrance", "split"]
+__all__ = [
+    "GATEWAY_PORT",
+    "Gateway",
+    "LinkEnd",
+    "address_via_master",
+    "gateway_address",
+    "split_gateway_address",
+]
 
 GATEWAY_PORT: Final = 2  # the port of a broker at which it is asked
 
-_BY_MASTER: Final = "by-master "
+_VIA_MASTER: Final = "by-master "
 _NO_LIMIT: Final = 2**32 - 1
-_FRAMES_MAX: Final = 256  # passed on at once
+_FRAMES_MAX: Final = 256  # forwarded at once
 _REQUESTS_MAX: Final = 256  # served at a time; each takes one thread, and later two
-_NOT_TRUSTED: Final = "only a process with all rights uses the gateway"
+_NOT_TRUSTED: Final = (
+    "the user of the process lacks full rights, which a gateway needs: grant them in "
+    "BusConfig.access"
+)
 # Between two attempts to reach a master, which another process may replace.
 _PAUSE_S: Final = 0.05
 
 
-class Dial(msgspec.Struct, frozen=True, tag=True):
+class DialOutside(msgspec.Struct, frozen=True, tag=True):
     """The request of a process to its own master: a link with an address."""
 
     address: str
 
 
-class Enter(msgspec.Struct, frozen=True, tag=True):
-    """The request from outside to a master: a link with a process of its machine."""
+class DialInside(msgspec.Struct, frozen=True, tag=True):
+    """The request from another machine: a link with a process of this machine."""
 
     process: str
 
 
 class Vouch(msgspec.Struct, frozen=True, tag=True):
-    """The master's word to a process of its machine: the machine that has asked.
+    """The request of a master to a process of its machine: a link with another machine.
 
-    machine: as its certificate proves; "" for a link without keys.
+    machine: the other machine, as its certificate proves; "" without keys.
     """
 
     machine: str
 
 
-class Made(msgspec.Struct, frozen=True, tag=True):
-    """The answer to all of these: frames may follow, unless there is a reason why not.
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """The answer to a request; with an empty ``refusal`` the link is open.
 
-    machine: the proved machine of the process reached, "" without keys.
-    frame_bytes_max: the longest frame that all masters on the way pass on.
-    again: True if a later request may succeed, such as once a new master serves.
+    machine: the machine of the reached process, as its certificate proves; "" without
+      keys.
+    frame_bytes_max: the longest frame that every master on the path forwards.
+    retry: True if a later request may succeed, such as after a takeover.
     """
 
     machine: str = ""
     frame_bytes_max: int = _NO_LIMIT
-    why_not: str = ""
-    again: bool = False
+    refusal: str = ""
+    retry: bool = False
 
 
-_Request: TypeAlias = Dial | Enter | Vouch
+_Request: TypeAlias = DialOutside | DialInside | Vouch
 _encode: Final = msgspec.msgpack.encode
 _request_in: Final = msgspec.msgpack.Decoder(_Request)
-_answer_in: Final = msgspec.msgpack.Decoder(Made)
+_answer_in: Final = msgspec.msgpack.Decoder(Answer)
 
 
 # Addresses.
 
 
-def entrance(master: str, process: str) -> str:
+def gateway_address(master: str, process: str) -> str:
     """Return the address of a process behind the address of its master."""
     return f"{master}/{process}"
 
 
-def by_master(address: str) -> str:
+def address_via_master(address: str) -> str:
     """Return the address that makes this process ask its own master to dial."""
-    return _BY_MASTER + address
+    return _VIA_MASTER + address
 
 
-def split(address: str) -> tuple[str, str | None]:
+def split_gateway_address(address: str) -> tuple[str, str | None]:
     """Return the address to dial, and the process to ask for there, if any."""
     scheme, mark, rest = address.partition("://")
     place, slash, process = rest.partition("/")
@@ -115,13 +128,13 @@ def split(address: str) -> tuple[str, str | None]:
 
 
 @attrs.frozen(eq=False)
-class Dialled:
-    """A link with a process of another machine.
+class LinkEnd:
+    """This process's end of a link with a process of another machine.
 
     machine: its machine, as a certificate proves to this process or to its master; ""
       without keys.
-    is_direct: False if frames pass through a master.
-    frame_bytes_max: as in `Made`.
+    is_direct: False if a master forwards its frames.
+    frame_bytes_max: as in `Answer`.
     """
 
     queue: SocketMessageQueue
@@ -135,7 +148,7 @@ class _NotReachedError(PermissionError):
 
 
 class Gateway:
-    """The part of one process in links through masters.
+    """The client and server of one process for links that a gateway forwards.
 
     Any thread may call the methods. Each request is served by a thread of its own.
 
@@ -166,7 +179,7 @@ class Gateway:
         may_dial: Callable[[str], bool],
         address_of: Callable[[str], str | None],
         is_trusted: Callable[[SocketMessageQueue], bool],
-        on_vouched: Callable[[Dialled], object],
+        on_vouched: Callable[[LinkEnd], object],
     ) -> None:
         self._process: Final = process
         self._port: Final = port
@@ -181,9 +194,9 @@ class Gateway:
         # Guards the requests, and so the number of threads, and the passages.
         self._lock: Final = _sync.Lock()
         self._requests: Final[set[SocketMessageQueue]] = set()
-        self._passages: Final[set[_Passage]] = set()
+        self._forwarders: Final[set[_Forwarder]] = set()
 
-    def connect(self, broker: SocketQueueBroker, address: str) -> Dialled | None:
+    def connect(self, broker: SocketQueueBroker, address: str) -> LinkEnd | None:
         """Dial an address: directly, at another machine's master, or by this one's.
 
         Returns None if no process listens there, or the process behind is not reached.
@@ -192,19 +205,19 @@ class Gateway:
             PermissionError: a master refuses the link; the text is its reason.
             QueueBrokerError, OSError, ValueError: see `SocketQueueBroker.connect`.
         """
-        if address.startswith(_BY_MASTER):
-            asked = Dial(address.removeprefix(_BY_MASTER))
+        if address.startswith(_VIA_MASTER):
+            asked = DialOutside(address.removeprefix(_VIA_MASTER))
             return self._ask_for(
                 asked, lambda: self._dial_inside(broker, self._own_master)
             )
-        place, process = split(address)
+        place, process = split_gateway_address(address)
         if process is None:
             queue = self._dial(broker, place, self._port)
             if queue is None:
                 return None
-            return Dialled(queue, self._proved(queue), is_direct=True)
+            return LinkEnd(queue, self._proved(queue), is_direct=True)
         made = self._ask_for(
-            Enter(process), lambda: self._dial(broker, place, GATEWAY_PORT)
+            DialInside(process), lambda: self._dial(broker, place, GATEWAY_PORT)
         )
         if made is None:
             return None
@@ -213,14 +226,14 @@ class Gateway:
 
     def _ask_for(
         self, request: _Request, dial: Callable[[], SocketMessageQueue | None]
-    ) -> Dialled | None:
+    ) -> LinkEnd | None:
         """Dial a master and send it a request; repeat both while it cannot serve yet.
 
         Another process may become that master, and the process behind it may join it
         anew. Both still live, so their link is not given up at once.
 
         Raises:
-            PermissionError: the link is refused, or a master on the way passes on only
+            PermissionError: the link is refused, or a master on the path forwards only
               shorter frames than this process accepts.
         """
         until = _sync.monotonic() + self._timeout_s
@@ -240,11 +253,11 @@ class Gateway:
         if answer.frame_bytes_max < self._frame_bytes_max:
             queue.disconnect()
             raise PermissionError(
-                "a master on the way passes on frames of at most "
+                "a master on the path forwards frames of at most "
                 f"{answer.frame_bytes_max} bytes, not {self._frame_bytes_max}: give it "
                 "the same `message_bytes_max`"
             )
-        return Dialled(queue, answer.machine, frame_bytes_max=answer.frame_bytes_max)
+        return LinkEnd(queue, answer.machine, frame_bytes_max=answer.frame_bytes_max)
 
     def _dial(
         self, broker: SocketQueueBroker, address: str, port: int
@@ -256,7 +269,7 @@ class Gateway:
     def _dial_inside(
         self, broker: SocketQueueBroker, address: str
     ) -> SocketMessageQueue | None:
-        """Dial a process of this machine, which must have all rights.
+        """DialOutside a process of this machine, which must have all rights.
 
         Raises:
             PermissionError: it has not.
@@ -267,7 +280,7 @@ class Gateway:
             raise PermissionError(_NOT_TRUSTED)
         return queue
 
-    def _ask(self, queue: SocketMessageQueue, request: _Request) -> Made | None:
+    def _ask(self, queue: SocketMessageQueue, request: _Request) -> Answer | None:
         """Send a request; return the answer once the link is made.
 
         Returns None if there is no answer.
@@ -275,17 +288,17 @@ class Gateway:
         Raises:
             PermissionError: the link is refused, perhaps only for now.
         """
-        answer: Made | None = None
+        answer: Answer | None = None
         try:
             queue.send(_encode(request), timeout=self._timeout_s)
             answer = _answer_in.decode(queue.receive(timeout=self._timeout_s))
-            if answer.why_not:
-                kind = _NotReachedError if answer.again else PermissionError
-                raise kind(answer.why_not)
+            if answer.refusal:
+                kind = _NotReachedError if answer.retry else PermissionError
+                raise kind(answer.refusal)
         except (QueueBrokerError, msgspec.MsgspecError):
             answer = None
         finally:
-            if answer is None or answer.why_not:
+            if answer is None or answer.refusal:
                 queue.disconnect()
         return answer
 
@@ -327,16 +340,16 @@ class Gateway:
             self._requests.discard(queue)
 
     def _serve(self, broker: SocketQueueBroker, queue: SocketMessageQueue) -> None:
-        """Answer one request; then pass on frames until one of the links ends."""
+        """Answer one request; then forward frames until one of the links ends."""
         try:
             onward = self._answer(broker, queue)
             if onward is not None:
-                self._run(_Passage(queue, onward.queue))
+                self._run(_Forwarder(queue, onward.queue))
         except Exception as error:  # noqa: BLE001 # the asker is told, whatever it is
             why = str(error) or type(error).__name__
-            again = isinstance(error, _NotReachedError)
+            retry = isinstance(error, _NotReachedError)
             with suppress(QueueBrokerError):
-                answer = Made(why_not=why, again=again)
+                answer = Answer(refusal=why, retry=retry)
                 queue.send(_encode(answer), timeout=self._timeout_s)
             queue.disconnect()
         finally:
@@ -344,7 +357,7 @@ class Gateway:
 
     def _answer(
         self, broker: SocketQueueBroker, queue: SocketMessageQueue
-    ) -> Dialled | None:
+    ) -> LinkEnd | None:
         """Answer a request; return the other half, None for a link to this process.
 
         Raises:
@@ -352,32 +365,32 @@ class Gateway:
         """
         request = _request_in.decode(queue.receive(timeout=self._timeout_s))
         if (for_this := self._link_to_this(queue, request)) is not None:
-            queue.send(_encode(Made()), timeout=self._timeout_s)
+            queue.send(_encode(Answer()), timeout=self._timeout_s)
             self._on_vouched(for_this)
             return None
         onward = self._onward(broker, queue, request)
         longest = min(self._frame_bytes_max, onward.frame_bytes_max)
         try:
-            answer = Made(onward.machine, longest)
+            answer = Answer(onward.machine, longest)
             queue.send(_encode(answer), timeout=self._timeout_s)
         except BaseException:
             onward.queue.disconnect()
             raise
         return onward
 
-    def _run(self, passage: _Passage) -> None:
+    def _run(self, passage: _Forwarder) -> None:
         with self._lock:
-            self._passages.add(passage)
+            self._forwarders.add(passage)
         try:
             passage.run()
         finally:
             passage.close()
             with self._lock:
-                self._passages.discard(passage)
+                self._forwarders.discard(passage)
 
     def _link_to_this(
         self, queue: SocketMessageQueue, request: _Request
-    ) -> Dialled | None:
+    ) -> LinkEnd | None:
         """Return a link that is requested with this process; None for another one.
 
         Raises:
@@ -387,57 +400,64 @@ class Gateway:
         if isinstance(request, Vouch):
             if not self._is_trusted(queue):
                 raise PermissionError(_NOT_TRUSTED)
-            return Dialled(queue, request.machine)
-        if isinstance(request, Enter):
+            return LinkEnd(queue, request.machine)
+        if isinstance(request, DialInside):
             # A process of this machine has rights by its user: it must not pass as one
             # of another machine.
             if queue.peer.uid is not None:
-                raise PermissionError("only another machine enters here")
+                raise PermissionError(
+                    f"a process of this machine dials {request.process!r} directly, "
+                    "not through its gateway"
+                )
             if request.process == self._process:
                 # It has become master since it gave its address.
-                return Dialled(queue, self._proved(queue))
+                return LinkEnd(queue, self._proved(queue))
         return None
 
     def _onward(
         self, broker: SocketQueueBroker, queue: SocketMessageQueue, request: _Request
-    ) -> Dialled:
+    ) -> LinkEnd:
         """Return the other half of a requested link.
 
         Raises:
             PermissionError: the request is refused, or the process is not reached.
         """
-        made: Dialled | None
-        if isinstance(request, Dial):
+        made: LinkEnd | None
+        if isinstance(request, DialOutside):
             if not self._is_trusted(queue):
                 raise PermissionError(_NOT_TRUSTED)
-            if not self._may_dial(split(request.address)[0]):
-                raise PermissionError(f"{request.address} is of no other machine")
+            if not self._may_dial(split_gateway_address(request.address)[0]):
+                raise PermissionError(
+                    f"{request.address!r} is not dialled: the network permits other "
+                    "machines only, over TLS if it has keys, else on the loopback "
+                    "interface"
+                )
             made = self.connect(broker, request.address)
             where = request.address
         else:
-            assert isinstance(request, Enter)
+            assert isinstance(request, DialInside)
             where = request.process
             address = self._address_of(where)
             if address is None:
-                raise _NotReachedError(f"no process {where!r} is on this machine")
+                raise _NotReachedError(f"no process {where!r} has joined the master")
             found = self._dial_inside(broker, address)
             vouched = Vouch(self._proved(queue))
             asked = None if found is None else self._ask(found, vouched)
-            made = None if found is None or asked is None else Dialled(found, "")
+            made = None if found is None or asked is None else LinkEnd(found, "")
         if made is None:
-            raise _NotReachedError(f"the gateway does not reach {where}")
+            raise _NotReachedError(f"the gateway does not reach {where!r}")
         return made
 
     def close(self) -> None:
-        """End all links that this process passes on."""
+        """End all links that this process forwards."""
         with self._lock:
-            passages = list(self._passages)
+            passages = list(self._forwarders)
         for each in passages:
             each.close()
 
 
-class _Passage:
-    """Two links of which each gets all frames of the other, in order."""
+class _Forwarder:
+    """Two links; each frame of one is forwarded to the other, in order."""
 
     __slots__ = ("_one", "_other")
 
@@ -446,23 +466,23 @@ class _Passage:
         self._other: Final = other
 
     def run(self) -> None:
-        """Pass on frames in both directions until both links have ended.
+        """Forward frames in both directions until both links have ended.
 
         Raises:
             RuntimeError: no thread can be started for the second direction.
         """
-        back = _start("gateway", partial(_pass_on, self._other, self._one))
-        _pass_on(self._one, self._other)
+        back = _start("gateway", partial(_forward, self._other, self._one))
+        _forward(self._one, self._other)
         back.join()
 
     def close(self) -> None:
-        """End both links; frames that were passed on still arrive."""
+        """End both links; forwarded frames still arrive."""
         self._one.disconnect()
         self._other.disconnect()
 
 
-def _pass_on(one: SocketMessageQueue, other: SocketMessageQueue) -> None:
-    """Pass on all frames of a link until it ends; then end the other.
+def _forward(one: SocketMessageQueue, other: SocketMessageQueue) -> None:
+    """Forward all frames of a link until it ends; then end the other.
 
     A full queue makes this wait, and so the sender at the far end.
     """

@@ -45,7 +45,9 @@ class LinkPolicy(Protocol):
             OSError, QueueBrokerError: it cannot listen.
         """
 
-    def reachable(self, machine: str, addresses: Sequence[str]) -> Sequence[str]:
+    def addresses_to_dial(
+        self, machine: str, addresses: Sequence[str]
+    ) -> Sequence[str]:
         """Return the addresses of a machine that this process dials, for `connect`.
 
         They may come from another process, which must not make this one dial any other
@@ -55,7 +57,7 @@ class LinkPolicy(Protocol):
     def connect(
         self, broker: LinkBroker, address: str, timeout_s: float
     ) -> MessageQueue | None:
-        """Dial an address that `reachable` has returned; None if nothing listens there.
+        """Dial an address of `addresses_to_dial`; None if nothing listens there.
 
         Raises:
             PermissionError: the listener there is not trusted (BUS-SEC-2), or does not

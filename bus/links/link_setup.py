@@ -108,11 +108,11 @@ class LinkSetup:
 
         on_denied = self._join_state.on_denied if to_master else on_refused
         machine = dial.key[0]
-        allowed = self._policy.reachable(machine, dial.addresses)
+        allowed = self._policy.addresses_to_dial(machine, dial.addresses)
         if not allowed:
             topology.complain(
-                f"{_name(dial)} is not dialled: this process reaches no "
-                f"{', '.join(dial.addresses)}"
+                f"{_name(dial)} is not dialled: the network of this process does not "
+                f"permit {', '.join(dial.addresses)}"
             )
             self._on_dial_failed(dial)
             return
@@ -130,5 +130,5 @@ def _name(dial: Dial) -> str:
     machine, process = dial.key
     if process:
         return f"{machine}/{process}"
-    # The place of an unknown machine is its address.
+    # A static peer has its address in the place of its machine, until its HELLO.
     return "a master" if "://" in machine else f"the master of {machine}"

@@ -146,7 +146,11 @@ class MemoryNetwork:
         """Return the one address of a process, which is for all machines."""
         return None, (inside,)
 
-    def reachable(self, machine: str, addresses: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - `LinkPolicy`
+    def addresses_to_dial(
+        self,
+        machine: str,  # noqa: ARG002 - `LinkPolicy`
+        addresses: Sequence[str],
+    ) -> Sequence[str]:
         """Return every address: it is the name of a broker in this process."""
         return addresses
 

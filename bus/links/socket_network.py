@@ -26,7 +26,13 @@ from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
 from bus.keys.machine_keys import MachineKeys
 from bus.links.comm_thread import CommThread
-from bus.links.gateway import GATEWAY_PORT, Gateway, by_master, entrance, split
+from bus.links.gateway import (
+    GATEWAY_PORT,
+    Gateway,
+    address_via_master,
+    gateway_address,
+    split_gateway_address,
+)
 from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import PORT
 from bus.links.run_directory import ELSEWHERE, RunDirectory
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
 
     from bus.config import BusConfig
     from bus.core.remote.topology import Topology
-    from bus.links.gateway import Dialled
+    from bus.links.gateway import LinkEnd
     from bus.links.link_pool import LinkBroker
     from bus.threads.exchange import Exchange
     from queuebroker.channel.message_queue import MessageQueue
@@ -98,7 +104,7 @@ class SocketNetwork:
         self._gateway: Gateway | None = None
         # The machines for which a master vouches, by link, until a link is used.
         # Weak: some links are not used after all.
-        self._by_master: Final[WeakKeyDictionary[MessageQueue, str]] = (
+        self._vouched_machines: Final[WeakKeyDictionary[MessageQueue, str]] = (
             WeakKeyDictionary()
         )
         self._listen_again_at: float = -math.inf
@@ -169,7 +175,7 @@ class SocketNetwork:
                 static=self._network.peer_addresses,
             )
             self._on_rejected, self._topology = comm.on_rejected, comm.remote.topology
-            if self._network.is_used:
+            if self._network.has_links:
                 self._gateway = self._new_gateway(process, exchange, comm)
             for broker in brokers:
                 self._serve_gateway(broker)
@@ -199,11 +205,11 @@ class SocketNetwork:
             rights = self._config.access.rights(peer.uid, peer.gid)
             return rights is not None and rights.whole
 
-        def on_vouched(made: Dialled) -> None:
+        def on_vouched(made: LinkEnd) -> None:
             if self._tls is not None and not made.machine:
                 made.queue.disconnect()  # its master has no keys, and proves nothing
                 return
-            self._by_master[made.queue] = made.machine
+            self._vouched_machines[made.queue] = made.machine
             comm.add_link(made.queue)
 
         return Gateway(
@@ -214,7 +220,9 @@ class SocketNetwork:
             frame_bytes_max=Limits.of(self._config).frame_bytes_max,
             proved=lambda queue: _machine_of(queue.peer) or "",
             may_dial=self._network.may_dial,
-            address_of=lambda each: exchange.query(lambda: topology.listens(each)),
+            address_of=lambda each: exchange.query(
+                lambda: topology.inside_address_of(each)
+            ),
             is_trusted=is_trusted,
             on_vouched=on_vouched,
         )
@@ -295,7 +303,7 @@ class SocketNetwork:
               refuses the link.
             QueueBrokerError, OSError, ValueError: see `SocketQueueBroker.connect`.
         """
-        dialled: Dialled | None = None
+        dialled: LinkEnd | None = None
         if self._gateway is None:
             found = broker.connect(address, PORT, timeout=timeout_s)
             queue = found if isinstance(found, SocketMessageQueue) else None
@@ -308,9 +316,9 @@ class SocketNetwork:
         outside = queue.peer.uid is None
         why = (self._admit_outside if outside else self._admit)(queue.peer)
         if dialled is not None and not dialled.is_direct:
-            self._by_master[queue] = dialled.machine
+            self._vouched_machines[queue] = dialled.machine
             if self._tls is not None and not dialled.machine:
-                why = "its master proves no machine"
+                why = "its master has no certificate: give `keys` to its network"
         if why is not None:
             queue.disconnect()
             raise PermissionError(f"the listener there is not trusted: {why}")
@@ -323,7 +331,7 @@ class SocketNetwork:
         """
         assert isinstance(queue, SocketMessageQueue)
         peer = queue.peer
-        vouched = self._by_master.pop(queue, None)
+        vouched = self._vouched_machines.pop(queue, None)
         if vouched is not None:
             return Credentials(machine=vouched or None, outside=True, is_direct=False)
         if peer.uid is None:
@@ -332,7 +340,9 @@ class SocketNetwork:
         assert rights is not None
         return Credentials(peer.uid, rights, self._machine)
 
-    def reachable(self, machine: str, addresses: Sequence[str]) -> Sequence[str]:
+    def addresses_to_dial(
+        self, machine: str, addresses: Sequence[str]
+    ) -> Sequence[str]:
         """Return UNIX sockets of this machine, and other addresses of others.
 
         If this process reaches no other machine, its master dials them.
@@ -341,14 +351,14 @@ class SocketNetwork:
             return [each for each in addresses if each.startswith("ipc://")]
         allowed = [each for each in addresses if self._may_dial(each)]
         if self._network.gateway and not self._is_master():
-            return [by_master(each) for each in allowed]
+            return [address_via_master(each) for each in allowed]
         return allowed
 
     def _is_master(self) -> bool:
         return self._topology is not None and self._topology.is_master
 
     def _may_dial(self, address: str) -> bool:
-        place, process = split(address)
+        place, process = split_gateway_address(address)
         if process is not None:
             try:
                 check_module_name(process, what="process")
@@ -372,9 +382,9 @@ class SocketNetwork:
         # It is closed if no thread could be started to accept links at it.
         if present is not None and not present.closed:
             return None, (str(present.address),)
-        network, addresses = self._network, self._network.free_addresses
+        network, addresses = self._network, self._network.end_process_addresses
         if network.gateway and network.listen_address is not None:
-            return None, (self._entrance(network.listen_address),)
+            return None, (self._gateway_address(network.listen_address),)
         now = _sync.monotonic()
         if not addresses or now < self._listen_again_at:
             return None, (inside,)
@@ -390,13 +400,13 @@ class SocketNetwork:
             f"all ports {network.ports} are in use: give `ports` a longer range",
         )
 
-    def _entrance(self, master: str) -> str:
+    def _gateway_address(self, master: str) -> str:
         """Return the address of this process behind its master.
 
         Raises:
             OSError: the name of this process is too long for an address.
         """
-        address = entrance(master, self._process)
+        address = gateway_address(master, self._process)
         if len(address) > ADDRESS_MAX:
             fact = f"{address!r} has more than {ADDRESS_MAX} characters"
             raise OSError(errno.ENAMETOOLONG, f"{fact}: give a shorter process name")
@@ -436,7 +446,7 @@ class SocketNetwork:
     ) -> SocketQueueBroker:
         """Listen at an address; ports: those that are served there."""
         config = self._config
-        if not self._network.is_used:
+        if not self._network.has_links:
             ports = {PORT}
         outside = not address.startswith("ipc://")
         return SocketQueueBroker(

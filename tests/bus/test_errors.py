@@ -138,8 +138,9 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
             "state": [1],
             "in_doubt": True,
         },
-        "task 'z' has left, and 'ism://m/y' has not taken it over: no room; it may have"
-        " a successor; the `state` of this error is its state",
+        "cannot hand over task 'z' to 'ism://m/y': no room; it is deregistered: unless"
+        " 'z' has a successor nevertheless, register it again with the `state` of this"
+        " error",
     ),
     (
         AddresseeGoneError("z"),

@@ -100,7 +100,7 @@ def test_a_task_leaves_between_two_callbacks() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"factory": "other"}, "no factory is named 'other'; known: 'log'"),
+        ({"factory": "other"}, "no factory is named 'other', only 'log'"),
         ({"factory": 1}, "no factory is named 1"),
     ],
 )
@@ -177,7 +177,7 @@ def test_wrong_arguments_are_named() -> None:
         task = make_log(bus, "log", None)
         for call, error, words in (
             (lambda: bus.hand_over("log", "movers"), TypeError, "task must be"),  # type: ignore[arg-type]
-            (lambda: other.hand_over(task, "movers"), ValueError, "of this bus"),
+            (lambda: other.hand_over(task, "movers"), ValueError, "of this bus object"),
             (lambda: bus.hand_over(task, 1), TypeError, "address must be"),  # type: ignore[arg-type]
             (lambda: bus.accept_tasks("m", [make_log]), TypeError, "factories must be"),  # type: ignore[arg-type]
             (lambda: bus.accept_tasks("m", {"log": 1}), TypeError, "factory 'log'"),  # type: ignore[dict-item]

@@ -29,14 +29,14 @@ def test_an_address_is_a_host_and_perhaps_a_port(given: str, address: str) -> No
 
     assert network.peer_addresses == (address,)
     assert network.listen_address == address
-    assert network.free_addresses == (f"{address.rpartition(':')[0]}:0",)
+    assert network.end_process_addresses == (f"{address.rpartition(':')[0]}:0",)
 
 
 @clause("OPEN-15")
 def test_ports_are_those_of_the_other_processes_in_order() -> None:
     network = Network(listen="127.0.0.1:7400", ports=[7401, 7403])
 
-    assert network.free_addresses == tuple(
+    assert network.end_process_addresses == tuple(
         f"tcp://127.0.0.1:{port}" for port in (7401, 7402, 7403)
     )
 
@@ -57,7 +57,7 @@ def test_without_keys_the_loopback_interface_is_plain() -> None:
 def test_a_machine_that_only_dials_listens_nowhere() -> None:
     network = Network(peers=["127.0.0.1"])
 
-    assert (network.listen_address, network.free_addresses) == (None, ())
+    assert (network.listen_address, network.end_process_addresses) == (None, ())
 
 
 @pytest.mark.parametrize(

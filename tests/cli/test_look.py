@@ -212,7 +212,8 @@ def test_a_route_says_why() -> None:
         ),
         (
             ("ism://other/echo",),
-            "bus: the master of this machine has no link with 'other'\n",
+            "bus: the master of this machine has no link with 'other': check `peers` in"
+            " its network, and that a bus is open there\n",
         ),
     ],
 )

@@ -10,7 +10,14 @@ import msgspec
 import pytest
 
 from bus import Role, UnreachableError
-from bus.links.gateway import GATEWAY_PORT, Dial, Enter, Gateway, Made, Vouch
+from bus.links.gateway import (
+    GATEWAY_PORT,
+    Answer,
+    DialInside,
+    DialOutside,
+    Gateway,
+    Vouch,
+)
 from queuebroker import BrokerManager
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
 from specs.clauses import clause
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 
     from bus import Bus
     from bus.core.peer.peer import Peer
-    from bus.links.gateway import Dialled
+    from bus.links.gateway import LinkEnd
 
 ECHO = f"ism://{THERE}/echo"
 
@@ -182,7 +189,7 @@ class Alone:
 
     def __init__(self, folder: Path, manager: BrokerManager) -> None:
         self.trusted = True
-        self.vouched: list[Dialled] = []
+        self.vouched: list[LinkEnd] = []
         self.address = f"ipc://{folder}/master"
         self.broker = SocketQueueBroker("m", listen=self.address, manager=manager)
         # By the network no system tells the user of a peer.
@@ -216,10 +223,10 @@ class Alone:
 
     def ask(
         self, request: Any, *, outside: bool | None = None
-    ) -> tuple[SocketMessageQueue, Made]:
-        """Send a request, an `Enter` by the network; return the link and the answer."""
+    ) -> tuple[SocketMessageQueue, Answer]:
+        """Send a request, over TCP if it is from outside; return link and answer."""
         if outside is None:
-            outside = isinstance(request, Enter)
+            outside = isinstance(request, DialInside)
         address = self.outside.address if outside else self.address
         assert address is not None
         queue = self.asker.connect(
@@ -227,7 +234,9 @@ class Alone:
         )
         assert isinstance(queue, SocketMessageQueue)
         queue.send(msgspec.msgpack.encode(request))
-        return queue, msgspec.msgpack.decode(queue.receive(timeout=LIMIT_S), type=Made)
+        return queue, msgspec.msgpack.decode(
+            queue.receive(timeout=LIMIT_S), type=Answer
+        )
 
 
 @pytest.fixture
@@ -242,12 +251,12 @@ def alone(own_run_directory: Path) -> Iterator[Alone]:
 @pytest.mark.parametrize(
     ("request_", "trusted", "why"),
     [
-        (Enter("nobody"), True, "no process 'nobody' is on this machine"),
-        (Enter("slave"), True, "the gateway does not reach slave"),
-        (Dial("ipc:///run/else"), True, "is of no other machine"),
-        (Dial("tcp://127.0.0.1:1"), True, "is of no other machine"),
-        (Dial("tls://192.0.2.1:1"), False, "only a process with all rights"),
-        (Vouch("other"), False, "only a process with all rights"),
+        (DialInside("nobody"), True, "no process 'nobody' has joined the master"),
+        (DialInside("slave"), True, "the gateway does not reach 'slave'"),
+        (DialOutside("ipc:///run/else"), True, "the network permits other machines"),
+        (DialOutside("tcp://127.0.0.1:1"), True, "the network permits other machines"),
+        (DialOutside("tls://192.0.2.1:1"), False, "lacks full rights"),
+        (Vouch("other"), False, "lacks full rights"),
     ],
 )
 def test_a_refused_request_gets_the_reason(
@@ -257,13 +266,15 @@ def test_a_refused_request_gets_the_reason(
 
     queue, answer = alone.ask(request_)
 
-    assert why in answer.why_not
+    assert why in answer.refusal
     assert alone.vouched == []
     queue.disconnect()
 
 
 @clause("BUS-ROUTE-16")
-@pytest.mark.parametrize("request_", [Vouch("other"), Enter("m")], ids=["slave", "own"])
+@pytest.mark.parametrize(
+    "request_", [Vouch("other"), DialInside("m")], ids=["slave", "own"]
+)
 def test_a_link_with_this_process_is_handed_over(alone: Alone, request_: Any) -> None:
     """With the machine that the master vouches for."""
     queue, answer = alone.ask(request_)
@@ -271,7 +282,7 @@ def test_a_link_with_this_process_is_handed_over(alone: Alone, request_: Any) ->
     [made] = alone.vouched
     queue.send(b"frame")
 
-    assert answer.why_not == ""
+    assert answer.refusal == ""
     assert not made.is_direct
     assert made.machine == getattr(request_, "machine", "")
     assert made.queue.receive(timeout=LIMIT_S) == b"frame"
@@ -288,9 +299,9 @@ def test_a_request_of_another_form_ends_its_link_alone(
     queue.send(said)
 
     [answer_to_it] = list(queue)
-    assert msgspec.msgpack.decode(answer_to_it, type=Made).why_not
-    after, answer = alone.ask(Enter("nobody"))
-    assert answer.why_not
+    assert msgspec.msgpack.decode(answer_to_it, type=Answer).refusal
+    after, answer = alone.ask(DialInside("nobody"))
+    assert answer.refusal
     after.disconnect()
     queue.disconnect()
 
@@ -305,12 +316,12 @@ def test_what_one_end_sent_before_it_left_arrives(
             "slave", listen=f"ipc://{own_run_directory}/slave", manager=elsewhere
         )
         accepting = threads.start(slave.accept, GATEWAY_PORT)
-        asking = threads.start(alone.ask, Enter("slave"))
+        asking = threads.start(alone.ask, DialInside("slave"))
         far = accepting.result()
         assert msgspec.msgpack.decode(far.receive(), type=Vouch) == Vouch("")
-        far.send(msgspec.msgpack.encode(Made()))
+        far.send(msgspec.msgpack.encode(Answer()))
         near, answer = asking.result()
-        assert answer == Made(frame_bytes_max=1000)
+        assert answer == Answer(frame_bytes_max=1000)
 
         def say() -> None:
             for number in range(1000):
@@ -329,9 +340,9 @@ def test_a_process_of_this_machine_does_not_enter_as_one_of_another(
     alone: Alone, process: str
 ) -> None:
     """It would get the rights of another machine's process, in the place of its own."""
-    queue, answer = alone.ask(Enter(process), outside=False)
+    queue, answer = alone.ask(DialInside(process), outside=False)
 
-    assert answer.why_not == "only another machine enters here"
+    assert "a process of this machine dials" in answer.refusal
     assert alone.vouched == []
     queue.disconnect()
 
@@ -363,7 +374,7 @@ def test_a_gateway_is_asked_again_while_the_process_may_still_come(
         )
         far = slave.accept(GATEWAY_PORT)
         assert msgspec.msgpack.decode(far.receive(), type=Vouch) == Vouch("")
-        far.send(msgspec.msgpack.encode(Made()))
+        far.send(msgspec.msgpack.encode(Answer()))
         made = dialling.result()
         assert made is not None
 
@@ -400,7 +411,7 @@ def test_a_master_that_passes_on_shorter_frames_is_named(
         )
         far = accepting.result()
         far.receive()
-        far.send(msgspec.msgpack.encode(Made()))
+        far.send(msgspec.msgpack.encode(Answer()))
 
         with pytest.raises(PermissionError, match="at most 1000 bytes, not 1001"):
             dialling.result()

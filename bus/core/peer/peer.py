@@ -58,8 +58,8 @@ class Peer:
       pinged; both in seconds. unresponsive: True if it was silent for too long.
     message_bytes_max: the longest message it accepts (OPEN-6), in bytes; until a link
       has stated it, the limit of this process.
-    addresses: the addresses it listens on, as far as known. listens: the one for its
-      own machine, as it told its master when it dialled; "" for others.
+    addresses: the addresses it listens on, as far as known. inside_address: the one for
+      its own machine, as it stated to its master when it dialled; "" for others.
     relays: the relays of its tasks here, by the numbers it assigned.
     audience: the relay of all its tasks that subscribe to tasks of this process.
     announced: relay numbers of local tasks introduced to it and not dismissed.
@@ -88,9 +88,9 @@ class Peer:
         "dialling",
         "flooded",
         "idle_since",
+        "inside_address",
         "joined",
         "key",
-        "listens",
         "message_bytes_max",
         "notifications",
         "parted",
@@ -136,7 +136,7 @@ class Peer:
         self.user: int | None = None
         self.message_bytes_max: int = limits.message_bytes_max
         self.addresses: tuple[str, ...] = ()
-        self.listens: str = ""
+        self.inside_address: str = ""
         self.flooded: bool = False
         # Number and bytes of the answers posted since the waiting ones were last
         # counted, plus those that waited then.

@@ -35,7 +35,7 @@ def handshake(topology: Topology, kind: LinkKind) -> Hello:
         identity=_identity(topology),
         kind=kind,
         message_bytes_max=topology.limits.message_bytes_max,
-        listens=next(iter(topology.addresses), "") if signals else "",
+        inside_address=next(iter(topology.addresses), "") if signals else "",
     )
 
 

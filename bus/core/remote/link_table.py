@@ -164,7 +164,7 @@ class LinkTable:
             link.kind = frame.kind
             self.identify(link, frame, now)
             if link.peer is not None:
-                link.peer.listens = frame.listens
+                link.peer.inside_address = frame.inside_address
             return
         self._refuse(link, reason, frame.identity, now)
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Resolver"]
 
-_MOVED_MAX: Final = 1024  # departed tasks whose new address is told
+_MOVED_MAX: Final = 1024  # new addresses of departed tasks that a master keeps
 _AGAIN_S: Final = 0.25  # delay before a search whose answer was useless is repeated
 
 
@@ -53,10 +53,10 @@ class Resolver:
 
     __slots__ = (
         "_again",
+        "_deferred_new_addresses",
         "_manager",
-        "_moved",
-        "_moved_answers",
         "_name_registry",
+        "_new_addresses",
         "_relays",
         "_senders",
         "_topology",
@@ -84,10 +84,10 @@ class Resolver:
         self._again: Final[dict[str, float]] = {}
         # In the master: names of its machine whose tasks go on at another one, each
         # with the address there, and until when senders are told (BUS-MOVE-9).
-        self._moved: Final[dict[str, tuple[str, float]]] = {}
+        self._new_addresses: Final[dict[str, tuple[str, float]]] = {}
         # New addresses told by a master, of names whose former holders still return
         # their unread messages. These go first.
-        self._moved_answers: Final[dict[str, str]] = {}
+        self._deferred_new_addresses: Final[dict[str, str]] = {}
 
     # Searches of this process.
 
@@ -96,7 +96,7 @@ class Resolver:
         if name in self.own or self._manager.table.find(name) is not None:
             return
         if (new := self._new_address(name)) is not None:
-            self._tell_moved(name, new)
+            self._fail_moved(name, new)
             return
         if self._again.get(name, now) > now:
             return
@@ -137,9 +137,9 @@ class Resolver:
             if at <= now:
                 del self._again[name]
                 self.seek(name, now)
-        for name, (_, until) in list(self._moved.items()):
+        for name, (_, until) in list(self._new_addresses.items()):
             if until <= now:
-                del self._moved[name]
+                del self._new_addresses[name]
         late = {id(each) for each in self.ledger.expire(now)}
         for name, request in list(self.own.items()):
             if id(request) in late:
@@ -150,7 +150,7 @@ class Resolver:
         """Return when `review` has work to do, in seconds; None for never."""
         deadlines = [each.deadline for each in self.ledger.all()]
         deadlines += self._again.values()
-        deadlines += [until for _, until in self._moved.values()]
+        deadlines += [until for _, until in self._new_addresses.values()]
         return min((each for each in deadlines if each is not None), default=None)
 
     def on_departure(self, task: Entry, now: float) -> None:
@@ -162,7 +162,7 @@ class Resolver:
 
     def on_named(self, entry: Entry) -> None:
         """End the search for a name that is found now and can be reached."""
-        self._moved_answers.pop(entry.name, None)
+        self._deferred_new_addresses.pop(entry.name, None)
         if entry.name in self.own and self._is_reached(entry):
             self._end_own(entry.name)
 
@@ -180,7 +180,7 @@ class Resolver:
 
     def on_registered(self, task: Entry, now: float) -> None:
         """Answer the searches that arrived before a public task (BUS-ROUTE-18)."""
-        self._moved.pop(task.name, None)
+        self._new_addresses.pop(task.name, None)
         machine = self._topology.me.machine
         for request in self.ledger.of(machine, task.name):
             if request.origin is not None:
@@ -212,8 +212,8 @@ class Resolver:
                 self.ledger.keep(request)
                 self._answer(request, task, now)
                 return
-            if frame.name in self._moved:
-                self._send_moved(peer, frame.id, self._moved[frame.name][0])
+            if frame.name in self._new_addresses:
+                self._send_moved(peer, frame.id, self._new_addresses[frame.name][0])
                 return
         limits = self._topology.limits
         most, in_all = limits.searches_per_process, limits.searches_in_all
@@ -286,43 +286,46 @@ class Resolver:
             return
         if self._name_registry.users.find(name) is not None:
             return  # registered again
-        self._moved.pop(name, None)
-        self._moved[name] = (address, now + self._manager.resolve_timeout_s)
-        if len(self._moved) > _MOVED_MAX:
-            del self._moved[next(iter(self._moved))]
+        self._new_addresses.pop(name, None)
+        self._new_addresses[name] = (address, now + self._manager.resolve_timeout_s)
+        if len(self._new_addresses) > _MOVED_MAX:
+            del self._new_addresses[next(iter(self._new_addresses))]
         for request in self.ledger.of(self._topology.me.machine, name):
             if request.origin is not None:
                 self._send_moved(request.origin, request.frame.id, address)
                 self.ledger.end(request)
         if name in self.own:
             self._end_own(name)
-            self._tell_moved(name, address)
+            self._fail_moved(name, address)
 
-    def on_left(self, name: str, address: str) -> None:
-        """Tell the senders of this process where a task of its own goes on.
+    def on_own_task_moved(self, name: str, address: str) -> None:
+        """Fail the messages parked in this process for its own moved task.
 
         Its unread messages are parked by now, before those sent since.
         """
         if self._manager.table.find(name) is None:
             if name in self.own:
                 self._end_own(name)
-            self._tell_moved(name, address)
+            self._fail_moved(name, address)
 
     def _new_address(self, name: str) -> str | None:
         """Return where the task of a name goes on, as far as this process knows."""
         address = Address.parse(name)
-        moved = self._moved.get(address.module)
+        moved = self._new_addresses.get(address.module)
         if moved is not None and address.machine in {None, self._topology.me.machine}:
             return moved[0]
-        return self._moved_answers.get(name)
+        return self._deferred_new_addresses.get(name)
 
-    def _tell_moved(self, name: str, address: str) -> None:
-        """Fail the messages parked for a name, once earlier ones have joined them."""
+    def _fail_moved(self, name: str, address: str) -> None:
+        """Fail the messages parked for a name with `MovedError`.
+
+        If a former holder still returns unread messages, this is deferred until then.
+        """
         if self._manager.is_leaving(name):
             # `TaskAnnouncer.on_emptied` searches for the name again.
-            self._moved_answers[name] = address
+            self._deferred_new_addresses[name] = address
             return
-        self._moved_answers.pop(name, None)
+        self._deferred_new_addresses.pop(name, None)
         self._fail_parked(name, MovedError(name, address))
 
     def on_moved_answer(self, peer: Peer, number: RequestId, address: str) -> None:
@@ -344,7 +347,7 @@ class Resolver:
             return
         name = next(each for each, own in self.own.items() if own is request)
         self._end_own(name)
-        self._tell_moved(name, address)
+        self._fail_moved(name, address)
 
     @staticmethod
     def _send_moved(peer: Peer, number: RequestId, address: str) -> None:
@@ -391,7 +394,7 @@ class Resolver:
 
     def on_export(self, peer: Peer, name: str) -> None:
         """Forward the searches for a name to the slave that has exported it."""
-        self._moved.pop(name, None)
+        self._new_addresses.pop(name, None)
         for request in self.ledger.of(self._topology.me.machine, name):
             self.ledger.forward(request, [peer])
 

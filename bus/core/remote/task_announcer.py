@@ -110,7 +110,7 @@ class TaskAnnouncer:
             self._resolver.on_departure(entry, now)
             if entry.moved_to:
                 self._resolver.on_moved(entry.name, entry.moved_to, now)
-                self._resolver.on_left(entry.name, entry.moved_to)
+                self._resolver.on_own_task_moved(entry.name, entry.moved_to)
         if self._manager.table.find(entry.name) is None:
             self._resolver.seek(entry.name, now)
         return self._topology.take_actions()

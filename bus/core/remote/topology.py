@@ -128,15 +128,16 @@ class Topology:
             return ()
         return self.addresses if asker[0] == self.me.machine else self.outside()
 
-    def listens(self, process: str) -> str | None:
-        """Return where another process of this machine listens, for its master.
+    def inside_address_of(self, process: str) -> str | None:
+        """Return the address at which a process of this machine listens for it.
 
-        None if this process is not its master, or the process lacks rights.
+        None if this process is not the master, if the other one lacks full rights, or
+        if its address is unknown.
         """
         peer = self.peers.get((self.me.machine, process))
         if peer is None or not self.is_master or not peer.rights.whole:
             return None
-        return peer.listens or None
+        return peer.inside_address or None
 
     def send(self, link: int, frame: Frame) -> None:
         """Put a frame on a link at once, before all frames that wait for a flush."""

@@ -43,8 +43,8 @@ class Hello(ControlFrame, frozen=True, kw_only=True):
     versions: the lowest and the highest version that it supports (BUS-WIRE-3).
     kind: the purpose of the link (BUS-ENT-12).
     message_bytes_max: the longest body that it accepts (OPEN-6).
-    listens: the address at which it listens for its own machine, if it dials its
-      master; for links that pass through the master (BUS-ROUTE-16).
+    inside_address: the address at which it listens for its own machine, if it dials its
+      master; for links that the master forwards (BUS-ROUTE-16).
     """
 
     type = FrameType.HELLO
@@ -52,7 +52,7 @@ class Hello(ControlFrame, frozen=True, kw_only=True):
     identity: Identity
     kind: LinkKind
     message_bytes_max: U32
-    listens: Text = ""
+    inside_address: Text = ""
 
     def __post_init__(self) -> None:
         _check_versions(self.versions)
