@@ -213,9 +213,11 @@ class NameRegistry:
             self._topology.todo.append(Evict(task, error))
 
     def on_eliminate(self, frame: Eliminate, origin: Peer) -> None:
-        """Forward the departure of a task, and report it to this process's watches."""
-        if origin.machine == self._topology.me.machine:
-            self.users.remove(frame.id, frame.name)
+        """Forward the departure of a task, and report it to this process's watches.
+
+        `ControlFrames` has checked that the origin may end the task (BUS-SEC-7).
+        """
+        self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
         self._topology.todo += self._manager.remote_tasks.on_disappeared(frame.id)
 
