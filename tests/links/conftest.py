@@ -1,7 +1,8 @@
-"""Fixtures: the frames put on links, and a bus that a hostile process can join."""
+"""Fixtures: the frames on links, a bus for a hostile process, and two machines."""
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from bus.core.remote import fast_path
 from bus.core.wire import decode, encode_single, pieces
 from bus.links import rounds
 from tests.kit.buses import socket_bus
+from tests.kit.site import THERE, Site
 from tests.kit.tasks import echo
 from tests.links import real  # noqa: F401 # starts its server before any test
 from tests.links.hostile import is_known, served
@@ -49,6 +51,13 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
 def place(own_run_directory: Path) -> Path:
     """Return the run directory of the bus."""
     return own_run_directory / "bus1"
+
+
+@pytest.fixture
+def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
+    """Yield two machines with keys of one authority."""
+    yield Site(tmp_path)
+    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
 
 
 @pytest.fixture

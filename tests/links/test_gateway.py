@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +38,6 @@ if TYPE_CHECKING:
 ECHO = f"ism://{THERE}/echo"
 
 
-@pytest.fixture
-def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
-    """Return two machines with keys of one authority."""
-    yield Site(tmp_path)
-    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
-
-
 @contextmanager
 def masters(site: Site, here: bool = True, there: bool = True) -> Iterator[list[Far]]:
     """Start the masters; a machine without a gateway has direct links."""
@@ -59,6 +51,18 @@ def masters(site: Site, here: bool = True, there: bool = True) -> Iterator[list[
     ):
         m1.started()
         yield [m1, m2]
+
+
+@contextmanager
+def behind_gateways(site: Site) -> Iterator[tuple[Bus, Far, Far]]:
+    """Yield a slave of each machine, and the master of the second machine."""
+    network = site.network(HERE, gateway=True)
+    with (
+        masters(site) as (_, m2),
+        site.there("far", network=site.network(THERE, gateway=True)) as far,
+        site.here("near", role=Role.SLAVE, network=network) as near,
+    ):
+        yield near, far, m2
 
 
 def peer(bus: Bus, name: str) -> Peer:
@@ -108,12 +112,7 @@ def test_end_processes_talk_through_their_masters_if_a_network_says_so(
 @clause("BUS-ROUTE-16", "BUS-FLOW-1")
 def test_a_slow_task_behind_a_gateway_makes_its_senders_wait(site: Site) -> None:
     """The masters keep no more than the links hold, and drop nothing."""
-    network = site.network(HERE, gateway=True)
-    with (
-        masters(site),
-        site.there("far", network=site.network(THERE, gateway=True)) as far,
-        site.here("near", role=Role.SLAVE, network=network) as near,
-    ):
+    with behind_gateways(site) as (near, far, _):
         far("counter('echo')")
         assert near.call(ECHO, "first", timeout=LIMIT_S) == "first"
         sender = near.register("sender", on_undelivered=unwanted)
@@ -128,12 +127,7 @@ def test_a_slow_task_behind_a_gateway_makes_its_senders_wait(site: Site) -> None
 @clause("BUS-ROUTE-16", "OPEN-1")
 def test_another_master_is_the_gateway_after_the_first_is_lost(site: Site) -> None:
     """A process behind it may even become that master itself."""
-    network = site.network(HERE, gateway=True)
-    with (
-        masters(site) as (_, m2),
-        site.there("far", network=site.network(THERE, gateway=True)) as far,
-        site.here("near", role=Role.SLAVE, network=network) as near,
-    ):
+    with behind_gateways(site) as (near, far, m2):
         far("counter('echo')")
         assert near.call(ECHO, 1, timeout=LIMIT_S) == 1
 
@@ -147,12 +141,7 @@ def test_another_master_is_the_gateway_after_the_first_is_lost(site: Site) -> No
 
 @clause("BUS-ROUTE-16", "BUS-DEREG-9")
 def test_the_loss_of_a_process_behind_a_gateway_is_noticed(site: Site) -> None:
-    network = site.network(HERE, gateway=True)
-    with (
-        masters(site),
-        site.there("far", network=site.network(THERE, gateway=True)) as far,
-        site.here("near", role=Role.SLAVE, network=network) as near,
-    ):
+    with behind_gateways(site) as (near, far, _):
         far("counter('echo')")
         assert near.call(ECHO, 1, timeout=LIMIT_S) == 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -24,16 +23,7 @@ from tests.links.real import Far
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bus import Presence
-
-
-@pytest.fixture
-def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
-    """Return two machines with keys of one authority."""
-    yield Site(tmp_path)
-    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
 
 
 # Commands, notifications and presence.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -18,20 +17,10 @@ from tests.links.real import Far
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from bus import Undelivered
 
 NEW = f"ism://{THERE}/log"
 FOLLOWING = attrs.evolve(PATIENT, follow_moves=True)
-
-
-@pytest.fixture
-def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
-    """Return two machines with keys of one authority."""
-    yield Site(tmp_path)
-    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
 
 
 @clause("BUS-MOVE-1", "BUS-MOVE-9")
