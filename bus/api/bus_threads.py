@@ -218,4 +218,4 @@ class BusThreads:
                 self.running.remove(thread)
             heirs = [each._manager for each in self.running if not each.stopped]
         for heir in heirs[:1]:
-            exchange.schedule_parked_expiry(heir, anew=True)
+            exchange.parked_expiry.schedule(heir, anew=True)

@@ -121,7 +121,7 @@ class CommThread:
             Topology(
                 me,
                 limits=Limits.of(config),
-                nonce=nonce,
+                nonces=iter(nonce, None),
                 addresses=(listens,),
                 outside=self._listen_outside,
                 complain=self._peer_log.note,

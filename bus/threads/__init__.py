@@ -8,6 +8,7 @@ scheduler               the turns of the tasks of one thread, and its timers
 thread_manager          one thread, with its tasks
 host_thread             calls in the thread that hosts a task, and moves to another
 opening                 the opening of a mailbox, with the messages that waited for it
+parked_expiry           the timer that expires parked messages
 comm                    the comm thread, as the exchange uses it
 exchange                the decisions of the process, and the actions that follow
 router                  finds the task or relay of a message, and posts the message

@@ -38,6 +38,7 @@ from bus.threads.delivery import Answer, News, answer_of
 from bus.threads.host_thread import call_in_host_thread
 from bus.threads.mailbox import Client, Mailbox
 from bus.threads.opening import Opening
+from bus.threads.parked_expiry import ParkedExpiry
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -88,19 +89,20 @@ class Exchange:
         trace_sink: the trace sink; None if no journal records the bus.
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
+        parked_expiry: the timer that expires parked messages.
         find: returns the task that has a name; None if there is none. It takes no lock.
     """
 
     __slots__ = (
         "_acting",
         "_lock",
-        "_parked_check_at",
         "_taken",
         "_todo",
         "comm",
         "failures",
         "find",
         "manager",
+        "parked_expiry",
         "trace_sink",
     )
 
@@ -117,8 +119,7 @@ class Exchange:
         self._todo: deque[Action] = deque()
         self._acting: bool = False
         self._taken: Action | None = None  # off the queue, not yet begun
-        # The time of the next check of the parked list, if a timer is set.
-        self._parked_check_at: float | None = None
+        self.parked_expiry: Final = ParkedExpiry(manager, self._lock, self.decide)
         self.find: Final = manager.table.find
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
@@ -282,7 +283,7 @@ class Exchange:
             self._request_flush()  # the comm thread starts the search
             host = message._source.host
             if host is not None:
-                self.schedule_parked_expiry(host)
+                self.parked_expiry.schedule(host)
         return entry
 
     def _park(self, name: str, message: Incoming, *, again: bool) -> Entry | None:
@@ -290,29 +291,6 @@ class Exchange:
         if entry is None and message._trace is not None:
             message._trace.number()
         return entry
-
-    def schedule_parked_expiry(
-        self, host: ThreadManager, *, anew: bool = False
-    ) -> None:
-        """Set a timer in a thread that expires parked messages (BUS-ROUTE-19).
-
-        anew: True if the thread that had the timer has ended.
-        """
-
-        def look() -> None:
-            now = _sync.monotonic()
-            with self._lock:
-                self._parked_check_at = None
-            self.decide(lambda: self.manager.expire(now))
-            self.schedule_parked_expiry(host)
-
-        with self._lock:
-            deadline = self.manager.parked.next_deadline()
-            reminded = None if anew else self._parked_check_at
-            if deadline is None or (reminded is not None and reminded <= deadline):
-                return
-            self._parked_check_at = deadline
-        host.set_timer(deadline, look)
 
     # Actions of the manager.
 
@@ -435,7 +413,7 @@ class Exchange:
             # that other processes receive these first.
             self.comm.decide(left)
             self.comm.on_room(entry)
-        self.schedule_parked_expiry(host)
+        self.parked_expiry.schedule(host)
         client.on_deregistered()
 
 

@@ -135,10 +135,6 @@ class ThreadManager:
             and not self.waiting
         )
 
-    def serving(self) -> bool:
-        """Return True if the calling thread serves: in a callback, or between two."""
-        return self.ident == _sync.get_ident() and self.driving.locked()
-
     def expect(self, mailbox: Mailbox) -> bool:
         """Announce that a task will be opened here; return False if this has ended.
 

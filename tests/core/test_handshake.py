@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def topology(process: str, **about: Any) -> Topology:
     return Topology(
         replace(me, **about),
         limits=Limits.of(BusConfig()),
-        nonce=lambda: 1,
+        nonces=itertools.repeat(1),
         addresses=(),
         outside=tuple,
         complain=lambda _: None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,7 +43,7 @@ class Master:
         topology = Topology(
             me,
             limits=LIMITS,
-            nonce=lambda: 1,
+            nonces=itertools.repeat(1),
             addresses=("here",),
             outside=lambda: ("outside",),
             complain=self.log.append,
@@ -58,7 +59,7 @@ class Master:
         self.remote = RemoteManager(
             topology, manager, host="relays", master=("here",), static=static
         )
-        self.redial = self.remote.links.redial
+        self.redial = self.remote.links.dialler.redial_at
 
     def dials(self, number: int, address: str, machine: str | None) -> list[Action]:
         """Take over a link to an address, with the machine that is proved there."""

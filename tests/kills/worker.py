@@ -145,7 +145,7 @@ class Worker:
         """Search for a name; strike while the search is open, if that is armed."""
         self._load.ask(name)
         _until(
-            lambda: name in self._comm.remote.resolver.own,
+            lambda: name in self._comm.remote.resolver.own.by_name,
             f"a search for {name} is open",
         )
         self._strike.at("open", SEARCH)

@@ -166,7 +166,7 @@ def test_unread_commands_follow_before_those_sent_since(site: Site) -> None:
         log.task.deregister(moved_to=NEW)
         for number in range(10, 20):
             sender.command("log", number)
-        known = remote.resolver._deferred_new_addresses
+        known = remote.resolver.own._deferred_new_addresses
         until(lambda: "log" in known, "the new address is known")
         log.let_go()
 

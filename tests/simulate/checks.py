@@ -57,7 +57,7 @@ class Checks:
                     raise BrokenPromiseError("a private task's relay has a name")
             self._balance(peer.counters, [peer])
         self._balance(remote.topology.counters, remote.topology.peers.values())
-        for name in remote.resolver.own:
+        for name in remote.resolver.own.by_name:
             entry = process.manager.table.find(name)
             if not process.manager.parked.of(name) and not (entry and entry.remote):
                 raise BrokenPromiseError(f"{process.name} searches for {name} in vain")

@@ -88,7 +88,7 @@ class SimProcess:
         topology = Topology(
             me,
             limits=world.limits,
-            nonce=lambda: world.random.getrandbits(64),
+            nonces=iter(lambda: world.random.getrandbits(64), None),
             addresses=address,
             outside=lambda: address,
             trace_sink=self.trace_sink,

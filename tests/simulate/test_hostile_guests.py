@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from bus.core.local.actions import Reply
 from bus.core.peer.outbound_run import OutboundRun
 from bus.core.peer.peer import characteristics
-from bus.core.remote import resolver
+from bus.core.remote import own_searches
 from bus.core.wire import (
     AddRelay,
     Characteristics,
@@ -138,7 +138,7 @@ def test_a_searching_guest_cannot_claim_the_name_of_another_task(
         about = characteristics(task, incarnation)
         return replace(about, name="secret") if task is guest.entry else about
 
-    monkeypatch.setattr(resolver, "characteristics", lies)
+    monkeypatch.setattr(own_searches, "characteristics", lies)
     stage.send(guest, "open")
     stage.soon()
 

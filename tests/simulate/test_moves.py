@@ -114,7 +114,7 @@ def test_the_new_address_is_told_for_a_limited_time() -> None:
     stage.soon(RESOLVE_S + SOON_S)
 
     assert told(letters) == [UnresolvedError]
-    assert master.resolver._new_addresses == {}
+    assert master.resolver.new_addresses.by_name == {}
 
 
 @clause("BUS-SEC-7", "BUS-MOVE-9")

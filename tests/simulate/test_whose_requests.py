@@ -58,7 +58,7 @@ def test_only_its_origin_cancels_a_search() -> None:
     sender = stage.task("d", "s2")
     (letter,) = stage.send(sender, "f")
     stage.soon()
-    (own,) = stage.process("s2").remote.resolver.own.values()
+    (own,) = stage.process("s2").remote.resolver.own.by_name.values()
     say(stage, Cancel(id=own.frame.id), "s1")
     assert searches(stage.process("s1")) == 1
 
@@ -89,7 +89,7 @@ def test_only_its_recipients_refuse_a_search(reason: Reason) -> None:
     sender = stage.task("d", "s2")
     (letter,) = stage.send(sender, "f")
     stage.soon()
-    (own,) = stage.process("s2").remote.resolver.own.values()
+    (own,) = stage.process("s2").remote.resolver.own.by_name.values()
     say(stage, Error(reason=reason, request=own.frame.id), "s2")
     assert letter.told is None
 

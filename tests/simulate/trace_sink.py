@@ -221,7 +221,7 @@ class TraceSink:
             for each in process.manager.table
             if not each.remote
         ]
-        for request in remote.resolver.own.values():
+        for request in remote.resolver.own.by_name.values():
             self._sought_by(process, request.frame.id, request.deadline)
         everybody = frozenset(each.id for each in hosted)
         return Process(
@@ -287,7 +287,7 @@ def _standing(process: SimProcess) -> set[Registration]:
 
 
 def _searches(process: SimProcess) -> frozenset[RequestId]:
-    own = process.remote.resolver.own.values()
+    own = process.remote.resolver.own.by_name.values()
     return frozenset(request.frame.id for request in own)
 
 
@@ -329,7 +329,7 @@ def _mark(process: SimProcess) -> object:
         process.life,
         len(process.manager.table),
         len(remote.resolver.ledger),
-        [request.frame.id.number for request in remote.resolver.own.values()],
+        [request.frame.id.number for request in remote.resolver.own.by_name.values()],
         [
             (len(peer.relays), peer.session.link, peer.acks.controls_received)
             for peer in remote.topology.peers.values()

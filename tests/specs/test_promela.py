@@ -139,8 +139,8 @@ MIRRORED = {
     "bus.core.streams": "outgoing_stream|incoming_streams|incoming_stream",
     "bus.core.local": "process_manager",
     "bus.core.peer": "peer",
-    "bus.core.remote": "resolver|requests|name_registry|user_routing_table"
-    "|outbound_messages|relays|task_announcer|remote_manager",
+    "bus.core.remote": "resolver|own_searches|requests|name_registry|user_routing_table"
+    "|undelivered_messages|relays|task_announcer|remote_manager",
 }
 
 

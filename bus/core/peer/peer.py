@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from bus.core.peer.answer_backlog import AnswerBacklog
 from bus.core.peer.relay import Relay
 from bus.core.peer.relay_counters import RelayCounters
 from bus.core.streams.receipts import Receipts
@@ -64,13 +65,11 @@ class Peer:
     audience: the relay of all its tasks that subscribe to tasks of this process.
     announced: relay numbers of local tasks introduced to it and not dismissed.
     counters: counters of messages for its tasks; notifications: of notifications only.
-    flooded: True if too many answers are queued for it.
+    answers: the bound on the answers queued for it; flooded: True if they are too many.
     waiting: how many messages of each local task wait for a link, by relay number.
     """
 
     __slots__ = (
-        "_answered",
-        "_answered_bytes",
         "_departed",
         "_departing",
         "_gaps",
@@ -80,6 +79,7 @@ class Peer:
         "acks",
         "addresses",
         "announced",
+        "answers",
         "audience",
         "bound",
         "closing",
@@ -138,10 +138,8 @@ class Peer:
         self.addresses: tuple[str, ...] = ()
         self.inside_address: str = ""
         self.flooded: bool = False
-        # Number and bytes of the answers posted since the waiting ones were last
-        # counted, plus those that waited then.
-        self._answered = self._answered_bytes = 0
         self.relays: Final[dict[int, Relay]] = {}
+        self.answers: Final = AnswerBacklog(self.relays, limits)
         self.audience: Relay = Relay(self, None, now, limits=limits)
         self.announced: Final[set[int]] = set()
         self.waiting: Final[Counter[int]] = Counter()
@@ -269,33 +267,6 @@ class Peer:
         if count := self._gaps.pop(relay, 0) + notification.gap:
             self.session.send_control(Gap(relay=relay, count=count))
 
-    def count_answer(self, size: int, limits: Limits) -> None:
-        """Count an answer of `size` bytes; set `flooded` if too many wait.
-
-        Windows limit requests, but not a peer that sends requests and reads no answers.
-        """
-        self._answered += 1
-        self._answered_bytes += size
-        frames, length = limits.backlog_frames, limits.backlog_bytes
-        if self._answered > frames or self._answered_bytes > length:
-            # Most answers have been sent by now, so the recount is rare.
-            waiting = [each.waiting_answers() for each in self.relays.values()]
-            self._answered = sum([count for count, _ in waiting])
-            self._answered_bytes = sum([size for _, size in waiting])
-            if self._answered > frames or self._answered_bytes > length:
-                self.flooded = True
-
-    def takes_answer(self, size: int, limits: Limits) -> bool:
-        """Count one more answer of `size` bytes, unless too many might wait."""
-        if (
-            self._answered >= limits.backlog_frames
-            or self._answered_bytes + size > limits.backlog_bytes
-        ):
-            return False
-        self._answered += 1
-        self._answered_bytes += size
-        return True
-
     @property
     def notifying(self) -> bool:
         """True if a notification waits for the link; it may delay other messages."""
@@ -404,7 +375,7 @@ class Peer:
         self._departed.clear()
         self._receipts.clear()
         self.joined = self.closing = self.flooded = False
-        self._answered = self._answered_bytes = 0
+        self.answers.clear()
 
     @property
     def busy(self) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bus.core.local.routing_table import Entry
-    from bus.core.peer.limits import Limits
+    from bus.core.peer.answer_backlog import AnswerBacklog
     from bus.core.peer.outbound_run import OutboundRun
     from bus.core.peer.relay_counters import RelayCounters
     from bus.core.peer.session import Session
@@ -28,6 +28,7 @@ class RelayPeer(Protocol):
     """
 
     message_bytes_max: int
+    flooded: bool
 
     @property
     def key(self) -> Key:
@@ -48,6 +49,10 @@ class RelayPeer(Protocol):
     @property
     def relays(self) -> Mapping[int, object]:
         """The relays of its tasks here, by the numbers it assigned."""
+
+    @property
+    def answers(self) -> AnswerBacklog:
+        """The bound on the answers queued for it."""
 
     @property
     def notifying(self) -> bool:
@@ -79,6 +84,3 @@ class RelayPeer(Protocol):
 
     def send_gap(self, notification: OutboundRun) -> None:
         """Send a GAP before a task's next notification if any was dropped before it."""
-
-    def count_answer(self, size: int, limits: Limits) -> None:
-        """Count an answer of `size` bytes that now waits for the link."""

@@ -1,15 +1,19 @@
 """All other processes of a bus, and the decisions about them.
 
 topology, requests                      the known processes, and routes of requests
-handshake, link, link_table             links, from their first frame to their last
+handshake, link, master_dialler,
+link_table                              links, from their first frame to their last
 keep_alive, idle_links, idle_relays     silent links; links and relays out of use
 user_routing_table, pending_names,
 name_registry                           the holders of public names
 relays                                  the relays of tasks of all peers
 inbound, inbound_messages,
-outbound_messages                       messages, from and to frames
-resolver, confirmations, matches,
-remote_subscriptions                    searches and subscriptions
+outbound_messages,
+undelivered_messages                    messages, from and to frames, and back
+new_addresses, own_searches,
+resolver                                searches for names
+confirmations, matches,
+remote_subscriptions                    subscriptions
 control_frames                          frame types, and their handlers
 process_loss                            the end of other processes
 task_announcer                          the tasks of this process, reported to others

@@ -33,15 +33,14 @@ from bus.registration import RegistrationId, Visibility
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.peer.relay import Relay
-    from bus.core.remote.idle_links import IdleLinks
     from bus.core.remote.idle_relays import IdleRelays
     from bus.core.remote.inbound_messages import InboundMessages
     from bus.core.remote.name_registry import NameRegistry
-    from bus.core.remote.outbound_messages import OutboundMessages
     from bus.core.remote.relays import Relays
     from bus.core.remote.remote_subscriptions import RemoteSubscriptions
     from bus.core.remote.resolver import Resolver
     from bus.core.remote.topology import Topology
+    from bus.core.remote.undelivered_messages import UndeliveredMessages
     from bus.core.wire import Characteristics, Frame
 
 __all__ = ["ControlFrames"]
@@ -51,15 +50,14 @@ class ControlFrames:
     """The handlers of control frames, except frames about links and streams."""
 
     __slots__ = (
-        "_idle_links",
         "_idle_relays",
         "_inbound_messages",
         "_name_registry",
-        "_outbound_messages",
         "_relays",
         "_remote_subscriptions",
         "_resolver",
         "_topology",
+        "_undelivered_messages",
     )
 
     def __init__(
@@ -68,22 +66,20 @@ class ControlFrames:
         *,
         name_registry: NameRegistry,
         relays: Relays,
-        outbound_messages: OutboundMessages,
+        undelivered_messages: UndeliveredMessages,
         inbound_messages: InboundMessages,
         resolver: Resolver,
         remote_subscriptions: RemoteSubscriptions,
         idle_relays: IdleRelays,
-        idle_links: IdleLinks,
     ) -> None:
         self._topology: Final = topology
         self._name_registry: Final = name_registry
         self._relays: Final = relays
-        self._outbound_messages: Final = outbound_messages
+        self._undelivered_messages: Final = undelivered_messages
         self._inbound_messages: Final = inbound_messages
         self._resolver: Final = resolver
         self._remote_subscriptions: Final = remote_subscriptions
         self._idle_relays: Final = idle_relays
-        self._idle_links: Final = idle_links
 
     def handle(  # noqa: PLR0912, PLR0915 # a dispatch table
         self, peer: Peer, frame: Frame, now: float
@@ -114,7 +110,7 @@ class ControlFrames:
                         error = Error(reason=Reason.CLOSING, request=frame.search)
                         peer.session.send_control(error)
             case Unrelay():
-                self._outbound_messages.on_unrelay(peer, frame)
+                self._undelivered_messages.on_unrelay(peer, frame)
             case Dismiss():
                 self._idle_relays.on_dismiss(peer, frame.relay)
             case Dismissed():
@@ -159,8 +155,6 @@ class ControlFrames:
                 self._resolver.on_refusal(peer, search)
             case Error(reason=Reason.CLOSING, request=RequestId() as number):
                 self._remote_subscriptions.on_refusal(peer, number)
-            case Error(reason=Reason.BUSY):
-                self._idle_links.on_refused(peer)
             case _:
                 pass
 

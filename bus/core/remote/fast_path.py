@@ -148,7 +148,7 @@ class FastPath:
         relay: Relay = question._source.mailbox
         source = question._to
         permit = self._permit_for(relay, source, Kind.COMMAND_RESPONSE, len(body))
-        if permit is None or not self.peer.takes_answer(len(body), relay.limits):
+        if permit is None or not self.peer.answers.admit(len(body)):
             return None
         outbound_run = OutboundRun(
             Kind.COMMAND_RESPONSE,

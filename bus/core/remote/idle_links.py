@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bus.core.remote.outbound_messages import OutboundMessages
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
+    from bus.core.remote.undelivered_messages import UndeliveredMessages
 
 __all__ = ["IdleLinks"]
 
@@ -33,6 +34,7 @@ class IdleLinks:
         "_outbound_messages",
         "_relays",
         "_topology",
+        "_undelivered_messages",
     )
 
     def __init__(
@@ -40,12 +42,14 @@ class IdleLinks:
         topology: Topology,
         relays: Relays,
         outbound_messages: OutboundMessages,
+        undelivered_messages: UndeliveredMessages,
         matches: Matches,
         links: LinkTable,
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
         self._outbound_messages: Final = outbound_messages
+        self._undelivered_messages: Final = undelivered_messages
         self._matches: Final = matches
         self._links: Final = links
 
@@ -88,7 +92,7 @@ class IdleLinks:
         self._topology.send(link.id, Bye())
         self._links.hang_up(link)
         peer.parted = BusReason.LEFT
-        self._outbound_messages.close(peer)
+        self._undelivered_messages.close(peer)
         self._topology.drop_peer(peer, now)
 
     def on_refused(self, peer: Peer) -> None:

@@ -9,53 +9,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.local.actions import Dial, HangUp
+from bus.core.local.actions import HangUp
 from bus.core.remote.handshake import handshake, refusal, welcome
 from bus.core.remote.link import Link, LinkState
-from bus.core.wire import VERSIONS, LinkKind, Reason, Refused, Role
+from bus.core.remote.master_dialler import MasterDialler, is_static
+from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused, Role
 from bus.errors import WireError
 from bus.events import BusReason
 from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
-    from bus.core.remote.outbound_messages import OutboundMessages
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
+    from bus.core.remote.undelivered_messages import UndeliveredMessages
     from bus.core.wire import Hello, Identity, Welcome
     from bus.registration import Key
     from bus.rights import Credentials
 
 __all__ = ["LinkTable"]
 
-# First and longest delay between attempts to find a master (BUS-INIT-3). A longer one
-# would also delay a process that may become master: it tries that at each attempt.
-_REDIAL_S: Final = 0.1
-_REDIAL_S_MAX: Final = 0.8
+_WORDS_MAX: Final = 256  # characters of an error description
 
 
 class LinkTable:
     """The link table of one process, by the numbers that its driver assigned.
 
-    Static addresses of other machines are keys in the place of a machine's name, which
-    they cannot equal, until a process there has proved or stated its machine.
-
-    master: the addresses on which the master of this machine listens.
-    static: known addresses of the masters of other machines.
-    redial: when to dial a master again, by machine.
+    dialler: dials the masters of machines.
     refusal: the last REFUSED from the master of this machine; None if there was none.
     """
 
     __slots__ = (
-        "_delays",
-        "_found_at",
-        "_machines",
-        "_master",
-        "_outbound_messages",
         "_relays",
         "_topology",
+        "_undelivered_messages",
         "by_number",
-        "redial",
+        "dialler",
         "refusal",
     )
 
@@ -63,22 +52,13 @@ class LinkTable:
         self,
         topology: Topology,
         relays: Relays,
-        outbound_messages: OutboundMessages,
-        master: tuple[str, ...],
-        static: tuple[str, ...] = (),
+        undelivered_messages: UndeliveredMessages,
+        dialler: MasterDialler,
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
-        self._outbound_messages: Final = outbound_messages
-        self._master: Final = master
-        # The addresses on which the masters of other machines listen, by machine.
-        self._machines: Final[dict[str, tuple[str, ...]]] = {
-            address: (address,) for address in static
-        }
-        # The machine found at a static address.
-        self._found_at: Final[dict[str, str]] = {}
-        self.redial: Final[dict[str, float]] = {}
-        self._delays: Final[dict[str, float]] = {}
+        self._undelivered_messages: Final = undelivered_messages
+        self.dialler: Final = dialler
         self.by_number: Final[dict[int, Link]] = {}
         self.refusal: Refused | None = None
 
@@ -100,26 +80,6 @@ class LinkTable:
 
     # New links.
 
-    def on_machine_found(self, machine: str, addresses: tuple[str, ...]) -> None:
-        """Record the addresses of another machine's master; the lower machine dials."""
-        self._machines[machine] = addresses
-        if self._topology.is_master and self._topology.me.machine < machine:
-            self.dial_machine(machine)
-
-    def dial_static(self) -> None:
-        """Dial the masters at the static addresses, if this process is a master."""
-        for key in list(self._machines):
-            if _is_static(key):
-                self.dial_machine(key)
-
-    def _on_static_found(self, address: str, machine: str) -> None:
-        """Record which machine is at a static address."""
-        if machine == self._topology.me.machine:
-            self._machines.pop(address, None)
-            self._topology.complain(f"{address} is this machine: it is not dialled")
-        else:
-            self._found_at[address] = machine
-
     def on_dialled(
         self,
         number: int,
@@ -129,8 +89,8 @@ class LinkTable:
         credentials: Credentials = UNRESTRICTED,
     ) -> None:
         """Take over a link that this process has dialled, and send HELLO."""
-        if _is_static(key[0]) and credentials.machine is not None:
-            self._on_static_found(key[0], credentials.machine)
+        if credentials.machine is not None:
+            self.dialler.on_found_at(key[0], credentials.machine)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
 
@@ -193,8 +153,8 @@ class LinkTable:
             )
             self._topology.send(link.id, refused)
         self.hang_up(link)
-        if link.wanted is not None and _is_static(link.wanted[0]):
-            self._redial(link.wanted[0], now)  # the machine there may change
+        if link.wanted is not None and is_static(link.wanted[0]):
+            self.dialler.redial(link.wanted[0], now)  # the machine there may change
 
     def on_refused(self, link: Link, frame: Refused, now: float) -> None:
         """Continue without a link, since the peer refuses it."""
@@ -202,15 +162,15 @@ class LinkTable:
         assert link.wanted is not None
         assert link.kind is not None
         if link.kind is LinkKind.SIGNALLING:
-            self._redial(link.wanted[0], now)
+            self.dialler.redial(link.wanted[0], now)
             if link.wanted[0] == self._topology.me.machine:
                 self.refusal = frame
             elif frame.reason is Reason.DUPLICATE:
                 # Both sides have dialled. Without a certificate, the frame tells that
                 # the other link leads to the same machine.
                 proved = link.credentials.machine is not None
-                if _is_static(link.wanted[0]) and frame.machine and not proved:
-                    self._on_static_found(link.wanted[0], frame.machine)
+                if frame.machine and not proved:
+                    self.dialler.on_found_at(link.wanted[0], frame.machine)
             elif frame.reason is not Reason.BUSY:
                 self._topology.complain(
                     f"{link.wanted[0]} refuses this process: {frame.reason.value}"
@@ -237,17 +197,17 @@ class LinkTable:
         if reason is not None:
             self._refuse(link, reason, identity, now)
             return
-        if link.wanted is not None and _is_static(link.wanted[0]):
-            self._on_static_found(link.wanted[0], identity.machine)
+        if link.wanted is not None:
+            self.dialler.on_found_at(link.wanted[0], identity.machine)
         peer = self._relays.peer_for(key, identity.incarnation, now)
         if peer is None:
             self._refuse(link, Reason.DUPLICATE, identity, now)
             return
         link.state = LinkState.OPENING
         if link.kind is LinkKind.SIGNALLING:
-            self._delays.pop(key[0], None)
+            self.dialler.reset_delay(key[0])
             if link.wanted is not None:
-                self._delays.pop(link.wanted[0], None)
+                self.dialler.reset_delay(link.wanted[0])
         link.identity = identity
         peer.role = identity.role
         peer.message_bytes_max = frame.message_bytes_max
@@ -323,9 +283,37 @@ class LinkTable:
 
     # Lost links.
 
-    def on_link_lost(
-        self, link: Link, now: float, parted: BusReason = BusReason.GIVEN_UP
-    ) -> None:
+    def on_link_lost(self, number: int, now: float, *, mid_io: bool, why: str) -> None:
+        """Handle the loss of a link; see `RemoteManager.on_link_lost`."""
+        link = self.by_number.pop(number, None)
+        if link is None:
+            return
+        parted = BusReason.DIED if mid_io else BusReason.LEFT
+        if why:
+            parted = BusReason.GIVEN_UP
+            self._topology.complain(
+                f"the link with {link.who} was closed by the peer: {why}"
+            )
+        self._on_lost(link, now, parted)
+
+    def on_violation(self, link: Link, error: WireError, now: float) -> None:
+        """Close a link whose peer violates the protocol (BUS-WIRE-4)."""
+        words = Error(reason=Reason.WIRE, text=str(error)[:_WORDS_MAX])
+        self._topology.complain(f"the link with {link.who} is closed: {error}")
+        self._topology.send(link.id, words)
+        self.drop(link, now)
+
+    def drop(self, link: Link, now: float) -> None:
+        """Close a useless link, and continue as after its loss."""
+        self.hang_up(link)
+        self._on_lost(link, now, BusReason.GIVEN_UP)
+
+    def hang_up(self, link: Link) -> None:
+        """Close a link, and do nothing else."""
+        self.by_number.pop(link.id, None)
+        self._topology.todo.append(HangUp(link.id))
+
+    def _on_lost(self, link: Link, now: float, parted: BusReason) -> None:
         """Continue without a link; dial again if this side had dialled it.
 
         parted: how the link was lost.
@@ -343,88 +331,29 @@ class LinkTable:
         peer.since, peer.closing, peer.idle_since = now, False, None
         if link.kind is LinkKind.SIGNALLING:
             if link.wanted is not None:
-                self.dial_machine(link.wanted[0])
-            # Another address may lead there still, and the other side may not know
-            # where this machine is.
-            for address, machine in self._found_at.items():
-                if machine == peer.machine:
-                    self._redial(address, now)
+                self.dialler.dial(link.wanted[0])
+            self.dialler.redial_static(peer.machine, now)
         else:
             self._relays.dial(peer)
 
     def _dial_again(self, kind: LinkKind | None, key: Key, now: float) -> None:
         """Dial again after the loss of a link that was not yet open."""
         if kind is LinkKind.SIGNALLING:
-            self._redial(key[0], now)
+            self.dialler.redial(key[0], now)
         elif (peer := self._topology.peers.get(key)) is not None:
             peer.dialling = False
             self._relays.dial(peer)
 
-    def drop(self, link: Link, now: float) -> None:
-        """Close a useless link, and continue as after its loss."""
-        self.hang_up(link)
-        self.on_link_lost(link, now)
-
-    def hang_up(self, link: Link) -> None:
-        """Close a link, and do nothing else."""
-        self.by_number.pop(link.id, None)
-        self._topology.todo.append(HangUp(link.id))
-
-    def dial_machine(self, machine: str) -> None:
-        """Dial the master of a machine, unless there is a link with it."""
-        own = machine == self._topology.me.machine
-        if own and self._topology.is_master:
-            return
-        addresses = self._master if own else self._machines.get(machine, ())
-        name = self._found_at.get(machine, machine)
-        linked = any(
-            peer.machine == name and peer.session.link is not None
-            for peer in self._topology.joined()
-        )
-        if addresses and not linked:
-            self._topology.todo.append(
-                Dial((machine, ""), LinkKind.SIGNALLING, addresses)
-            )
-
     def on_dial_failed(self, kind: LinkKind, key: Key, now: float) -> None:
         """Declare a peer lost if nothing listens at its address; redial a master."""
-        if kind is LinkKind.DATA:
-            peer = self._topology.peers.get(key)
-            if peer is None or not peer.dialling:
-                return  # the dial was to an earlier incarnation, lost meanwhile
-            peer.dialling = False
-            if peer.session.link is None:
-                if not peer.bound:
-                    self._outbound_messages.fail_unreachable(peer)
-                self._topology.lose(peer, now)
+        if kind is LinkKind.SIGNALLING:
+            self.dialler.on_dial_failed(key[0], now)
             return
-        if self._topology.is_master and key[0] == self._topology.me.machine:
-            return
-        machine = self._found_at.get(key[0], key[0])
-        for peer in self._topology.joined():
-            if peer.machine == machine and peer.session.link is None:
-                self._topology.lose(peer, now)
-        self._redial(key[0], now)
-
-    def redial_due(self, now: float) -> None:
-        """Dial the masters whose time to be dialled again has come."""
-        for machine, at in list(self.redial.items()):
-            if at <= now:
-                del self.redial[machine]
-                self.dial_machine(machine)
-
-    def schedule_redial(self, machine: str, now: float) -> None:
-        """Schedule a dial to a lost master, unless one is scheduled."""
-        if machine not in self.redial:
-            self._redial(machine, now)
-
-    def _redial(self, machine: str, now: float) -> None:
-        """Schedule a dial to a master; each delay is longer than the one before."""
-        delay_s = self._delays.get(machine, _REDIAL_S)
-        self.redial[machine] = now + delay_s
-        self._delays[machine] = min(2 * delay_s, _REDIAL_S_MAX)
-
-
-def _is_static(key: str) -> bool:
-    """Return True for a static address in the place of a machine's name."""
-    return "://" in key
+        peer = self._topology.peers.get(key)
+        if peer is None or not peer.dialling:
+            return  # the dial was to an earlier incarnation, lost meanwhile
+        peer.dialling = False
+        if peer.session.link is None:
+            if not peer.bound:
+                self._undelivered_messages.fail_unreachable(peer)
+            self._topology.lose(peer, now)

@@ -1,10 +1,8 @@
-"""`OutboundMessages`: outbound messages to tasks of other processes, and their outcome.
+"""`OutboundMessages`: outbound messages to tasks of other processes.
 
 Each message is in exactly one place, even if links and processes fail: parked, queued
-in a relay, under way, or with its addressee. If its relay is released, a message never
-put on a link is sent elsewhere. A message put on a link and not extracted is sent
-elsewhere if its addressee deregistered in order and reported its last extraction
-(BUS-DEREG-4). It is in doubt if the addressee's process is lost (BUS-MOVE-8).
+in a relay, under way, or with its addressee. `UndeliveredMessages` decides on those
+whose relay ends.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from bus.core.local.actions import Fail
 from bus.core.peer.outbound_run import (
     OutboundRun,
     commands_of,
@@ -23,16 +20,9 @@ from bus.core.peer.outbound_run import (
 )
 from bus.core.peer.relay import AUDIENCE, Relay
 from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.wire import FAILED, RAW, WANTS_REPLY, Ack, Unrelay
+from bus.core.wire import FAILED, RAW, WANTS_REPLY
 from bus.error_text import error_text_of
-from bus.errors import (
-    BusFullError,
-    ExpiredError,
-    InDoubtError,
-    MessageTooLargeError,
-    PeerLostError,
-    UnreachableError,
-)
+from bus.errors import BusFullError, MessageTooLargeError, UnreachableError
 from bus.message import Incoming, Kind
 
 if TYPE_CHECKING:
@@ -44,15 +34,14 @@ if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
-    from bus.core.wire import Batch
-    from bus.errors import BusError
+    from bus.core.wire import Ack, Batch
     from bus.payload import Payload
 
 __all__ = ["OutboundMessages"]
 
 
 class OutboundMessages:
-    """All outbound messages to other processes: posted, answered, extracted, or failed.
+    """The outbound messages to other processes: posted, answered, and extracted.
 
     turns: assigns each message its turn; see `OutboundRun`.
     """
@@ -76,7 +65,7 @@ class OutboundMessages:
         while at < len(messages):
             room = self._room(relay)
             if not room:
-                self._fail(messages[at:], self._full_error(relay))
+                self._topology.fail(messages[at:], self._full_error(relay))
                 return
             # Take messages of one sender, and no more than fit. The next pass asks for
             # room again: posting these may have sent some.
@@ -109,7 +98,7 @@ class OutboundMessages:
             room = self._room(relay)
             if not room:
                 refused = commands_of(source, entry.name, payloads, deadline)
-                self._fail(refused, self._full_error(relay))
+                self._topology.fail(refused, self._full_error(relay))
                 return
             some, payloads = payloads, ()
             if len(some) > room:
@@ -137,7 +126,7 @@ class OutboundMessages:
             return room
         if relay.entry.overflow != "drop-oldest":
             return 0
-        self._fail(relay.drop_oldest_command(), self._full_error(relay))
+        self._topology.fail(relay.drop_oldest_command(), self._full_error(relay))
         return 1
 
     def _full_error(self, relay: Relay) -> BusFullError:
@@ -159,7 +148,7 @@ class OutboundMessages:
         less = most < self._topology.limits.message_bytes_max
         if less and relay.queued_bytes > most:
             for message, length in relay.take_oversized():
-                self._fail([message], MessageTooLargeError(length, most))
+                self._topology.fail([message], MessageTooLargeError(length, most))
         relay.pump()
 
     def _answerable(self, entry: Entry, messages: Iterable[Incoming]) -> list[Incoming]:
@@ -174,7 +163,9 @@ class OutboundMessages:
             if bus == own or not message.wants_reply:
                 answerable.append(message)
             else:
-                self._fail([message], UnreachableError.across(entry.name, own, bus))
+                self._topology.fail(
+                    [message], UnreachableError.across(entry.name, own, bus)
+                )
         return answerable
 
     def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
@@ -212,7 +203,8 @@ class OutboundMessages:
         outbound_run = self._answer_outbound_run(question, payload, error)
         relay.append((outbound_run,))
         relay.pump()
-        relay.peer.count_answer(outbound_run.size, relay.limits)
+        if not relay.peer.answers.count(outbound_run.size):
+            relay.peer.flooded = True
         return True
 
     def _answer_outbound_run(
@@ -368,20 +360,6 @@ class OutboundMessages:
 
     # Departures.
 
-    def on_unrelay(self, peer: Peer, frame: Unrelay) -> None:
-        """Release the relay of a task that deregistered in order (BUS-DEREG-4).
-
-        If messages of the task are still to come, they need the relay for a while.
-        """
-        depart = peer.relays.get if frame.more else peer.depart
-        relay = depart(frame.relay)
-        if relay is None:
-            return
-        self._topology.todo += self._manager.remote_tasks.on_disappeared(relay.entry.id)
-        relay.on_extracted(frame.extracted)
-        again = [*relay.take_unacked(), *relay.take_unsent()]
-        self._relays.release(relay, again, final=frame.final)
-
     def on_departure(self, task: Entry, *, final: bool) -> None:
         """Inform all peers that a task deregistered, and of its last extraction."""
         if task.relay:
@@ -390,43 +368,3 @@ class OutboundMessages:
                 peer.report_departure(task.relay, final=final)
                 for relay in peer.all_relays():
                     relay.on_departure(task)
-
-    def lose(self, peer: Peer) -> None:
-        """Fail or return the messages of a lost or restarted process (BUS-MOVE-8)."""
-        for relay in list(peer.relays.values()):
-            name = relay.entry.name
-            doubtful = relay.take_unacked(lost=True)
-            asked = list(relay.asked.values())
-            self._fail(doubtful, InDoubtError(name))
-            self._fail(asked, PeerLostError(name))
-            relay.asked.clear()
-            self._relays.release(relay, relay.take_unsent(), final=False)
-        peer.forget()
-
-    def fail_unreachable(self, peer: Peer) -> None:
-        """Fail the unsent commands for a process that no link can reach."""
-        for relay in peer.relays.values():
-            unsent = relay.take_unsent("failed")
-            error = UnreachableError(relay.entry.name, "no process answers")
-            self._fail(unsent, error)
-
-    def close(self, peer: Peer) -> None:
-        """Release the relays of a peer together with its unused link (BUS-DEREG-5)."""
-        for relay in list(peer.relays.values()):
-            self._relays.release(relay, relay.take_unsent(), final=False)
-        peer.forget()
-
-    # Time.
-
-    def expire(self, now: float) -> None:
-        """Fail the commands that expired in a relay; forget unconfirmed relays."""
-        for peer in self._topology.peers.values():
-            for relay in list(peer.relays.values()):
-                self._fail(relay.expire(now), ExpiredError(relay.entry.name))
-                at = self._relays.expires_at(relay)
-                if at is not None and at <= now:
-                    del peer.relays[relay.number]
-                    self._relays.release(relay, [], final=False)
-
-    def _fail(self, messages: Iterable[Incoming], error: BusError) -> None:
-        self._topology.todo += [Fail(each, error) for each in messages]

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from bus.core.remote.inbound_messages import InboundMessages
     from bus.core.remote.link_table import LinkTable
     from bus.core.remote.name_registry import NameRegistry
-    from bus.core.remote.outbound_messages import OutboundMessages
     from bus.core.remote.remote_subscriptions import RemoteSubscriptions
     from bus.core.remote.resolver import Resolver
     from bus.core.remote.topology import Topology
+    from bus.core.remote.undelivered_messages import UndeliveredMessages
     from bus.core.wire import Identity
 
 __all__ = ["ProcessLoss"]
@@ -40,10 +40,10 @@ class ProcessLoss:
         "_links",
         "_manager",
         "_name_registry",
-        "_outbound_messages",
         "_remote_subscriptions",
         "_resolver",
         "_topology",
+        "_undelivered_messages",
         "repeat_at",
     )
 
@@ -52,7 +52,7 @@ class ProcessLoss:
         topology: Topology,
         manager: ProcessManager,
         name_registry: NameRegistry,
-        outbound_messages: OutboundMessages,
+        undelivered_messages: UndeliveredMessages,
         inbound_messages: InboundMessages,
         resolver: Resolver,
         remote_subscriptions: RemoteSubscriptions,
@@ -61,7 +61,7 @@ class ProcessLoss:
         self._topology: Final = topology
         self._manager: Final = manager
         self._name_registry: Final = name_registry
-        self._outbound_messages: Final = outbound_messages
+        self._undelivered_messages: Final = undelivered_messages
         self._inbound_messages: Final = inbound_messages
         self._resolver: Final = resolver
         self._remote_subscriptions: Final = remote_subscriptions
@@ -107,7 +107,7 @@ class ProcessLoss:
         self._forget(peer, now)
         self._topology.peers.pop(peer.key, None)
         if master and not self._topology.is_master:
-            self._links.schedule_redial(peer.machine, now)
+            self._links.dialler.redial_lost(peer.machine, now)
 
     def on_new_epoch(self, peer: Peer, identity: Identity, now: float) -> None:
         """Drop all state of a peer, as the peer has, and keep the peer itself.
@@ -136,7 +136,7 @@ class ProcessLoss:
         # Before the relays are dropped: `is_notifier` looks at them.
         notifies = self._remote_subscriptions.is_notifier(peer)
         self._inbound_messages.on_process_lost(peer, now)
-        self._outbound_messages.lose(peer)
+        self._undelivered_messages.lose(peer)
         self._links.on_process_down(peer)
         if notifies:
             self.repeat_at = now + _REPEAT_S

@@ -24,6 +24,7 @@ from bus.core.remote.idle_relays import IdleRelays
 from bus.core.remote.inbound_messages import InboundMessages
 from bus.core.remote.keep_alive import KeepAlive
 from bus.core.remote.link_table import LinkTable
+from bus.core.remote.master_dialler import MasterDialler
 from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
 from bus.core.remote.process_loss import ProcessLoss
@@ -31,6 +32,7 @@ from bus.core.remote.relays import Relays
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.resolver import Resolver
 from bus.core.remote.task_announcer import TaskAnnouncer
+from bus.core.remote.undelivered_messages import UndeliveredMessages
 from bus.core.wire import (
     Ack,
     Batch,
@@ -48,7 +50,6 @@ from bus.core.wire import (
     Welcome,
 )
 from bus.errors import WireError
-from bus.events import BusReason
 from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
@@ -66,8 +67,6 @@ if TYPE_CHECKING:
     from bus.rights import Credentials
 
 __all__ = ["RemoteManager"]
-
-_WORDS_MAX: Final = 256  # characters of an error description
 
 
 class RemoteManager:
@@ -99,6 +98,9 @@ class RemoteManager:
         self.name_registry: Final = NameRegistry(topology, manager)
         self.relays: Final = Relays(topology, manager, host, relay_account)
         self.outbound_messages: Final = OutboundMessages(topology, manager, self.relays)
+        self._undelivered_messages: Final = UndeliveredMessages(
+            topology, manager, self.relays
+        )
         self.inbound_messages: Final = InboundMessages(
             topology, self.relays, self.outbound_messages
         )
@@ -110,13 +112,15 @@ class RemoteManager:
             topology, manager, self.relays, self.idle_relays
         )
         self._matches: Final = self.remote_subscriptions.matches
+        self._dialler: Final = MasterDialler(topology, master, static)
         self.links: Final = LinkTable(
-            topology, self.relays, self.outbound_messages, master, static
+            topology, self.relays, self._undelivered_messages, self._dialler
         )
         self.idle_links: Final = IdleLinks(
             topology,
             self.relays,
             self.outbound_messages,
+            self._undelivered_messages,
             self._matches,
             self.links,
         )
@@ -124,12 +128,11 @@ class RemoteManager:
             topology,
             name_registry=self.name_registry,
             relays=self.relays,
-            outbound_messages=self.outbound_messages,
+            undelivered_messages=self._undelivered_messages,
             inbound_messages=self.inbound_messages,
             resolver=self.resolver,
             remote_subscriptions=self.remote_subscriptions,
             idle_relays=self.idle_relays,
-            idle_links=self.idle_links,
         )
         self.keep_alive: Final = KeepAlive(topology, self.links)
         self.task_announcer: Final = TaskAnnouncer(
@@ -146,7 +149,7 @@ class RemoteManager:
             topology,
             manager,
             self.name_registry,
-            self.outbound_messages,
+            self._undelivered_messages,
             self.inbound_messages,
             self.resolver,
             self.remote_subscriptions,
@@ -182,17 +185,14 @@ class RemoteManager:
 
         Dials are repeated until there is a link.
         """
-        if self.topology.is_master:
-            self.links.dial_static()
-        else:
-            self.links.dial_machine(self.topology.me.machine)
+        self._dialler.begin()
         return self.topology.take_actions()
 
     def on_machine_found(
         self, machine: str, addresses: tuple[str, ...]
     ) -> list[Action]:
         """Record the addresses of another machine's master; the lower machine dials."""
-        self.links.on_machine_found(machine, addresses)
+        self._dialler.on_machine_found(machine, addresses)
         return self.topology.take_actions()
 
     def become_master(self) -> list[Action]:
@@ -200,9 +200,8 @@ class RemoteManager:
         for peer in self.topology.joined():
             self.topology.lose(peer, peer.since)
         self.topology.role = Role.MASTER
-        self.links.redial.clear()
         self.name_registry.become_master()
-        self.links.dial_static()
+        self._dialler.begin()
         return self.topology.take_actions()
 
     def on_link_dialled(
@@ -241,15 +240,7 @@ class RemoteManager:
         why: the error that the peer reported in its last frame; then the peer still
           lives.
         """
-        link = self.links.by_number.pop(number, None)
-        if link is not None:
-            parted = BusReason.DIED if mid_io else BusReason.LEFT
-            if why:
-                parted = BusReason.GIVEN_UP
-                self.topology.complain(
-                    f"the link with {link.who} was closed by the peer: {why}"
-                )
-            self.links.on_link_lost(link, now, parted)
+        self.links.on_link_lost(number, now, mid_io=mid_io, why=why)
         return self.topology.take_actions()
 
     def receive(self, number: int, frame: Frame | None, now: float) -> list[Action]:
@@ -262,21 +253,15 @@ class RemoteManager:
         try:
             self._receive(link, frame, now)
         except WireError as error:
-            self._on_violation(link, error, now)
+            self.links.on_violation(link, error, now)
         return self.topology.take_actions()
 
     def on_malformed(self, number: int, error: WireError, now: float) -> list[Action]:
         """Close a link on which bytes arrived that are no frame (BUS-WIRE-4)."""
         link = self.links.by_number.get(number)
         if link is not None:
-            self._on_violation(link, error, now)
+            self.links.on_violation(link, error, now)
         return self.topology.take_actions()
-
-    def _on_violation(self, link: Link, error: WireError, now: float) -> None:
-        words = Error(reason=Reason.WIRE, text=str(error)[:_WORDS_MAX])
-        self.topology.complain(f"the link with {link.who} is closed: {error}")
-        self.topology.send(link.id, words)
-        self.links.drop(link, now)
 
     def flush(self, now: float) -> list[Action]:
         """Put collected frames on the links; close links whose peer does not read."""
@@ -299,7 +284,7 @@ class RemoteManager:
                     words = "too many answers are queued"
                     silent.append((self.links.by_number[link], words))
         for each, words in silent:
-            self._on_violation(each, WireError(words), now)
+            self.links.on_violation(each, WireError(words), now)
         return self.topology.take_actions()
 
     # Time.
@@ -307,7 +292,7 @@ class RemoteManager:
     def tick(self, now: float) -> list[Action]:
         """Handle expired timers: drop, close and retry."""
         self.inbound_messages.expire(now)
-        self.outbound_messages.expire(now)
+        self._undelivered_messages.expire(now)
         self.resolver.review(now)
         self.links.drop_late(now)
         for peer in list(self.topology.peers.values()):
@@ -315,7 +300,7 @@ class RemoteManager:
                 self.topology.lose(peer, now)
             elif self.idle_links.is_due(peer, now):
                 self.idle_links.ask(peer)
-        self.links.redial_due(now)
+        self._dialler.tick(now)
         self._process_loss.tick(now)
         self.keep_alive.tick(now)
         self.idle_relays.tick(now)
@@ -339,7 +324,7 @@ class RemoteManager:
             self.resolver.next_deadline(),
             self.inbound_messages.next_deadline(),
             self.keep_alive.next_deadline(),
-            *links.redial.values(),
+            *self._dialler.redial_at.values(),
             *map(links.late_at, links.by_number.values()),
         ]
         for peer in self.topology.peers.values():
@@ -370,7 +355,9 @@ class RemoteManager:
 
     # Frames.
 
-    def _receive(self, link: Link, frame: Frame, now: float) -> None:
+    def _receive(  # noqa: PLR0912 # a dispatch table
+        self, link: Link, frame: Frame, now: float
+    ) -> None:
         peer = link.peer
         if peer is not None and peer.session.link != link.id:
             return  # the peer resends on the link in use
@@ -405,6 +392,9 @@ class RemoteManager:
                 pass  # concerns the link alone, so not counted
             case Bye():
                 self.idle_links.on_bye(link, peer, now)
+            case Error(reason=Reason.BUSY, request=None):
+                peer.acks.count_control()
+                self.idle_links.on_refused(peer)
             case _:
                 peer.acks.count_control()
                 self._control_frames.handle(peer, frame, now)

@@ -41,6 +41,7 @@ class TaskAnnouncer:
         "_manager",
         "_name_registry",
         "_outbound_messages",
+        "_own_searches",
         "_relays",
         "_remote_subscriptions",
         "_resolver",
@@ -64,6 +65,7 @@ class TaskAnnouncer:
         self._relays: Final = relays
         self._outbound_messages: Final = outbound_messages
         self._resolver: Final = resolver
+        self._own_searches: Final = resolver.own
         self._remote_subscriptions: Final = remote_subscriptions
         self._idle_relays: Final = idle_relays
 
@@ -107,23 +109,23 @@ class TaskAnnouncer:
         if not entry.remote:
             self._idle_relays.on_departure(entry)  # while relays list it as a user
             self._outbound_messages.on_departure(entry, final=final)
-            self._resolver.on_departure(entry, now)
+            self._own_searches.on_departure(entry, now)
             if entry.moved_to:
                 self._resolver.on_moved(entry.name, entry.moved_to, now)
-                self._resolver.on_own_task_moved(entry.name, entry.moved_to)
+                self._own_searches.on_own_task_moved(entry.name, entry.moved_to)
         if self._manager.table.find(entry.name) is None:
-            self._resolver.seek(entry.name, now)
+            self._own_searches.seek(entry.name, now)
         return self._topology.take_actions()
 
     # Searches.
 
     def seek(self, name: str, now: float) -> None:
         """Search for a name that parked messages wait for."""
-        self._resolver.seek(name, now)
+        self._own_searches.seek(name, now)
 
     def on_named(self, entry: Entry) -> None:
         """End the search for a name that is now found."""
-        self._resolver.on_named(entry)
+        self._own_searches.on_named(entry)
 
     def review(self, now: float) -> None:
         """End the searches that no message waits for."""

@@ -11,19 +11,21 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from bus.address import Address
-from bus.core.local.actions import Send
+from bus.core.local.actions import Fail, Send
 from bus.core.peer.peer import Peer
 from bus.core.peer.relay_counters import RelayCounters
 from bus.core.peer.session import Session
 from bus.core.wire import RequestId, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from bus.core.local.actions import Action
     from bus.core.local.trace import TraceSink
     from bus.core.peer.limits import Limits
     from bus.core.wire import Frame, Identity
+    from bus.errors import BusError
+    from bus.message import Incoming
     from bus.registration import Key
 
 __all__ = ["Topology"]
@@ -34,6 +36,7 @@ class Topology:
 
     me: identity of this process.
     role: its present role, since a slave may become master.
+    nonces: numbers that distinguish rivals (AMO-17).
     addresses: the addresses on which it listens for processes of its own machine.
     outside: returns those for processes of other machines; it may begin to listen.
     peers: all known processes, by machine and name.
@@ -47,7 +50,7 @@ class Topology:
 
     __slots__ = (
         "_epochs",
-        "_nonce",
+        "_nonces",
         "_pings",
         "_requests",
         "addresses",
@@ -70,7 +73,7 @@ class Topology:
         me: Identity,
         *,
         limits: Limits,
-        nonce: Callable[[], int],
+        nonces: Iterator[int],
         addresses: tuple[str, ...],
         outside: Callable[[], tuple[str, ...]],
         complain: Callable[[str], object] = lambda _: None,
@@ -89,7 +92,7 @@ class Topology:
         self.todo: list[Action] = []
         self.lose: Callable[[Peer, float], None]
         self.drop_peer: Callable[[Peer, float], None]
-        self._nonce: Final = nonce
+        self._nonces: Final = nonces
         # Above all numbers used by earlier incarnations (AMO-16).
         self._epochs = itertools.count(me.incarnation)
         self._requests: Final = itertools.count(me.incarnation)
@@ -105,7 +108,7 @@ class Topology:
             next(self._epochs),
             own=self.me.incarnation,
             incarnation=incarnation,
-            nonce=self._nonce(),
+            nonce=next(self._nonces),
             limits=self.limits,
         )
         peer = Peer(key, session, now, limits=self.limits, counters=self.counters)
@@ -142,6 +145,10 @@ class Topology:
     def send(self, link: int, frame: Frame) -> None:
         """Put a frame on a link at once, before all frames that wait for a flush."""
         self.todo.append(Send(link, frame))
+
+    def fail(self, messages: Iterable[Incoming], error: BusError) -> None:
+        """Report to the senders of some messages that these fail."""
+        self.todo += [Fail(each, error) for each in messages]
 
     def take_actions(self) -> list[Action]:
         """Remove and return the actions to perform, in order."""

@@ -1,0 +1,148 @@
+"""`MasterDialler`: dials the masters of machines, until there is a link with each.
+
+A slave dials the master of its machine. Of two masters that know each other's machine,
+the lower one dials. A master also dials each static address.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.local.actions import Dial
+from bus.core.wire import LinkKind
+
+if TYPE_CHECKING:
+    from bus.core.remote.topology import Topology
+
+__all__ = ["MasterDialler", "is_static"]
+
+# First and longest delay between attempts to find a master (BUS-INIT-3). A longer one
+# would also delay a process that may become master: it tries that at each attempt.
+_REDIAL_S: Final = 0.1
+_REDIAL_S_MAX: Final = 0.8
+
+
+class MasterDialler:
+    """The masters that one process dials: where each listens, and when to dial again.
+
+    Static addresses of other machines are keys in the place of a machine's name, which
+    they cannot equal, until a process there has proved or stated its machine.
+
+    redial_at: when to dial a master again, by machine, in seconds.
+
+    Args:
+        master: the addresses on which the master of this machine listens.
+        static: known addresses of the masters of other machines.
+    """
+
+    __slots__ = (
+        "_delays",
+        "_found_at",
+        "_machines",
+        "_master",
+        "_topology",
+        "redial_at",
+    )
+
+    def __init__(
+        self, topology: Topology, master: tuple[str, ...], static: tuple[str, ...]
+    ) -> None:
+        self._topology: Final = topology
+        self._master: Final = master
+        # The addresses on which the masters of other machines listen, by machine.
+        self._machines: Final[dict[str, tuple[str, ...]]] = {
+            address: (address,) for address in static
+        }
+        # The machine found at a static address.
+        self._found_at: Final[dict[str, str]] = {}
+        self.redial_at: Final[dict[str, float]] = {}
+        self._delays: Final[dict[str, float]] = {}
+
+    def begin(self) -> None:
+        """Dial the master of this machine or, as master, the static addresses."""
+        self.redial_at.clear()  # a new master had to dial the previous one
+        if not self._topology.is_master:
+            self.dial(self._topology.me.machine)
+            return
+        for key in list(self._machines):
+            if is_static(key):
+                self.dial(key)
+
+    def on_machine_found(self, machine: str, addresses: tuple[str, ...]) -> None:
+        """Record the addresses of another machine's master; the lower machine dials."""
+        self._machines[machine] = addresses
+        if self._topology.is_master and self._topology.me.machine < machine:
+            self.dial(machine)
+
+    def on_found_at(self, key: str, machine: str) -> None:
+        """Record the machine at a dialled address, if that is a static one."""
+        if not is_static(key):
+            return
+        if machine == self._topology.me.machine:
+            self._machines.pop(key, None)
+            self._topology.complain(f"{key} is this machine: it is not dialled")
+        else:
+            self._found_at[key] = machine
+
+    def on_dial_failed(self, key: str, now: float) -> None:
+        """Declare a master lost that no link can reach, and dial it again later."""
+        if self._topology.is_master and key == self._topology.me.machine:
+            return
+        machine = self._found_at.get(key, key)
+        for peer in self._topology.joined():
+            if peer.machine == machine and peer.session.link is None:
+                self._topology.lose(peer, now)
+        self.redial(key, now)
+
+    def dial(self, key: str) -> None:
+        """Dial the master of a machine, unless there is a link with it."""
+        own = key == self._topology.me.machine
+        if own and self._topology.is_master:
+            return
+        addresses = self._master if own else self._machines.get(key, ())
+        machine = self._found_at.get(key, key)
+        linked = any(
+            peer.machine == machine and peer.session.link is not None
+            for peer in self._topology.joined()
+        )
+        if addresses and not linked:
+            self._topology.todo.append(Dial((key, ""), LinkKind.SIGNALLING, addresses))
+
+    # Time.
+
+    def redial(self, key: str, now: float) -> None:
+        """Schedule a dial to a master; each delay is longer than the one before."""
+        delay_s = self._delays.get(key, _REDIAL_S)
+        self.redial_at[key] = now + delay_s
+        self._delays[key] = min(2 * delay_s, _REDIAL_S_MAX)
+
+    def redial_lost(self, machine: str, now: float) -> None:
+        """Schedule a dial to a lost master, unless one is scheduled."""
+        if machine not in self.redial_at:
+            self.redial(machine, now)
+
+    def redial_static(self, machine: str, now: float) -> None:
+        """Schedule dials to the static addresses at which a machine was found.
+
+        Another address may lead there still, and the other side may not know where this
+        machine is.
+        """
+        for address, found in self._found_at.items():
+            if found == machine:
+                self.redial(address, now)
+
+    def reset_delay(self, key: str) -> None:
+        """Make the next delay the shortest one, since a dial has succeeded."""
+        self._delays.pop(key, None)
+
+    def tick(self, now: float) -> None:
+        """Dial the masters whose time to be dialled again has come."""
+        for key, at in list(self.redial_at.items()):
+            if at <= now:
+                del self.redial_at[key]
+                self.dial(key)
+
+
+def is_static(key: str) -> bool:
+    """Return True for a static address in the place of a machine's name."""
+    return "://" in key

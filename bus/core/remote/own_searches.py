@@ -1,0 +1,276 @@
+"""`OwnSearches`: the searches for names that messages of this process wait for.
+
+One search for a name is outstanding at a time (BUS-ROUTE-7). It ends if the name is
+found, if no message waits for it any more, or if its task goes on at another machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.address import Address
+from bus.core.peer.peer import characteristics
+from bus.core.remote.requests import HOPS, Request
+from bus.core.wire import NO_DEADLINE, Search
+from bus.errors import BusFullError, MovedError
+from bus.rights import not_granted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.local.routing_table import Entry
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.new_addresses import NewAddresses
+    from bus.core.remote.relays import Relays
+    from bus.core.remote.requests import Requests
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import AddRelay
+    from bus.errors import BusError
+
+__all__ = ["OwnSearches"]
+
+_AGAIN_S: Final = 0.25  # delay before a search whose answer was useless is repeated
+
+
+class OwnSearches:
+    """The searches of one process for the names under which its messages are parked.
+
+    by_name: the outstanding searches. The ledger keeps them, too.
+    again: names whose answer was useless, and when to search for each again, in
+      seconds (OPEN-9).
+    """
+
+    __slots__ = (
+        "_deferred_new_addresses",
+        "_ledger",
+        "_manager",
+        "_new_addresses",
+        "_relays",
+        "_senders",
+        "_topology",
+        "again",
+        "by_name",
+    )
+
+    def __init__(
+        self,
+        topology: Topology,
+        manager: ProcessManager,
+        relays: Relays,
+        ledger: Requests[Search],
+        new_addresses: NewAddresses,
+    ) -> None:
+        self._topology: Final = topology
+        self._manager: Final = manager
+        self._relays: Final = relays
+        self._ledger: Final = ledger
+        self._new_addresses: Final = new_addresses
+        self.by_name: Final[dict[str, Request[Search]]] = {}
+        # The sender behind each search, which ends when that task deregisters
+        # (BUS-DEREG-11).
+        self._senders: Final[dict[str, Entry]] = {}
+        self.again: Final[dict[str, float]] = {}
+        # New addresses told by a master, of names whose former holders still return
+        # their unread messages. These go first.
+        self._deferred_new_addresses: Final[dict[str, str]] = {}
+
+    def seek(self, name: str, now: float) -> None:
+        """Search for a name that parked messages wait for, unless a search is open."""
+        if name in self.by_name or self._manager.table.find(name) is not None:
+            return
+        if (new := self._new_address(name)) is not None:
+            self._fail_moved(name, new)
+            return
+        if self.again.get(name, now) > now:
+            return
+        self.again.pop(name, None)
+        waiting = self._manager.parked.of(name)
+        senders = (each.message._source for each in waiting)
+        table = self._manager.table
+        sender = next((each for each in senders if each in table), None)
+        if sender is None:
+            return
+        address = Address.parse(name)
+        machine = address.machine or self._topology.me.machine
+        until = max(each.deadline for each in waiting)
+        task = self._relays.with_number(sender)
+        frame = Search(
+            id=self._topology.new_request(),
+            machine=machine,
+            name=address.module,
+            sender=characteristics(task, self._topology.me.incarnation),
+            hops=HOPS,
+            milliseconds_left=_milliseconds(until - now),
+        )
+        request = Request(frame, machine, address.module, None, until)
+        self.by_name[name] = request
+        self._senders[name] = sender
+        self._ledger.keep(request)
+        self._ledger.spread(request)
+
+    def _end(self, name: str) -> None:
+        request = self.by_name.pop(name)
+        del self._senders[name]
+        self._ledger.end(request)
+
+    def _name_of(self, request: Request[Search]) -> str:
+        return next(name for name, own in self.by_name.items() if own is request)
+
+    def _fail(self, name: str, error: BusError) -> None:
+        self._topology.fail(self._manager.parked.take(name), error)
+
+    # Messages and tasks of this process.
+
+    def review(self, now: float) -> None:
+        """End the searches that no message waits for any more (BUS-ROUTE-19)."""
+        for name in list(self.by_name):
+            entry = self._manager.table.find(name)
+            if entry is not None and not self._is_reached(entry):
+                continue
+            if not self._manager.parked.of(name):
+                self._end(name)
+        for name, at in list(self.again.items()):
+            if at <= now:
+                del self.again[name]
+                self.seek(name, now)
+
+    def on_expired(self, requests: Iterable[Request[Search]], now: float) -> None:
+        """Remove the searches that the ledger has dropped; restart those needed."""
+        late = {id(each) for each in requests}
+        for name, request in list(self.by_name.items()):
+            if id(request) in late:
+                del self.by_name[name], self._senders[name]
+                self.seek(name, now)  # other messages may wait by now
+
+    def on_departure(self, task: Entry, now: float) -> None:
+        """End the searches of a departed sender; restart those that others need."""
+        for name, sender in list(self._senders.items()):
+            if sender is task:
+                self._end(name)
+                self.seek(name, now)
+
+    def on_named(self, entry: Entry) -> None:
+        """End the search for a name that is found now and can be reached."""
+        self._deferred_new_addresses.pop(entry.name, None)
+        if entry.name in self.by_name and self._is_reached(entry):
+            self._end(entry.name)
+
+    @staticmethod
+    def _is_reached(entry: Entry) -> bool:
+        """Return True if messages may go to an entry before its search is answered.
+
+        If two processes search for one another, each already has the other's task from
+        these searches. But each would wait for the other to dial.
+        """
+        if not entry.remote:
+            return True
+        peer: Peer = entry.mailbox.peer
+        return peer.session.link is not None or peer.dialling
+
+    # Answers of other processes.
+
+    def on_answer(
+        self, peer: Peer, request: Request[Search], frame: AddRelay, now: float
+    ) -> None:
+        """End an answered search; repeat it later if the answer was useless."""
+        name = self._name_of(request)
+        del self.by_name[name], self._senders[name]
+        self._ledger.end(request, answered_by=peer)
+        self._relays.on_found(peer, frame, request.frame.sender.relay, now)
+        if self._manager.table.find(name) is None:
+            self.again[name] = now + _AGAIN_S
+
+    def on_refusal(self, request: Request[Search], *, denied: bool) -> None:
+        """Fail the messages of a search that the master has refused (BUS-FLOW-1).
+
+        denied: True if this process may not send commands to the name.
+        """
+        name = self._name_of(request)
+        self._end(name)
+        error: BusError = not_granted("command", name)
+        if not denied:
+            error = BusFullError(
+                "the list of searches of another process",
+                self._topology.limits.searches_per_process,
+                "searches",
+            )
+        self._fail(name, error)
+
+    # Tasks that go on at another machine (BUS-MOVE-9).
+
+    def on_moved_answer(self, request: Request[Search], address: str) -> None:
+        """End a search that a master has answered with the task's new address."""
+        self.on_moved(self._name_of(request), address)
+
+    def on_own_task_moved(self, name: str, address: str) -> None:
+        """Fail the messages parked in this process for its own moved task.
+
+        Its unread messages are parked by now, before those sent since.
+        """
+        if self._manager.table.find(name) is None:
+            self.on_moved(name, address)
+
+    def on_moved(self, name: str, address: str) -> None:
+        """End the search for a name whose task goes on elsewhere, if there is one."""
+        if name in self.by_name:
+            self._end(name)
+        self._fail_moved(name, address)
+
+    def _new_address(self, name: str) -> str | None:
+        """Return where the task of a name goes on, as far as this process knows."""
+        address = Address.parse(name)
+        if address.machine in {None, self._topology.me.machine}:
+            moved = self._new_addresses.find(address.module)
+            if moved is not None:
+                return moved
+        return self._deferred_new_addresses.get(name)
+
+    def _fail_moved(self, name: str, address: str) -> None:
+        """Fail the messages parked for a name with `MovedError`.
+
+        If a former holder still returns unread messages, this is deferred until then.
+        """
+        if self._manager.is_leaving(name):
+            # `TaskAnnouncer.on_emptied` searches for the name again.
+            self._deferred_new_addresses[name] = address
+            return
+        self._deferred_new_addresses.pop(name, None)
+        self._fail(name, MovedError(name, address))
+
+    # Peers.
+
+    def on_joined(self, peer: Peer) -> None:
+        """Restart, for a process that joins again, the searches it had received."""
+        for name, request in list(self.by_name.items()):
+            if peer.key in request.lost:
+                self._renumber(name)
+
+    def on_process_lost(self, peer: Peer) -> None:
+        """Note which searches a lost process had received."""
+        for request in self.by_name.values():
+            if peer.key in request.forwarded_to:
+                request.lost.add(peer.key)
+
+    def _renumber(self, name: str) -> None:
+        """Restart a search under a number that no process has seen.
+
+        A peer that lost this process has cancelled the search at the processes it
+        forwarded the search to, and forwards it to them again. A late answer to the old
+        number would end the new search at that peer. No process would then cancel the
+        search at the processes that have received it since.
+        """
+        request = self.by_name[name]
+        self._ledger.end(request)
+        frame = replace(request.frame, id=self._topology.new_request())
+        again = Request(frame, request.machine, request.name, None, request.deadline)
+        self.by_name[name] = again
+        self._ledger.keep(again)
+        self._ledger.spread(again)
+
+
+def _milliseconds(seconds: float) -> int:
+    # Clamp first: infinity cannot be rounded.
+    return round(min(max(0.0, seconds * 1000), NO_DEADLINE - 1))

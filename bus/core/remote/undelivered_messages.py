@@ -1,0 +1,94 @@
+"""`UndeliveredMessages`: outbound messages whose relay ends before they are extracted.
+
+If its relay is released, a message never put on a link is sent elsewhere. A message put
+on a link and not extracted is sent elsewhere if its addressee deregistered in order and
+reported its last extraction (BUS-DEREG-4). It is in doubt if the addressee's process is
+lost (BUS-MOVE-8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.errors import (
+    ExpiredError,
+    InDoubtError,
+    PeerLostError,
+    UnreachableError,
+)
+
+if TYPE_CHECKING:
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.relays import Relays
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import Unrelay
+
+__all__ = ["UndeliveredMessages"]
+
+
+class UndeliveredMessages:
+    """The messages for relays that end: each is sent elsewhere, fails, or is in doubt.
+
+    It keeps no state: the relays hold the messages until then.
+    """
+
+    __slots__ = ("_manager", "_relays", "_topology")
+
+    def __init__(
+        self, topology: Topology, manager: ProcessManager, relays: Relays
+    ) -> None:
+        self._topology: Final = topology
+        self._manager: Final = manager
+        self._relays: Final = relays
+
+    def on_unrelay(self, peer: Peer, frame: Unrelay) -> None:
+        """Release the relay of a task that deregistered in order (BUS-DEREG-4).
+
+        If messages of the task are still to come, they need the relay for a while.
+        """
+        depart = peer.relays.get if frame.more else peer.depart
+        relay = depart(frame.relay)
+        if relay is None:
+            return
+        self._topology.todo += self._manager.remote_tasks.on_disappeared(relay.entry.id)
+        relay.on_extracted(frame.extracted)
+        again = [*relay.take_unacked(), *relay.take_unsent()]
+        self._relays.release(relay, again, final=frame.final)
+
+    def lose(self, peer: Peer) -> None:
+        """Fail or return the messages of a lost or restarted process (BUS-MOVE-8)."""
+        for relay in list(peer.relays.values()):
+            name = relay.entry.name
+            doubtful = relay.take_unacked(lost=True)
+            asked = list(relay.asked.values())
+            self._topology.fail(doubtful, InDoubtError(name))
+            self._topology.fail(asked, PeerLostError(name))
+            relay.asked.clear()
+            self._relays.release(relay, relay.take_unsent(), final=False)
+        peer.forget()
+
+    def fail_unreachable(self, peer: Peer) -> None:
+        """Fail the unsent commands for a process that no link can reach."""
+        for relay in peer.relays.values():
+            unsent = relay.take_unsent("failed")
+            error = UnreachableError(relay.entry.name, "no process answers")
+            self._topology.fail(unsent, error)
+
+    def close(self, peer: Peer) -> None:
+        """Release the relays of a peer together with its unused link (BUS-DEREG-5)."""
+        for relay in list(peer.relays.values()):
+            self._relays.release(relay, relay.take_unsent(), final=False)
+        peer.forget()
+
+    # Time.
+
+    def expire(self, now: float) -> None:
+        """Fail the commands that expired in a relay; forget unconfirmed relays."""
+        for peer in self._topology.peers.values():
+            for relay in list(peer.relays.values()):
+                self._topology.fail(relay.expire(now), ExpiredError(relay.entry.name))
+                at = self._relays.expires_at(relay)
+                if at is not None and at <= now:
+                    del peer.relays[relay.number]
+                    self._relays.release(relay, [], final=False)
