@@ -16,7 +16,7 @@ from bus.cli.live import joined, live_options
 from bus.cli.queries import is_here, look_around
 from bus.errors import BusError
 from bus.journal.wording import printable
-from bus.links.gateway import split_gateway_address
+from bus.links.gateway_address import split_gateway_address
 from bus.registration import Visibility
 from queuebroker import _sync
 

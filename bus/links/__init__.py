@@ -8,12 +8,14 @@ send_batch                      the commands that a task sends together
 relay_account, relay_outbox     the messages of tasks for other processes
 inbound_delivery                the messages of other processes for tasks
 acknowledgement_tracker         the messages that tasks took
-rounds                          the work of the comm thread between two sleeps
+rounds, shutdown                the work of the comm thread between two sleeps; its end
 fast_path_driver                the fast path, on which a task thread uses a link itself
 peer_log, monitor_leases        log lines about peers; listeners of the frame monitor
 comm_thread                     the thread that serves all links
 network                         how processes find one another:
 run_directory, socket_network   on one machine, and between machines
-gateway                         through the masters of two machines
+socket_listeners, peer_trust    the sockets for links; the peers that may have one
+gateway_requests, _address      links through the masters of two machines:
+gateway_client, gateway         the process that asks, and the master that serves it
 memory                          inside one process, for tests
 """

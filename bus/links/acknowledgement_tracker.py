@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bus.core.local.command_run import CommandRun
     from bus.core.streams.receipts import Taken
     from bus.message import Incoming
+    from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["AcknowledgementTracker"]
 
@@ -75,6 +76,12 @@ class AcknowledgementTracker:
         """
         self._reading.append(run)
         return not self.wakes_soon or run.at - run.reported >= self._messages_max
+
+    def acknowledges_soon(self, host: ThreadManager | None) -> bool:
+        """Return True if the host thread or the comm thread soon acknowledges."""
+        if host is None or host.main or host.link_wait is None:
+            return False
+        return self.wakes_soon  # if it hangs in a callback
 
     @property
     def due(self) -> bool:

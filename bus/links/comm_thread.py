@@ -33,6 +33,7 @@ from bus.links.link_setup import LinkSetup
 from bus.links.peer_log import PeerLog
 from bus.links.relay_outbox import OutboundAnswer, RelayOutbox
 from bus.links.rounds import Rounds
+from bus.links.shutdown import Shutdown
 from bus.registration import Visibility
 from bus.threads.delivery import answer_of
 from queuebroker import _sync
@@ -46,14 +47,12 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.wire import Identity
-    from bus.links.link_policy import LinkPolicy
+    from bus.links.link_policy import LinkBroker, LinkPolicy
     from bus.links.link_poller import LinkPoller
-    from bus.links.link_pool import LinkBroker
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
-    from bus.threads.thread_manager import ThreadManager
     from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["CommThread"]
@@ -72,7 +71,6 @@ class CommThread:
         me: the identity of this process.
         config: the configuration of the bus.
         policy: the rules of the network. poller: see `LinkPool`.
-        nonce: returns numbers that distinguish rivals (AMO-17).
         listens: the address at which this process listens.
         master: the address of the master of its machine.
         static: known addresses of the masters of other machines.
@@ -92,75 +90,65 @@ class CommThread:
         config: BusConfig,
         policy: LinkPolicy,
         poller: LinkPoller,
-        nonce: Callable[[], int],
         listens: str,
         master: str,
         static: tuple[str, ...] = (),
     ) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy
-        self._relay_outbox: Final = RelayOutbox(
-            me, config, self.on_extracted, self.command
-        )
-        self.audience: Final[Entry] = self._relay_outbox.audience
-        self.account: Final[Account] = self._relay_outbox.account
+        outbox = RelayOutbox(me, config, self.on_extracted, self.command)
+        self._relay_outbox: Final = outbox
+        self.audience: Final[Entry] = outbox.audience
+        self.account: Final[Account] = outbox.account
         self._peer_log: Final = PeerLog()
         self._link_pool: Final = LinkPool(
-            self._relay_outbox.inbox,
-            self._relay_outbox.ask,
-            capacity=config.link_frames,
-            timeout_s=config.connect_timeout_s,
+            outbox.inbox,
+            config,
+            policy,
             poller=poller,
-            connect=policy.connect,
-            backlog=(config.backlog_frames, config.backlog_bytes),
-            given_up=self._given_up,
-            turned_away=self._peer_log.note,
+            peer_log=self._peer_log,
+            on_aborted=self._on_link_aborted,
         )
         self.join_state: Final = JoinState(me, patient=policy.patient)
         self.remote: Final = RemoteManager(
             Topology(
                 me,
                 limits=Limits.of(config),
-                nonces=iter(nonce, None),
+                nonces=iter(policy.new_nonce, None),
                 addresses=(listens,),
                 outside=self._listen_outside,
                 complain=self._peer_log.note,
                 trace_sink=exchange.trace_sink,
             ),
             exchange.manager,
-            host=self._relay_outbox,
+            host=outbox,
             master=(master,),
             static=static,
-            relay_account=self._relay_outbox.new_relay_account,
+            relay_account=outbox.new_relay_account,
         )
+        remote, link_pool = self.remote, self._link_pool
         self._link_setup: Final = LinkSetup(
-            exchange, self.remote, self._link_pool, policy, self.join_state
+            exchange, remote, link_pool, policy, self.join_state
         )
-        self._rounds: Final = Rounds(
-            exchange,
-            self.remote,
-            self._relay_outbox,
-            self._link_pool,
-            self._link_setup,
-            self.join_state,
+        rounds = Rounds(
+            exchange, remote, outbox, link_pool, self._link_setup, self.join_state
         )
-        self._acknowledgement_tracker: Final = self._rounds.acknowledgement_tracker
+        self._rounds: Final = rounds
+        self._acknowledgement_tracker: Final = rounds.acknowledgement_tracker
         self._fast_path_driver: Final = FastPathDriver(
-            exchange, self.remote, self._link_pool, self._rounds
+            exchange, remote, link_pool, rounds
         )
+        self._shutdown: Final = Shutdown(exchange, remote, link_pool, rounds)
         self._inbound_delivery: Final = InboundDelivery(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
         )
         self.rejected_peers: int = 0
         # Called for each decision or message, so without a method in between.
-        self.request_flush: Final = self._rounds.request_flush
+        self.request_flush: Final = rounds.request_flush
         self.holds: Final = self._inbound_delivery.holds
         self._thread: _sync.Thread | None = None
         # Acquired once: by the thread, to serve, or by `prevent_start`.
         self._turn: Final = _sync.Lock()
-        # The time limit set by `stop` and the call to make then; None before `stop`.
-        self._end_at: float | None = None
-        self._then: Callable[[], object] = list
         # True once the thread empties its inbox for the last time.
         self._ended: bool = False
 
@@ -253,12 +241,7 @@ class CommThread:
 
         then: called at the end, in this thread.
         """
-
-        def end() -> None:
-            self._end_at, self._then = until, then
-            self._exchange.decide(lambda: self.remote.acknowledge(_sync.monotonic()))
-
-        self._relay_outbox.ask(end)
+        self._relay_outbox.ask(lambda: self._shutdown.begin(until, then))
 
     def join(self) -> None:
         """Wait until the thread has ended."""
@@ -307,17 +290,10 @@ class CommThread:
 
     def on_run_progress(self, run: CommandRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
-        if self._acknowledgement_tracker.note_run(run) and not self._acknowledges_soon(
-            run._to.host
-        ):
+        tracker = self._acknowledgement_tracker
+        if tracker.note_run(run) and not tracker.acknowledges_soon(run._to.host):
             self._rounds.wake()
         self._resume_if_roomy(run._to, run._account)
-
-    def _acknowledges_soon(self, host: ThreadManager | None) -> bool:
-        """Return True if the host thread or this one soon acknowledges by itself."""
-        if host is None or host.main or host.link_wait is None:
-            return False
-        return self._acknowledgement_tracker.wakes_soon  # if it hangs in a callback
 
     def _resume_if_roomy(self, entry: Entry, account: Account) -> None:
         # Not for each message that the task takes: a resume would then deliver the
@@ -334,12 +310,7 @@ class CommThread:
         """Open a relay for sending, first the messages parked for its name."""
 
         def opened() -> list[Action]:
-            if entry.host is self._relay_outbox:
-                self.remote.outbound_messages.open(entry, messages)
-            else:
-                # The relay was removed since the decision to open it: `_vacate` returns
-                # these messages along with the rest of the relay.
-                self._relay_outbox.keep_unopened(entry, messages)
+            self._relay_outbox.open(entry, messages, self.remote)
             return self.remote.flush(_sync.monotonic())
 
         self._exchange.decide(opened)
@@ -348,11 +319,7 @@ class CommThread:
         self, entry: Entry, messages: Sequence[Incoming], *, final: bool
     ) -> None:
         """Hand back the messages left in a relay, then those posted to it since."""
-        unread = [
-            *self._relay_outbox.take_unopened(entry),
-            *messages,
-            *self._relay_outbox.take_strays(entry),
-        ]
+        unread = self._relay_outbox.take_unsent(entry, messages)
         now = _sync.monotonic()
         manager = self._exchange.manager
         self._exchange.decide(
@@ -400,10 +367,10 @@ class CommThread:
 
     def _run(self) -> None:
         self._relay_outbox.ident = _sync.get_ident()
-        rounds = self._rounds
+        rounds, shutdown = self._rounds, self._shutdown
         try:
-            while not self._may_end():
-                self._link_pool.wait(rounds.is_due, rounds.deadline(self._end_at))
+            while not shutdown.may_end():
+                self._link_pool.wait(rounds.is_due, rounds.deadline(shutdown.until))
                 with rounds.hold:
                     rounds.run()
                 # Without ``hold``: a thread waiting for it may hold a lock that a log
@@ -420,7 +387,7 @@ class CommThread:
                 self._ended = rounds.links_reserved = True
             self._policy.release_role()
             self._run_late_requests()
-            self._then()
+            shutdown.then()
 
     def _run_late_requests(self) -> None:
         """Run the requests that arrive at the end or later, in any thread.
@@ -431,32 +398,7 @@ class CommThread:
         for request in requests:
             request.run()
 
-    def _may_end(self) -> bool:
-        """Return True if the thread may end; then close the rounds to other threads."""
-        if self._end_at is None:
-            return False
-        with self._rounds.hold:
-            self._rounds.closed = finished = self._is_finished()
-            return finished
-
-    def _is_finished(self) -> bool:
-        if self._end_at is None or self._rounds.is_due():
-            return False
-        if self._end_at <= _sync.monotonic():
-            return True  # though a full link may still hold frames (BUS-DEREG-12)
-        return not self._link_pool.sending and self._exchange.query(self._is_quiet)
-
-    def _is_quiet(self) -> bool:
-        """Return True if no task is left and all messages are acknowledged."""
-        if any(not entry.remote for entry in self._exchange.manager.table):
-            return False
-        return not any(
-            peer.session.ack_at is not None
-            or any(relay.queue or relay.unacked for relay in peer.all_relays())
-            for peer in self.remote.topology.peers.values()
-        )
-
-    def _given_up(self, number: int, why: str) -> None:
+    def _on_link_aborted(self, number: int, why: str) -> None:
         link = self.remote.links.by_number.get(number)
         if link is not None:
             self._peer_log.note(f"the link with {link.who} is aborted: {why}")

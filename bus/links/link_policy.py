@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.links.link_pool import LinkBroker
     from bus.rights import Credentials
     from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.meeting.queue_broker import QueueBroker
+    from queuebroker.sockets import SocketQueueBroker
 
-__all__ = ["LinkPolicy"]
+__all__ = ["LinkBroker", "LinkPolicy"]
+
+LinkBroker: TypeAlias = "QueueBroker | SocketQueueBroker"
 
 
 class LinkPolicy(Protocol):
@@ -23,6 +26,9 @@ class LinkPolicy(Protocol):
     @property
     def patient(self) -> bool:
         """True if a missing master is no failure to join."""
+
+    def new_nonce(self) -> int:
+        """Return a number that distinguishes rivals (AMO-17)."""
 
     def credentials(self, queue: MessageQueue) -> Credentials:
         """Return the user and the rights of the peer of a link."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import FRAME_BYTES_MAX
 from bus.links.unsent import Unsent
+from bus.threads.thread_manager import Request
 from queuebroker import _sync
 from queuebroker.errors import (
     DisconnectedError,
@@ -26,15 +27,14 @@ from queuebroker.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from bus.config import BusConfig
+    from bus.links.link_policy import LinkBroker, LinkPolicy
     from bus.links.link_poller import LinkPoller, ReadLease
+    from bus.links.peer_log import PeerLog
     from bus.threads.inbox import Inbox
     from queuebroker.channel.message_queue import MessageQueue
-    from queuebroker.meeting.queue_broker import QueueBroker
-    from queuebroker.sockets import SocketQueueBroker
 
-__all__ = ["PORT", "LinkBroker", "LinkPool"]
-
-LinkBroker: TypeAlias = "QueueBroker | SocketQueueBroker"
+__all__ = ["PORT", "LinkPool"]
 
 PORT: Final = 1  # the port of a broker on which links are accepted
 _FRAMES_MAX: Final = 256  # taken from one link before the next link's turn
@@ -44,63 +44,54 @@ class LinkPool:
     """The links of a process, by the numbers that it gives them.
 
     Args:
-        inbox: wakes the owner, in addition to frames.
-        ask: makes the owner call a function; for any thread.
-        capacity: maximum number of frames in each direction of a link (BUS-CHAN-8).
-        timeout_s: timeout of link set-up, and of closing a link, until the frames sent
-            before have found room.
+        inbox: wakes the owner, and takes requests to it.
+        config: limits the frames in each direction of a link, and those that wait for
+            room in it (BUS-CHAN-8). Its timeout of a connect also bounds the closing of
+            a link, until the frames sent before have found room.
+        policy: dials an address, in a helper thread.
         poller: how the owner waits for frames.
-        connect: dials an address, in a helper thread; see `LinkPolicy.connect`.
-        backlog: maximum number of frames, and of bytes, that may wait for room in a
-            link; a link with more is aborted (BUS-CHAN-8).
-        given_up: called when the pool aborts a link, with its number and the reason;
+        peer_log: notes each link that is unusable from the start.
+        on_aborted: called when the pool aborts a link, with its number and the reason;
             `take` reports the loss of the link as usual.
-        turned_away: called with a one-line text about a link that is unusable from the
-            start.
     """
 
     __slots__ = (
-        "_ask",
         "_backlog",
         "_brokers",
         "_capacity",
         "_causes",
         "_closed",
         "_closing",
-        "_connect_to",
-        "_given_up",
         "_helpers",
         "_inbox",
         "_numbers",
+        "_on_aborted",
+        "_peer_log",
+        "_policy",
         "_poller",
         "_queues",
         "_timeout_s",
-        "_turned_away",
         "_unsent",
     )
 
     def __init__(
         self,
         inbox: Inbox,
-        ask: Callable[[Callable[[], object]], None],
+        config: BusConfig,
+        policy: LinkPolicy,
         *,
-        capacity: int,
-        timeout_s: float,
         poller: LinkPoller,
-        connect: Callable[[LinkBroker, str, float], MessageQueue | None],
-        backlog: tuple[int, int],
-        given_up: Callable[[int, str], object],
-        turned_away: Callable[[str], object],
+        peer_log: PeerLog,
+        on_aborted: Callable[[int, str], object],
     ) -> None:
         self._inbox: Final = inbox
-        self._ask: Final = ask
-        self._capacity: Final = capacity
-        self._timeout_s: Final = timeout_s
+        self._capacity: Final = config.link_frames
+        self._timeout_s: Final = config.connect_timeout_s
+        self._backlog: Final = config.backlog_frames, config.backlog_bytes
+        self._policy: Final = policy
         self._poller: Final = poller
-        self._connect_to: Final = connect
-        self._backlog: Final = backlog
-        self._given_up: Final = given_up
-        self._turned_away: Final = turned_away
+        self._peer_log: Final = peer_log
+        self._on_aborted: Final = on_aborted
         self._numbers = itertools.count(1)
         self._queues: Final[dict[int, MessageQueue]] = {}
         # Frames that found a link full; links to close once these are sent, or at a
@@ -178,7 +169,7 @@ class LinkPool:
         """Dial one address, in a helper thread."""
         why = ""
         try:
-            queue = self._connect_to(broker, address, self._timeout_s)
+            queue = self._policy.connect(broker, address, self._timeout_s)
         except QueueBrokerError as error:
             if broker.closed:
                 return
@@ -192,7 +183,7 @@ class LinkPool:
             # descriptors: a later dial may succeed.
             queue = None
             words = f"cannot connect to {address}: {error}"
-            self._ask(partial(self._turned_away, words))
+            self._ask(partial(self._peer_log.note, words))
         if queue is not None:
             unfit = _unfit(queue)
             if not unfit:
@@ -213,7 +204,7 @@ class LinkPool:
 
     def _turn_away(self, queue: MessageQueue, words: str) -> None:
         queue.disconnect()
-        self._ask(partial(self._turned_away, words))
+        self._ask(partial(self._peer_log.note, words))
 
     def _hand_over(self, queue: MessageQueue, on_link: Callable[[int], object]) -> None:
         """Add a link; if ``on_link`` returns False, it is not needed."""
@@ -229,6 +220,10 @@ class LinkPool:
                 self._close_link(number)
 
         self._ask(own)
+
+    def _ask(self, request: Callable[[], object]) -> None:
+        """Let the owner call ``request``; for any thread."""
+        self._inbox.push(Request(request))
 
     def queue(self, number: int) -> MessageQueue:
         """Return the queue of a new link."""
@@ -267,7 +262,7 @@ class LinkPool:
 
     def _end(self, number: int, why: str) -> None:
         """Abort a link that does not take its frames."""
-        self._given_up(number, why)
+        self._on_aborted(number, why)
         self._unsent.pop(number, None)
         self._queues[number].disconnect()
 

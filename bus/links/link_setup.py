@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from bus.core.local.actions import Dial
     from bus.core.remote.remote_manager import RemoteManager
     from bus.links.join_state import JoinState
-    from bus.links.link_policy import LinkPolicy
-    from bus.links.link_pool import LinkBroker, LinkPool
+    from bus.links.link_policy import LinkBroker, LinkPolicy
+    from bus.links.link_pool import LinkPool
     from bus.threads.exchange import Exchange
     from queuebroker.channel.message_queue import MessageQueue
 

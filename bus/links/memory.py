@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bus.config import BusConfig
-    from bus.links.link_pool import LinkBroker
+    from bus.links.link_policy import LinkBroker
     from bus.rights import Credentials
     from bus.threads.exchange import Exchange
     from queuebroker.channel.message_queue import MessageQueue
@@ -95,7 +95,6 @@ class MemoryNetwork:
                 config=config,
                 policy=self,
                 poller=ParkedPoller(),
-                nonce=lambda: next(self._nonces),
                 listens=f"{machine}/{process}",
                 master=_master_of(machine),
             )
@@ -133,6 +132,10 @@ class MemoryNetwork:
     def patient(self) -> bool:
         """False: `join` makes the first process of a machine its master."""
         return False
+
+    def new_nonce(self) -> int:
+        """Return the next number."""
+        return next(self._nonces)
 
     def credentials(self, queue: MessageQueue) -> Credentials:  # noqa: ARG002 - `LinkPolicy`
         """Grant every process all rights."""

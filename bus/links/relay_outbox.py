@@ -88,13 +88,14 @@ class RelayOutbox:
     Args:
         me: the identity of this process.
         taken: called with a remote message that its process need not keep any longer.
-        send_single: sends a single command at once; returns False if it may not.
+        send_single: see the attribute.
 
     Attributes:
         inbox: posted messages, and requests to the comm thread.
         audience: stands for all remote tasks that subscribe to tasks of this process.
         account: the account of ``audience``.
         ident: the comm thread; None before it runs.
+        send_single: sends a single command at once; returns False if it may not.
 
     Invariant: a message posted to a relay before its removal is in ``_strays``, in
     order, or in the inbox before the request that returns it.
@@ -103,7 +104,6 @@ class RelayOutbox:
     __slots__ = (
         "_busy",
         "_config",
-        "_send_single",
         "_strays",
         "_taken",
         "_unopened",
@@ -111,6 +111,7 @@ class RelayOutbox:
         "audience",
         "ident",
         "inbox",
+        "send_single",
     )
 
     def __init__(
@@ -122,7 +123,7 @@ class RelayOutbox:
     ) -> None:
         self._config: Final = config
         self._taken: Final = taken
-        self._send_single: Final = send_single
+        self.send_single: Final = send_single
         self.inbox: Final = Inbox()
         self.ident: int | None = None
         self.account: Final = _AudienceAccount(
@@ -191,8 +192,7 @@ class RelayOutbox:
         if to.overflow != "block" or self.is_owner():
             waits_s = None  # the comm thread makes room, and must not wait for itself
         return SendBatch(
-            *(to, source, to.mailbox.client, self, self.inbox),
-            *(timeout_s, self._send_single, longest, waits_s),
+            to, source, to.mailbox.client, self, timeout_s, longest, waits_s
         )
 
     def ask(self, request: Callable[[], object]) -> None:
@@ -288,17 +288,27 @@ class RelayOutbox:
         else:
             self._strays.setdefault(entry, []).extend(sealed_batch.commands())
 
-    def keep_unopened(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        """Keep the messages to be sent first by a removed relay; for any thread."""
-        self._unopened[entry] = messages
+    def open(
+        self, entry: Entry, messages: Sequence[Incoming], remote: RemoteManager
+    ) -> None:
+        """Open a relay for sending, first some messages, under the exchange's lock."""
+        if entry.host is self:
+            remote.outbound_messages.open(entry, messages)
+        else:
+            # The relay was removed since the decision to open it: `take_unsent` returns
+            # these messages along with the rest of the relay.
+            self._unopened[entry] = messages
 
-    def take_unopened(self, entry: Entry) -> Sequence[Incoming]:
-        """Take out the messages to be sent first by a removed relay."""
-        return self._unopened.pop(entry, ())
+    def take_unsent(self, entry: Entry, messages: Sequence[Incoming]) -> list[Incoming]:
+        """Take out all messages that a removed relay did not send, in order.
 
-    def take_strays(self, entry: Entry) -> list[Incoming]:
-        """Take out the messages posted to a removed relay."""
-        return self._strays.pop(entry, [])
+        messages: those that were left in the relay itself.
+        """
+        return [
+            *self._unopened.pop(entry, ()),
+            *messages,
+            *self._strays.pop(entry, ()),
+        ]
 
     def review(self) -> None:
         """Count the messages that left relays; wake the senders that wait for room."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bus.message import Incoming
     from bus.threads.inbox import Inbox
 
-__all__ = ["PAYLOAD_MAX", "SHORT_MAX", "Room", "SealedBatch", "SendBatch"]
+__all__ = ["PAYLOAD_MAX", "SHORT_MAX", "BatchHost", "Room", "SealedBatch", "SendBatch"]
 
 # Maximum lengths of payloads, in bytes. Until the payloads are counted exactly, each
 # reserves the smallest of ``_LENGTHS`` that is no shorter.
@@ -89,6 +89,20 @@ class Room(Protocol):
         """Release the unused room of a batch as it is taken."""
 
 
+class BatchHost(Protocol):
+    """The host of an addressee, as the batches to it use it.
+
+    `bus.links.relay_outbox.RelayOutbox` implements it.
+    """
+
+    @property
+    def inbox(self) -> Inbox:
+        """The inbox of the comm thread."""
+
+    def send_single(self, command: Incoming, /) -> bool:
+        """Send a single command at once; return False if it must be posted."""
+
+
 class SendBatch:
     """The commands of a send batch that the comm thread has not yet taken.
 
@@ -144,19 +158,17 @@ class SendBatch:
         to: Entry,
         source: Entry,
         relay_account: Room,
-        host: object,
-        inbox: Inbox,
+        host: BatchHost,
         timeout_s: float | None,
-        send_single: Callable[[Incoming], bool],
-        payload_max: int = PAYLOAD_MAX,
-        waits_s: Callable[[], float] | None = None,
+        payload_max: int,
+        waits_s: Callable[[], float] | None,
     ) -> None:
         self.to: Final = to
         self._relay_account: Final = relay_account
         self._host: Final = host
-        self._inbox: Final = inbox
+        self._inbox: Final = host.inbox
         self._timeout_s: Final = timeout_s
-        self._send_single: Final = send_single
+        self._send_single: Final = host.send_single
         # Deadline of the first command; the others follow so soon that it fits them,
         # too.
         self._deadline: float | None = None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.config import BusConfig
 from bus.links.link_poller import ParkedPoller
 from bus.links.link_pool import PORT, LinkPool
 from bus.links.memory import MemoryNetwork
+from bus.links.peer_log import PeerLog
 from bus.threads.inbox import Inbox
+from bus.threads.thread_manager import Request
 from queuebroker.errors import DisconnectedError
 from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.queue_broker import QueueBroker
@@ -30,7 +33,6 @@ class Desk:
     made: numbers of the established links; None for a link that failed.
     far: the far ends of the accepted links.
     gave_up: links dropped because the peer did not read.
-    words: the lines for the log.
     rounds: how many rounds the owner has made.
 
     limit: the maximum length of a frame, in bytes.
@@ -46,18 +48,20 @@ class Desk:
     ) -> None:
         self.inbox: Final = Inbox()
         self.gave_up: Final[list[int]] = []
-        self.words: Final[list[str]] = []
+        self.peer_log: Final = PeerLog()
         self.rounds: int = 0
         self.link_pool: Final = LinkPool(
             self.inbox,
-            self.inbox.push,
-            capacity=capacity,
-            timeout_s=timeout_s,
+            BusConfig(
+                link_frames=capacity,
+                connect_timeout_s=timeout_s,
+                backlog_frames=backlog[0],
+                backlog_bytes=backlog[1],
+            ),
+            MemoryNetwork("bus1"),
             poller=ParkedPoller(),
-            connect=MemoryNetwork("bus1").connect,
-            backlog=backlog,
-            given_up=self._given_up,
-            turned_away=self.words.append,
+            peer_log=self.peer_log,
+            on_aborted=self._on_aborted,
         )
         self.manager: Final = BrokerManager()
         self.here: Final = QueueBroker(
@@ -103,16 +107,25 @@ class Desk:
         self.rounds += 1
         self.came.extend(self.link_pool.take())
         for request in self.inbox.take_now():
-            request()
+            request.run()
         self.link_pool.resume()
 
     def frames(self, number: int) -> list[bytes | None]:
         """Return the frames of one link."""
         return [frame for link, frame in self.came if link == number]
 
-    def _given_up(self, number: int, why: str) -> None:
+    @property
+    def words(self) -> list[str]:
+        """The lines for the log."""
+        return [text for text, _ in self.peer_log._noted]
+
+    def ask(self, request: Callable[[], object]) -> None:
+        """Let the owner call `request`."""
+        self.inbox.push(Request(request))
+
+    def _on_aborted(self, number: int, why: str) -> None:
         self.gave_up.append(number)
-        self.words.append(why)
+        self.peer_log.note(why)
 
     def _due(self) -> bool:
         return bool(self.inbox.items) or self.ready()

@@ -122,6 +122,10 @@ class Process:
         self.entry = self.entry_of("far", self.relay, overflow)
         self.lost: list[Any] = []
 
+    def unsent(self) -> list[Any]:
+        """Take out the payloads that the relay did not send before its removal."""
+        return [each.payload for each in self.host.take_unsent(self.entry, ())]
+
     def _send_alone(self, command: Incoming) -> bool:
         if self.may_go_alone:
             self.alone.append(command)

@@ -9,14 +9,18 @@ import msgspec
 import pytest
 
 from bus import Role, UnreachableError
-from bus.links.gateway import (
+from bus.config import BusConfig
+from bus.links.gateway import Gateway
+from bus.links.gateway_client import GatewayClient
+from bus.links.gateway_requests import (
     GATEWAY_PORT,
     Answer,
     DialInside,
     DialOutside,
-    Gateway,
     Vouch,
 )
+from bus.links.peer_trust import PeerTrust
+from bus.network import Network
 from queuebroker import BrokerManager
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
 from specs.clauses import clause
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 
     from bus import Bus
     from bus.core.peer.peer import Peer
-    from bus.links.gateway import LinkEnd
+    from bus.links.gateway_client import LinkEnd
 
 ECHO = f"ism://{THERE}/echo"
 
@@ -173,11 +177,34 @@ def test_end_processes_listen_within_the_given_ports(site: Site) -> None:
 # Requests, to one gateway alone.
 
 
+class Trust(PeerTrust):
+    """The trust of a process, as one test wants it."""
+
+    def __init__(self) -> None:
+        super().__init__(BusConfig().access, None)
+        self.trusted = True
+
+    def is_trusted(self, queue: SocketMessageQueue) -> bool:
+        return self.trusted
+
+
+def client_of(
+    master: str,
+    trust: PeerTrust,
+    timeout_s: float = LIMIT_S,
+    frame_bytes_max: int = 1000,
+) -> GatewayClient:
+    """Return the client of a process, by the address of its master."""
+    return GatewayClient(
+        master, trust, timeout_s=timeout_s, frame_bytes_max=frame_bytes_max
+    )
+
+
 class Alone:
     """The gateway of one master, and a process that asks it."""
 
     def __init__(self, folder: Path, manager: BrokerManager) -> None:
-        self.trusted = True
+        self.trust = Trust()
         self.vouched: list[LinkEnd] = []
         self.address = f"ipc://{folder}/master"
         self.broker = SocketQueueBroker("m", listen=self.address, manager=manager)
@@ -186,29 +213,25 @@ class Alone:
             "m outside", listen="tcp://127.0.0.1:0", manager=manager
         )
         self.asker = SocketQueueBroker("asker", manager=manager)
-        self.gateway = Gateway(
-            "m",
-            1,
-            self.address,
-            0.5,
-            frame_bytes_max=1000,
-            proved=lambda _: "",
-            may_dial=lambda address: address.startswith("tls://192.0.2."),
-            address_of=self._address_of,
-            is_trusted=lambda _: self.trusted,
-            on_vouched=self.vouched.append,
-        )
+        client = client_of(self.address, self.trust, timeout_s=0.5)
+        network = Network(keys=folder)  # permits TLS alone
+        self.gateway = Gateway("m", client, self.trust, network, self)
         self.folder = folder
         self.absent = 0  # how often the slave is still unknown
         self.entrance = f"{self.outside.address}/slave"
         self.gateway.serve(self.broker)
         self.gateway.serve(self.outside)
 
-    def _address_of(self, process: str) -> str | None:
+    def inside_address_of(self, process: str) -> str | None:
+        """Return the address of the slave."""
         if process != "slave":
             return None
         self.absent -= 1
         return f"ipc://{self.folder}/slave" if self.absent < 0 else None
+
+    def on_vouched(self, made: LinkEnd) -> None:
+        """Note a link."""
+        self.vouched.append(made)
 
     def ask(
         self, request: Any, *, outside: bool | None = None
@@ -251,7 +274,7 @@ def alone(own_run_directory: Path) -> Iterator[Alone]:
 def test_a_refused_request_gets_the_reason(
     alone: Alone, request_: Any, trusted: bool, why: str
 ) -> None:
-    alone.trusted = trusted
+    alone.trust.trusted = trusted
 
     queue, answer = alone.ask(request_)
 
@@ -343,18 +366,7 @@ def test_a_gateway_is_asked_again_while_the_process_may_still_come(
     """Its master may be a new one, which it has not joined yet."""
     alone.absent = 2
     with BrokerManager() as elsewhere, Threads() as threads:
-        near = Gateway(
-            "near",
-            1,
-            "ipc:///nowhere",
-            LIMIT_S,
-            frame_bytes_max=1000,
-            proved=lambda _: "",
-            may_dial=lambda _: True,
-            address_of=lambda _: None,
-            is_trusted=lambda _: True,
-            on_vouched=unwanted,
-        )
+        near = client_of("ipc:///nowhere", Trust())
         dialling = threads.start(
             near.connect, alone.asker, f"{alone.outside.address}/slave"
         )
@@ -378,18 +390,7 @@ def test_a_master_that_passes_on_shorter_frames_is_named(
     alone: Alone, own_run_directory: Path
 ) -> None:
     """Else a long frame would end the link again and again."""
-    near = Gateway(
-        "near",
-        1,
-        alone.address,
-        LIMIT_S,
-        frame_bytes_max=1001,
-        proved=lambda _: "",
-        may_dial=lambda _: True,
-        address_of=lambda _: None,
-        is_trusted=lambda _: True,
-        on_vouched=unwanted,
-    )
+    near = client_of(alone.address, Trust(), frame_bytes_max=1001)
     with BrokerManager() as elsewhere, Threads() as threads:
         slave = SocketQueueBroker(
             "slave", listen=f"ipc://{own_run_directory}/slave", manager=elsewhere

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from bus.config import BusConfig
 from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import PORT, LinkPool
 from bus.links.memory import MemoryNetwork
+from bus.links.peer_log import PeerLog
 from bus.threads.inbox import Inbox
 from queuebroker import _sync
 from queuebroker.meeting.broker_manager import BrokerManager
@@ -128,14 +130,11 @@ class Sockets:
 
         self.link_pool = LinkPool(
             self.inbox,
-            self.inbox.push,
-            capacity=1000,
-            timeout_s=5.0,
+            BusConfig(link_frames=1000, backlog_frames=100, backlog_bytes=1000),
+            MemoryNetwork("bus1"),
             poller=Noted(self.driver),
-            connect=MemoryNetwork("bus1").connect,
-            backlog=(100, 1000),
-            given_up=lambda _, __: None,
-            turned_away=lambda _: None,
+            peer_log=PeerLog(),
+            on_aborted=lambda _, __: None,
         )
         self.link_pool.accept_links(here, self.made.append)
 
@@ -164,7 +163,7 @@ class Sockets:
     def turn(self) -> None:
         self.came += self.link_pool.take()
         for request in self.inbox.take_now():
-            request()
+            request.run()
 
     def until(self, so: Callable[[], object]) -> None:
         """Serve until `so` holds, or fail after a limit."""

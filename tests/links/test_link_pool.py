@@ -7,9 +7,11 @@ from unittest.mock import Mock
 
 import pytest
 
+from bus.config import BusConfig
 from bus.core.wire import FRAME_BYTES_MAX
 from bus.links.link_pool import LinkPool
 from bus.links.memory import MemoryNetwork
+from bus.links.peer_log import PeerLog
 from queuebroker import (
     DisconnectedError,
     ReceiveTimeoutError,
@@ -20,8 +22,6 @@ from tests.depth import schedules
 from tests.links.desk import Desk, rest, under_every_schedule, under_some_schedules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from queuebroker.testing import Run
 
 
@@ -363,19 +363,15 @@ def test_a_link_known_as_lost_before_its_last_frame_is_examined_again() -> None:
     queue.receive_many.side_effect = [ReceiveTimeoutError(0.0), [b"last"]]
     poller.take_ready.return_value = [1]
 
-    def ask(request: Callable[[], object]) -> None:
-        request()
-
+    inbox = Mock()
+    inbox.push.side_effect = lambda request: request.run()
     link_pool = LinkPool(
-        Mock(),
-        ask,
-        capacity=1,
-        timeout_s=1.0,
+        inbox,
+        BusConfig(),
+        MemoryNetwork("bus1"),
         poller=poller,
-        connect=MemoryNetwork("bus1").connect,
-        backlog=(1, 1),
-        given_up=Mock(),
-        turned_away=Mock(),
+        peer_log=PeerLog(),
+        on_aborted=Mock(),
     )
     link_pool._hand_over(queue, numbers.append)
 

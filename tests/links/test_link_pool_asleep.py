@@ -40,7 +40,7 @@ def test_one_of_many_simultaneous_events_wakes_the_owner(by: str) -> None:
 
         def wakes(number: int) -> None:
             if by == "inbox":
-                desk.inbox.push(lambda: asked.append(number))
+                desk.ask(lambda: asked.append(number))
             elif by == "frame":
                 far[number].send(b"x")
             else:
@@ -48,7 +48,7 @@ def test_one_of_many_simultaneous_events_wakes_the_owner(by: str) -> None:
 
         for number in range(2):
             run.spawn(wakes, number)
-        run.spawn(desk.inbox.push, lambda: asked.append(7))
+        run.spawn(desk.ask, lambda: asked.append(7))
         desk.until(lambda: len(desk.came) + len(asked) == 3)
         desk.close()
         told = sorted(link for link, _ in desk.came)

@@ -28,10 +28,10 @@ from bus import (
     UnresolvedError,
     open_bus,
 )
-from bus.links import socket_network
+from bus.links import socket_listeners
 from bus.links.comm_thread import CommThread
 from bus.links.link_pool import LinkPool
-from bus.links.socket_network import SocketNetwork
+from bus.links.socket_listeners import SocketListeners
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of
@@ -389,8 +389,8 @@ def test_a_process_that_fails_to_open_a_bus_leaves_nothing_behind(
     with monkeypatch.context() as patch:
         where, what = {
             "start": (CommThread, "_begin"),
-            "driver": (socket_network, "Driver"),
-            "listen": (SocketNetwork, "_listen"),
+            "driver": (socket_listeners, "Driver"),
+            "listen": (SocketListeners, "listen"),
             "thread": (LinkPool, "_help"),
         }[at]
         patch.setattr(where, what, fails)

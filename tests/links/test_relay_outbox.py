@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -152,18 +152,19 @@ def test_messages_posted_to_an_abandoned_relay_are_kept_in_order() -> None:
     assert process.post(3) is Admission.GONE
     process.round()
     assert process.waiting == []
-    strays = process.host.take_strays(process.entry)
-    assert [each.payload for each in strays] == [1, 2]
-    assert process.host.take_strays(process.entry) == []
+    assert process.unsent() == [1, 2]
+    assert process.unsent() == []
     assert process.relay.client.unread == 0
 
 
 def test_unopened_messages_of_an_abandoned_relay_are_kept() -> None:
+    """They go before the messages that were left in the relay."""
     process = Process()
-    message = process.message(1)
-    process.host.keep_unopened(process.entry, [message])
-    assert process.host.take_unopened(process.entry) == [message]
-    assert process.host.take_unopened(process.entry) == ()
+    first, left = process.message(1), process.message(2)
+    process.entry.host = None
+    process.host.open(process.entry, [first], cast("Any", process.remote))
+    assert process.host.take_unsent(process.entry, [left]) == [first, left]
+    assert process.unsent() == []
 
 
 @pytest.mark.parametrize("given_up", [False, True])
@@ -184,8 +185,7 @@ def test_no_message_posted_while_a_relay_is_abandoned_is_lost(given_up: bool) ->
 
         def vacate() -> None:
             left = [each.payload for each in process.relay.queue]
-            strays = [each.payload for each in process.host.take_strays(process.entry)]
-            back.extend([*left, *strays])
+            back.extend([*left, *process.unsent()])
             process.relay.queue.clear()
 
         posting = run.spawn(posts)

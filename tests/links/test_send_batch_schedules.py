@@ -112,8 +112,7 @@ def test_no_payload_added_while_the_relay_is_abandoned_is_lost() -> None:
         send_batch, back = process.send_batch(), list[Any]()
 
         def vacate() -> None:
-            strays = process.host.take_strays(process.entry)
-            back.extend([*process.waiting, *(each.payload for each in strays)])
+            back.extend([*process.waiting, *process.unsent()])
             process.relay.queue.clear()
 
         adding = run.spawn(lambda: adds(send_batch, [b"1", b"2", b"3"]), name="adds")

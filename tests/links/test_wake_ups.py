@@ -41,7 +41,6 @@ class Asleep:
             config=PATIENT,
             policy=MemoryNetwork("bus1"),
             poller=ParkedPoller(),
-            nonce=lambda: 1,
             listens="here/p1",
             master="master of here",
         )

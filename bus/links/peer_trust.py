@@ -1,0 +1,106 @@
+"""`PeerTrust`: which peers a process admits to links, and with which rights.
+
+A process of this machine is admitted by its user. A process of another machine is
+admitted by its certificate, if there are keys. Behind a gateway, its master vouches for
+its machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from bus.rights import Credentials
+from queuebroker.sockets import SocketMessageQueue
+
+if TYPE_CHECKING:
+    from bus.access import AccessList
+    from queuebroker.channel.message_queue import MessageQueue
+    from queuebroker.sockets import Peer, Tls
+
+__all__ = ["PeerTrust"]
+
+_SCHEME: Final = "ism://"
+
+
+class PeerTrust:
+    """The trust of one process in its peers; any thread may call the methods.
+
+    Args:
+        access: the users that may join.
+        tls: the keys of this process, and the authority that it trusts; None for none.
+
+    Attributes:
+        tls: as given.
+    """
+
+    __slots__ = ("_access", "_vouched_machines", "tls")
+
+    def __init__(self, access: AccessList, tls: Tls | None) -> None:
+        self._access: Final = access
+        self.tls: Final = tls
+        # The machines for which a master vouches, by link, until a link is used.
+        # Weak: some links are not used after all.
+        self._vouched_machines: Final[WeakKeyDictionary[MessageQueue, str]] = (
+            WeakKeyDictionary()
+        )
+
+    def admit(self, peer: Peer) -> str | None:
+        """Return why a process of this machine may not join; None if it may."""
+        return self._access.refusal(peer.uid, peer.gid)
+
+    def admit_outside(self, peer: Peer) -> str | None:
+        """Return why a process of another machine may not join; None if it may."""
+        if self.tls is None or _machine_of(peer) is not None:
+            return None
+        return "its certificate names no machine"
+
+    def admit_vouched(self, queue: MessageQueue, machine: str) -> str | None:
+        """Note the machine for which a master vouches; return why it is not trusted.
+
+        Returns None if the master is trusted. ``machine`` is "" if it has no keys.
+        """
+        self._vouched_machines[queue] = machine
+        if self.tls is None or machine:
+            return None
+        return "its master has no certificate: give `keys` to its network"
+
+    def is_trusted(self, queue: SocketMessageQueue) -> bool:
+        """Return True for a process of this machine with all rights."""
+        peer = queue.peer
+        if peer.uid is None:
+            return False
+        rights = self._access.rights(peer.uid, peer.gid)
+        return rights is not None and rights.whole
+
+    def proved(self, queue: SocketMessageQueue) -> str:
+        """Return the machine that the certificate of a peer proves, "" without keys."""
+        return _machine_of(queue.peer) or ""
+
+    def credentials(self, queue: MessageQueue, machine: str) -> Credentials:
+        """Return the identity of the process at the other end, and its rights.
+
+        A process of another machine has all rights: its master admits its users.
+
+        machine: the own machine.
+        """
+        assert isinstance(queue, SocketMessageQueue)
+        peer = queue.peer
+        vouched = self._vouched_machines.pop(queue, None)
+        if vouched is not None:
+            return Credentials(machine=vouched or None, outside=True, is_direct=False)
+        if peer.uid is None:
+            return Credentials(machine=_machine_of(peer), outside=True)
+        rights = self._access.rights(peer.uid, peer.gid)
+        assert rights is not None
+        return Credentials(peer.uid, rights, machine)
+
+
+def _machine_of(peer: Peer) -> str | None:
+    """Return the machine that the certificate of a peer names (BUS-SEC-5)."""
+    found = [
+        uri[len(_SCHEME) : -1]
+        for uri in peer.uris
+        if uri.startswith(_SCHEME) and uri.endswith("/")
+    ]
+    return found[0] if len(found) == 1 else None
