@@ -81,6 +81,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "incoming",
         "options",
         "tls",
+        "served_socket",
+        "link_writer",
         "link",
         "connection",
         "queue",
@@ -324,16 +326,13 @@ ORDER: Mapping[str, tuple[str, ...]] = {
 }
 
 # Modules that name one another, all of them for type checkers only. No others may.
+# Their public classes return one another, so that no order of them exists.
 CIRCLES = (
-    # A broker returns its manager, and the manager its brokers; a queue broker is a
-    # face of a broker, and `get_broker` returns either.
-    {"broker", "broker_manager", "current", "meet", "pairing", "queue_broker"}
-    | {"rendezvous"},
+    # A broker returns its manager, and the manager its brokers; a queue broker is made
+    # of a broker, and `Broker.get_broker` returns either.
+    {"broker", "broker_manager", "current", "queue_broker"},
     # `MessageQueue.of` returns a `TypedQueue`, which returns its `MessageQueue`.
     {"message_queue", "typed_queue"},
-    # The scheduler of a run calls its parts, and they read the state of the run.
-    {"bytecode", "ending", "monitoring", "notices", "primitives", "quiescence"}
-    | {"recorder", "scheduler", "strategy", "task", "tracing", "trouble"},
 )
 
 # Packages that never import one another.

@@ -276,7 +276,9 @@ class Broker(Closable):
         """Return an accept call that has not begun."""
         number = check_port(port)
         self.manager.check_process()
-        return RdV(_ACCEPT, self, self.name, kind, number, terms, make)
+        rdv = RdV(_ACCEPT, self, self.name, kind, number, terms, make)
+        rdv.target = self
+        return rdv
 
     def new_connect(
         self,

@@ -202,13 +202,13 @@ class BrokerManager(Closable):
             msg = f"cannot create broker {broker.name!r}: the name is in use"
             raise BrokerNameInUseError(msg)
         self._brokers[broker.name] = broker
-        self.note(Operation.BIND, broker.name)
+        self._note(Operation.BIND, broker.name)
 
     def unregister_locked(self, broker: Broker) -> None:
         """Free a broker's name (QB-NAME-5)."""
         if self._brokers.get(broker.name) is broker:
             del self._brokers[broker.name]
-            self.note(Operation.UNBIND, broker.name)
+            self._note(Operation.UNBIND, broker.name)
 
     def find_locked(self, name: str) -> Broker | None:
         """Return the live broker of that name, or None if there is none."""
@@ -219,34 +219,10 @@ class BrokerManager(Closable):
         connection.registry = self._connections
         self._connections[connection.number] = connection
 
-    def note(
-        self,
-        operation: Operation,
-        local: str,
-        *,
-        remote: str = "",
-        port: int = -1,
-        channel: int = 0,
-        side: int = 0,
-        ticket: int = 0,
-        waited_ns: int = 0,
-        reason: Reason = Reason.NONE,
-    ) -> None:
-        """Notify the observer, if there is one, of an event of a rendezvous."""
+    def _note(self, operation: Operation, name: str) -> None:
+        """Notify the observer, if there is one, of an event of a broker."""
         if self.watch is not None:
-            self.watch(
-                operation,
-                channel,
-                side,
-                ticket,
-                0,
-                0,
-                waited_ns,
-                local,
-                remote,
-                port,
-                reason,
-            )
+            self.watch(operation, 0, 0, 0, 0, 0, 0, name, "", -1, Reason.NONE)
 
 
 # One entry, "default". A dict, because its setdefault is atomic, and a lock created at

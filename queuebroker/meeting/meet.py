@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from queuebroker.channel.channel import Channel
     from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.errors import QueueBrokerError
-    from queuebroker.meeting.broker import Broker
-    from queuebroker.meeting.broker_manager import BrokerManager
+    from queuebroker.meeting.rendezvous import NameSpace
 
 __all__ = ["abandon", "begin", "expire", "meet", "outcome", "withdraw_locked"]
 
@@ -104,31 +103,37 @@ def begin(rdv: RdV) -> None:
 _begin: Final = begin  # `meet` has a parameter of that name
 
 
-def _begin_locked(manager: BrokerManager, rdv: RdV) -> None:
+def _begin_locked(manager: NameSpace, rdv: RdV) -> None:
     caller = rdv.caller
     if caller.closed:
         _withdraw_unseen(rdv, Reason.BROKER_CLOSED)
         return
-    target: Broker | None = caller
     if not rdv.accepts:
         target = manager.find_locked(rdv.name)
-    if target is None or not (rdv.accepts or rdv.kind in target.kinds):
-        _withdraw_unseen(rdv, Reason.UNKNOWN_BROKER)
-        manager.note(
-            Operation.REFUSE,
-            caller.name,
-            remote=rdv.name,
-            port=rdv.port,
-            side=1,
-            reason=rdv.reason,
-        )
-        return
-    rdv.target = target
+        if target is None or rdv.kind not in target.kinds:
+            _withdraw_unseen(rdv, Reason.UNKNOWN_BROKER)
+            if manager.watch is not None:
+                # Of side 1, without a ticket and a wait: it was never on a list.
+                manager.watch(
+                    Operation.REFUSE,
+                    0,
+                    1,
+                    0,
+                    0,
+                    0,
+                    0,
+                    caller.name,
+                    rdv.name,
+                    rdv.port,
+                    rdv.reason,
+                )
+            return
+        rdv.target = target
     rdv.begun = True
     if manager.watch is not None:
         rdv.began_ns = _sync.monotonic_ns()
         _note(Operation.ACCEPT_BEGIN if rdv.accepts else Operation.CONNECT_BEGIN, rdv)
-    waiting = target.waiting
+    waiting = rdv.target.waiting
     if waiting.refuses(rdv):
         rdv.step(RdVEvent.WITHDRAW)
         rdv.reason = Reason.PORT_IN_USE
@@ -236,9 +241,9 @@ def _refusal(rdv: RdV, timeout: float | None) -> QueueBrokerError:
         return BrokerClosedError(
             f"cannot {act} on port {rdv.port}: broker {rdv.caller.name!r} is closed"
         )
-    closed: Broker = rdv.caller if rdv.caller.closed else rdv.target
+    closed = rdv.caller.name if rdv.caller.closed else rdv.target.name
     return BrokerClosedError(
-        f"cannot {act}: broker {closed.name!r} was closed during the wait for {whom}"
+        f"cannot {act}: broker {closed!r} was closed during the wait for {whom}"
     )
 
 
@@ -246,20 +251,22 @@ def _note(
     operation: Operation, rdv: RdV, other: RdV | None = None, channel: int = 0
 ) -> None:
     """Notify the observer, if there is one, of a step of one caller."""
-    manager = rdv.caller.manager
-    if manager.watch is None:
+    watch = rdv.caller.manager.watch
+    if watch is None:
         return
     remote = "" if rdv.accepts else rdv.name
     if other is not None:
         remote = other.caller.name
-    manager.note(
+    watch(
         operation,
+        channel,
+        0 if rdv.accepts else 1,
+        rdv.ticket,
+        0,
+        0,
+        _sync.monotonic_ns() - rdv.began_ns,
         rdv.caller.name,
-        remote=remote,
-        port=rdv.port,
-        channel=channel,
-        side=0 if rdv.accepts else 1,
-        ticket=rdv.ticket,
-        waited_ns=_sync.monotonic_ns() - rdv.began_ns,
-        reason=rdv.reason,
+        remote,
+        rdv.port,
+        rdv.reason,
     )

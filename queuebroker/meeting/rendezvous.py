@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import attrs
 
@@ -17,16 +17,29 @@ from queuebroker.observer import Reason
 from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    import _thread
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from queuebroker.channel.channel import Channel
     from queuebroker.channel.connection import Connection
     from queuebroker.channel.message_queue import MessageQueue
-    from queuebroker.meeting.broker import Broker
     from queuebroker.observer import Watch
     from queuebroker.waiting.parking import Parker
 
-__all__ = ["Join", "Kind", "RdV", "RdVEvent", "RdVMap", "RdVState", "Terms"]
+__all__ = [
+    "Caller",
+    "Join",
+    "Kind",
+    "NameSpace",
+    "RdV",
+    "RdVEvent",
+    "RdVMap",
+    "RdVState",
+    "Target",
+    "Terms",
+]
+
+T = TypeVar("T")
 
 
 class Kind(enum.Enum):
@@ -92,6 +105,82 @@ Join = Callable[
     ["RdV", "Watch | None"], "tuple[Connection[Any], MessageQueue | Channel]"
 ]
 
+
+class Target(Protocol):
+    """A broker at which calls wait; it may be in another process."""
+
+    @property
+    def name(self) -> str:
+        """Its name or its address."""
+
+    @property
+    def closed(self) -> bool:
+        """True once it was closed."""
+
+    @property
+    def waiting(self) -> RdVMap:
+        """The calls that wait there."""
+
+
+class NamedTarget(Target, Protocol):
+    """A broker that a connect of this process finds by its name."""
+
+    @property
+    def kinds(self) -> Container[Kind]:
+        """The kinds of connection that it offers."""
+
+
+class NameSpace(Protocol):
+    """The manager of brokers, as their calls use it."""
+
+    @property
+    def lock(self) -> _thread.RLock:
+        """The lock of every rendezvous among its brokers."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """Its observer, if there is one."""
+
+    @property
+    def deferred(self) -> Sequence[object]:
+        """The closes that signal handlers deferred."""
+
+    def check_not_within(self, act: str) -> None:
+        """Refuse a signal handler's call inside a call of its own thread."""
+
+    def critical(self, step: Callable[[], T]) -> T:
+        """Run ``step`` under the lock and return its result."""
+
+    def settle(self) -> None:
+        """Run the deferred closes; every call ends with this."""
+
+    def find_locked(self, name: str) -> NamedTarget | None:
+        """Return the live broker of that name, or None if there is none."""
+
+    def keep_locked(self, connection: Connection[Any]) -> None:
+        """Keep a connection until both of its sides are closed."""
+
+
+class Caller(Protocol):
+    """The broker on which a call is made; it may be in another process."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def closed(self) -> bool:
+        """True once it was closed."""
+
+    @property
+    def manager(self) -> NameSpace:
+        """The manager in whose name space it calls."""
+
+    @property
+    def departing(self) -> dict[RdV, None]:
+        """Its connects that wait."""
+
+
 _tickets = itertools.count(1)
 
 # A member of an Enum takes five times as long to look up as a global name.
@@ -104,7 +193,8 @@ class RdV:
 
     accepts: True for an accept, False for a connect.
     caller: the broker on which the call was made.
-    name: name of the broker to meet at; ``target`` is that broker, once begun.
+    name: name of the broker to meet at; ``target`` is that broker: of an accept the
+      caller, of a connect unknown until it has begun.
     reason: the reason of its withdrawal.
     end: the end made by a match. The caller takes it; until then the caller sleeps on
       ``parker``, which ``make`` creates if the call has to wait.
@@ -135,7 +225,7 @@ class RdV:
     def __init__(
         self,
         state: RdVState,
-        caller: Broker,
+        caller: Caller,
         name: str,
         kind: Kind,
         port: int,
@@ -144,9 +234,9 @@ class RdV:
     ) -> None:
         self.state: RdVState = state
         self.accepts: Final = state is _ACCEPT
-        self.caller: Broker = caller
+        self.caller: Caller = caller
         self.name: str = name
-        self.target: Broker
+        self.target: Target
         self.kind: Kind = kind
         self.port: int = port
         self.place: Final = (kind, port)

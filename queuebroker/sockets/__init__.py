@@ -12,7 +12,8 @@ driver                 the event loop: one thread per process, or run by its own
 descriptors, incoming  received descriptors; reads into a protocol
 unsent                 the output that a socket has not taken yet
 read_owner             the thread that reads a socket
-link                   a socket and its protocol, under one lock
+served_socket          a socket of the driver, with its protocol, up to its close
+link_writer, link      the sending side of a link; a link, which reads too
 connection, queue      the state and the end of a `MessageQueue` with a remote peer
 read_lease             the right of a thread to read the sockets of its queues
 incoming_connect       the connect of a peer, until its accept

@@ -25,7 +25,7 @@ from queuebroker.sockets.address import Address, Scheme, is_address
 from queuebroker.sockets.driver import Driver, default_driver
 from queuebroker.sockets.frames import NUMBER_MAX, TEXT_BYTES_MAX, Hello
 from queuebroker.sockets.listener import Listener
-from queuebroker.sockets.options import SocketOptions
+from queuebroker.sockets.options import SocketOptions, limits_of
 from queuebroker.sockets.outgoing_connect import OutgoingConnect
 from queuebroker.sockets.tls import ListeningContext, Tls
 from queuebroker.waiting.parking import taken_lock
@@ -155,7 +155,7 @@ class SocketQueueBroker(Closable):
                 raise
             msg = f"cannot listen at {address}: the address is in use"
             raise BrokerNameInUseError(msg) from None
-        lease_s, farewell_s = self._limits_of(address)
+        lease_s, farewell_s = limits_of(self._options, address.scheme)
         file = _net.identity_of(address.path) if address.scheme is Scheme.IPC else None
         if address.scheme is not Scheme.IPC:
             self._address = Address(address.scheme, address.host, _net.port_of(socket))
@@ -190,16 +190,6 @@ class SocketQueueBroker(Closable):
             listener.close()
 
         self._inner.on_close = farewell
-
-    def _limits_of(self, address: Address) -> tuple[float | None, float | None]:
-        """Return the lease and the farewell of links at an address, None for no limit.
-
-        A farewell over UNIX sockets only: an early close of TCP would lose the output
-        in transit.
-        """
-        if address.scheme is Scheme.IPC:
-            return None, self._options.farewell_s
-        return self._options.lease_s, None
 
     def _held_driver(self) -> Driver:
         if self._driver is None:
@@ -351,7 +341,7 @@ class SocketQueueBroker(Closable):
             def secure(socket: Socket) -> Socket:
                 return _net.secure(tls, socket, server=False, host=host)
 
-        lease_s, farewell_s = self._limits_of(address)
+        lease_s, farewell_s = limits_of(self._options, address.scheme)
         return OutgoingConnect(
             rdv, address, hello, self._held_driver, secure, lease_s, farewell_s
         )

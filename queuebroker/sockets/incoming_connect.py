@@ -8,7 +8,7 @@ with a remote caller. Until its `Hello` arrives the peer is unknown.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 from typing import Protocol as Seam
 
 from queuebroker.meeting.meet import begin, expire, withdraw_locked
@@ -168,7 +168,7 @@ class IncomingConnect:
             self._refuse(*refusal)
             return
         listener.waiting[self] = None
-        caller = cast("Broker", RemoteCaller(hello.name, listener.broker.manager))
+        caller = RemoteCaller(hello.name, listener.broker.manager)
         self._rdv = rdv = RdV(
             RdVState.WAITING_CONNECT,
             caller,

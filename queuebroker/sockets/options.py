@@ -15,12 +15,13 @@ from queuebroker.arguments import (
     seconds,
     wrong_type,
 )
+from queuebroker.sockets.address import Scheme
 from queuebroker.sockets.frames import MESSAGE_BYTES_MAX
 
 if TYPE_CHECKING:
     from queuebroker.sockets.peer import Peer
 
-__all__ = ["Admit", "OnRejected", "SocketOptions"]
+__all__ = ["Admit", "OnRejected", "SocketOptions", "limits_of"]
 
 # Receives the peer; returns None to admit it, or the reason to reject it.
 Admit = Callable[["Peer"], str | None]
@@ -133,3 +134,16 @@ class SocketOptions:
     descriptors_max: int = attrs.field(default=0, validator=_count)
     admit: Admit | None = attrs.field(default=None, validator=_callable)
     on_rejected: OnRejected | None = attrs.field(default=None, validator=_callable)
+
+
+def limits_of(
+    options: SocketOptions, scheme: Scheme
+) -> tuple[float | None, float | None]:
+    """Return the lease and the farewell of links of a scheme, None for no limit.
+
+    A farewell over UNIX sockets only: an early close of TCP would lose the output in
+    transit.
+    """
+    if scheme is Scheme.IPC:
+        return None, options.farewell_s
+    return options.lease_s, None

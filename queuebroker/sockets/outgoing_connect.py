@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from queuebroker import _net, _sync
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queuebroker._net import Socket
-    from queuebroker.meeting.broker import Broker
-    from queuebroker.meeting.broker_manager import BrokerManager
-    from queuebroker.meeting.rendezvous import RdV
+    from queuebroker.meeting.rendezvous import NameSpace, RdV
     from queuebroker.sockets.address import Address
     from queuebroker.sockets.driver import Driver
     from queuebroker.sockets.protocol import Event
@@ -96,7 +94,7 @@ class OutgoingConnect:
         self.cause: BaseException | None = None
 
     @property
-    def _manager(self) -> BrokerManager:
+    def _manager(self) -> NameSpace:
         return self._rdv.caller.manager
 
     # In the caller's thread.
@@ -109,7 +107,7 @@ class OutgoingConnect:
                 rdv.reason = Reason.BROKER_CLOSED
                 rdv.step(RdVEvent.WITHDRAW)
                 return
-            rdv.target = cast("Broker", RemoteBroker(str(self._address)))
+            rdv.target = RemoteBroker(str(self._address))
             rdv.begun = True
             rdv.target.waiting.add(rdv)
             rdv.caller.departing[rdv] = None

@@ -3,17 +3,18 @@
 Layout; each group uses only those above it:
 
 - ``failure``, ``strategy``, ``task``, ``trouble``: types that the others share
-- ``unwinding``, ``ending``: the end of a run, with or without a failure
+- ``instructions``, ``places``, ``notices``, ``recorder``: the actions of a run, in
+  words
+- ``unwinding``, ``scheduling``, ``ending``: the end of a run, with or without a failure
+- ``named_code``, ``tracing``, ``monitoring``, ``bytecode``: switch points inside of
+  lines
 - ``quiescence``, ``scheduler``: runs in which no task can go on; selection of tasks
-- ``instructions``, ``named_code``, ``tracing``, ``monitoring``, ``bytecode``: switch
-  points inside of lines
 - ``primitives``, ``threads``: locks, sleeping, parking, threads, as tasks see them
 - ``refusals``, ``stand_ins``, ``renewal``, ``substitute``: the replaced objects
-- ``places``, ``notices``, ``recorder``, ``story``: a failed run in words
-- ``run``, ``program``, ``search``, ``priorities``, ``supervise``, ``experiment``: one
-  run, under one strategy
-- ``shorten``, ``diagnosis``: from a failing run to a readable one
-- ``housekeeping``, ``report``, ``survey``, ``explore``: many runs, one verdict
+- ``run``, ``program``, ``search``, ``priorities``, ``supervise``, ``housekeeping``,
+  ``experiment``: one run, under one strategy
+- ``shorten``, ``story``, ``diagnosis``: from a failing run to a readable one
+- ``report``, ``survey``, ``explore``: many runs, one verdict
 - ``history``, ``linearizability``: outcomes of operations, and their explanation
 - ``strategies``: schedules that Hypothesis draws; used by no other module
 - ``stress``: real threads, for programs that cannot be controlled

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
-    from queuebroker.testing.scheduler import Scheduler
+    from queuebroker.testing.scheduling import Scheduling
 
 __all__ = ["Bytecode"]
 
@@ -51,6 +51,6 @@ class Bytecode:
         """
         return self._way.installed()
 
-    def begin(self, scheduler: Scheduler) -> None:
+    def begin(self, scheduler: Scheduling) -> None:
         """Start on the thread of a task; called before the task's code."""
         self._way.begin(scheduler)

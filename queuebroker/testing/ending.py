@@ -16,7 +16,7 @@ from queuebroker.testing.trouble import Trouble
 from queuebroker.testing.unwinding import Unwind, insist
 
 if TYPE_CHECKING:
-    from queuebroker.testing.scheduler import Scheduler
+    from queuebroker.testing.scheduling import Scheduling
     from queuebroker.testing.task import Task
 
 __all__ = [
@@ -34,7 +34,7 @@ PASSES_MAX: Final = 100  # primitives a task may use while it is unwound
 
 
 def fail(
-    scheduler: Scheduler,
+    scheduler: Scheduling,
     kind: FailureKind,
     text: str,
     task: Task | None = None,
@@ -46,7 +46,7 @@ def fail(
     raise Unwind
 
 
-def refuse(scheduler: Scheduler, what: str) -> NoReturn:
+def refuse(scheduler: Scheduling, what: str) -> NoReturn:
     """End the run because the calling task uses an object that cannot be controlled."""
     task = scheduler.running
     error = UncontrolledError(story=what)
@@ -55,7 +55,7 @@ def refuse(scheduler: Scheduler, what: str) -> NoReturn:
     raise error
 
 
-def give_up(scheduler: Scheduler, trouble: Trouble) -> None:
+def give_up(scheduler: Scheduling, trouble: Trouble) -> None:
     """Record the trouble, unless there is one already, and unwind all tasks."""
     if scheduler.trouble is None:
         scheduler.trouble = trouble
@@ -64,7 +64,7 @@ def give_up(scheduler: Scheduler, trouble: Trouble) -> None:
     lose_control(scheduler)
 
 
-def lose_control(scheduler: Scheduler) -> None:
+def lose_control(scheduler: Scheduling) -> None:
     """Start the unwinding of every task that is still alive."""
     if scheduler.alive and not scheduler.unwinding:
         # A resource left open by an unwound task is no fault of the program.
@@ -74,7 +74,7 @@ def lose_control(scheduler: Scheduler) -> None:
     scheduler.holder = 0
 
 
-def unwind_next(scheduler: Scheduler) -> None:
+def unwind_next(scheduler: Scheduling) -> None:
     """Let the oldest task that is still alive unwind, or release ``over``."""
     while scheduler.alive:
         task = scheduler.alive[0]
@@ -87,7 +87,7 @@ def unwind_next(scheduler: Scheduler) -> None:
     scheduler.over.release()
 
 
-def pass_by(scheduler: Scheduler, task: Task) -> None:
+def pass_by(scheduler: Scheduling, task: Task) -> None:
     """Handle a primitive that must not block, for a task out of control.
 
     For a predicate under inspection do nothing. For a task that is being unwound do
@@ -105,7 +105,7 @@ def pass_by(scheduler: Scheduler, task: Task) -> None:
         raise Unwind
 
 
-def _freeze(scheduler: Scheduler, task: Task) -> NoReturn:
+def _freeze(scheduler: Scheduling, task: Task) -> NoReturn:
     """Drop a task that cannot be ended: its thread waits forever."""
     let_go(scheduler, task)
     unwind_next(scheduler)
@@ -113,7 +113,7 @@ def _freeze(scheduler: Scheduler, task: Task) -> NoReturn:
         task.gate.acquire()
 
 
-def let_go(scheduler: Scheduler, task: Task) -> None:
+def let_go(scheduler: Scheduling, task: Task) -> None:
     """Count a task as ended although its thread has not ended."""
     type(scheduler).lost += 1
     if task in scheduler.alive:
@@ -121,7 +121,7 @@ def let_go(scheduler: Scheduler, task: Task) -> None:
         task.taken = False
 
 
-def dispose(scheduler: Scheduler) -> None:
+def dispose(scheduler: Scheduling) -> None:
     """Free the objects of the run now, not at a later garbage collection."""
     for task in scheduler.by_thread.values():
         task.thread = None

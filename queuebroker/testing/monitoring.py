@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from queuebroker.testing.named_code import NamedCode
-    from queuebroker.testing.scheduler import Scheduler
+    from queuebroker.testing.scheduling import Scheduling
 
 __all__ = ["Monitoring"]
 
@@ -35,7 +35,7 @@ class Monitoring:
 
     def __init__(self, named: NamedCode) -> None:
         self._named = named
-        self._scheduler: Scheduler | None = None
+        self._scheduler: Scheduling | None = None
         # By the number of a thread: the instruction before which the interpreter will
         # have checked for interrupts, if it is the next one executed.
         self._next: dict[int, tuple[int, int]] = {}
@@ -77,7 +77,7 @@ class Monitoring:
                 monitoring.register_callback(tool, event, None)
             monitoring.free_tool_id(tool)
 
-    def begin(self, scheduler: Scheduler) -> None:
+    def begin(self, scheduler: Scheduling) -> None:
         """Set the run that the callbacks belong to."""
         self._scheduler = scheduler
         self._next.pop(_get_ident(), None)

@@ -12,7 +12,7 @@ standard library's own `Condition` calls on its lock.
 from __future__ import annotations
 
 import _thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from queuebroker.testing.ending import pass_by
 from queuebroker.testing.scheduler import Scheduler
@@ -47,6 +47,7 @@ class SimulatedLock:
     maker, serial: the task that created it, and its number among that task's locks:
       together the same in every schedule.
     label: its name in a story.
+    is_waiter: True for the waiter lock of a `Condition`.
     """
 
     __slots__ = (
@@ -59,6 +60,8 @@ class SimulatedLock:
         "serial",
         "taken",
     )
+
+    is_waiter: ClassVar[bool] = False
 
     def __init__(self, scheduler: Scheduler, maker: Task) -> None:
         self._join(scheduler, maker)
@@ -91,6 +94,16 @@ class SimulatedLock:
         reached it. Its acquisition need not be a switch point.
         """
         return self._born == self.scheduler.steps
+
+    def wait_text(self, task: Task) -> str:
+        """Return in words how a task waits for this lock."""
+        if task.asleep:
+            return "sleeps until it is woken"
+        owner = self.owner
+        whose = "nobody has" if owner is None else f"{owner.name} has"
+        if owner is task:
+            whose = "it has itself"
+        return f"waits for {self.label}, which {whose}"
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock once it is free, as `threading.Lock` does."""
@@ -140,7 +153,7 @@ class SimulatedLock:
         if not self.taken:
             raise RuntimeError("release unlocked lock")
         if scheduler.recorder is not None:
-            scheduler.recorder.releases(scheduler.running, self)
+            scheduler.recorder.releases(scheduler, scheduler.running, self)
         self.taken = False
         self.owner = None
         if scheduler.release_points:
@@ -185,6 +198,8 @@ class SimulatedWaiter(SimulatedLock):
     """The waiter lock of a `Condition`: a task that blocks on it is asleep."""
 
     __slots__ = ()
+
+    is_waiter: ClassVar[bool] = True
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock; while it is taken, the caller is asleep."""

@@ -13,13 +13,13 @@ from queuebroker.testing.failure import FailureKind
 from queuebroker.testing.task import NEVER, OTHERS
 
 if TYPE_CHECKING:
-    from queuebroker.testing.scheduler import Scheduler
+    from queuebroker.testing.scheduling import Scheduling
     from queuebroker.testing.task import Task
 
 __all__ = ["blame_errors", "who_goes_on"]
 
 
-def who_goes_on(scheduler: Scheduler) -> list[Task]:
+def who_goes_on(scheduler: Scheduling) -> list[Task]:
     """Return the tasks that can go on although none is free; fail if there is none.
 
     If the predicate of a sleeper is true, its wake-up is lost. This holds even if a
@@ -45,7 +45,7 @@ def who_goes_on(scheduler: Scheduler) -> list[Task]:
     return [task for task in scheduler.alive if task.deadline <= earliest]
 
 
-def blame_errors(scheduler: Scheduler) -> None:
+def blame_errors(scheduler: Scheduling) -> None:
     """Fail if an exception escaped from a task and the test has not read it."""
     for task in scheduler.ended_badly:
         error = task.error
@@ -57,7 +57,7 @@ def blame_errors(scheduler: Scheduler) -> None:
         )
 
 
-def _is_true(scheduler: Scheduler, sleeper: Task) -> bool:
+def _is_true(scheduler: Scheduling, sleeper: Task) -> bool:
     """Evaluate the predicate of a sleeper; meanwhile no lock blocks it."""
     assert sleeper.predicate is not None
     holder, scheduler.holder = scheduler.holder, 0

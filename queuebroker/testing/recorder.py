@@ -7,7 +7,7 @@ recording may be slow, and all other code first checks whether there is a record
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -20,15 +20,14 @@ from queuebroker.testing.places import (
     place_of,
     place_of_code,
 )
-from queuebroker.testing.primitives import SimulatedLock, SimulatedWaiter
-from queuebroker.testing.task import NEVER, OTHERS, TIME, Task
+from queuebroker.testing.task import NEVER, TIME, Obstacle
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from types import FrameType
 
     from queuebroker.testing.instructions import Instruction
-    from queuebroker.testing.scheduler import Scheduler
+    from queuebroker.testing.task import Task
     from queuebroker.testing.trouble import Trouble
 
 __all__ = ["RUNS", "Recorder", "Remark", "Step"]
@@ -52,6 +51,42 @@ class Remark:
     text: str
 
 
+class RecordedRun(Protocol):
+    """The run whose tasks a recorder records."""
+
+    @property
+    def now(self) -> float:
+        """The virtual time in seconds."""
+
+    @property
+    def alive(self) -> Sequence[Task]:
+        """The tasks that have not ended, oldest first."""
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """The first failure."""
+
+
+class RecordedLock(Obstacle, Protocol):
+    """A lock that tasks take and release."""
+
+    @property
+    def label(self) -> str:
+        """Its name in a story."""
+
+    @property
+    def maker(self) -> Task:
+        """The task that created it."""
+
+    @property
+    def is_private(self) -> bool:
+        """True if no other task can have a reference to it."""
+
+    @property
+    def is_waiter(self) -> bool:
+        """True for the waiter lock of a `Condition`."""
+
+
 class Recorder:
     """The record of one run: ``events`` in order, and the final state of each task.
 
@@ -65,8 +100,8 @@ class Recorder:
         self.missed: list[tuple[str, Notice]] = []
         self.ended_at_s: float = 0.0
         self._labels: dict[str, int] = {}
-        self._given_up: set[SimulatedLock] = set()
-        self._private: set[SimulatedLock] = set()
+        self._given_up: set[RecordedLock] = set()
+        self._private: set[RecordedLock] = set()
         self._reached: Instruction | None = None
         self._notices = notices or Notices()
 
@@ -76,24 +111,24 @@ class Recorder:
         """Record an action of a task."""
         self.events.append(Step(task.name, text, place_of(sys._getframe(1))))
 
-    def label(self, lock: SimulatedLock) -> str:
+    def label(self, lock: RecordedLock) -> str:
         """Return a name for a lock, after the variable it is assigned to."""
-        if isinstance(lock, SimulatedWaiter):
+        if lock.is_waiter:
             return ""
         name = assigned_name(sys._getframe(1)) or "a lock"
         count = self._labels[name] = self._labels.get(name, 0) + 1
         return name if count == 1 else f"{name} ({count})"
 
-    def arrives(self, task: Task) -> None:
+    def arrives(self, run: RecordedRun, task: Task) -> None:
         """Record a task at a switch point, if it cannot go on."""
-        if task.obstacle.taken and task.deadline > task.scheduler.now:
+        if task.obstacle.taken and task.deadline > run.now:
             self.note(task, _obstruction(task))
 
-    def takes(self, task: Task, lock: SimulatedLock) -> None:
+    def takes(self, task: Task, lock: RecordedLock) -> None:
         """Record that a task has taken a lock, or was woken by its release."""
         if task.asleep:
             self.note(task, "wakes up")
-        elif isinstance(lock, SimulatedWaiter):
+        elif lock.is_waiter:
             if not lock.is_private:
                 self.note(task, "need not sleep: it was woken just before")
         elif lock.is_private:
@@ -101,17 +136,17 @@ class Recorder:
         else:
             self.note(task, f"takes {lock.label}")
 
-    def goes_without(self, task: Task, lock: SimulatedLock, *, tried: bool) -> None:
+    def goes_without(self, task: Task, lock: RecordedLock, *, tried: bool) -> None:
         """Record that a task could not take a lock, or was not woken in time."""
         self._given_up.add(lock)
         self.note(task, f"finds {lock.label} taken" if tried else "is out of time")
 
-    def releases(self, task: Task, lock: SimulatedLock) -> None:
+    def releases(self, run: RecordedRun, task: Task, lock: RecordedLock) -> None:
         """Record the release of a lock by a task."""
-        sleepers = [t for t in task.scheduler.alive if t.obstacle is lock and t.asleep]
-        if any(t.deadline > task.scheduler.now for t in sleepers):
+        sleepers = [t for t in run.alive if t.obstacle is lock and t.asleep]
+        if any(t.deadline > run.now for t in sleepers):
             self.note(task, f"wakes {sleepers[0].name}")
-        elif isinstance(lock, SimulatedWaiter):
+        elif lock.is_waiter:
             now = "is out of time" if lock in self._given_up else "is about to sleep"
             self.note(task, f"notifies {lock.maker.name}, which {now}")
         elif lock in self._private:
@@ -177,29 +212,29 @@ class Recorder:
         text = f"ends with {type(error).__name__}" if error is not None else "ends"
         self.events.append(Step(task.name, text, None))
 
-    def stopped(self, scheduler: Scheduler) -> None:
+    def stopped(self, run: RecordedRun) -> None:
         """Record the state of every task when the run has failed."""
-        self.ended_at_s = scheduler.now
+        self.ended_at_s = run.now
         frames = sys._current_frames()
-        for task in scheduler.alive:
-            self._see_ending(scheduler, task, frames.get(task.ident))
+        for task in run.alive:
+            self._see_ending(run, task, frames.get(task.ident))
         # Our own frame is among them: a cycle that would keep all their objects.
         frames.clear()
 
     def _see_ending(
-        self, scheduler: Scheduler, task: Task, frame: FrameType | None
+        self, run: RecordedRun, task: Task, frame: FrameType | None
     ) -> None:
         place = place_of(frame) if task.ident else None
         if not task.ident:
             text = "has not begun"
-        elif task.obstacle.taken and task.deadline > scheduler.now:
+        elif task.obstacle.taken and task.deadline > run.now:
             text = _obstruction(task)
         else:
             text = "could go on"
         self.endings.append(Step(task.name, text, place))
         code = getattr(task.predicate, "__code__", None)
         if task.asleep and code is not None:
-            text = f"what it sleeps for{_verdict(scheduler.trouble, task)}"
+            text = f"what it sleeps for{_verdict(run.trouble, task)}"
             self.endings.append(Step("", text, place_of_code(code)))
         bare = place is not None and place.call == "Condition.wait"
         if task.asleep and task.predicate is None and bare:
@@ -227,21 +262,8 @@ def _verdict(trouble: Trouble | None, sleeper: Task) -> str:
 
 def _obstruction(task: Task) -> str:
     """Return the obstacle of a task in words."""
-    obstacle = task.obstacle
-    if obstacle is TIME:
-        return f"sleeps until {task.deadline:g} s"
-    if obstacle is OTHERS:
-        return "waits until nobody else can go on"
-    if isinstance(obstacle, Task):
-        what = f"waits for the end of {obstacle.name}"
-    elif not isinstance(obstacle, SimulatedLock):
-        what = "waits for the end of all tasks"
-    elif task.asleep:
-        what = "sleeps until it is woken"
-    else:
-        owner = obstacle.owner
-        whose = "nobody has" if owner is None else f"{owner.name} has"
-        if owner is task:
-            whose = "it has itself"
-        what = f"waits for {obstacle.label}, which {whose}"
-    return what if task.deadline == NEVER else f"{what}, or until {task.deadline:g} s"
+    text = task.obstacle.wait_text(task)
+    if task.deadline == NEVER:
+        return text
+    until = f"until {task.deadline:g} s"
+    return f"{text} {until}" if task.obstacle is TIME else f"{text}, or {until}"

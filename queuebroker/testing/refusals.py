@@ -100,10 +100,10 @@ def refusals() -> Iterator[tuple[Any, str, Any]]:
 def _refusing(real: Any, what: str) -> Any:
     @functools.wraps(real, updated=())
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        me = caller()
-        if me is not None and not me.importing:
+        called = caller()
+        if called is not None and not called[1].importing:
             ending.refuse(
-                me.scheduler,
+                called[0],
                 f"{what} cannot be explored: it waits where the explorer cannot look",
             )
         return real(*args, **kwargs)

@@ -24,9 +24,10 @@ Ts = TypeVarTuple("Ts")
 class Spawned(Generic[T]):
     """A function that runs as a task, with its result."""
 
-    __slots__ = ("_result", "_task")
+    __slots__ = ("_result", "_scheduler", "_task")
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
         self._task: Task
         self._result: T
 
@@ -74,7 +75,7 @@ class Spawned(Generic[T]):
 
         An exception of the function is not raised here, but by `result`.
         """
-        scheduler = _control(self._task.scheduler, "join")
+        scheduler = _control(self._scheduler, "join")
         if scheduler.holder:
             deadline = NEVER if timeout is None else scheduler.now + max(timeout, 0.0)
             primitives.wait_for(scheduler, self._task, deadline)
@@ -106,7 +107,7 @@ class Run:
         ``name`` is the task's name in stories, by default the function's name.
         """
         scheduler = _control(self._scheduler, "spawn")
-        spawned: Spawned[T] = Spawned()
+        spawned: Spawned[T] = Spawned(scheduler)
 
         def body() -> None:
             spawned._result = function(*args)
@@ -188,6 +189,9 @@ class _All:
     def taken(self) -> bool:
         return any(spawned._task.taken for spawned in self._spawned)
 
+    def wait_text(self, _task: Task) -> str:
+        return "waits for the end of all tasks"
+
 
 def _name_of(function: object) -> str:
     name = getattr(function, "__name__", type(function).__name__)
@@ -196,7 +200,7 @@ def _name_of(function: object) -> str:
 
 def _control(scheduler: Scheduler, what: str) -> Scheduler:
     """Return the scheduler; raise RuntimeError if the caller is no task of the run."""
-    me = caller()
-    if me is None or me.scheduler is not scheduler:
+    called = caller()
+    if called is None or called[0] is not scheduler:
         raise RuntimeError(f"cannot {what}: the caller is no task of this run")
     return scheduler

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from queuebroker.testing.bytecode import Bytecode
     from queuebroker.testing.instructions import Instruction
-    from queuebroker.testing.primitives import SimulatedLock
     from queuebroker.testing.recorder import Recorder
+    from queuebroker.testing.scheduling import Ordered
     from queuebroker.testing.strategy import Strategy
     from queuebroker.testing.trouble import Trouble
 
@@ -132,7 +132,7 @@ class Scheduler:
 
         self.steps: int = 0
         self.timed: int = 0
-        self.order: list[tuple[SimulatedLock | Instruction, int]] = []
+        self.order: list[tuple[Instruction | Ordered, int]] = []
         self.settling: int = 0
         self.by_thread: dict[int, Task] = {}
         self.inspected: Task | None = None
@@ -236,7 +236,7 @@ class Scheduler:
         if self.steps > self._steps_max:
             fail(self, FailureKind.LIVELOCK, f"no end after {self._steps_max:,} steps")
         if self.recorder is not None and me is not None:
-            self.recorder.arrives(me)
+            self.recorder.arrives(self, me)
         now = self.now
         options = [
             t for t in self.alive if not t.obstacle.taken or t.deadline <= now
@@ -309,7 +309,7 @@ class Scheduler:
             parent = self.running
             parent.children += 1
             key = parent.key << 16 | parent.children
-        task = Task(self, self._created, key, name, body, daemon=daemon)
+        task = Task(self._created, key, name, body, daemon=daemon)
         self._created += 1
         self._unfinished += not daemon
         self.alive.append(task)
@@ -396,7 +396,8 @@ class Scheduler:
         return None
 
 
-def caller() -> Task | None:
-    """Return the calling task, None for every thread that is not of the run."""
+def caller() -> tuple[Scheduler, Task] | None:
+    """Return the active run and the calling task of it, None for other threads."""
     scheduler = Scheduler.active
-    return None if scheduler is None else scheduler.here()
+    task = None if scheduler is None else scheduler.here()
+    return None if scheduler is None or task is None else (scheduler, task)

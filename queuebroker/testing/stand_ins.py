@@ -64,10 +64,10 @@ def _made(
     """Return a factory: of simulated objects for a task, of real ones otherwise."""
 
     def make() -> Any:
-        me = caller()
-        if me is None or me.importing:
+        called = caller()
+        if called is None or called[1].importing:
             return real()
-        return simulated(me.scheduler, me)
+        return simulated(*called)
 
     return make
 
@@ -99,9 +99,10 @@ def _wait_for(
     timeout: float | None = None,
 ) -> object:
     """Replace `Condition.wait_for`: record the predicate in the task."""
-    me = caller()
-    if me is None:
+    called = caller()
+    if called is None:
         return _real_wait_for(condition, predicate, timeout)
+    _, me = called
     outer, me.predicate = me.predicate, predicate
     try:
         return _real_wait_for(condition, predicate, timeout)
@@ -114,23 +115,24 @@ def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
 
     `Event` has no spurious wake-ups: its own code relies on a wake-up by `Event.set`.
     """
-    me = caller()
-    if me is None:
+    called = caller()
+    if called is None:
         return _real_wait(condition, timeout)
+    scheduler, me = called
     private: Any = condition
     if isinstance(private._lock, _REAL_LOCKS):
         # Its waiters would be simulated, but its lock is real: the explorer could not
         # control their wake-up.
         refuse(
-            me.scheduler,
+            scheduler,
             "a Condition, Event or Queue that was made before the run cannot be"
             " explored: the program has to make what it waits for",
         )
-    recorder = me.scheduler.recorder
+    recorder = scheduler.recorder
     if recorder is not None and recorder.need_not_wait(private._waiters):
         return True
     event_wait = threading.Event.wait.__code__
-    if me.scheduler.spurious_left and sys._getframe(1).f_code is not event_wait:
+    if scheduler.spurious_left and sys._getframe(1).f_code is not event_wait:
         me.spurious_wake = functools.partial(_wake, condition, me)
     try:
         return _real_wait(condition, timeout)
@@ -147,11 +149,12 @@ def _wake(condition: Any, sleeper: Task) -> None:
 
 def _notify(condition: threading.Condition, n: int = 1) -> None:
     """Replace `Condition.notify`: also record a notify that woke no task."""
-    me = caller()
-    recorder = None if me is None else me.scheduler.recorder
+    called = caller()
     private: Any = condition
-    if me is not None and recorder is not None and private._is_owned():
-        recorder.notifies(me, private._waiters)
+    if called is not None:
+        scheduler, me = called
+        if scheduler.recorder is not None and private._is_owned():
+            scheduler.recorder.notifies(me, private._waiters)
     _real_notify(condition, n)
 
 
@@ -179,9 +182,10 @@ def _importing(real: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(real)
     def import_(*args: Any, **kwargs: Any) -> Any:
-        me = caller()
-        if me is None:
+        called = caller()
+        if called is None:
             return real(*args, **kwargs)
+        _, me = called
         me.importing += 1
         try:
             return real(*args, **kwargs)
@@ -196,8 +200,8 @@ def _importing(real: Callable[..., Any]) -> Callable[..., Any]:
 
 def _clock(real: Callable[[], Any], of: Callable[[float], Any]) -> Callable[[], Any]:
     def read() -> Any:
-        me = caller()
-        return real() if me is None else of(me.scheduler.read_clock())
+        called = caller()
+        return real() if called is None else of(called[0].read_clock())
 
     return read
 
@@ -219,13 +223,13 @@ def _date_in_nanoseconds(now_s: float) -> int:
 
 
 def _sleep(seconds: float) -> None:
-    me = caller()
-    if me is None:
+    called = caller()
+    if called is None:
         _real_sleep(seconds)
     elif seconds < 0:
         raise ValueError("sleep length must be non-negative")
     else:
-        primitives.sleep(me.scheduler, me, seconds)
+        primitives.sleep(*called, seconds)
 
 
 # Real object -> its stand-in, under any name in a module.

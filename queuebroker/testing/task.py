@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from queuebroker.testing.scheduler import Scheduler
-
 __all__ = ["FREE", "NEVER", "OTHERS", "TIME", "Obstacle", "Task"]
 
 # Bound when this module is loaded: the explorer replaces the public name.
@@ -33,19 +31,29 @@ class Obstacle(Protocol):
     def taken(self) -> bool:
         """True while the task must wait."""
 
+    def wait_text(self, task: Task) -> str:
+        """Return in words how ``task`` waits for it, for a story."""
+
 
 class _Constant:
     """An obstacle that never changes."""
 
-    __slots__ = ("taken",)
+    __slots__ = ("_text", "taken")
 
-    def __init__(self, *, taken: bool) -> None:
+    def __init__(self, text: str, *, taken: bool) -> None:
+        self._text = text
         self.taken: bool = taken
 
+    def wait_text(self, _task: Task) -> str:
+        return self._text
 
-FREE: Final = _Constant(taken=False)  # the task can go on at any time
-TIME: Final = _Constant(taken=True)  # the task waits only for a deadline
-OTHERS: Final = _Constant(taken=True)  # the task waits until no other can go on
+
+# The task can go on at any time.
+FREE: Final = _Constant("could go on", taken=False)
+# The task waits only for a deadline.
+TIME: Final = _Constant("sleeps", taken=True)
+# The task waits until no other can go on.
+OTHERS: Final = _Constant("waits until nobody else can go on", taken=True)
 
 
 class Task:
@@ -107,7 +115,6 @@ class Task:
         "obstacle",
         "passes",
         "predicate",
-        "scheduler",
         "spurious",
         "spurious_wake",
         "taken",
@@ -119,7 +126,6 @@ class Task:
 
     def __init__(
         self,
-        scheduler: Scheduler,
         number: int,
         key: int,
         name: str,
@@ -127,7 +133,6 @@ class Task:
         *,
         daemon: bool,
     ) -> None:
-        self.scheduler: Scheduler = scheduler
         self.number: int = number
         self.key: int = key
         self.name: str = name
@@ -161,6 +166,10 @@ class Task:
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+    def wait_text(self, _task: Task) -> str:
+        """Return in words how a task waits for the end of this one."""
+        return f"waits for the end of {self.name}"
 
     def wake_spuriously(self) -> None:
         """End its sleep although its lock was not released."""

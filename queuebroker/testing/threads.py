@@ -52,43 +52,47 @@ def get_ident() -> int:
     The system reuses real numbers, so that a program that uses them would depend on
     chance. These numbers belong to one task of a run.
     """
-    me = caller()
-    return _real_get_ident() if me is None else _ident(me)
+    called = caller()
+    return _real_get_ident() if called is None else _ident(called[1])
 
 
 def current_thread() -> threading.Thread:
     """Replace `threading.current_thread`."""
-    me = caller()
-    return _real_current_thread() if me is None else _thread_of(me)
+    called = caller()
+    return _real_current_thread() if called is None else _thread_of(*called)
 
 
 def main_thread() -> threading.Thread:
     """Replace `threading.main_thread`: return that of the program under exploration."""
-    me = caller()
-    return _real_main_thread() if me is None else _thread_of(me.scheduler.main)
+    called = caller()
+    if called is None:
+        return _real_main_thread()
+    scheduler, _ = called
+    return _thread_of(scheduler, scheduler.main)
 
 
 def enumerate_threads() -> list[threading.Thread]:
     """Replace `threading.enumerate`."""
-    me = caller()
-    return (
-        _real_enumerate() if me is None else [_thread_of(t) for t in me.scheduler.alive]
-    )
+    called = caller()
+    if called is None:
+        return _real_enumerate()
+    scheduler, _ = called
+    return [_thread_of(scheduler, task) for task in scheduler.alive]
 
 
 def active_count() -> int:
     """Replace `threading.active_count`."""
-    me = caller()
-    return _real_active_count() if me is None else len(me.scheduler.alive)
+    called = caller()
+    return _real_active_count() if called is None else len(called[0].alive)
 
 
 def start(thread: threading.Thread) -> None:
     """Replace `Thread.start`: the thread becomes a task, and may run at once."""
-    me = caller()
-    if me is None:
+    called = caller()
+    if called is None:
         _real_start(thread)
         return
-    scheduler = me.scheduler
+    scheduler, me = called
     if not getattr(thread, "_initialized", False):
         raise RuntimeError("thread.__init__() not called")
     if thread.ident is not None:
@@ -97,7 +101,7 @@ def start(thread: threading.Thread) -> None:
         pass_by(scheduler, me)
         return
     task = scheduler.create(thread.name, _body(thread), daemon=thread.daemon)
-    _adopt(task, thread)
+    _adopt(scheduler, task, thread)
     if scheduler.recorder is not None:
         scheduler.recorder.note(me, f"starts {task.name}")
     scheduler.switch_freely()
@@ -105,11 +109,11 @@ def start(thread: threading.Thread) -> None:
 
 def join(thread: threading.Thread, timeout: float | None = None) -> None:
     """Replace `Thread.join`."""
-    me = caller()
-    if me is None or thread.ident is None:
+    called = caller()
+    if called is None or thread.ident is None:
         _real_join(thread, timeout)
         return
-    scheduler = me.scheduler
+    scheduler, me = called
     task = scheduler.by_thread.get(id(thread))
     if task is None:
         refuse(scheduler, f"cannot join {thread.name!r}: this run did not start it")
@@ -152,18 +156,18 @@ def _body(thread: threading.Thread) -> Callable[[], None]:
     return body
 
 
-def _thread_of(task: Task) -> threading.Thread:
+def _thread_of(scheduler: Scheduler, task: Task) -> threading.Thread:
     """Return the `Thread` of a task; create it on first use if the task has none."""
     if task.thread is None:
         # Without `daemon` the constructor would call `current_thread`: a recursion.
-        _adopt(task, threading.Thread(name=task.name, daemon=task.daemon))
+        thread = threading.Thread(name=task.name, daemon=task.daemon)
+        _adopt(scheduler, task, thread)
         assert task.thread is not None
     return task.thread
 
 
-def _adopt(task: Task, thread: threading.Thread) -> None:
+def _adopt(scheduler: Scheduler, task: Task, thread: threading.Thread) -> None:
     """Attach ``thread`` to ``task``, and mark it as started."""
-    scheduler = task.scheduler
     task.thread = thread
     scheduler.by_thread[id(thread)] = task
     private: Any = thread

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from queuebroker.testing.instructions import Instruction
     from queuebroker.testing.named_code import NamedCode
-    from queuebroker.testing.scheduler import Scheduler
+    from queuebroker.testing.scheduling import Scheduling
 
 __all__ = ["Tracing"]
 
@@ -45,7 +45,7 @@ class Tracing:
             raise RuntimeError(_traced_already(trace))
         yield
 
-    def begin(self, scheduler: Scheduler) -> None:
+    def begin(self, scheduler: Scheduling) -> None:
         """Trace the calling thread, which is that of a task."""
         if (trace := sys.gettrace()) is not None:
             refuse(scheduler, _traced_already(trace))
@@ -62,7 +62,7 @@ class _Tracer:
 
     __slots__ = ("_ident", "_looks", "_next_at", "_next_in", "_points", "_scheduler")
 
-    def __init__(self, scheduler: Scheduler, named: NamedCode) -> None:
+    def __init__(self, scheduler: Scheduling, named: NamedCode) -> None:
         self._scheduler = scheduler
         self._points = named.points
         self._looks = named.looks

@@ -108,6 +108,7 @@ class Meeting(RuleBasedStateMachine):
             return
         terms = attrs.evolve(SIZE, exclusive=exclusive)
         rdv = RdV(ACCEPT, broker, broker.name, KINDS[medium], port, terms)
+        rdv.target = broker
         self._begin(ticket, rdv, answer)
 
     @rule(source=made, name=NAMES, port=PORTS, medium=MEDIA)

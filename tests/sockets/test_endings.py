@@ -12,7 +12,7 @@ from queuebroker.sockets import (
     ProtocolError,
     SocketMessageQueue,
     SocketOptions,
-    link,
+    link_writer,
 )
 from queuebroker.sockets.frames import HEAD
 from specs.clauses import clause
@@ -67,7 +67,7 @@ def test_a_link_closes_after_the_lease_although_the_peer_does_not_read(
     leaves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its machine may be down; no option sets how long it may take to read."""
-    monkeypatch.setattr(link, "LAST_S", 0.05)
+    monkeypatch.setattr(link_writer, "LAST_S", 0.05)
     options = SocketOptions(lease_s=0.1)
     with (
         brokers("tcp://127.0.0.1:0", {"options": options}) as (host, _),
@@ -87,7 +87,7 @@ def test_a_peer_that_violates_the_protocol_and_reads_receives_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The reason comes after all data sent before."""
-    monkeypatch.setattr(link, "LAST_S", LIMIT_S)
+    monkeypatch.setattr(link_writer, "LAST_S", LIMIT_S)
     with brokers() as (host, _), raw(host.address) as peer, Threads() as threads:
         accepted(host, peer, threads)
         peer.sendall(NO_FRAME)

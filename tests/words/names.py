@@ -91,7 +91,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "box": _CORE,
     "bell": ("queuebroker",),
     "lead": ("queuebroker/sockets", "bus/links"),
-    "turn": ("queuebroker/sockets/link.py",),
+    "turn": ("queuebroker/sockets/link",),
     "departure": _SOCKETS,
     "arrival": _SOCKETS,
     "witness": _CORE,
