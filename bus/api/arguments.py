@@ -11,7 +11,10 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from bus.address import Address
+import attrs
+
+from bus.address import SYSTEM, Address, check_module_name, is_system
+from bus.config import BusConfig
 from bus.registration import Visibility
 from bus.threads.account import Overflow
 from queuebroker.arguments import (
@@ -23,7 +26,7 @@ from queuebroker.arguments import (
 )
 
 if TYPE_CHECKING:
-    from bus.config import BusConfig
+    from bus.core.local.routing_table import Entry
 
 __all__ = [
     "UNSET",
@@ -33,11 +36,14 @@ __all__ = [
     "check_callback",
     "check_instance",
     "check_optional_callback",
+    "check_task_name",
     "check_thread_name",
     "check_visibility",
+    "config_or_default",
     "deadline_after",
     "duration",
     "new_account_limits",
+    "new_address",
     "wrong_type",
 ]
 
@@ -72,6 +78,14 @@ def check_optional_callback(what: str, value: object) -> None:
         check_callback(what, value)
 
 
+def check_task_name(name: str) -> None:
+    """Check the name of a new task; those that begin with `SYSTEM` are reserved."""
+    check_module_name(name)
+    if is_system(name):
+        msg = f"names that begin with {SYSTEM}/ belong to the bus, got {name!r}"
+        raise ValueError(msg)
+
+
 def check_thread_name(name: object) -> None:
     """Check the name of a thread: None, or a string that can be encoded as UTF-8."""
     if name is None:
@@ -98,6 +112,14 @@ def duration(what: str, value: object) -> float:
         msg = f"{what} must be >= 0, got {value}"
         raise ValueError(msg)
     return float(value)
+
+
+def config_or_default(config: BusConfig | None) -> BusConfig:
+    """Return a configuration; the default one for None."""
+    if config is None:
+        return BusConfig()
+    check_instance("config", config, BusConfig)
+    return config
 
 
 def answer_timeout(config: BusConfig, timeout: float | Unset | None) -> float | None:
@@ -134,3 +156,26 @@ def addressees(to: object) -> tuple[str | Address, ...]:
         if not isinstance(each, (str, Address)):
             raise wrong_type("to", wanted, each)
     return tuple(to)
+
+
+def new_address(entry: Entry, moved_to: str | Address | None, *, final: bool) -> str:
+    """Return the address of a task that moves to another machine; "" for None.
+
+    final: the other argument of `Task.deregister`, which excludes an address.
+    """
+    if moved_to is None:
+        return ""
+    new = moved_to if isinstance(moved_to, Address) else Address.parse(moved_to)
+    own = entry.address
+    if entry.visibility is Visibility.PRIVATE:
+        raise ValueError(
+            f"moved_to is for public tasks, {entry.name!r} is private: leave it out"
+        )
+    if new.machine in {None, own.machine} or new.bus not in {None, own.bus}:
+        raise ValueError(
+            "moved_to must be an address of another machine on this bus, such as "
+            f"'ism://machine/{new.module}', got {str(new)!r}"
+        )
+    if final:
+        raise ValueError("moved_to and final exclude each other: give one of them")
+    return str(attrs.evolve(new, bus=None))

@@ -45,9 +45,7 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
             CommandTimeoutError: a process has not confirmed in time.
             UnknownTaskError: the task deregisters meanwhile.
         """
-        thread = bus._threads.of(self._host)
-        if thread is None:  # the thread has just ended
-            raise UnknownTaskError(self._entry.name)
+        thread = bus._threads.of(self._entry, self._host)
         subscription = self._subscription
         subscription.then = self.wake  # on cancel, or if the task deregisters
         exchange = subscription._exchange
@@ -65,6 +63,6 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
             assert timeout is not None
             raise CommandTimeoutError(str(subscription.specification), timeout)
         if self.outcome is None:
-            bus._check()  # a closed bus is the more precise error
+            bus._lifetime.check()  # a closed bus is the more precise error
             if self._entry.host is None:
                 raise UnknownTaskError(self._entry.name)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import re
 from typing import TYPE_CHECKING, Any, Final, Self
-from weakref import WeakSet
 
 from bus.address import (
-    SYSTEM,
     Address,
     check_bus_name,
     check_machine_name,
     check_module_name,
     fresh_name,
-    is_system,
 )
 from bus.api.addresses import Addresses
 from bus.api.arguments import (
@@ -22,26 +19,25 @@ from bus.api.arguments import (
     Unset,
     check_instance,
     check_optional_callback,
+    check_task_name,
     check_thread_name,
     check_visibility,
+    config_or_default,
     duration,
     new_account_limits,
 )
 from bus.api.bus_threads import BusThreads
 from bus.api.hand_over import accept_tasks, hand_over
 from bus.api.implicit_tasks import ImplicitTasks
+from bus.api.lifetime import Lifetime
 from bus.api.network_node import NetworkNode
+from bus.api.orphans import Orphans
 from bus.api.receiver import Receiver
 from bus.api.reentry import guarded
 from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
-from bus.api.task import Task, Where
+from bus.api.task_registration import register_task
 from bus.at_exit import do_not_call_at_exit
-from bus.config import BusConfig
 from bus.core.local.process_manager import ProcessManager
-from bus.errors import (
-    UnknownTaskError,
-    WrongProcessError,
-)
 from bus.journal.bus_recorder import BusRecorder
 from bus.journal.writer import Journal
 from bus.registration import Visibility
@@ -58,29 +54,14 @@ if TYPE_CHECKING:
     from bus.api.bus_thread import BusThread
     from bus.api.hand_over import Factory
     from bus.api.subscription import Subscription
+    from bus.api.task import Task, Where
+    from bus.config import BusConfig
     from bus.links.network import Network
     from bus.message import Incoming, Undelivered
     from bus.specification import Specification
     from bus.threads.thread_manager import ThreadManager
-    from bus.threads.verdict import Verdict
 
 __all__ = ["Bus"]
-
-_VERDICT_S: Final = 1.0  # maximum wait for the master's decision on a name (OPEN-3)
-
-# The buses that this process has created; a forked child has none (BUS-INIT-16).
-_made: Final[WeakSet[Bus]] = WeakSet()
-
-
-def _forked() -> None:
-    """Disable the inherited buses: they have no threads, and locks may be taken."""
-    for bus in _made:
-        bus._foreign = True
-        for entry in bus._exchange.manager.table:
-            entry.order = object()  # ends the send batches, so that a send raises
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 class Bus:
@@ -107,14 +88,9 @@ class Bus:
         self.name: Final = name
         self.machine: Final = _machine_name() if machine is None else machine
         check_machine_name(self.machine)
-        self._pid: Final = os.getpid()
-        # True if this process inherited the bus by a fork.
-        self._foreign: bool = False
         self.process: Final = fresh_name("p") if process is None else process
         check_module_name(self.process, what="process")
-        if config is not None:
-            check_instance("config", config, BusConfig)
-        self._config: Final = BusConfig() if config is None else config
+        self._config: Final = config_or_default(config)
         incarnation = 0 if network is None else network.new_incarnation()
         self._exchange: Final = Exchange(
             ProcessManager(
@@ -127,18 +103,17 @@ class Bus:
             ),
             trace_sink=_recorder(journal, incarnation),
         )
+        self._lifetime: Final = Lifetime(name, self._exchange)
         self._router: Final = Router(
             self._exchange,
             send_timeout_s=self._config.send_timeout_s,
             may_wait=lambda: not self._threads.in_callback(),
         )
-        _made.add(self)  # after the attributes that `_forked` uses
         self._node: Final = NetworkNode(
             network, incarnation, self._router, self._config
         )
+        self._orphans: Final = Orphans()
         self._threads: Final[BusThreads] = BusThreads(self)
-        # True once `close` has begun; guarded by the lock of the threads.
-        self._closed: bool = False
         self._implicit_tasks: Final = ImplicitTasks(self)
         # The buses that an address may refer to, by name; includes this one.
         self._others: dict[str, Bus] = {}
@@ -148,7 +123,7 @@ class Bus:
         self._specification: Final = addresses.specification
 
     def __repr__(self) -> str:
-        state = " closed" if self._closed else ""
+        state = " closed" if self._lifetime.closed else ""
         return f"<Bus {self.name!r} of {self.process!r} on {self.machine!r}{state}>"
 
     def __enter__(self) -> Self:
@@ -178,7 +153,7 @@ class Bus:
             UnknownTaskError: the bus is closed.
         """
         check_thread_name(name)
-        self._check()
+        self._lifetime.check()
         return self._threads.start(name)
 
     @guarded("serve in this thread")
@@ -190,11 +165,11 @@ class Bus:
         the thread ends.
         """
         check_thread_name(name)
-        self._check()
+        self._lifetime.check()
         mine = self._threads.mine()
         if mine is not None:
             return mine
-        self._deregister_orphans()
+        self._orphans.deregister()
         return self._threads.adopt(name)
 
     # Tasks.
@@ -237,42 +212,18 @@ class Bus:
               is below 1, or the thread belongs to another bus.
             UnknownTaskError: the thread is stopped, or the bus is closed.
         """
-        self._check()
-        self._deregister_orphans()
-        check_module_name(name)
-        if is_system(name):
-            msg = f"names that begin with {SYSTEM}/ belong to the bus, got {name!r}"
-            raise ValueError(msg)
+        self._lifetime.check()
+        self._orphans.deregister()
+        check_task_name(name)
         check_visibility(visibility)
         check_optional_callback("on_command", on_command)
         check_optional_callback("on_undelivered", on_undelivered)
         account = Account(**new_account_limits(self._config, overflow, capacity))
-        if thread is not None:
-            self._threads.check_own(thread)
-        host = self._threads.default() if thread is None else thread
-        host._check_takes_tasks()
+        host = self._threads.host(thread)
         receiver = Receiver(
             self._router, self._config, account, on_command, ref, on_undelivered
         )
-        receiver.postpone_openings()
-        try:
-            entry = self._exchange.register(
-                name, visibility, self.name, host._manager, receiver
-            )
-            task = Task(self, entry, receiver)
-            if receiver.verdict is not None:
-                self._await_verdict(task, receiver.verdict)
-            return task
-        finally:
-            receiver.run_openings()
-
-    def _await_verdict(self, task: Task, verdict: Verdict) -> None:
-        wait_s = 0.0 if self._threads.in_callback() else _VERDICT_S
-        try:
-            verdict.wait(_sync.monotonic() + wait_s)
-        except BaseException:
-            task.deregister()  # the caller gets no task that it could deregister
-            raise
+        return register_task(self, name, visibility, host._manager, receiver)
 
     def task(
         self,
@@ -425,8 +376,8 @@ class Bus:
     @guarded("look at a bus")
     def inspect(self) -> BusSnapshot:
         """Return a snapshot of this bus in this process."""
-        self._check_process()
-        self._deregister_orphans()
+        self._lifetime.check_process()
+        self._orphans.deregister()
         return self._look()[0]
 
     @guarded("close a bus")
@@ -439,21 +390,16 @@ class Bus:
         that does not return blocks it. A second call does nothing.
         """
         drain_s = duration("drain", drain)
-        if self._foreign:
+        if self._lifetime.foreign:
             return  # only the process that created the bus closes it
-        with self._threads.lock:
-            self._closed = True
-            threads = list(self._threads.running)
+        threads = self._threads.close()
         if self._others.get(self.name) is self:
             del self._others[self.name]
         until = _sync.monotonic() + drain_s
         waits = not self._threads.in_callback()
         if waits:
             self._node.drain(until)
-        for thread in threads:
-            thread._request_stop(until, final=True)
-        for thread in threads:
-            thread._await_end()
+        self._threads.stop(threads, until)
         self._node.leave(drain_s, waits=waits)
         self._exchange.failures.flush()
         # If a callback closes the bus, the threads are not joined here. The exit
@@ -465,23 +411,8 @@ class Bus:
 
     def _look(self) -> tuple[BusSnapshot, list[ThreadManager]]:
         """Return a snapshot of the bus, and the managers of its threads."""
-        with self._threads.lock:
-            managers = [thread._manager for thread in self._threads.running]
+        managers = self._threads.managers()
         return inspect(self._exchange, self.name, managers), managers
-
-    def _check_process(self) -> None:
-        if self._foreign:
-            raise WrongProcessError(self._pid, os.getpid())
-
-    def _check(self) -> None:
-        self._check_process()
-        if self._closed:
-            raise UnknownTaskError("", f"bus {self.name!r} is closed")
-
-    def _deregister_orphans(self) -> None:
-        """Deregister the tasks of dropped iterators and of ended threads."""
-        self._implicit_tasks.deregister_dropped()
-        self._threads.deregister_orphans()
 
 
 def _recorder(journal: Journal | None, incarnation: int) -> BusRecorder | None:

@@ -202,6 +202,11 @@ class BusThread:
             self.stopped = True
         self._manager.stop(until)
 
+    def _end_as_orphan(self) -> None:
+        """End it after its Python thread, which has not stopped it (BUS-DEREG-9)."""
+        self._request_stop(0.0, final=False)
+        self._await_end()
+
     def _await_end(self) -> None:
         """Wait until the thread has ended.
 

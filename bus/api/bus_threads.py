@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import check_instance
 from bus.api.bus_thread import BusThread
+from bus.errors import UnknownTaskError
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from bus.api.lifetime import Lifetime
+    from bus.api.orphans import Orphans
     from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
     from bus.threads.exchange import Exchange
@@ -46,23 +47,24 @@ class BusOfThreads(Protocol):
     def _threads(self) -> BusThreads:
         """The threads of the bus."""
 
-    def _check(self) -> None:
-        """Raise unless the bus is open, and of this process."""
+    @property
+    def _lifetime(self) -> Lifetime:
+        """The time in which the bus may be used."""
 
-    def _check_process(self) -> None:
-        """Raise WrongProcessError if this process inherited the bus by a fork."""
+    @property
+    def _orphans(self) -> Orphans:
+        """The tasks that lost their owner."""
 
 
 class _ThreadEndHook:
     """A thread-local object whose finalizer reports that its thread has ended."""
 
-    def __init__(self, thread: BusThread, orphans: deque[BusThread]) -> None:
+    def __init__(self, thread: BusThread, orphans: Orphans) -> None:
         self.thread: Final = thread
         self._orphans: Final = orphans
 
     def __del__(self) -> None:
-        # Append only: a finalizer may run while its thread holds any lock.
-        self._orphans.append(self.thread)
+        self._orphans.append(self.thread._end_as_orphan)
 
 
 class BusThreads:
@@ -81,7 +83,6 @@ class BusThreads:
         "_default",
         "_mine",
         "_numbers",
-        "_orphans",
         "check_process",
         "config",
         "exchange",
@@ -95,23 +96,29 @@ class BusThreads:
         self.name: Final = bus.name
         self.config: Final = bus._config
         self.exchange: Final = bus._exchange
-        self.check_process: Final = bus._check_process
+        self.check_process: Final = bus._lifetime.check_process
         self.lock: Final[_thread.LockType] = _sync.Lock()
         self.running: Final[list[BusThread]] = []
         self._default: BusThread | None = None
         self._numbers: Final = itertools.count(1)
         # Holds the `_ThreadEndHook` of the calling thread.
         self._mine: Final = _sync.Local()
-        # The threads that ended without deregistering. Finalizers may not take locks,
-        # so they append here, for `deregister_orphans`.
-        self._orphans: Final[deque[BusThread]] = deque()
 
-    def of(self, manager: ThreadManager) -> BusThread | None:
-        """Return the thread that a manager belongs to; None if it has ended."""
+    def of(self, task: Entry, host: ThreadManager) -> BusThread:
+        """Return the thread that hosts a task.
+
+        Raises:
+            UnknownTaskError: the thread has just ended.
+        """
         for thread in self.running.copy():
-            if thread._manager is manager:
+            if thread._manager is host:
                 return thread
-        return None
+        raise UnknownTaskError(task.name)
+
+    def managers(self) -> list[ThreadManager]:
+        """Return the managers of the threads that run."""
+        with self.lock:
+            return [thread._manager for thread in self.running]
 
     def in_callback(self) -> bool:
         """Return True if the calling thread runs a callback, or else serves a bus."""
@@ -129,6 +136,19 @@ class BusThreads:
             msg = f"thread must be one of bus {self.name!r}, got {thread!r}"
             raise ValueError(msg)
 
+    def host(self, thread: BusThread | None) -> BusThread:
+        """Return the thread to host a new task; for None, the default one.
+
+        Raises:
+            ValueError: the thread belongs to another bus.
+            UnknownTaskError: the thread is stopped, or the bus is closed.
+        """
+        if thread is not None:
+            self.check_own(thread)
+        host = self.default() if thread is None else thread
+        host._check_takes_tasks()
+        return host
+
     # Starting.
 
     def start(self, name: str | None) -> BusThread:
@@ -140,12 +160,12 @@ class BusThreads:
         """Return the default thread; start it if there is none."""
         with self.lock:
             if self._default is None or self._default.stopped:
-                self._bus._check()
+                self._bus._lifetime.check()
                 self._default = self._start_locked("default")
             return self._default
 
     def _start_locked(self, name: str) -> BusThread:
-        self._bus._check()
+        self._bus._lifetime.check()
         manager = ThreadManager(name)
         thread = BusThread(self, manager)
 
@@ -173,29 +193,31 @@ class BusThreads:
         manager.adopt()
         thread = BusThread(self, manager)
         with self.lock:
-            self._bus._check()
+            self._bus._lifetime.check()
             self.running.append(thread)
         self._bind_to_thread(thread)
         return thread
 
     def _bind_to_thread(self, thread: BusThread) -> None:
-        self._mine.end_hook = _ThreadEndHook(thread, self._orphans)
+        self._mine.end_hook = _ThreadEndHook(thread, self._bus._orphans)
 
     # Ending.
 
-    def deregister_orphans(self) -> None:
-        """Deregister the tasks of plain threads that have ended (BUS-DEREG-9)."""
-        # Remove from the list last: an interrupt before that loses nothing, and a
-        # second deregistration does nothing. Another thread may run this concurrently.
-        while True:
-            try:
-                orphan = self._orphans[0]
-            except IndexError:
-                return
-            orphan._request_stop(0.0, final=False)
-            orphan._await_end()
-            with suppress(ValueError):
-                self._orphans.remove(orphan)
+    def close(self) -> list[BusThread]:
+        """Mark the bus as closed, so that no thread starts; return those that run."""
+        with self.lock:
+            self._bus._lifetime.closed = True
+            return list(self.running)
+
+    def stop(self, threads: Sequence[BusThread], until: float) -> None:
+        """Stop some threads for good, and wait until they have ended.
+
+        until: when they stop serving unread messages.
+        """
+        for thread in threads:
+            thread._request_stop(until, final=True)
+        for thread in threads:
+            thread._await_end()
 
     def deregister_tasks(self, thread: BusThread) -> None:
         """Deregister the tasks of a stopped thread; called in that thread."""

@@ -52,9 +52,7 @@ class Call(AwaitedOutcome[Response]):
                 " answer: use command(on_response=)"
             )
             raise RuntimeError(msg)
-        thread = threads.of(self._host)
-        if thread is None:  # the thread has just ended
-            raise UnknownTaskError(self._entry.name)
+        thread = threads.of(self._entry, self._host)
         callback = self.on_outcome  # one bound method: `close_for` compares by identity
         try:
             if self.in_host_thread:
@@ -80,7 +78,7 @@ class Call(AwaitedOutcome[Response]):
             raise
         response = self.outcome
         if response is None:
-            sender.bus._check()  # a closed bus is the more precise error
+            sender.bus._lifetime.check()  # a closed bus is the more precise error
             raise UnknownTaskError(self._entry.name)
         if response.error is not None:
             raise response.error

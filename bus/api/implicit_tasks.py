@@ -8,8 +8,6 @@ subscriptions match (AMO-28). So with a shared task, only one callback would run
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import deadline_after
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     from bus.api.arguments import Unset
     from bus.api.bus_thread import BusThread
     from bus.api.bus_threads import BusThreads
+    from bus.api.lifetime import Lifetime
+    from bus.api.orphans import Orphans
     from bus.api.subscription import Subscription
     from bus.api.task import Task, Where
     from bus.message import Incoming, Presence
@@ -60,25 +60,24 @@ class Registrar(Protocol):
     ) -> Task:
         """Register a task."""
 
-    def _check(self) -> None:
-        """Raise unless the bus is open, and of this process."""
+    @property
+    def _lifetime(self) -> Lifetime:
+        """The time in which the bus may be used."""
 
-    def _deregister_orphans(self) -> None:
-        """Deregister the tasks of dropped iterators and of ended threads."""
+    @property
+    def _orphans(self) -> Orphans:
+        """The tasks that lost their owner."""
 
 
 class ImplicitTasks:
     """The implicit private tasks of one bus."""
 
-    __slots__ = ("_bus", "_dropped", "_mine", "_numbers")
+    __slots__ = ("_bus", "_mine", "_numbers")
 
     def __init__(self, bus: Registrar) -> None:
         self._bus: Final = bus
         self._numbers = itertools.count(1)
         self._mine: Final = _sync.Local()
-        # The tasks of dropped iterators. Finalizers may not take locks, so they append
-        # here, for `deregister_dropped`.
-        self._dropped: Final[deque[Task]] = deque()
 
     def task(self) -> Task:
         """Return the implicit task of the calling thread."""
@@ -123,7 +122,7 @@ class ImplicitTasks:
         self._check_may_wait("listen")
         deadline_after(timeout)
         task = self._private_task(self._bus.here())
-        return NotificationIterator(task, self._dropped, to, timeout, wait=wait)
+        return NotificationIterator(task, self._bus._orphans, to, timeout, wait=wait)
 
     def wait_for(self, where: Where, timeout: float | None) -> Address:
         """Wait until a task is registered under a name; return its address."""
@@ -139,22 +138,9 @@ class ImplicitTasks:
             watch.cancel()
         return news[-1].address
 
-    def deregister_dropped(self) -> None:
-        """Deregister the tasks of dropped iterators."""
-        # Remove from the list last: an interrupt before that loses nothing, and a
-        # second deregistration does nothing. Another thread may run this concurrently.
-        while True:
-            try:
-                dropped = self._dropped[0]
-            except IndexError:
-                return
-            dropped.deregister()
-            with suppress(ValueError):
-                self._dropped.remove(dropped)
-
     def _check_may_wait(self, act: str) -> None:
-        self._bus._check()
-        self._bus._deregister_orphans()
+        self._bus._lifetime.check()
+        self._bus._orphans.deregister()
         if self._bus._threads.in_callback():
             msg = (
                 f"cannot {act} within a callback, whose thread may have to answer:"

@@ -7,16 +7,16 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from bus.address import check_bus_name
-from bus.api.arguments import check_instance
+from bus.api.arguments import check_instance, config_or_default
 from bus.api.bus import Bus
 from bus.at_exit import call_at_exit
-from bus.config import BusConfig
 from bus.errors import BusyError
 from bus.links.socket_network import SocketNetwork
 from bus.network import Network
 from bus.role import Role
 
 if TYPE_CHECKING:
+    from bus.config import BusConfig
     from bus.journal.writer import Journal
 
 __all__ = ["open_bus"]
@@ -69,15 +69,12 @@ def open_bus(
     """
     check_bus_name(name)
     check_instance("role", role, Role)
-    if config is not None:
-        check_instance("config", config, BusConfig)
+    config = config_or_default(config)
     if network is not None:
         check_instance("network", network, Network)
     if _joined.get(name) is not None:
         raise _joined_already(name)
-    links = SocketNetwork(
-        name, role, BusConfig() if config is None else config, network
-    )
+    links = SocketNetwork(name, role, config, network)
     bus = Bus(
         name,
         process=process,

@@ -17,6 +17,7 @@ from bus.errors import UnknownTaskError
 
 if TYPE_CHECKING:
     from bus.api.bus_thread import BusThread
+    from bus.api.orphans import Orphans
     from bus.api.task import Task, Where
     from bus.message import Incoming
     from bus.specification import Specification
@@ -55,17 +56,17 @@ class NotificationIterator:
 
     Args:
         task: a private task in the calling thread, which it deregisters at its end.
-        collected: the list to which its finalizer appends that task.
+        orphans: those of the bus; the finalizer appends that task.
         to, wait: as in `Task.subscribe`.
         timeout: in seconds; None without limit.
     """
 
-    __slots__ = ("_collected", "_messages", "_open", "_task", "_timeout", "_unread")
+    __slots__ = ("_messages", "_open", "_orphans", "_task", "_timeout", "_unread")
 
     def __init__(
         self,
         task: Task,
-        collected: deque[Task],
+        orphans: Orphans,
         to: Where | Specification,
         timeout: float | None,
         *,
@@ -74,7 +75,7 @@ class NotificationIterator:
         self._open: bool = False
         self._timeout: Final = timeout
         self._task: Final = task
-        self._collected: Final = collected
+        self._orphans: Final = orphans
         self._unread: Final = _Unread(self._task)
         self._messages: Final = self._unread.messages
         self._open = True
@@ -118,9 +119,15 @@ class NotificationIterator:
 
     def _host(self) -> BusThread | None:
         """Return the thread to serve; None if the task has left it."""
-        host = self._task._entry.host
-        thread = None if host is None else self._task._bus._threads.of(host)
-        if thread is not None and not thread.stopped:
+        entry = self._task._entry
+        host = entry.host
+        if host is None:
+            return None
+        try:
+            thread = self._task._bus._threads.of(entry, host)
+        except UnknownTaskError:
+            return None
+        if not thread.stopped:
             thread._check_mine("iterate over notifications")
         return thread
 
@@ -138,4 +145,4 @@ class NotificationIterator:
         if self._open:
             # Set and append only: a finalizer may run while its thread holds any lock.
             self._unread.dropped = True
-            self._collected.append(self._task)
+            self._orphans.append(self._task.deregister)

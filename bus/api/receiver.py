@@ -11,22 +11,21 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.address import Address
 from bus.api.asker import Asker
+from bus.api.delivery_failures import DeliveryFailures
 from bus.api.reentry import calls_user, guarded
 from bus.api.responder import Responder
 from bus.api.run_callback import run_callback
 from bus.core.local.trace import dropped_by
 from bus.error_text import error_text_of
-from bus.errors import BusError, ExpiredError, MovedError
+from bus.errors import ExpiredError
 from bus.events import BusReason
-from bus.message import NOREPLY, Incoming, Kind, Presence, Undelivered
+from bus.message import NOREPLY, Incoming, Kind, Presence
 from bus.threads.delivery import Answer, News, Returned
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    import _thread
     from collections.abc import Callable
 
     from bus.api.questions import Questions
@@ -34,15 +33,14 @@ if TYPE_CHECKING:
     from bus.config import BusConfig
     from bus.core.local.command_run import CommandRun
     from bus.core.local.routing_table import Entry
+    from bus.errors import BusError
+    from bus.message import Undelivered
     from bus.threads.account import Account
     from bus.threads.mailbox import Host
     from bus.threads.router import Router
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Receiver"]
-
-# How often a command follows a task, which may move to and fro in the meantime.
-_MOVES_MAX: Final = 8
 
 
 class Receiver:
@@ -52,31 +50,26 @@ class Receiver:
         entry: the routing entry of the task; set before the first item is handled.
         account: the account of unread commands.
         asker, responder: asks the questions of the task; answers those of others.
+        delivery_failures: reports the messages of the task that were not delivered.
         questions, try_deliver_directly: those of the asker, without an added call.
         interests: its subscriptions and watches, in order of creation.
         leaving: True once the deregistration has begun; the task does nothing then.
         on_leave: returns the state of the task for `Bus.hand_over`; None without one.
         error: the reason for a forced deregistration; None for a requested one.
         failures: the number of callbacks that raised.
-        undelivered: the number of undeliverable commands that requested no answer.
         verdict: the master's decision on its name; None if none was requested.
-
-    Lock: ``_lock`` guards ``undelivered`` alone, which any thread increments.
     """
 
     __slots__ = (
         "_exchange",
-        "_follow_moves",
-        "_lock",
         "_on_command",
-        "_on_undelivered",
         "_openings",
         "_reference",
         "_released",
-        "_router",
         "_unclaimed",
         "account",
         "asker",
+        "delivery_failures",
         "entry",
         "error",
         "failures",
@@ -86,7 +79,6 @@ class Receiver:
         "questions",
         "responder",
         "try_deliver_directly",
-        "undelivered",
         "verdict",
     )
 
@@ -101,21 +93,20 @@ class Receiver:
         reference: Any,
         on_undelivered: Callable[[Undelivered], object] | None,
     ) -> None:
-        self._router: Final = router
         self._exchange: Final = router.exchange
-        self._follow_moves: Final = config.follow_moves
         self._on_command = on_command
         self._reference = reference
         self.on_leave: Callable[[], Any] | None = None
-        self._on_undelivered: Final = on_undelivered
         self.account: Final = account
         self.asker: Final = Asker(router, self)
         self.questions: Final[Questions] = self.asker.questions
         self.try_deliver_directly: Final = self.asker.try_deliver_directly
         self.responder: Final = Responder(router, config)
+        self.delivery_failures: Final = DeliveryFailures(
+            router, self.questions, on_undelivered, follow_moves=config.follow_moves
+        )
         # An ordered set. Threads add and remove single keys, which is atomic.
         self.interests: Final[dict[Subscription | Watch, None]] = {}
-        self._lock: Final[_thread.LockType] = _sync.Lock()
         # Commands that arrived without a callback; the counters show them as unread.
         self._unclaimed: deque[Incoming] | None = None  # created for the first command
         self._released: bool = True
@@ -124,7 +115,6 @@ class Receiver:
         self.leaving: bool = False
         self.error: BusError | None = None
         self.failures: int = 0
-        self.undelivered: int = 0
         self.verdict: Verdict | None = None
 
     # Called in the thread that hosts the task.
@@ -151,8 +141,7 @@ class Receiver:
                 run_callback(item.watch._callback, news, self)
         else:
             assert isinstance(item, Returned)
-            if self._on_undelivered is not None:
-                run_callback(self._on_undelivered, item.undelivered, self)
+            self.delivery_failures.on_returned(item, self)
 
     @property
     def commands_to(self) -> tuple[Callable[[Incoming], Any], Any] | None:
@@ -262,7 +251,7 @@ class Receiver:
         ):
             message._account.expired += 1
             if not message.wants_reply:  # else the sender's question times out
-                error = ExpiredError(self._name_of(message))
+                error = ExpiredError(message._name or message._to.name)
                 message._source.mailbox.client.on_undeliverable(message, error)
             elif message._trace is not None:
                 withdrawn = deadline == 0.0  # see `CommandHandle.cancel`
@@ -299,68 +288,38 @@ class Receiver:
         """Answer a message that this task has received; see `Incoming.respond`."""
         self.responder.respond(message, payload, error=error)
 
-    # Called in any thread: the outcome of messages that this task has sent.
-
-    def _follow(self, message: Incoming, moved: MovedError) -> None:
-        """Send a message to the new address of its addressee."""
-        message._moves += 1
-        new, own = Address.parse(moved.address), self.entry.address
-        message._name = new.module if new.machine == own.machine else moved.address
-        message._to = message._account = None
-        try:
-            self._router.send(message, at_once=True)
-        except BusError as error:
-            self.on_undeliverable(message, error)
+    # Called in any thread, on the receiver of the sender.
 
     def on_undeliverable(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
-        """Report to the task that one of its messages is undeliverable.
-
-        If the error says that the addressee has moved, and this process follows moves,
-        the message is sent there instead.
-
-        reason: the reason for the journal, if the error does not determine it.
-        """
-        follows = self._follow_moves and message._moves < _MOVES_MAX
-        if isinstance(error, MovedError) and follows:
-            self._follow(message, error)
-            return
-        asked = message.wants_reply and message._id in self.questions
-        told = message.kind is Kind.COMMAND and (asked or not message.wants_reply)
-        if message._trace is not None:
-            message._trace.record_failed(error, reason, told=told)
-        if message.kind is not Kind.COMMAND:
-            return
-        source: Entry = message._source
-        if message.wants_reply:
-            if asked:
-                self._router.post(
-                    Answer(_to=source, number=message._id, responder=None, error=error)
-                )
-            return
-        with self._lock:
-            self.undelivered += 1
-        if self._on_undelivered is not None:
-            undelivered = Undelivered(self._name_of(message), message.payload, error)
-            self._router.post(Returned(_to=source, undelivered=undelivered))
+        """Report to the task that one of its messages is undeliverable."""
+        self.delivery_failures.report(message, error, reason)
 
     def on_dropped(self, message: Incoming) -> None:
         """Report to the task that the receiver's policy dropped one of its messages."""
         account: Account = message._account
         error = account.error(f"task {message._to.name!r}")
-        self.on_undeliverable(message, error, dropped_by(account.overflow))
+        self.delivery_failures.report(message, error, dropped_by(account.overflow))
 
     # Called in any thread, on the receiver of the addressee.
 
     def on_overflow(self, message: Incoming) -> None:
         """Cut off this task, whose policy is ``disconnect`` (BUS-FLOW-6)."""
         if message.kind is Kind.COMMAND:
-            self.leaving = True
-            message._to.order = object()
-            self._exchange.deregister(message._to, final=True)
+            self.leave(message._to, final=True)
         for subscription in message.subscriptions:
             subscription.cancel()
+
+    def leave(self, entry: Entry, *, final: bool, moved_to: str = "") -> None:
+        """Deregister the task; see `Task.deregister`.
+
+        entry: its entry; a full mailbox may cut the task off before `entry` is set.
+        """
+        # Set here, since the thread that removes the task may be busy for a while.
+        self.leaving = True
+        entry.order = object()  # ends the task's send batches: sends raise now
+        self._exchange.deregister(entry, final=final, moved_to=moved_to)
 
     def postpone_openings(self) -> None:
         """Postpone openings until `run_openings`; the right to the name is unknown."""
@@ -419,6 +378,3 @@ class Receiver:
         for interest in list(self.interests):
             interest.cancel()
         self.asker.on_deregistered()
-
-    def _name_of(self, message: Incoming) -> str:
-        return message._name or message._to.name

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.api.arguments import UNSET, answer_timeout, deadline_after
 from bus.api.command_handle import NO_QUESTION, CommandHandle
 from bus.api.questions import Question
+from bus.api.reentry import MAIN, enter
 from bus.errors import BusFullError, UnknownTaskError
 from bus.links.send_batch import PAYLOAD_MAX
 from bus.message import Incoming, Kind
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bus.address import Address
     from bus.api.arguments import Unset
     from bus.api.asker import Asker
+    from bus.api.lifetime import Lifetime
     from bus.api.receiver import Receiver
     from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from bus.threads.exchange import Exchange
     from bus.threads.router import Router
 
-__all__ = ["Sender"]
+__all__ = ["SEND", "Sender"]
+
+SEND: Final = "send a command"  # see `enter`
 
 _COMMAND: Final = Kind.COMMAND
 _SEND_BATCHES_MAX: Final = 64  # addressees for which a task keeps a send batch
@@ -52,6 +56,7 @@ class Sender:
         "_config",
         "_entry",
         "_exchange",
+        "_lifetime",
         "_receiver",
         "_router",
         "_tracer",
@@ -65,6 +70,7 @@ class Sender:
         self._config: Final[BusConfig] = bus._config
         self._entry: Final = entry
         self._exchange: Final[Exchange] = bus._exchange
+        self._lifetime: Final[Lifetime] = bus._lifetime
         self._router: Final[Router] = bus._router
         self._receiver: Final = receiver
         self.asker: Final[Asker] = receiver.asker
@@ -79,8 +85,8 @@ class Sender:
             WrongProcessError: this process inherited the bus by a fork.
             BusError: the task is deregistered, or may not have its name.
         """
-        if self.bus._foreign:
-            self.bus._check_process()
+        if self._lifetime.foreign:
+            self._lifetime.check_process()
         host = self._entry.host
         if host is None or self._receiver.leaving:
             raise self._receiver.error or UnknownTaskError(self._entry.name)
@@ -146,6 +152,33 @@ class Sender:
         if self.send_batches.setdefault(to, send_batch) is not send_batch:
             self.send_batches.pop(to, None)
         return True
+
+    # Called by the inlined path of `Task.command`; static, to spare it a look-up.
+
+    @staticmethod
+    def add_to_batch(send_batch: SendBatch, payload: bytes) -> bool:
+        """Send one more command of a batch; see `SendBatch.add`."""
+        outer = enter(SEND)
+        try:
+            return send_batch.add(payload)
+        finally:
+            if outer is False:
+                MAIN.inside = False
+
+    @staticmethod
+    def confirm_batch(send_batch: SendBatch) -> bool:
+        """Confirm a command that was appended to a batch; see `SendBatch.confirm`."""
+        try:
+            outer = enter(SEND)
+        except RuntimeError:
+            if send_batch.withdraw():
+                raise
+            return True
+        try:
+            return send_batch.confirm()
+        finally:
+            if outer is False:
+                MAIN.inside = False
 
     def command(
         self,

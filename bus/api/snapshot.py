@@ -324,7 +324,7 @@ def _task_info(entry: Entry, host: ThreadManager) -> TaskInfo:
         failures=receiver.failures,
         late=receiver.asker.late,
         unasked=receiver.responder.unasked,
-        undelivered=receiver.undelivered,
+        undelivered=receiver.delivery_failures.undelivered,
         unheard=entry.unheard,
     )
 

@@ -75,24 +75,17 @@ class Subscription:
     def cancel(self) -> None:
         """Unsubscribe and discard the unread notifications; idempotent."""
         self.active = False
-        self._interests().pop(self, None)
+        _interests_of(self.entry).pop(self, None)
         self._exchange.decide_remote(lambda: self._exchange.manager.unsubscribe(self))
         if self.then is not None:
             self.then()
 
     def _start(self) -> None:
         """Subscribe; cancel at once if the task deregisters meanwhile."""
-        self._interests()[self] = None
+        _interests_of(self.entry)[self] = None
         self._exchange.decide_remote(lambda: self._exchange.manager.subscribe(self))
         if self.entry.host is None:
             self.cancel()
-
-    def _interests(self) -> dict[Subscription | Watch, None]:
-        # The client is the receiver of the task.
-        interests: dict[Subscription | Watch, None] = (
-            self.entry.mailbox.client.interests
-        )
-        return interests
 
 
 class Watch:
@@ -135,19 +128,18 @@ class Watch:
     def cancel(self) -> None:
         """End the watch; idempotent."""
         self.active = False
-        self._interests().pop(self, None)
+        _interests_of(self.entry).pop(self, None)
         self._exchange.decide_remote(lambda: self._exchange.manager.unwatch(self))
 
     def _start(self) -> None:
         """Begin the watch; cancel at once if the task deregisters meanwhile."""
-        self._interests()[self] = None
+        _interests_of(self.entry)[self] = None
         self._exchange.decide(lambda: self._exchange.manager.watch(self))
         if self.entry.host is None:
             self.cancel()
 
-    def _interests(self) -> dict[Subscription | Watch, None]:
-        # The client is the receiver of the task.
-        interests: dict[Subscription | Watch, None] = (
-            self.entry.mailbox.client.interests
-        )
-        return interests
+
+def _interests_of(entry: Entry) -> dict[Subscription | Watch, None]:
+    # The client is the receiver of the task.
+    interests: dict[Subscription | Watch, None] = entry.mailbox.client.interests
+    return interests

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from bus.address import Address
 from bus.api.arguments import (
     UNSET,
@@ -16,19 +14,16 @@ from bus.api.arguments import (
     check_instance,
     check_optional_callback,
     deadline_after,
-    new_account_limits,
+    new_address,
     wrong_type,
 )
-from bus.api.awaited_confirmation import AwaitedConfirmation
 from bus.api.call import Call
 from bus.api.command_handle import NO_QUESTION
 from bus.api.reentry import MAIN, enter, guarded
-from bus.api.sender import Sender
-from bus.api.subscription import Subscription, Watch
-from bus.errors import CommandTimeoutError, UnknownTaskError
+from bus.api.sender import SEND, Sender
+from bus.api.subscriber import Subscriber
+from bus.errors import CommandTimeoutError
 from bus.message import Incoming
-from bus.registration import Visibility
-from bus.threads.account import Account, Overflow
 from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
 
@@ -38,18 +33,17 @@ if TYPE_CHECKING:
     from bus.api.bus_thread import BusThread
     from bus.api.command_handle import CommandHandle
     from bus.api.receiver import Receiver
+    from bus.api.subscription import Subscription, Watch
     from bus.api.task_owner import TaskOwner
     from bus.core.local.routing_table import Entry
     from bus.links.send_batch import SendBatch
     from bus.message import Presence, Response
     from bus.specification import Specification
-    from bus.threads.exchange import Exchange
+    from bus.threads.account import Overflow
 
 __all__ = ["Task", "Where"]
 
 Where = str | Address
-
-_SEND: Final = "send a command"  # see `enter`
 
 
 class Task:
@@ -60,12 +54,11 @@ class Task:
     addressee is and even if it is busy (BUS-MSG-10).
     """
 
-    __slots__ = ("_bus", "_entry", "_exchange", "_receiver", "_send_batches", "_sender")
+    __slots__ = ("_bus", "_entry", "_receiver", "_send_batches", "_sender")
 
     def __init__(self, bus: TaskOwner, entry: Entry, receiver: Receiver) -> None:
         self._bus: Final = bus
         self._entry: Final = entry
-        self._exchange: Final[Exchange] = bus._exchange
         self._receiver: Final = receiver
         # Before the first question: it may time out before the thread opens the task.
         receiver.entry = receiver.asker.entry = entry
@@ -90,10 +83,7 @@ class Task:
         Raises:
             UnknownTaskError: the task is deregistered.
         """
-        thread = self._bus._threads.of(self._sender.require_host())
-        if thread is None:  # the thread has just ended
-            raise UnknownTaskError(self._entry.name)
-        return thread
+        return self._bus._threads.of(self._entry, self._sender.require_host())
 
     # Receiving.
 
@@ -213,11 +203,11 @@ class Task:
                     and send_batch.source.order is send_batch.order
                 ):
                     payloads.append(payload)
-                    if send_batch.steady or self._confirm(send_batch):
+                    if send_batch.steady or Sender.confirm_batch(send_batch):
                         return NO_QUESTION
-                elif self._add(send_batch, payload):
+                elif Sender.add_to_batch(send_batch, payload):
                     return NO_QUESTION
-        outer = enter(_SEND)
+        outer = enter(SEND)
         try:
             if on_response is None and type(to) is str:
                 return self._sender.command_one(to, payload, bus, timeout)
@@ -229,29 +219,6 @@ class Task:
             return self._sender.command(
                 names, payload, bus, on_response, ref, timeout, deadline, None
             )
-        finally:
-            if outer is False:
-                MAIN.inside = False
-
-    @staticmethod
-    def _add(send_batch: SendBatch, payload: bytes) -> bool:
-        outer = enter(_SEND)
-        try:
-            return send_batch.add(payload)
-        finally:
-            if outer is False:
-                MAIN.inside = False
-
-    @staticmethod
-    def _confirm(send_batch: SendBatch) -> bool:
-        try:
-            outer = enter(_SEND)
-        except RuntimeError:
-            if send_batch.withdraw():
-                raise
-            return True
-        try:
-            return send_batch.confirm()
         finally:
             if outer is False:
                 MAIN.inside = False
@@ -368,30 +335,9 @@ class Task:
               the subscription is cancelled.
             RuntimeError: ``wait`` within a callback; its thread may have to answer.
         """
-        check_callback("callback", callback)
-        timeout = answer_timeout(self._bus._config, timeout)
-        deadline = deadline_after(timeout)
-        if wait and self._bus._threads.in_callback():
-            msg = "cannot wait within a callback: subscribe without wait=True there"
-            raise RuntimeError(msg)
-        limits = new_account_limits(self._bus._config, overflow, capacity)
-        self._sender.require_host()
-        specification, there = self._bus._specification(to, bus)
-        account = Account(**limits)
-        subscription = Subscription(
-            there._exchange, self._entry, specification, callback, ref, account
+        return Subscriber(self._bus, self._entry, self._sender).subscribe(
+            to, callback, bus, ref, overflow, capacity, timeout, wait=wait
         )
-        subscription._start()
-        if wait:
-            try:
-                confirmation = AwaitedConfirmation(
-                    subscription, self._sender.require_host()
-                )
-                confirmation.wait(self._bus, timeout, deadline)
-            except BaseException:
-                subscription.cancel()
-                raise
-        return subscription
 
     @guarded("watch")
     def watch(
@@ -412,12 +358,8 @@ class Task:
         Raises:
             NotJoinedError, UnknownTaskError: as for `command`.
         """
-        check_callback("callback", callback)
-        self._sender.require_host()
-        specification, there = self._bus._specification(to, bus)
-        watch = Watch(there._exchange, self._entry, specification, callback, ref)
-        watch._start()
-        return watch
+        subscriber = Subscriber(self._bus, self._entry, self._sender)
+        return subscriber.watch(to, callback, bus, ref)
 
     # Moving and deregistering.
 
@@ -430,7 +372,7 @@ class Task:
         self._sender.require_host()
         self._bus._threads.check_own(thread)
         thread._check_takes_tasks()
-        move(self._entry, thread._manager, self._exchange.trace_sink)
+        move(self._entry, thread._manager, self._bus._exchange.trace_sink)
 
     @guarded("deregister a task")
     def deregister(
@@ -451,29 +393,6 @@ class Task:
             ValueError: ``moved_to`` is no address of another machine on this bus, or is
               given along with ``final`` or for a private task.
         """
-        self._bus._check_process()
-        new = self._new_address(moved_to, final=final)
-        # Set here, since the thread that removes the task may be busy for a while.
-        self._receiver.leaving = True
-        self._entry.order = object()  # ends the task's send batches: sends raise now
-        self._exchange.deregister(self._entry, final=final, moved_to=new)
-
-    def _new_address(self, moved_to: str | Address | None, *, final: bool) -> str:
-        """Return an address of another machine as text; "" for None."""
-        if moved_to is None:
-            return ""
-        new = moved_to if isinstance(moved_to, Address) else Address.parse(moved_to)
-        own = self._entry.address
-        if self._entry.visibility is Visibility.PRIVATE:
-            raise ValueError(
-                f"moved_to is for public tasks, {self._entry.name!r} is private: leave "
-                "it out"
-            )
-        if new.machine in {None, own.machine} or new.bus not in {None, own.bus}:
-            raise ValueError(
-                "moved_to must be an address of another machine on this bus, such as "
-                f"'ism://machine/{new.module}', got {str(new)!r}"
-            )
-        if final:
-            raise ValueError("moved_to and final exclude each other: give one of them")
-        return str(attrs.evolve(new, bus=None))
+        self._bus._lifetime.check_process()
+        new = new_address(self._entry, moved_to, final=final)
+        self._receiver.leave(self._entry, final=final, moved_to=new)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from bus.address import Address
     from bus.api.bus_threads import BusThreads
+    from bus.api.lifetime import Lifetime
     from bus.config import BusConfig
     from bus.specification import Specification
     from bus.threads.exchange import Exchange
@@ -18,12 +19,7 @@ __all__ = ["TaskOwner"]
 
 
 class TaskOwner(Protocol):
-    """The bus of a task; `bus.api.bus.Bus` implements it.
-
-    _foreign: True if this process inherited the bus by a fork.
-    """
-
-    _foreign: bool
+    """The bus of a task; `bus.api.bus.Bus` implements it."""
 
     @property
     def name(self) -> str:
@@ -53,11 +49,9 @@ class TaskOwner(Protocol):
     def _threads(self) -> BusThreads:
         """The threads of the bus."""
 
-    def _check(self) -> None:
-        """Raise unless the bus is open, and of this process."""
-
-    def _check_process(self) -> None:
-        """Raise WrongProcessError if this process inherited the bus by a fork."""
+    @property
+    def _lifetime(self) -> Lifetime:
+        """The time in which the bus may be used."""
 
     def _route(self, where: str | Address, bus: str | None) -> tuple[str, TaskOwner]:
         """Return the key by which an addressee is routed, and its bus."""

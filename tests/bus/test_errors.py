@@ -215,6 +215,12 @@ def test_the_module_offers_its_errors_and_nothing_else() -> None:
     assert set(errors.__all__) == set(CLASSES)
 
 
+def test_an_error_bears_its_public_path() -> None:
+    """In tracebacks and in pickles, whichever file defines it."""
+    assert {each.__module__ for each in CLASSES.values()} == {"bus.errors"}
+    assert MovedError("z", "m").__reduce__()[0].__module__ == "bus.errors"
+
+
 def test_the_tree_is_drawn_as_it_is() -> None:
     """Each error once, directly below the root, with its other base."""
     assert errors.__doc__ is not None

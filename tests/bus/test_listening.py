@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import Bus, Task
+from bus import Bus
+from bus.api.receiver import Receiver
 from bus.core.local.process_manager import ProcessManager
 from bus.testing import memory_bus
 from bus.threads.account import Account
@@ -261,9 +262,9 @@ def test_an_interrupt_as_a_dropped_iterator_is_seen_to_loses_no_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The task used to be taken off the list before it was deregistered."""
-    deregister = Task.deregister
+    leave = Receiver.leave
 
-    def strike(_: Task, *, final: bool = False) -> None:
+    def strike(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with memory_bus() as bus:
@@ -271,10 +272,10 @@ def test_an_interrupt_as_a_dropped_iterator_is_seen_to_loses_no_task(
         assert len(bus.tasks()) == 1
         del dropped
         gc.collect()
-        monkeypatch.setattr(Task, "deregister", strike)
+        monkeypatch.setattr(Receiver, "leave", strike)
         with pytest.raises(KeyboardInterrupt):
             bus.tasks()
-        monkeypatch.setattr(Task, "deregister", deregister)
+        monkeypatch.setattr(Receiver, "leave", leave)
         assert not bus.tasks()
 
 
@@ -295,5 +296,5 @@ class _Emptied(deque[Any]):
 def test_two_threads_see_to_the_same_dropped_iterator() -> None:
     with memory_bus() as bus:
         task = bus.register("one", thread=bus.here())
-        bus._implicit_tasks._dropped = _Emptied([task])  # type: ignore[misc]
+        bus._orphans._waiting = _Emptied([task.deregister])  # type: ignore[misc]
         assert not bus.tasks()

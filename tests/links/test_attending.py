@@ -82,7 +82,7 @@ def test_a_thread_with_many_commands_reads_the_next_ones_from_the_link(
 
         assert reader.got == [str(number).encode() for number in range(sent)]
         assert set(attended.threads) == {f"bus1 {thread.name}"}
-        relay = sender._exchange.find("reader").mailbox  # type: ignore[union-attr]
+        relay = sender._bus._exchange.find("reader").mailbox  # type: ignore[union-attr]
         until(lambda: relay.under_way == 0, "all is known to be taken")
 
 

@@ -1,0 +1,125 @@
+"""`DeliveryFailures`: the messages of a task that could not be delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.address import Address
+from bus.api.run_callback import run_callback
+from bus.errors import BusError, MovedError
+from bus.message import Kind, Undelivered
+from bus.threads.delivery import Answer, Returned
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+
+    from bus.api.questions import Questions
+    from bus.core.local.routing_table import Entry
+    from bus.events import BusReason
+    from bus.message import Incoming
+    from bus.threads.mailbox import Client
+    from bus.threads.router import Router
+
+__all__ = ["DeliveryFailures"]
+
+# How often a command follows a task, which may move to and fro in the meantime.
+_MOVES_MAX: Final = 8
+
+
+class DeliveryFailures:
+    """The part of a task that reports its undeliverable messages, each of them once.
+
+    The error of a command answers its question. If it has none, the error goes to the
+    callback of the task.
+
+    Args:
+        router: the router of the bus.
+        questions: the open questions of the task.
+        on_undelivered: the callback for commands that requested no answer.
+        follow_moves: as `BusConfig.follow_moves`.
+
+    Attributes:
+        undelivered: the number of undeliverable commands that requested no answer.
+            Any thread increments it, under the lock.
+    """
+
+    __slots__ = (
+        "_follow_moves",
+        "_lock",
+        "_on_undelivered",
+        "_questions",
+        "_router",
+        "undelivered",
+    )
+
+    def __init__(
+        self,
+        router: Router,
+        questions: Questions,
+        on_undelivered: Callable[[Undelivered], object] | None,
+        *,
+        follow_moves: bool,
+    ) -> None:
+        self._router: Final = router
+        self._questions: Final = questions
+        self._on_undelivered: Final = on_undelivered
+        self._follow_moves: Final = follow_moves
+        # Guards ``undelivered`` alone.
+        self._lock: Final[_thread.LockType] = _sync.Lock()
+        self.undelivered: int = 0
+
+    # Called in any thread.
+
+    def report(
+        self, message: Incoming, error: BusError, reason: BusReason | None = None
+    ) -> None:
+        """Report to the task that one of its messages is undeliverable.
+
+        If the error says that the addressee has moved, and this process follows moves,
+        the message is sent there instead.
+
+        reason: the reason for the journal, if the error does not determine it.
+        """
+        follows = self._follow_moves and message._moves < _MOVES_MAX
+        if isinstance(error, MovedError) and follows:
+            self._follow(message, error)
+            return
+        asked = message.wants_reply and message._id in self._questions
+        told = message.kind is Kind.COMMAND and (asked or not message.wants_reply)
+        if message._trace is not None:
+            message._trace.record_failed(error, reason, told=told)
+        if message.kind is not Kind.COMMAND:
+            return
+        source: Entry = message._source
+        if message.wants_reply:
+            if asked:
+                self._router.post(
+                    Answer(_to=source, number=message._id, responder=None, error=error)
+                )
+            return
+        with self._lock:
+            self.undelivered += 1
+        if self._on_undelivered is not None:
+            name = message._name or message._to.name
+            undelivered = Undelivered(name, message.payload, error)
+            self._router.post(Returned(_to=source, undelivered=undelivered))
+
+    def _follow(self, message: Incoming, moved: MovedError) -> None:
+        """Send a message to the new address of its addressee."""
+        message._moves += 1
+        new, own = Address.parse(moved.address), message._source.address
+        message._name = new.module if new.machine == own.machine else moved.address
+        message._to = message._account = None
+        try:
+            self._router.send(message, at_once=True)
+        except BusError as error:
+            self.report(message, error)
+
+    # Called in the thread that hosts the task.
+
+    def on_returned(self, item: Returned, client: Client) -> None:
+        """Call the callback of the task for one undeliverable command."""
+        if self._on_undelivered is not None:
+            run_callback(self._on_undelivered, item.undelivered, client)

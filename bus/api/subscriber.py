@@ -1,0 +1,97 @@
+"""`Subscriber`: the part of a task that starts its subscriptions and watches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.api.arguments import (
+    answer_timeout,
+    check_callback,
+    deadline_after,
+    new_account_limits,
+)
+from bus.api.awaited_confirmation import AwaitedConfirmation
+from bus.api.subscription import Subscription, Watch
+from bus.threads.account import Account
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.address import Address
+    from bus.api.arguments import Unset
+    from bus.api.sender import Sender
+    from bus.api.task_owner import TaskOwner
+    from bus.core.local.routing_table import Entry
+    from bus.message import Incoming, Presence
+    from bus.specification import Specification
+    from bus.threads.account import Overflow
+
+__all__ = ["Subscriber"]
+
+
+class Subscriber:
+    """The part of a task that starts subscriptions and watches, in any thread.
+
+    Each call makes its own, since most tasks subscribe to nothing. The receiver of the
+    task lists those that are active (`Receiver.interests`).
+    """
+
+    __slots__ = ("_bus", "_entry", "_sender")
+
+    def __init__(self, bus: TaskOwner, entry: Entry, sender: Sender) -> None:
+        self._bus: Final = bus
+        self._entry: Final = entry
+        self._sender: Final = sender
+
+    def subscribe(
+        self,
+        to: str | Address | Specification,
+        callback: Callable[[Incoming], object],
+        bus: str | None,
+        ref: object,
+        overflow: Overflow,
+        capacity: int | None,
+        timeout: float | Unset | None,
+        *,
+        wait: bool,
+    ) -> Subscription:
+        """Subscribe to the notifications of other tasks; see `Task.subscribe`."""
+        check_callback("callback", callback)
+        timeout = answer_timeout(self._bus._config, timeout)
+        deadline = deadline_after(timeout)
+        if wait and self._bus._threads.in_callback():
+            msg = "cannot wait within a callback: subscribe without wait=True there"
+            raise RuntimeError(msg)
+        limits = new_account_limits(self._bus._config, overflow, capacity)
+        self._sender.require_host()
+        specification, there = self._bus._specification(to, bus)
+        account = Account(**limits)
+        subscription = Subscription(
+            there._exchange, self._entry, specification, callback, ref, account
+        )
+        subscription._start()
+        if wait:
+            try:
+                confirmation = AwaitedConfirmation(
+                    subscription, self._sender.require_host()
+                )
+                confirmation.wait(self._bus, timeout, deadline)
+            except BaseException:
+                subscription.cancel()
+                raise
+        return subscription
+
+    def watch(
+        self,
+        to: str | Address | Specification,
+        callback: Callable[[Presence], object],
+        bus: str | None,
+        ref: object,
+    ) -> Watch:
+        """Watch which of the named tasks are registered; see `Task.watch`."""
+        check_callback("callback", callback)
+        self._sender.require_host()
+        specification, there = self._bus._specification(to, bus)
+        watch = Watch(there._exchange, self._entry, specification, callback, ref)
+        watch._start()
+        return watch

@@ -1,0 +1,53 @@
+"""`register_task`: the registration of a task, until its name is decided (OPEN-3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.api.task import Task
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from bus.api.receiver import Receiver
+    from bus.api.task_owner import TaskOwner
+    from bus.registration import Visibility
+    from bus.threads.thread_manager import ThreadManager
+    from bus.threads.verdict import Verdict
+
+__all__ = ["register_task"]
+
+_VERDICT_S: Final = 1.0  # maximum wait for the master's decision on a name (OPEN-3)
+
+
+def register_task(
+    bus: TaskOwner,
+    name: str,
+    visibility: Visibility,
+    host: ThreadManager,
+    receiver: Receiver,
+) -> Task:
+    """Register a task in a thread; its callbacks run only after this function.
+
+    host: the thread manager of that thread.
+
+    Raises:
+        NameTakenError, AccessDeniedError, UnknownTaskError: as `Bus.register`.
+    """
+    receiver.postpone_openings()
+    try:
+        entry = bus._exchange.register(name, visibility, bus.name, host, receiver)
+        task = Task(bus, entry, receiver)
+        if receiver.verdict is not None:
+            _await_verdict(bus, task, receiver.verdict)
+        return task
+    finally:
+        receiver.run_openings()
+
+
+def _await_verdict(bus: TaskOwner, task: Task, verdict: Verdict) -> None:
+    wait_s = 0.0 if bus._threads.in_callback() else _VERDICT_S
+    try:
+        verdict.wait(_sync.monotonic() + wait_s)
+    except BaseException:
+        task.deregister()  # the caller gets no task that it could deregister
+        raise

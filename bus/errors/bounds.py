@@ -1,0 +1,52 @@
+"""The errors of bounded memory, which the caller avoids by waiting or sending less."""
+
+from __future__ import annotations
+
+from bus.errors.bus_error import BusError
+
+__all__ = ["ArenaFullError", "BusFullError", "StaleLeaseError"]
+
+
+class BusFullError(BusError):
+    """A bounded buffer has no room left; the message was not sent (BUS-FLOW-1, 2).
+
+    Under the policy ``block`` it is raised after `BusConfig.send_timeout_s`, but
+    immediately for a cooperative task, which must not wait. Not raised for
+    notifications whose subscribers drop the excess.
+
+    what: the full buffer, such as ``task 'f'``.
+    limit, unit: its bound, and the unit: "messages", "bytes" or another.
+    """
+
+    def __init__(self, what: str, limit: int, unit: str = "messages") -> None:
+        super().__init__(f"cannot send: {what} is full: {limit} {unit}")
+        self.what: str = what
+        self.limit: int = limit
+        self.unit: str = unit
+
+
+class ArenaFullError(BusError):
+    """The shared memory has no room for a message, and the sender may not wait.
+
+    Not raised under the policies that wait, drop, or send it over the ordinary link.
+
+    needed, limit: bytes of the message, bytes of the arena.
+    """
+
+    def __init__(self, needed: int, limit: int) -> None:
+        super().__init__(
+            f"cannot send {needed} bytes: the arena is full: {limit} bytes"
+        )
+        self.needed: int = needed
+        self.limit: int = limit
+
+
+class StaleLeaseError(BusError):
+    """The leased memory was released, and may now hold other bytes.
+
+    lease: the number of the lease; numbers are never reused.
+    """
+
+    def __init__(self, lease: int) -> None:
+        super().__init__(f"cannot read a message: its lease has ended: {lease}")
+        self.lease: int = lease

@@ -1,0 +1,62 @@
+"""The errors that the operator of the machines mends: access, versions, identities."""
+
+from __future__ import annotations
+
+from bus.errors.bus_error import BusError
+
+__all__ = [
+    "AccessDeniedError",
+    "DuplicateSenderError",
+    "MachineNameConflictError",
+    "VersionMismatchError",
+]
+
+
+class AccessDeniedError(BusError):
+    """The access list, or the system's permissions, forbid the operation (BUS-INIT-5).
+
+    act: the requested operation, such as ``join bus 'bus1'``.
+    fact: the reason, as far as the other side reports it.
+    """
+
+    def __init__(self, act: str, fact: str) -> None:
+        super().__init__(f"cannot {act}: access is denied: {fact}")
+        self.act: str = act
+        self.fact: str = fact
+
+
+class VersionMismatchError(BusError):
+    """Two processes have no version of the protocol in common (BUS-WIRE-3).
+
+    ours, theirs: lowest and highest version that each supports.
+    """
+
+    def __init__(self, ours: tuple[int, int], theirs: tuple[int, int]) -> None:
+        super().__init__(
+            f"cannot join: no version in common: ours {ours[0]} to {ours[1]}, "
+            f"theirs {theirs[0]} to {theirs[1]}"
+        )
+        self.ours: tuple[int, int] = ours
+        self.theirs: tuple[int, int] = theirs
+
+
+class MachineNameConflictError(BusError):
+    """Two machines have one name; the machine known first keeps it (BUS-DISC-8).
+
+    machine: the name.
+    """
+
+    def __init__(self, machine: str) -> None:
+        super().__init__(f"cannot add a machine: another one has the name {machine!r}")
+        self.machine: str = machine
+
+
+class DuplicateSenderError(BusError):
+    """Two living processes claim one identity; the later one is rejected (AMO-18).
+
+    sender: the identity.
+    """
+
+    def __init__(self, sender: str) -> None:
+        super().__init__(f"cannot open a stream: another process sends as: {sender!r}")
+        self.sender: str = sender
