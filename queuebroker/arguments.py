@@ -32,6 +32,7 @@ __all__ = [
     "remaining_s",
     "seconds",
     "snapshot",
+    "within_own_call",
     "wrong_type",
 ]
 
@@ -63,6 +64,17 @@ def known_as(kind: type) -> str:
 def wrong_type(what: str, wanted: str, value: object, way_out: str = "") -> TypeError:
     """Return the exception for an argument that is no ``wanted``."""
     return TypeError(f"{what} must be {wanted}, got {known_as(type(value))}{way_out}")
+
+
+def within_own_call(act: str, what: str) -> RuntimeError:
+    """Return the error of a signal handler that interrupted a call on the same object.
+
+    It cannot wait for the lock that its own thread holds.
+    """
+    return RuntimeError(
+        f"cannot {act}: this signal handler interrupted a call on the same {what}; set "
+        "a flag, or put the event into a queue.SimpleQueue that another thread reads"
+    )
 
 
 def check_name(name: object) -> str:

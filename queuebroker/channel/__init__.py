@@ -1,5 +1,6 @@
 """The two ends of a connection, and the state they share under one lock.
 
+side               one of the two ends
 status             the tables: the status of an end, the verdict on an operation
 circular_buffer    bounded buffers, of messages and of bytes
 flow               one direction: its buffer and its counters

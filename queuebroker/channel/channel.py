@@ -14,6 +14,7 @@ from queuebroker.arguments import byte_range, deadline_after, flat_view, index
 from queuebroker.channel.circular_buffer import CircularBuffer
 from queuebroker.channel.connection import Connection
 from queuebroker.channel.end import End
+from queuebroker.channel.side import other_side
 from queuebroker.channel.status import Verdict
 from queuebroker.errors import (
     DisconnectedChannelError,
@@ -65,7 +66,7 @@ class Channel(End[Connection[CircularBuffer]]):
         start, stop = byte_range(len(view), offset, length)
         part = view[start:stop]
         connection, side = self._connection, self._side
-        peer = connection.peer_of(side)
+        peer = other_side(side)
         waited = False
         count = 0
 

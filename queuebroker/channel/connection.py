@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from queuebroker import _sync
+from queuebroker.arguments import within_own_call
 from queuebroker.channel.flow import B
+from queuebroker.channel.side import SIDES, Side
 from queuebroker.channel.status import RECEIVE, SEND, STATUS, Status, Verdict
 from queuebroker.observer import Operation, Reason, Watch
 
@@ -23,13 +25,10 @@ if TYPE_CHECKING:
     from queuebroker.channel.flow import Flow
     from queuebroker.waiting.readiness import Readiness
 
-__all__ = ["Connection", "Side"]
-
-Side = Literal[0, 1]  # 0 is the end of the acceptor, 1 that of the connector
+__all__ = ["Connection"]
 
 # The side to close, the error that made it disconnect, and the reason to report.
 Deferred = tuple[Side, BaseException | None, Reason]
-
 
 T = TypeVar("T")
 
@@ -112,11 +111,6 @@ class Connection(Generic[B]):
         self.sole: bool = watch is not None
 
     # Reads, with or without the lock.
-
-    @staticmethod
-    def peer_of(side: Side) -> Side:
-        """Return the other side."""
-        return 0 if side else 1
 
     def status(self, side: Side) -> Status:
         """Return the status of ``side``.
@@ -249,8 +243,7 @@ class Connection(Generic[B]):
 
         def agreed() -> T:
             if within and True in self.closed:
-                # The handler may have interrupted a disconnect, which continues after
-                # it.
+                # The handler may have interrupted a disconnect, which then continues.
                 for flow, closed in zip(self.flows, self.closed, strict=True):
                     if closed:
                         flow.buffer.discard_locked()
@@ -267,8 +260,7 @@ class Connection(Generic[B]):
         An interrupt may have come after a change and before its wake-up. The changes
         themselves are never half done, see `CircularBufferQueue`.
         """
-        sides: tuple[Side, Side] = (0, 1)
-        for side in sides:
+        for side in SIDES:
             self.flows[side].buffer.recover_locked()
             readiness = self.readiness[side]
             if readiness is not None:
@@ -342,12 +334,8 @@ class Connection(Generic[B]):
             RuntimeError: the calling thread is already within an operation.
         """
         if _sync.owns(self.lock):
-            msg = (
-                f"cannot {act}: this signal handler interrupted a call on the same"
-                f" connection, which is observed or between processes; set a flag, or"
-                f" put the event into a queue.SimpleQueue that another thread reads"
-            )
-            raise RuntimeError(msg)
+            what = "connection, which is observed or between processes"
+            raise within_own_call(act, what)
 
     # Notifications.
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeV
 import attrs
 
 from queuebroker.arguments import check_error, deadline_after
-from queuebroker.channel.connection import Connection, Side
+from queuebroker.channel.connection import Connection
+from queuebroker.channel.side import Side, other_side
 from queuebroker.channel.status import Status, Verdict
 from queuebroker.closable import Closable
 from queuebroker.observer import Reason
@@ -258,7 +259,7 @@ class End(Closable, Generic[C]):
                 return connection.send_verdict(side, waited=True) is not Verdict.WAIT
             return connection.receive_verdict(side) is not Verdict.WAIT
 
-        buffer = connection.flows[connection.peer_of(side) if sends else side].buffer
+        buffer = connection.flows[other_side(side) if sends else side].buffer
         waiters: WaitList = buffer.room if sends else buffer.arrived
         return waiters, look, ready
 

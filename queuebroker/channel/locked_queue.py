@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from queuebroker.channel.connection import Side
     from queuebroker.channel.receive_attempt import Take
+    from queuebroker.channel.side import Side
     from queuebroker.errors import QueueBrokerError
 
 __all__ = ["LockedMessageQueue"]

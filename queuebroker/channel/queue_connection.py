@@ -7,15 +7,11 @@ decides how.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from queuebroker.channel.circular_buffer import CircularBufferQueue
 from queuebroker.channel.connection import Connection
+from queuebroker.channel.side import Side, other_side
 from queuebroker.channel.status import Verdict
 from queuebroker.observer import Operation, Reason
-
-if TYPE_CHECKING:
-    from queuebroker.channel.connection import Side
 
 __all__ = ["Message", "Messages", "QueueConnection"]
 
@@ -35,7 +31,7 @@ class QueueConnection(Connection[Messages]):
         self, side: Side, message: bytes, *, waited: bool = False, waited_ns: int = 0
     ) -> Verdict:
         """Send by ``side`` as the table requires now; return the verdict."""
-        peer = self.peer_of(side)
+        peer = other_side(side)
         verdict = self.send_verdict(side, waited=waited)
         while verdict is Verdict.DO:
             if self._store_locked(peer, message, waited_ns):
@@ -98,7 +94,7 @@ class QueueConnection(Connection[Messages]):
     def _tell_sent_locked(
         self, receiver: Side, seq: int, size: int, waited_ns: int = 0
     ) -> None:
-        sender = self.peer_of(receiver)
+        sender = other_side(receiver)
         self.note(
             Operation.SEND, sender, receiver, seq=seq, size=size, waited_ns=waited_ns
         )

@@ -15,7 +15,8 @@ from queuebroker.observer import Operation, Reason
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from queuebroker.channel.connection import Connection, Side
+    from queuebroker.channel.connection import Connection
+    from queuebroker.channel.side import Side
 
 __all__ = ["ReceiveAttempt", "Take"]
 

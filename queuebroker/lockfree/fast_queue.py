@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from queuebroker.channel.connection import Side
+    from queuebroker.channel.side import Side
     from queuebroker.lockfree.lock_free_connection import LockFreeConnection
 
 __all__ = ["FastMessageQueue"]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
-    from queuebroker.channel.connection import Side
     from queuebroker.channel.queue_connection import Messages
+    from queuebroker.channel.side import Side
     from queuebroker.observer import Reason
     from queuebroker.waiting.parking import Parker
 

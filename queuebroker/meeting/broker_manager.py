@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from queuebroker import _sync
-from queuebroker.arguments import check_callable
+from queuebroker.arguments import check_callable, within_own_call
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, BrokerNameInUseError
 from queuebroker.observer import Observer, Operation, Reason, Watch
@@ -143,12 +143,7 @@ class BrokerManager(Closable):
             RuntimeError: the calling thread holds the lock already.
         """
         if _sync.owns(self.lock):
-            msg = (
-                f"cannot {act}: this signal handler interrupted a call on the same"
-                f" BrokerManager; set a flag, or put the event into a queue.SimpleQueue"
-                f" that another thread reads"
-            )
-            raise RuntimeError(msg)
+            raise within_own_call(act, "BrokerManager")
 
     def critical(self, step: Callable[[], T]) -> T:
         """Run ``step`` under the lock and return its result."""

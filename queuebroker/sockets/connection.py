@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from queuebroker.channel.circular_buffer import CircularBufferQueue
 from queuebroker.channel.flow import Flow
 from queuebroker.channel.queue_connection import Message, QueueConnection
+from queuebroker.channel.side import Side, other_side
 from queuebroker.channel.status import Status
 from queuebroker.observer import Operation, Reason
 from queuebroker.sockets.descriptors import Described, close_all
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Sequence
 
-    from queuebroker.channel.connection import Side
     from queuebroker.observer import Watch
     from queuebroker.sockets.link import Link
     from queuebroker.sockets.peer import Peer
@@ -186,7 +186,7 @@ class SocketConnection(QueueConnection):
 
     def on_event_locked(self, event: Event) -> None:
         """Apply an event of the peer to the state."""
-        remote = self.peer_of(self.side)
+        remote = other_side(self.side)
         match event:
             case Messages():
                 if not self.closed[self.side]:
@@ -371,7 +371,7 @@ class SocketConnection(QueueConnection):
             protocol.taken = protocol.owed - len(self._inbox)
             protocol.credit(0)
         link.recover_locked()
-        remote = self.peer_of(self.side)
+        remote = other_side(self.side)
         if protocol.ended and not self.hung_up[remote]:
             # The interrupted call took the final event from the protocol and did not
             # deliver it.
@@ -389,7 +389,7 @@ class SocketConnection(QueueConnection):
         """Mark the peer as lost: no thread runs the driver; ``lock`` is a new lock."""
         self.lock = lock
         self.inbox.lock = self.outbound.lock = lock
-        remote = self.peer_of(self.side)
+        remote = other_side(self.side)
         self.outbound.lose_locked()
         self.closed[remote] = True
         self.errors[remote] = PeerLostError(
