@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queuebroker import MessageQueue
-    from queuebroker.channel.connection import Side
     from queuebroker.channel.queue_connection import QueueConnection
+    from queuebroker.channel.side import Side
 
 __all__ = ["DEEDS", "FAULTS", "plant"]
 
