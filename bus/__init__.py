@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         Response,
         Undelivered,
     )
-    from bus.network import Network
+    from bus.network import DiscoveryScope, Network
     from bus.payload import Payload
     from bus.registration import Visibility
     from bus.role import Role
@@ -153,8 +153,10 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Undelivered",
     # payload
     "Payload",
-    # role
+    # network
+    "DiscoveryScope",
     "Network",
+    # role
     "Role",
     # service
     "Service",
@@ -195,7 +197,7 @@ _HOMES: Final = {
         "Undelivered",
     ),
     "payload": ("Payload",),
-    "network": ("Network",),
+    "network": ("DiscoveryScope", "Network"),
     "role": ("Role",),
     "service": ("Service",),
     "threads.account": ("Overflow",),

@@ -106,11 +106,11 @@ def _is_multicast(_: BusConfig, field: attrs.Attribute[str], value: str) -> None
     if not isinstance(value, str):
         raise TypeError(f"{field.name} must be a str, got {value!r}")
     try:
-        legal = ipaddress.IPv4Address(value).is_multicast
+        legal = ipaddress.ip_address(value).is_multicast
     except ValueError:
         legal = False
     if not legal:
-        raise ValueError(f"{field.name} must be an IPv4 multicast group, got {value!r}")
+        raise ValueError(f"{field.name} must be a multicast group, got {value!r}")
 
 
 def _is_bool(_: BusConfig, field: attrs.Attribute[bool], value: object) -> None:

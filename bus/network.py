@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import ipaddress
 import tomllib
 from collections.abc import Sequence
@@ -17,11 +18,37 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-__all__ = ["PORT", "Network"]
+__all__ = ["DISCOVERY_PORT", "PORT", "DiscoveryScope", "Network"]
 
 # The port of masters, where an address names none.
 PORT: Final = 7400
+# The UDP port of announcements.
+DISCOVERY_PORT: Final = 7399
 _PORT_MAX: Final = 65535
+
+
+class DiscoveryScope(enum.Enum):
+    """How far the masters of a bus look for each other (BUS-DISC-2).
+
+    OFF: not at all: addresses are static.
+    HOST: several machines on this host, by the loopback interface.
+    LAN: the subnet of the address at which the master listens, by broadcast; with IPv6,
+      its link, by a multicast group of that scope.
+    WAN: all networks that the multicast group of the configuration reaches.
+    """
+
+    OFF = "off"
+    HOST = "host"
+    LAN = "lan"
+    WAN = "wan"
+
+
+def _scope(given: object) -> DiscoveryScope:
+    try:
+        return DiscoveryScope(given)
+    except ValueError:
+        names = ", ".join(each.value for each in DiscoveryScope)
+        raise ValueError(f"discovery must be one of {names}, got {given!r}") from None
 
 
 def _addresses(given: Iterable[str]) -> tuple[str, ...]:
@@ -67,6 +94,11 @@ class Network:
       chooses. Each of them that has a task which another machine uses needs one.
     gateway: True if the other processes of this machine reach other machines, and are
       reached by them, only through its master (BUS-ROUTE-16).
+    discovery: how far the masters look for each other; a `DiscoveryScope` or the text
+      of one. They then need no ``peers``, but may have some.
+    discovery_port: the UDP port of announcements, the same on all machines.
+    advertise: the address by which other machines reach this one through a router that
+      translates addresses, ``host`` or ``host:port``; None if that is ``listen``.
     keys: the folder of this machine, made by ``bus keys issue`` (BUS-SEC-5). None only
       for addresses of the loopback interface, for tests and teaching: the links are
       plain TCP then.
@@ -74,7 +106,8 @@ class Network:
     Raises:
         TypeError: an address is no `str`, or ``peers`` is one.
         ValueError: an address has another form, names all interfaces, or is not on the
-          loopback interface although there are no keys; or ``ports`` are not in order.
+          loopback interface although there are no keys; ``ports`` are not in order; or
+          ``listen`` is none for the scope of discovery.
     """
 
     peers: tuple[str, ...] = attrs.field(default=(), converter=_addresses)
@@ -82,6 +115,11 @@ class Network:
     keys: Path | None = attrs.field(default=None, converter=_folder)
     ports: tuple[int, int] | None = attrs.field(default=None, converter=_port_range)
     gateway: bool = attrs.field(default=False, validator=_is_bool)
+    discovery: DiscoveryScope = attrs.field(
+        default=DiscoveryScope.OFF, converter=_scope
+    )
+    discovery_port: int = attrs.field(default=DISCOVERY_PORT, converter=check_port)
+    advertise: str | None = None
 
     def __attrs_post_init__(self) -> None:
         for what, text in self._given():
@@ -103,6 +141,42 @@ class Network:
                     f"{what} without keys must be on the loopback interface, got "
                     f"{text!r}; 'bus keys init' and 'bus keys issue' make keys"
                 )
+
+        self._check_discovery()
+
+    def _check_discovery(self) -> None:
+        scope = self.discovery
+        if self.advertise is not None and (
+            scope is DiscoveryScope.OFF or not _is_ip(self._host("advertise"))
+        ):
+            raise ValueError(
+                "advertise must be an IP address, and needs discovery, got "
+                f"{self.advertise!r} with discovery {scope.value!r}"
+            )
+        if scope is DiscoveryScope.OFF:
+            return
+        if self.listen is None:
+            raise ValueError(
+                f"discovery {scope.value!r} needs listen: the address at which other "
+                "machines find this one"
+            )
+        host = self._host("listen")
+        if _is_loopback(host) is not (scope is DiscoveryScope.HOST) or host == "::1":
+            place = "an IPv4 address of the loopback interface"
+            if scope is not DiscoveryScope.HOST:
+                place = "an address of an interface to other machines"
+            raise ValueError(
+                f"listen must be {place} for discovery {scope.value!r}, got "
+                f"{self.listen!r}"
+            )
+        if not 0 < self.discovery_port <= _PORT_MAX:
+            raise ValueError(
+                f"discovery_port must be in 1..{_PORT_MAX}, got {self.discovery_port}"
+            )
+
+    def _host(self, what: str) -> str:
+        host = _split(what, getattr(self, what))[0]
+        return "127.0.0.1" if host == "localhost" else host
 
     def _given(self) -> list[tuple[str, str]]:
         listen = [] if self.listen is None else [("listen", self.listen)]
@@ -148,6 +222,13 @@ class Network:
     def listen_address(self) -> str | None:
         """The address at which the master listens."""
         return None if self.listen is None else self._address("listen", self.listen)
+
+    @property
+    def advertised_address(self) -> str | None:
+        """The address that the master announces in place of its own, if any."""
+        if self.advertise is None:
+            return None
+        return self._address("advertise", self.advertise)
 
     @property
     def end_process_addresses(self) -> tuple[str, ...]:
@@ -212,6 +293,14 @@ def _is_reachable(host: str) -> bool:
     except ValueError:
         return False
     return not address.is_unspecified and "%" not in host
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_loopback(host: str) -> bool:

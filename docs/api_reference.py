@@ -24,7 +24,15 @@ _NEXT: Final = re.compile(r"\.[ ](?=[a-z_]\w*(?:, [a-z_]\w*)*: )")
 
 # By what somebody looks for it, not by where it is defined.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
-    "To be on a bus": ("open_bus", "Bus", "BusThread", "BusConfig", "Network", "Role"),
+    "To be on a bus": (
+        "open_bus",
+        "Bus",
+        "BusThread",
+        "BusConfig",
+        "Network",
+        "DiscoveryScope",
+        "Role",
+    ),
     "Tasks and what they say": (
         *("Task", "CommandHandle", "Subscription", "Watch", "Service"),
     ),

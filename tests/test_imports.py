@@ -53,6 +53,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "queuebroker._net": (
         "polling",
         "sockets",
+        "datagrams",
         "tls",
         "socket_files",
         "sleeper",
@@ -144,14 +145,21 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "bus.core": (
         "streams",
         "wire",
+        "discovery",
         "local",
         "peer",
         "remote",
+    ),
+    "bus.core.discovery": (
+        "announcement_reader",
+        "machine_table",
+        "discovery",
     ),
     "bus.core.wire": (
         "version",
         "lengths",
         "parts",
+        "announcement",
         "frames",
         "batch",
         "link_frames",
@@ -206,6 +214,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "inbound",
         "inbound_messages",
         "master_dialler",
+        "discovered_machines",
         "link_table",
         "keep_alive",
         "idle_relays",
@@ -268,6 +277,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "gateway_client",
         "gateway",
         "socket_listeners",
+        "announcement_group",
+        "announcer",
+        "machine_discovery",
         "socket_network",
     ),
     "bus.keys": (

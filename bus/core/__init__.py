@@ -4,6 +4,7 @@ Lowest first; a folder imports only those above it:
 
 streams    numbered messages between two processes, each accepted once
 wire       the frames on a link, to and from bytes
+discovery  the machines that announce themselves
 local      the tasks of the own process, and the decisions about them
 peer       one other process, and the relays that stand for its tasks
 remote     all other processes, and the decisions about them

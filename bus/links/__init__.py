@@ -15,6 +15,8 @@ comm_thread                     the thread that serves all links
 network                         how processes find one another:
 run_directory, socket_network   on one machine, and between machines
 socket_listeners, peer_trust    the sockets for links; the peers that may have one
+announcement_group, announcer   datagrams between machines that do not know each other;
+machine_discovery               the discovery of one master
 gateway_requests, _address      links through the masters of two machines:
 gateway_client, gateway         the process that asks, and the master that serves it
 memory                          inside one process, for tests

@@ -381,6 +381,7 @@ class CommThread:
             raise
         finally:
             rounds.closed = True
+            self._policy.on_end()
             # After any failure: other processes must not wait for a silent one.
             self._link_pool.close()
             with rounds.hold:

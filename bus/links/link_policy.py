@@ -71,6 +71,9 @@ class LinkPolicy(Protocol):
             QueueBrokerError, OSError, ValueError: there is no link for another reason.
         """
 
+    def on_end(self) -> None:
+        """Handle the coming end of the comm thread, whose links are still open."""
+
     def release_role(self) -> None:
         """Release the role of master, if this process has it.
 

@@ -33,6 +33,8 @@ __all__ = ["MemoryNetwork"]
 
 # Distance of two incarnations: registrations and epochs are numbered from there.
 _STEP: Final = 2**32
+# How long the higher of two machines waits for the lower one's link, in seconds.
+_PATIENCE_S: Final = 3.0
 
 
 class MemoryNetwork:
@@ -163,6 +165,9 @@ class MemoryNetwork:
         """Connect to a broker of this process, and trust it."""
         return broker.connect(address, PORT, timeout=timeout_s)
 
+    def on_end(self) -> None:
+        """Do nothing: the other processes know what happens in this one."""
+
     def release_role(self) -> None:
         """Do nothing: `leave` promotes another master."""
 
@@ -173,8 +178,8 @@ class MemoryNetwork:
         self._master_brokers[machine] = broker
         comm.accept_links(broker)
         for there, other in self._other_masters(machine):
-            _introduce(comm, there)
-            _introduce(other, machine)
+            _introduce(comm, machine, there)
+            _introduce(other, there, machine)
 
     def _broker(self, name: str, comm: CommThread) -> QueueBroker:
         limits = comm.remote.topology.limits
@@ -194,10 +199,11 @@ class MemoryNetwork:
                 yield there, next(iter(processes.values()))
 
 
-def _introduce(master: CommThread, machine: str) -> None:
-    """Notify a master of the address of another machine's master."""
-    where = (_master_of(machine),)
-    master.decide(lambda: master.remote.on_machine_found(machine, where))
+def _introduce(master: CommThread, machine: str, other: str) -> None:
+    """Notify a machine's master of the address of another one's; the lower dials."""
+    where, patience_s = (_master_of(other),), 0.0 if machine < other else _PATIENCE_S
+    found = master.remote.discovered_machines.on_found
+    master.decide(lambda: found(other, where, _sync.monotonic(), patience_s))
 
 
 def _master_of(machine: str) -> str:

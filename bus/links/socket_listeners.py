@@ -49,6 +49,7 @@ class SocketListeners:
         trust: admits the peers.
 
     Attributes:
+        driver: serves all sockets of the process; from `open` on.
         on_rejected: called with a line of text about each rejected peer; the comm
             thread's, later.
     """
@@ -63,21 +64,21 @@ class SocketListeners:
         self.on_rejected: Callable[[str], object] = _log.warning
         # A manager of its own, so that no name of a user's broker is taken.
         self._manager: Final = BrokerManager()
-        self._driver: Driver | None = None
+        self.driver: Driver
         self._listen_again_at: float = -math.inf
         # Where this process listens for other machines, once it does.
         self._outside: SocketQueueBroker | None = None
 
     def open(self) -> Driver:
         """Start the driver of all sockets, and return it."""
-        self._driver = driver = Driver()
+        self.driver = driver = Driver()
         return driver
 
     def close(self) -> None:
         """Close all brokers, and the driver."""
         self._manager.close()
-        if self._driver is not None:
-            self._driver.close()
+        if hasattr(self, "driver"):
+            self.driver.close()
 
     def listen_as_master(self, name: str, address: str) -> list[SocketQueueBroker]:
         """Listen for this machine and, if the network says so, for others."""
@@ -151,7 +152,7 @@ class SocketListeners:
             name,
             listen=address,
             tls=self._trust.tls,
-            driver=self._driver,
+            driver=self.driver,
             manager=self._manager,
             options=SocketOptions(
                 mode=0o660 if config.access.groups else 0o600,

@@ -33,6 +33,7 @@ from bus.links.gateway_address import (
 from bus.links.gateway_client import GatewayClient
 from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import PORT
+from bus.links.machine_discovery import MachineDiscovery
 from bus.links.peer_trust import PeerTrust
 from bus.links.run_directory import ELSEWHERE, RunDirectory
 from bus.links.socket_listeners import SocketListeners
@@ -94,6 +95,10 @@ class SocketNetwork:
         self.directory: Final = _run_directory(bus, config)
         self._listeners: Final = SocketListeners(
             bus, config, self._network, self._trust
+        )
+        group_key = None if self._keys is None else self._keys.group_key
+        self._discovery: Final = MachineDiscovery(
+            self._network, config, group_key, self._listeners
         )
         self._client: Final = GatewayClient(
             self.directory.master,
@@ -163,6 +168,8 @@ class SocketNetwork:
                 )
             for broker in brokers:
                 self._serve_gateway(broker)
+            if master:
+                self._discovery.begin(comm)
             comm.start(*brokers)
         except BaseException as error:
             if comm is None or comm.prevent_start():
@@ -231,6 +238,7 @@ class SocketNetwork:
             brokers = self._listeners.listen_as_master(name, self.directory.master)
             for broker in brokers:
                 self._serve_gateway(broker)
+            self._announce()
             return brokers
         except (OSError, BrokerNameInUseError) as error:
             self.directory.release()  # this process or another may succeed later
@@ -238,6 +246,18 @@ class SocketNetwork:
                 self._failure = str(error)
                 _log.warning("cannot become master of bus %r: %s", self.bus, error)
             return ()
+
+    def _announce(self) -> None:
+        """Announce this machine as its new master, if the network says so."""
+        assert self._comm is not None
+        try:
+            self._discovery.begin(self._comm)
+        except OSError as error:  # it is the master all the same
+            _log.warning("bus %r is not announced: %s", self.bus, error)
+
+    def on_end(self) -> None:
+        """Tell the other machines that this master ends."""
+        self._discovery.end()
 
     def release_role(self) -> None:
         """Release the lock, so that another process can become master."""

@@ -5,6 +5,7 @@ Apart from `queuebroker.testing`, no other package imports ``socket``, ``ssl``,
 
 polling         kernel readiness
 sockets         plain sockets, non-blocking and close-on-exec
+datagrams       UDP sockets for a group of hosts
 tls             TLS over a connected socket
 socket_files    UNIX sockets at a path
 sleeper         a parker that also wakes when a socket is readable
@@ -16,6 +17,7 @@ interprets them.
 
 from __future__ import annotations
 
+from queuebroker._net.datagrams import Datagrams
 from queuebroker._net.polling import (
     ENDED,
     ONCE,
@@ -87,6 +89,7 @@ __all__ = [
     "WOULD_BLOCK",
     "WRITE",
     "Credentials",
+    "Datagrams",
     "Poller",
     "Process",
     "Sleeper",

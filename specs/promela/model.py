@@ -124,6 +124,7 @@ _FOUND: Final = "a_search_for_who_is_there_ends"
 _GARBAGE: Final = "garbage_relays_vanish"
 _WILL_END: Final = "a_relay_of_who_is_gone_will_end"
 _LEDGERS: Final = "ledgers_forget_what_is_over"
+_LINKED: Final = "they_have_a_link_in_the_end"
 # The properties for the largest sizes.
 _OF_SEARCHES: Final = (
     "no_search_goes_in_a_circle",
@@ -241,6 +242,21 @@ MODELS: Final = (
             Fault("REPLIES_AFTER_LOSS", "no_ledger_keeps_a_ghost", ("LOST=1", *_ONCE)),
             Fault("REPLIES_AFTER_LOSS", _LEDGERS, ("LOST=1", *_ONCE), quick=True),
             Fault("KEEPS_NAME", "a_name_is_left_to_one", _ONCE),
+        ),
+    ),
+    Model(
+        "dialling",
+        sizes=(
+            Size("both hear"),
+            Size("one is deaf", ("DEAF",)),
+            Size("link broken", ("CUT",), quick=False),
+        ),
+        faults=(
+            Fault("KEEPS_OWN", "one_of_two_links_stays", quick=True),
+            Fault("KEEPS_BOTH", "one_link_is_open"),
+            Fault("NOT_PROBED", "both_use_the_same_link", ("CUT",)),
+            Fault("HIGHER_WAITS", _LINKED, ("DEAF",)),
+            Fault("NOT_AGAIN", _LINKED, ("CUT",)),
         ),
     ),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import Network
+from bus import DiscoveryScope, Network
 from specs.clauses import clause
 
 if TYPE_CHECKING:
@@ -88,6 +88,48 @@ def test_a_machine_that_only_dials_listens_nowhere() -> None:
         ({"ports": [7401, "7402"]}, TypeError, "port must be an int"),
         ({"gateway": 1}, TypeError, "gateway must be a bool, got 1"),
         ({"gateway": True, "listen": "[::1]:0"}, ValueError, "port other than 0"),
+        ({"discovery": "near"}, ValueError, "one of off, host, lan, wan, got 'near'"),
+        ({"discovery": "host"}, ValueError, "discovery 'host' needs listen"),
+        (
+            {"discovery": "host", "listen": "192.0.2.1", "keys": "k"},
+            ValueError,
+            "an IPv4 address of the loopback interface for discovery 'host', got '192",
+        ),
+        (
+            {"discovery": "host", "listen": "::1"},
+            ValueError,
+            "listen must be an IPv4 address of the loopback interface",
+        ),
+        (
+            {"discovery": "lan", "listen": "127.0.0.1"},
+            ValueError,
+            "an address of an interface to other machines for discovery 'lan', got",
+        ),
+        (
+            {"discovery": "host", "listen": "127.0.0.1", "discovery_port": 0},
+            ValueError,
+            "discovery_port must be in 1..65535, got 0",
+        ),
+        (
+            {"discovery": "host", "listen": "127.0.0.1", "discovery_port": "74"},
+            TypeError,
+            "port must be an int",
+        ),
+        (
+            {"advertise": "198.51.100.1", "keys": "k"},
+            ValueError,
+            "advertise must be an IP address, and needs discovery, got '198.51.100.1'",
+        ),
+        (
+            {
+                "discovery": "wan",
+                "listen": "192.0.2.1",
+                "keys": "k",
+                "advertise": "here.example",
+            },
+            ValueError,
+            "advertise must be an IP address",
+        ),
     ],
 )
 def test_a_wrong_address_is_named(
@@ -102,6 +144,7 @@ def test_a_file_has_the_same_settings(tmp_path: Path) -> None:
     file.write_text(
         'peers = ["192.0.2.7"]\nlisten = "192.0.2.1:9"\nkeys = "my.keys"\n'
         "ports = [7401, 7420]\ngateway = true\n"
+        'discovery = "lan"\ndiscovery_port = 74\nadvertise = "198.51.100.1"\n'
     )
 
     network = Network.read(file)
@@ -113,7 +156,18 @@ def test_a_file_has_the_same_settings(tmp_path: Path) -> None:
         keys=keys,
         ports=(7401, 7420),
         gateway=True,
+        discovery=DiscoveryScope.LAN,
+        discovery_port=74,
+        advertise="198.51.100.1",
     )
+
+
+@clause("BUS-DISC-1")
+def test_discovery_is_off_unless_a_scope_is_given() -> None:
+    assert Network(listen="127.0.0.1").discovery is DiscoveryScope.OFF
+    network = Network(listen="localhost", discovery="host")
+    assert network.discovery is DiscoveryScope.HOST
+    assert network.has_links
 
 
 @pytest.mark.parametrize(

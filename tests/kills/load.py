@@ -83,8 +83,12 @@ class Load:
             visibility=Visibility.PRIVATE if client else Visibility.PUBLIC,
             on_undelivered=self._undelivered,
         )
-        self.sender.subscribe(Specification.parse("from/*"), self._heard)
+        self.hear("from/*")
         self._thread: Final = threading.Thread(target=self._run, daemon=True)
+
+    def hear(self, specification: str) -> None:
+        """Note the notifications of some tasks."""
+        self.sender.subscribe(Specification.parse(specification), self._heard)
 
     # Start and end.
 

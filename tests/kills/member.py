@@ -14,12 +14,15 @@ import subprocess
 import sys
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.kills.load import PUBLIC
 from tests.kills.worker import is_client
 from tests.processes import import_path
 from tests.support import until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Member", "MemberError"]
 
@@ -33,13 +36,28 @@ class MemberError(AssertionError):
 class Member:
     """A process that executes orders; it joins on order.
 
+    Args:
+        module: its program; prefix: the words of its command before the interpreter,
+            arguments: those at the end; run: its run directory.
+
     Attributes:
         life: its name and number, as ``a.3``. name: of the process.
         incarnation: its number on the bus, once it has joined.
         hosted: names of the tasks that it has.
     """
 
-    def __init__(self, name: str, number: int, folder: Path, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        folder: Path,
+        seed: int,
+        *,
+        module: str = "tests.kills.worker",
+        prefix: Sequence[str] = (),
+        arguments: Sequence[str | Path] = (),
+        run: Path | None = None,
+    ) -> None:
         self.name: Final = name
         self.life: Final = f"{name}.{number}"
         self.incarnation: int = 0
@@ -49,12 +67,14 @@ class Member:
         )
         self._process: Final = subprocess.Popen(
             [
+                *prefix,
                 sys.executable,
                 "-m",
-                "tests.kills.worker",
+                module,
                 self.life,
                 folder / "notes",
                 str(seed),
+                *arguments,
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -62,7 +82,7 @@ class Member:
             env={
                 **os.environ,
                 "PYTHONPATH": import_path(),
-                "BUS_RUN_DIR": str(folder / "run"),
+                "BUS_RUN_DIR": str(folder / "run" if run is None else run),
             },
         )
         self._rest = b""

@@ -27,7 +27,7 @@ from tests.leaks import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Worker", "is_client"]
+__all__ = ["Worker", "is_client", "serve"]
 
 _CONFIG: Final = BusConfig(resolve_timeout_s=1.0, link_linger_s=60.0)
 _LOOK_S: Final = 0.001
@@ -58,12 +58,7 @@ class Worker:
     def join(self) -> int:
         """Join the bus; return the incarnation."""
         client = is_client(self._name)
-        self._bus = open_bus(
-            process=self._name,
-            machine="machine",
-            role=Role.SLAVE if client else Role.AUTO,
-            config=_CONFIG,
-        )
+        self._bus = self.open(client=client)
         self._load = Load(
             self._bus,
             self._life,
@@ -74,6 +69,15 @@ class Worker:
         )
         self._load.start()
         return self._bus._node.incarnation
+
+    def open(self, *, client: bool) -> Bus:
+        """Return the bus that this process joins."""
+        return open_bus(
+            process=self._name,
+            machine="machine",
+            role=Role.SLAVE if client else Role.AUTO,
+            config=_CONFIG,
+        )
 
     def leave(self) -> list[str]:
         """Shut down in order; return the leaks of this process."""
@@ -208,8 +212,8 @@ def _imbalances(bus: Bus) -> Iterator[str]:
         yield f"messages wait for {dict(snapshot.parked)}"
 
 
-def _main(life: str, folder: str, seed: str) -> None:
-    worker = Worker(life, Path(folder), seed)
+def serve(worker: Worker) -> None:
+    """Execute the orders on the standard input, until it ends."""
     for line in iter(sys.stdin.readline, ""):
         verb, *arguments = json.loads(line)
         try:
@@ -221,4 +225,4 @@ def _main(life: str, folder: str, seed: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    serve(Worker(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))

@@ -34,7 +34,7 @@ FILES: Final = (
     *("seen_elsewhere", "ours", "lock_free", "receive_any", "aio", "streams"),
     *("bus_routing", "bus_relays", "bus_ends", "bus_runs", "bus_links"),
     *("bus_payload", "traffic_rules", "journals", "bus_monitor", "bus_trace"),
-    *("bus_names", "bus_fast_path", "bus_threads", "sockets"),
+    *("bus_names", "bus_fast_path", "bus_threads", "sockets", "bus_discovery"),
 )
 _SIGNS: Final = "-+="
 _IMPLEMENTATION: Final = "implementation "

@@ -24,6 +24,7 @@ _TIGHT: Final = 0.2
 _RECORDED: Final = 0.2
 _WATCHED: Final = 0.4
 _FAST_PATHS: Final = (0.0, 0.5, 1.0)
+_ANNOUNCED: Final = (None, 0.0, 0.3)
 _INTERRUPTED: Final = 0.05
 # Limits so low that runs reach them.
 TIGHT: Final[dict[str, Any]] = {
@@ -54,6 +55,7 @@ def run(
     recorded: bool | None = None,
     fast_paths: float | None = None,
     watched: bool | None = None,
+    announced: float | None = None,
 ) -> Failure | None:
     """Run one world; return the failure, or None.
 
@@ -62,7 +64,11 @@ def run(
       draw it from the seed.
     fast_paths: the fraction of messages sent by the fast path; None to draw it.
     watched: True if tasks watch, and processes shut down in order; None to draw it.
+    announced: the share of announcements that are lost, if the machines find each
+        other; None to draw it, and whether they do.
     """
+    if announced is None and machines > 1:
+        announced = Random(f"announced {seed}").choice(_ANNOUNCED)
     if recorded is None:
         # From a generator of its own, so that the rest of the run stays the same.
         recorded = Random(f"recorded {seed}").random() < _RECORDED
@@ -85,6 +91,7 @@ def run(
         recorded=recorded,
         fast_paths=FastPathRate(fast_paths, interrupted),
         watched=watched,
+        announced=announced,
     )
     try:
         _live(world, profile, machines, processes, steps)
@@ -111,6 +118,8 @@ def _live(
         world.run(world.random.choice((0.0, 0.002, 0.02, 0.1)))
     world.run(2.0)
     plan.heal()
+    if world.announcements is not None:
+        world.announcements.loss = 0.0
     world.run(REST_S)
     world.checks.rest()
     _probe(world)

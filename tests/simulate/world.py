@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from bus.rights import Credentials, Rights
+from tests.simulate.announcements import Announcements
 from tests.simulate.checks import Checks
 from tests.simulate.counters import Counters
 from tests.simulate.fast_paths import NO_FAST_PATHS, FastPathRate
@@ -43,6 +44,7 @@ class World:
     went_short: how many messages took the fast path.
     watched: True if tasks watch, and processes shut down in order.
     guests: the processes of another user.
+    announcements: the discovery of machines; None if masters know one another.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class World:
         fast_paths: FastPathRate = NO_FAST_PATHS,
         watched: bool = False,
         guests: Guests = NO_GUESTS,
+        announced: float | None = None,
     ) -> None:
         self.limits = limits
         self.watched = watched
@@ -72,6 +75,9 @@ class World:
         self.checks = Checks(self)
         self.trace_sink = TraceSink(self)
         self.recorded = Recorded(self) if recorded else None
+        self.announcements = (
+            None if announced is None else Announcements(self, seed, announced)
+        )
         self.processes: dict[Key, SimProcess] = {}
         self.masters: dict[str, SimProcess] = {}
         self.lost_in_between: list[Incoming] = []
@@ -129,6 +135,9 @@ class World:
 
     def introduce(self, process: SimProcess) -> None:
         """Make a master and the masters of other machines known to one another."""
+        if self.announcements is not None:
+            self.announcements.begin(process)
+            return
         for machine, other in self.masters.items():
             if other is not process and other.alive:
                 here = process.key[0]
@@ -138,9 +147,10 @@ class World:
                 ):
                     self._known(one, its, address)
 
-    @staticmethod
-    def _known(process: SimProcess, machine: str, address: str) -> None:
-        process.event(lambda: process.remote.on_machine_found(machine, (address,)))
+    def _known(self, process: SimProcess, machine: str, address: str) -> None:
+        patience_s = 0.0 if process.key[0] < machine else 3.0
+        found = process.remote.discovered_machines.on_found
+        process.event(lambda: found(machine, (address,), self.now, patience_s))
 
     def promote(self, process: SimProcess) -> None:
         """Promote a slave to master, as if it had acquired the lock (OPEN-1)."""

@@ -42,8 +42,7 @@ NUMBERS = {
     # send past the comm thread, is only an optimization.
     "BUS-CHAN": tuple(range(1, 9)),
     "BUS-DEREG": range(1, 15),
-    # 2 to 9, 11 and 12, announcements, are not built yet.
-    "BUS-DISC": (1, 10),
+    "BUS-DISC": range(1, 13),
     "BUS-ENT": (*range(1, 9), *range(10, 15), 16, 17, 18),
     "BUS-FLOW": range(1, 9),
     "BUS-INIT": range(1, 18),
@@ -53,10 +52,10 @@ NUMBERS = {
     "BUS-RELAY": range(1, 13),
     # 16, messages by way of the masters, is optional.
     "BUS-ROUTE": range(1, 21),
-    "BUS-SEC": (1, 2, 3, 4, 5, 7, 8, 9, 10),
+    "BUS-SEC": range(1, 11),
     "BUS-WIRE": range(1, 5),
     "J": (1,),
-    "OPEN": (1, 2, 3, 12, 15, 20, 21),
+    "OPEN": (1, 2, 3, 10, 12, 15, 19, 20, 21),
     # 6, causality across machines, is not built yet.
     "Q": (1, 2, 3, 4, 5, 7, 8),
 }

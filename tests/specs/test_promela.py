@@ -140,7 +140,8 @@ MIRRORED = {
     "bus.core.local": "process_manager",
     "bus.core.peer": "peer",
     "bus.core.remote": "resolver|own_searches|requests|name_registry|user_routing_table"
-    "|undelivered_messages|relays|task_announcer|remote_manager",
+    "|undelivered_messages|relays|task_announcer|remote_manager|master_dialler"
+    "|link_table|link",
 }
 
 

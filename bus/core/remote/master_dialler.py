@@ -1,7 +1,8 @@
 """`MasterDialler`: dials the masters of machines, until there is a link with each.
 
-A slave dials the master of its machine. Of two masters that know each other's machine,
-the lower one dials. A master also dials each static address.
+A slave dials the master of its machine. A master dials each static address, and the
+masters that it finds: of two that find each other, one waits for the other's link
+first (OPEN-20).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class MasterDialler:
     """
 
     __slots__ = (
+        "_anew",
         "_delays",
         "_found_at",
         "_machines",
@@ -57,6 +59,8 @@ class MasterDialler:
         self._found_at: Final[dict[str, str]] = {}
         self.redial_at: Final[dict[str, float]] = {}
         self._delays: Final[dict[str, float]] = {}
+        # Machines whose master was restarted: a present link does not count.
+        self._anew: Final[set[str]] = set()
 
     def begin(self) -> None:
         """Dial the master of this machine or, as master, the static addresses."""
@@ -68,11 +72,41 @@ class MasterDialler:
             if is_static(key):
                 self.dial(key)
 
-    def on_machine_found(self, machine: str, addresses: tuple[str, ...]) -> None:
-        """Record the addresses of another machine's master; the lower machine dials."""
+    def on_machine_found(
+        self,
+        machine: str,
+        addresses: tuple[str, ...],
+        now: float,
+        patience_s: float = 0.0,
+    ) -> None:
+        """Record the addresses of another machine's master, and dial it.
+
+        patience_s: how long to wait for a link that the other side dials, in seconds.
+        """
         self._machines[machine] = addresses
-        if self._topology.is_master and self._topology.me.machine < machine:
+        if not self._topology.is_master:
+            return
+        if patience_s:
+            self.redial_at[machine] = now + patience_s
+        else:
             self.dial(machine)
+
+    def on_machine_restarted(
+        self, machine: str, addresses: tuple[str, ...], now: float, patience_s: float
+    ) -> None:
+        """Dial the new master of a machine; its link replaces the present one.
+
+        The present link ends once the new master has proved its machine (BUS-DISC-8).
+        """
+        self._anew.add(machine)
+        self.on_machine_found(machine, addresses, now, patience_s)
+
+    def on_machine_gone(self, machine: str) -> None:
+        """Dial a machine no more; a present link stays until it is lost."""
+        self._machines.pop(machine, None)
+        self.redial_at.pop(machine, None)
+        self._delays.pop(machine, None)
+        self._anew.discard(machine)
 
     def on_found_at(self, key: str, machine: str) -> None:
         """Record the machine at a dialled address, if that is a static one."""
@@ -105,7 +139,8 @@ class MasterDialler:
             peer.machine == machine and peer.session.link is not None
             for peer in self._topology.joined()
         )
-        if addresses and not linked:
+        if addresses and (machine in self._anew or not linked):
+            self._anew.discard(machine)
             self._topology.todo.append(Dial((key, ""), LinkKind.SIGNALLING, addresses))
 
     # Time.
@@ -132,8 +167,9 @@ class MasterDialler:
                 self.redial(address, now)
 
     def reset_delay(self, key: str) -> None:
-        """Make the next delay the shortest one, since a dial has succeeded."""
+        """Make the next delay the shortest one, since there is a new link."""
         self._delays.pop(key, None)
+        self._anew.discard(key)
 
     def tick(self, now: float) -> None:
         """Dial the masters whose time to be dialled again has come."""

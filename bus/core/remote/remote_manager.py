@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.core.remote.control_frames import ControlFrames
+from bus.core.remote.discovered_machines import DiscoveredMachines
 from bus.core.remote.idle_links import IdleLinks
 from bus.core.remote.idle_relays import IdleRelays
 from bus.core.remote.inbound_messages import InboundMessages
@@ -113,6 +114,7 @@ class RemoteManager:
         )
         self._matches: Final = self.remote_subscriptions.matches
         self._dialler: Final = MasterDialler(topology, master, static)
+        self.discovered_machines: Final = DiscoveredMachines(topology, self._dialler)
         self.links: Final = LinkTable(
             topology, self.relays, self._undelivered_messages, self._dialler
         )
@@ -186,13 +188,6 @@ class RemoteManager:
         Dials are repeated until there is a link.
         """
         self._dialler.begin()
-        return self.topology.take_actions()
-
-    def on_machine_found(
-        self, machine: str, addresses: tuple[str, ...]
-    ) -> list[Action]:
-        """Record the addresses of another machine's master; the lower machine dials."""
-        self._dialler.on_machine_found(machine, addresses)
         return self.topology.take_actions()
 
     def become_master(self) -> list[Action]:

@@ -8,12 +8,20 @@ task_frames         control frames about tasks
 stream_frames       control frames about messages
 batch, single       messages, together or alone
 codec               from bytes to these, and back
+announcement        the datagram between machines that may not know each other
 frame_reader        from the data of a link to frames
 
 Nothing here depends on a link or its state: other modules decide whether a frame may
 arrive now. The clauses are in specs/bus-wire.md.
 """
 
+from bus.core.wire.announcement import (
+    ANNOUNCEMENT_BYTES_MAX,
+    Announcement,
+    decode_announcement,
+    encode_announcement,
+    is_signed,
+)
 from bus.core.wire.batch import (
     BATCH_BYTES_MAX,
     FAILED,
@@ -70,6 +78,12 @@ from bus.core.wire.task_frames import (
 from bus.core.wire.version import VERSIONS, negotiate
 
 __all__ = [  # noqa: RUF022  # grouped by module
+    # announcement
+    "ANNOUNCEMENT_BYTES_MAX",
+    "Announcement",
+    "decode_announcement",
+    "encode_announcement",
+    "is_signed",
     # version
     "VERSIONS",
     "negotiate",

@@ -22,6 +22,7 @@ from bus.core.wire.parts import (
     Versions,
     check_moved_to,
     check_registration,
+    check_versions,
 )
 from bus.registration import RegistrationId  # noqa: TC001  # read by `msgspec`
 
@@ -55,7 +56,7 @@ class Hello(ControlFrame, frozen=True, kw_only=True):
     inside_address: Text = ""
 
     def __post_init__(self) -> None:
-        _check_versions(self.versions)
+        check_versions(self.versions)
 
 
 class Welcome(ControlFrame, frozen=True, kw_only=True):
@@ -85,7 +86,7 @@ class Refused(ControlFrame, frozen=True, kw_only=True):
     machine: Text = ""
 
     def __post_init__(self) -> None:
-        _check_versions(self.versions)
+        check_versions(self.versions)
 
 
 class ConnectOffer(ControlFrame, frozen=True, kw_only=True):
@@ -148,9 +149,3 @@ class Bye(ControlFrame, frozen=True, kw_only=True):
     type = FrameType.BYE
     reason: Reason = Reason.CLOSING
     text: Text = ""
-
-
-def _check_versions(versions: tuple[int, int]) -> None:
-    if versions[0] > versions[1]:
-        msg = f"versions must be lowest and highest, got {versions[0]}, {versions[1]}"
-        raise ValueError(msg)

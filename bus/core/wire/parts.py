@@ -42,6 +42,7 @@ __all__ = [
     "Versions",
     "check_moved_to",
     "check_registration",
+    "check_versions",
 ]
 
 U16: TypeAlias = Annotated[int, Meta(ge=0, lt=2**16)]
@@ -194,4 +195,15 @@ def check_registration(registration: RegistrationId) -> None:
     check_module_name(registration.process)
     if not 1 <= registration.number < 2**64:
         msg = f"number of a registration must be >= 1, got {registration.number}"
+        raise ValueError(msg)
+
+
+def check_versions(versions: tuple[int, int]) -> None:
+    """Raise unless the versions are the lowest and the highest of a process.
+
+    Raises:
+        ValueError: they are in the wrong order.
+    """
+    if versions[0] > versions[1]:
+        msg = f"versions must be lowest and highest, got {versions[0]}, {versions[1]}"
         raise ValueError(msg)

@@ -1,0 +1,137 @@
+"""`AnnouncementReader`: checks received datagrams (BUS-DISC-11, BUS-SEC-6, OPEN-19)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from enum import Enum
+from typing import Final
+
+from bus.core.wire import (
+    VERSIONS,
+    Announcement,
+    decode_announcement,
+    is_signed,
+    negotiate,
+)
+from bus.errors import VersionMismatchError, WireError
+
+__all__ = ["AnnouncementReader", "Rejection"]
+
+# Bounds for each interval of announcements: of one host, on which several machines may
+# be, and of all hosts. They bound the time for tags, whatever arrives.
+_FROM_ONE_HOST_MAX: Final = 512
+_FROM_ALL_HOSTS_MAX: Final = 2048
+
+
+class Rejection(Enum):
+    """The reason for which a datagram is ignored."""
+
+    MALFORMED = "malformed"
+    OTHER_BUS = "of another bus"
+    VERSION = "of another protocol version"
+    UNAUTHENTICATED = "not signed with the group key"
+    OTHER_HOST = "from another host than its address"
+    TOO_MANY = "beyond the rate that is read"
+    REPEATED = "repeated"
+    TABLE_FULL = "of one machine too many"
+    CONFLICT = "of a machine whose name is in use"
+
+
+class AnnouncementReader:
+    """The checks of the datagrams that one master receives.
+
+    It is used by one thread.
+
+    rejected: the number of ignored datagrams, by reason.
+    read: the number of the others; those of this master itself are not counted.
+
+    Args:
+        bus: the name of the bus.
+        instance: of this master; its own datagrams are not rejected, but skipped.
+        key: the group key; None without keys.
+        interval_s: the interval between announcements, in seconds.
+    """
+
+    __slots__ = (
+        "_bus",
+        "_from_hosts",
+        "_instance",
+        "_interval_s",
+        "_key",
+        "_read_since",
+        "_total",
+        "read",
+        "rejected",
+    )
+
+    def __init__(
+        self, bus: str, instance: int, key: bytes | None, interval_s: float
+    ) -> None:
+        self._bus: Final = bus
+        self._instance: Final = instance
+        self._key: Final = key
+        self._interval_s: Final = interval_s
+        # The present interval: its start, and the datagrams in it.
+        self._read_since = 0.0
+        self._from_hosts: Final[Counter[str]] = Counter()
+        self._total = 0
+        self.read = 0
+        self.rejected: Final[Counter[Rejection]] = Counter()
+
+    def on_datagram(self, data: bytes, host: str, now: float) -> Announcement | None:
+        """Return the announcement in a datagram; None if it is to be ignored.
+
+        host: the IP address from which the datagram came.
+        now: the present time, in seconds, of any clock that does not go back.
+        """
+        if self._is_too_many(host, now):
+            self.rejected[Rejection.TOO_MANY] += 1
+            return None
+        try:
+            announcement = decode_announcement(data)
+        except WireError:
+            self.rejected[Rejection.MALFORMED] += 1
+            return None
+        reason = self._objection(announcement, data, host)
+        if reason is not None:
+            self.rejected[reason] += 1
+            return None
+        if announcement.instance == self._instance:
+            return None
+        self.read += 1
+        return announcement
+
+    def _objection(
+        self, announcement: Announcement, data: bytes, host: str
+    ) -> Rejection | None:
+        # The tag is last: it takes most of the time, and a datagram of another bus is
+        # to be counted as that.
+        if announcement.bus != self._bus:
+            return Rejection.OTHER_BUS
+        try:
+            negotiate(VERSIONS, announcement.versions)
+        except VersionMismatchError:
+            return Rejection.VERSION
+        if not (announcement.advertised or _is_same(announcement.host, host)):
+            return Rejection.OTHER_HOST
+        if not is_signed(data, self._key):
+            return Rejection.UNAUTHENTICATED
+        return None
+
+    def _is_too_many(self, host: str, now: float) -> bool:
+        if now - self._read_since >= self._interval_s:
+            self._read_since, self._total = now, 0
+            self._from_hosts.clear()
+        if self._total >= _FROM_ALL_HOSTS_MAX:
+            return True
+        if self._from_hosts[host] >= _FROM_ONE_HOST_MAX:
+            return True
+        self._total += 1
+        self._from_hosts[host] += 1
+        return False
+
+
+def _is_same(announced: str, source: str) -> bool:
+    """Return True for two texts of one IP address."""
+    return ipaddress.ip_address(announced) == ipaddress.ip_address(source)

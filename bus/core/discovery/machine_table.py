@@ -1,0 +1,166 @@
+"""`MachineTable`: the machines that have announced themselves (BUS-DISC-5 to 8)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.core.wire import Announcement
+
+__all__ = ["MACHINES_MAX", "Change", "Machine", "MachineTable"]
+
+MACHINES_MAX: Final = 256  # OPEN-19
+_CONFLICTS_MAX: Final = 64
+
+
+class Change(Enum):
+    """The effect of an announcement on the table."""
+
+    NONE = "none"
+    FOUND = "found"
+    RESTARTED = "restarted"
+    LEFT = "left"
+    SILENT = "silent"  # for too long
+    CONFLICT = "conflict"  # and reported for the first time
+    IN_CONFLICT = "in conflict"  # as reported before
+    REPEATED = "repeated"
+    FULL = "full"
+
+
+@attrs.define
+class Machine:
+    """A machine that announces itself.
+
+    id: distinguishes two machines of one name (BUS-DISC-8).
+    instance: of its present master.
+    address: where that master listens.
+    found_at, heard_at: the times of its first and latest announcement, in seconds.
+    counter: of the latest announcement.
+    """
+
+    name: str
+    id: str
+    instance: int
+    address: str
+    found_at: float
+    heard_at: float
+    counter: int
+
+
+class MachineTable:
+    """The machines of a bus, without the own one; bounded.
+
+    Args:
+        machine, machine_id: the own machine.
+        instance: of the own master.
+        quiet_s: the silence, in seconds, after which an announcement with a lower
+          instance is taken for a restart with a clock that was set back, and not for
+          an old datagram.
+        scheme: of the addresses, ``tls`` or ``tcp``.
+    """
+
+    __slots__ = ("_conflicts", "_instance", "_machines", "_me", "_quiet_s", "_scheme")
+
+    def __init__(
+        self, machine: str, machine_id: str, instance: int, quiet_s: float, scheme: str
+    ) -> None:
+        self._me: Final = (machine, machine_id)
+        self._instance: Final = instance
+        self._quiet_s: Final = quiet_s
+        self._scheme: Final = scheme
+        self._machines: Final[dict[str, Machine]] = {}
+        # The reported conflicts, each the name and the id of the machine that came
+        # later. Bounded, since every member of the bus can invent ids.
+        self._conflicts: Final[set[tuple[str, str]]] = set()
+
+    def __iter__(self) -> Iterator[Machine]:
+        """Iterate over the machines in the order in which they were found."""
+        return iter(list(self._machines.values()))
+
+    def get(self, name: str) -> Machine | None:
+        """Return a machine; None if it is not known."""
+        return self._machines.get(name)
+
+    def on_announcement(self, announcement: Announcement, now: float) -> Change:
+        """Update the table; the first machine of a name stays (OPEN-3)."""
+        if announcement.machine == self._me[0]:
+            return self._on_own_name(announcement)
+        known = self._machines.get(announcement.machine)
+        if known is None:
+            return self._on_unknown(announcement, now)
+        if known.id != announcement.machine_id:
+            return self._conflict(announcement)
+        return self._on_known(known, announcement, now)
+
+    def _on_own_name(self, announcement: Announcement) -> Change:
+        # The former master of this machine had a lower instance.
+        former = announcement.instance < self._instance
+        if former and announcement.machine_id == self._me[1]:
+            return Change.NONE
+        return self._conflict(announcement)
+
+    def _on_known(
+        self, known: Machine, announcement: Announcement, now: float
+    ) -> Change:
+        if self._is_repeated(announcement, known, now):
+            return Change.REPEATED
+        if announcement.leaves:
+            del self._machines[known.name]
+            return Change.LEFT
+        restarted = announcement.instance != known.instance
+        known.instance, known.counter = announcement.instance, announcement.counter
+        known.heard_at = now
+        if not restarted:
+            return Change.NONE
+        known.found_at, known.address = now, self._address(announcement)
+        return Change.RESTARTED
+
+    def _is_repeated(
+        self, announcement: Announcement, known: Machine, now: float
+    ) -> bool:
+        """Return True for a datagram that is older than the latest one."""
+        if announcement.instance == known.instance:
+            return announcement.counter <= known.counter
+        quiet = now - known.heard_at > self._quiet_s
+        return announcement.instance < known.instance and not quiet
+
+    def remove(self, name: str) -> None:
+        """Remove a machine that was silent for too long."""
+        del self._machines[name]
+
+    def _on_unknown(self, announcement: Announcement, now: float) -> Change:
+        if announcement.leaves:
+            return Change.NONE
+        if len(self._machines) >= MACHINES_MAX:
+            return Change.FULL
+        self._machines[announcement.machine] = self.entry_of(announcement, now)
+        return Change.FOUND
+
+    def entry_of(self, announcement: Announcement, now: float) -> Machine:
+        """Return the entry of an announced machine, without a place in the table."""
+        return Machine(
+            name=announcement.machine,
+            id=announcement.machine_id,
+            instance=announcement.instance,
+            address=self._address(announcement),
+            found_at=now,
+            heard_at=now,
+            counter=announcement.counter,
+        )
+
+    def _conflict(self, announcement: Announcement) -> Change:
+        later = (announcement.machine, announcement.machine_id)
+        if later in self._conflicts or len(self._conflicts) >= _CONFLICTS_MAX:
+            return Change.IN_CONFLICT
+        self._conflicts.add(later)
+        return Change.CONFLICT
+
+    def _address(self, announcement: Announcement) -> str:
+        host = announcement.host
+        text = f"[{host}]" if ":" in host else host
+        return f"{self._scheme}://{text}:{announcement.port}"

@@ -1,0 +1,58 @@
+"""`DiscoveredMachines`: the consequences of discovery in a master (BUS-DISC)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.discovery.machine_table import Change
+
+if TYPE_CHECKING:
+    from bus.core.discovery.discovery import Event
+    from bus.core.local.actions import Action
+    from bus.core.remote.master_dialler import MasterDialler
+    from bus.core.remote.topology import Topology
+
+__all__ = ["DiscoveredMachines"]
+
+
+class DiscoveredMachines:
+    """The discovered machines of one master: each is dialled, until it is forgotten."""
+
+    __slots__ = ("_dialler", "_topology")
+
+    def __init__(self, topology: Topology, dialler: MasterDialler) -> None:
+        self._topology: Final = topology
+        self._dialler: Final = dialler
+
+    def on_event(self, event: Event, now: float) -> list[Action]:
+        """Handle a change of the known machines."""
+        machine, dialler = event.machine, self._dialler
+        match event.change:
+            case Change.FOUND:
+                dialler.on_machine_found(
+                    machine.name, (machine.address,), now, event.patience_s
+                )
+            case Change.RESTARTED:
+                dialler.on_machine_restarted(
+                    machine.name, (machine.address,), now, event.patience_s
+                )
+            case Change.CONFLICT:
+                self._topology.complain(
+                    f"two machines are named {machine.name}: the one at "
+                    f"{machine.address}, with id {machine.id}, is rejected (OPEN-3); "
+                    "give it another name"
+                )
+            case _:  # it has left, or was silent for too long
+                dialler.on_machine_gone(machine.name)
+        return self._topology.take_actions()
+
+    def on_found(
+        self,
+        machine: str,
+        addresses: tuple[str, ...],
+        now: float,
+        patience_s: float = 0.0,
+    ) -> list[Action]:
+        """Record the addresses of another machine's master, and dial it."""
+        self._dialler.on_machine_found(machine, addresses, now, patience_s)
+        return self._topology.take_actions()

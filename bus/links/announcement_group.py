@@ -1,0 +1,96 @@
+"""`AnnouncementGroup`: the hosts to which one master announces its machine."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.network import DiscoveryScope
+from queuebroker import _net
+
+if TYPE_CHECKING:
+    from bus.config import BusConfig
+
+__all__ = ["AnnouncementGroup"]
+
+# Of the scope of one link; the other bits are ours.
+_LINK_GROUP: Final = "ff02::49:534d"
+
+
+@attrs.frozen
+class AnnouncementGroup:
+    """A subnet or a multicast group, as one interface of this host reaches it.
+
+    source: the address of this host in it.
+    to: the broadcast address of the subnet, or the multicast group.
+    port: the UDP port.
+    hops: the maximum number of routers, plus one.
+    interface: the index of the interface.
+    """
+
+    source: str
+    to: str
+    port: int
+    hops: int
+    interface: int
+
+    @classmethod
+    def of(
+        cls, host: str, port: int, scope: DiscoveryScope, config: BusConfig
+    ) -> AnnouncementGroup:
+        """Return the group for the address at which a master listens (BUS-DISC-2).
+
+        Raises:
+            OSError: the host has no such address, its subnet no broadcast address, or
+              the multicast group is of the other version of IP.
+        """
+        prefix, interface = _interface(host)
+        address = ipaddress.ip_interface(f"{host}/{prefix}")
+        if scope is DiscoveryScope.WAN:
+            group, hops = config.multicast_group, config.ttl_wan
+            if ipaddress.ip_address(group).version != address.version:
+                fact = f"multicast_group {group} is not of the IP version of {host}"
+                raise OSError(errno.EAFNOSUPPORT, f"{fact}: give another group")
+        elif address.version == 4:
+            group, hops = str(address.network.broadcast_address), config.ttl_lan
+            if group == host:
+                fact = f"the subnet {address.network} has no broadcast address"
+                raise OSError(errno.EADDRNOTAVAIL, f"{fact}: use discovery 'wan'")
+        else:
+            group, hops = _LINK_GROUP, config.ttl_lan
+        return cls(host, group, port, hops, interface)
+
+    def open(self) -> _net.Datagrams:
+        """Return sockets for the group.
+
+        Raises:
+            OSError: the system refuses one of them.
+        """
+        return _net.Datagrams(
+            self.source, self.to, self.port, self.hops, self.interface
+        )
+
+
+def _interface(host: str) -> tuple[int, int]:
+    """Return the length of the prefix, and the index of the interface, of an address.
+
+    Raises:
+        OSError: no interface of this host has it.
+        ModuleNotFoundError: the package that knows the interfaces is missing.
+    """
+    try:
+        import ifaddr  # noqa: PLC0415 # only discovery needs it
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "discovery needs the package ifaddr: pip install 'queuebroker[net]'"
+        ) from None
+    wanted = ipaddress.ip_address(host)
+    for adapter in ifaddr.get_adapters():
+        for each in adapter.ips:
+            text = each.ip if isinstance(each.ip, str) else each.ip[0]
+            if ipaddress.ip_address(text) == wanted:
+                return each.network_prefix, adapter.index or 0
+    raise OSError(errno.EADDRNOTAVAIL, f"no interface of this host has address {host}")

@@ -1,0 +1,119 @@
+"""`Datagrams`: UDP sockets for one group of hosts, a multicast group or a subnet."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+from contextlib import suppress
+from typing import Final
+
+from queuebroker._net.sockets import AT_ONCE
+
+__all__ = ["Datagrams"]
+
+_BYTES_MAX: Final = 65_536
+_GROUP_V4: Final = struct.Struct("=4s4si")
+_GROUP_V6: Final = struct.Struct("=16si")
+
+
+class Datagrams:
+    """One socket that sends to a group of hosts, and one that receives what it gets.
+
+    Several processes of a host may receive the same datagrams, each by sockets of its
+    own; a sender receives its own datagrams, too.
+
+    Args:
+        source: the IP address of this host from which the datagrams come; it also
+            selects the interface.
+        group: the broadcast address of a subnet, or a multicast group.
+        port: the UDP port at which they are received.
+        hops: the maximum number of routers, plus one.
+        interface: the index of the interface; needed for IPv6.
+
+    Raises:
+        OSError: the system refuses one of them; the text names the address.
+    """
+
+    __slots__ = ("_receiver", "_sender", "_to")
+
+    def __init__(
+        self, source: str, group: str, port: int, hops: int, interface: int
+    ) -> None:
+        to = ipaddress.ip_address(group)
+        family = socket.AF_INET if to.version == 4 else socket.AF_INET6
+        kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+        self._to: Final = (
+            (group, port) if to.version == 4 else (group, port, 0, interface)
+        )
+        self._sender: Final = socket.socket(family, kind)
+        try:
+            self._receiver: Final = socket.socket(family, kind)
+        except BaseException:
+            self._sender.close()
+            raise
+        try:
+            # No port is given, so the address alone can be wrong.
+            self._sender.bind((source, 0))
+            self._receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # An address of the group keeps other datagrams of this port away.
+            self._receiver.bind(self._to)
+            if not to.is_multicast:
+                self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+                self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, hops)
+            elif to.version == 4:
+                self._join_v4(to.packed, socket.inet_aton(source), hops, interface)
+            else:
+                self._join_v6(to.packed, hops, interface)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                fact = f"{source} to {group}, UDP port {port}: {error.strerror}"
+                raise OSError(error.errno, fact) from None
+            raise
+
+    def _join_v4(self, group: bytes, source: bytes, hops: int, interface: int) -> None:
+        ip, sender = socket.IPPROTO_IP, self._sender
+        one = _GROUP_V4.pack(group, source, interface)
+        self._receiver.setsockopt(ip, socket.IP_ADD_MEMBERSHIP, one)
+        sender.setsockopt(ip, socket.IP_MULTICAST_IF, one)
+        sender.setsockopt(ip, socket.IP_MULTICAST_TTL, hops)
+        sender.setsockopt(ip, socket.IP_MULTICAST_LOOP, 1)
+
+    def _join_v6(self, group: bytes, hops: int, interface: int) -> None:
+        ip, sender = socket.IPPROTO_IPV6, self._sender
+        one = _GROUP_V6.pack(group, interface)
+        self._receiver.setsockopt(ip, socket.IPV6_JOIN_GROUP, one)
+        sender.setsockopt(ip, socket.IPV6_MULTICAST_IF, interface)
+        sender.setsockopt(ip, socket.IPV6_MULTICAST_HOPS, hops)
+        sender.setsockopt(ip, socket.IPV6_MULTICAST_LOOP, 1)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when a datagram has arrived."""
+        return self._receiver.fileno()
+
+    def send(self, data: bytes) -> None:
+        """Send a datagram; it may be lost.
+
+        Raises:
+            OSError: the system cannot send it now, for example without a route.
+        """
+        with suppress(BlockingIOError):  # a full buffer: it is lost, as on the way
+            self._sender.sendto(data, AT_ONCE, self._to)
+
+    def receive(self) -> tuple[bytes, str] | None:
+        """Return a datagram and the IP address it came from; None if there is none.
+
+        Raises:
+            OSError: the system has lost the socket.
+        """
+        try:
+            data, source = self._receiver.recvfrom(_BYTES_MAX, AT_ONCE)
+        except BlockingIOError:
+            return None
+        return data, source[0]
+
+    def close(self) -> None:
+        """Close both sockets."""
+        self._sender.close()
+        self._receiver.close()

@@ -1,0 +1,113 @@
+"""The machines that a master finds: dialled, dialled anew, and forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.core.discovery.discovery import Event
+from bus.core.discovery.machine_table import Change, Machine
+from bus.core.local.actions import Dial
+from bus.core.wire import LinkKind
+from specs.clauses import clause
+from tests.core.test_static_addresses import Master, connect
+
+if TYPE_CHECKING:
+    from bus.core.local.actions import Action
+
+ADDRESS, LATER = "tls://192.0.2.2:7400", "tls://192.0.2.3:7400"
+
+
+def heard(
+    master: Master,
+    change: Change,
+    now: float = 1.0,
+    *,
+    address: str = ADDRESS,
+    patience_s: float = 0.0,
+) -> list[tuple[str, ...]]:
+    """Let a master hear of machine m2; return the addresses that it dials."""
+    machine = Machine("m2", "id-m2", 1, address, now, now, 1)
+    event = Event(change, machine, patience_s)
+    return dialled(master.remote.discovered_machines.on_event(event, now))
+
+
+def dialled(actions: list[Action]) -> list[tuple[str, ...]]:
+    """Return the addresses that actions dial."""
+    return [each.addresses for each in actions if isinstance(each, Dial)]
+
+
+@clause("BUS-DISC-7", "OPEN-20")
+def test_the_lower_master_dials_a_found_machine_at_once() -> None:
+    assert heard(Master("m1"), Change.FOUND) == [(ADDRESS,)]
+
+
+@clause("OPEN-20")
+def test_the_higher_master_dials_if_no_link_comes() -> None:
+    master = Master("m1")
+    assert heard(master, Change.FOUND, patience_s=3.0) == []
+    assert dialled(master.remote.tick(3.9)) == []
+    assert master.remote.next_deadline(3.9) == 4.0
+    assert dialled(master.remote.tick(4.0)) == [(ADDRESS,)]
+
+
+@clause("OPEN-20")
+def test_the_higher_master_does_not_dial_if_a_link_came() -> None:
+    one, two = Master("m1"), Master("m2")
+    heard(one, Change.FOUND, patience_s=3.0)
+    connect(two, one, 1, "m1", "m1")
+    assert dialled(one.remote.tick(4.0)) == []
+
+
+@clause("BUS-DISC-8")
+def test_a_restarted_machine_is_dialled_although_there_is_a_link() -> None:
+    one, two = Master("m1"), Master("m2")
+    heard(one, Change.FOUND)
+    connect(one, two, 1, "m2", "m2")
+    assert heard(one, Change.FOUND) == []
+    assert heard(one, Change.RESTARTED, address=LATER) == [(LATER,)]
+    connect(one, Master("m2", incarnation=2), 2, "m2", "m2")
+    [peer] = one.remote.topology.joined()
+    assert (peer.session.link, peer.session.incarnation) == (2, 2)
+
+
+@clause("BUS-DISC-8")
+def test_a_link_that_comes_meanwhile_is_that_of_the_restarted_machine() -> None:
+    """The higher master waits, and then need not dial."""
+    one, two = Master("m1"), Master("m2", incarnation=2)
+    connect(one, Master("m2"), 1, "m2", "m2")
+    heard(one, Change.RESTARTED, patience_s=3.0)
+    connect(two, one, 2, "m1", "m1")
+    assert dialled(one.remote.tick(4.0)) == []
+
+
+@clause("BUS-DISC-12")
+def test_a_machine_that_left_or_was_silent_is_dialled_no_more() -> None:
+    for change in (Change.LEFT, Change.SILENT):
+        master = Master("m1")
+        heard(master, Change.FOUND)
+        master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 1.0)
+        assert "m2" in master.redial
+        heard(master, change)
+        assert dialled(master.remote.tick(9.0)) == []
+
+
+@clause("BUS-DISC-12")
+def test_a_link_outlives_the_silence_of_its_machine() -> None:
+    """Announcements may be filtered where links are not."""
+    one, two = Master("m1"), Master("m2")
+    heard(one, Change.FOUND)
+    connect(one, two, 1, "m2", "m2")
+    heard(one, Change.SILENT)
+    [peer] = one.remote.topology.joined()
+    assert peer.session.link == 1
+    assert dialled(one.remote.on_link_lost(1, 2.0)) == []
+
+
+@clause("OPEN-3")
+def test_a_second_machine_of_a_name_is_reported_and_not_dialled() -> None:
+    master = Master("m1")
+    assert heard(master, Change.CONFLICT) == []
+    assert master.log == [
+        f"two machines are named m2: the one at {ADDRESS}, with id id-m2, is rejected "
+        "(OPEN-3); give it another name"
+    ]

@@ -1,0 +1,361 @@
+"""Discovery as pure logic: announcements, their checks, and the table (BUS-DISC)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import attrs
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.core.discovery.announcement_reader import Rejection
+from bus.core.discovery.discovery import Discovery, DiscoverySettings
+from bus.core.discovery.machine_table import MACHINES_MAX, Change
+from bus.core.wire import (
+    ANNOUNCEMENT_BYTES_MAX,
+    VERSIONS,
+    Announcement,
+    Identity,
+    Role,
+    decode_announcement,
+    encode_announcement,
+    is_signed,
+)
+from bus.errors import WireError
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY = bytes(range(32))
+ANNOUNCEMENT = Announcement(
+    bus="b",
+    machine="m",
+    machine_id="id-m",
+    instance=7,
+    counter=1,
+    versions=VERSIONS,
+    host="192.0.2.1",
+    port=7400,
+)
+
+
+def discovery(
+    machine: str = "here", *, machine_id: str = "", instance: int = 5, **changed: object
+) -> Discovery:
+    """Return the discovery of one master."""
+    settings = DiscoverySettings(
+        host="192.0.2.9",
+        port=7400,
+        scheme="tls",
+        key=KEY,
+        interval_s=1.0,
+        jitter=0.2,
+        lease_s=10.0,
+    )
+    me = Identity(
+        bus="b",
+        machine=machine,
+        machine_id=machine_id or f"id-{machine}",
+        process="p",
+        process_id=1,
+        incarnation=1,
+        role=Role.MASTER,
+    )
+    settings = attrs.evolve(settings, **changed)  # type: ignore[arg-type]
+    return Discovery(me, instance, settings, Random(1).random)
+
+
+def datagram(key: bytes | None = KEY, **changed: object) -> bytes:
+    """Return a signed announcement that differs from `ANNOUNCEMENT` in some fields."""
+    return encode_announcement(msgspec.structs.replace(ANNOUNCEMENT, **changed), key)
+
+
+@clause("BUS-DISC-4")
+def test_an_announcement_comes_back_from_its_bytes() -> None:
+    """Machine, address and instance travel in one signed datagram."""
+    data = encode_announcement(ANNOUNCEMENT, KEY)
+    assert decode_announcement(data) == ANNOUNCEMENT
+    assert is_signed(data, KEY)
+
+
+@clause("BUS-DISC-4")
+def test_the_longest_announcement_fits_into_its_bound() -> None:
+    """Any legal names give less than 512 bytes."""
+    longest = Announcement(
+        bus="b" * 32,
+        machine="m" * 63,
+        machine_id="i" * 63,
+        instance=2**64 - 1,
+        counter=2**64 - 1,
+        versions=(2**16 - 1, 2**16 - 1),
+        host="ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255",
+        port=2**16 - 1,
+        advertised=True,
+        leaves=True,
+    )
+    data = encode_announcement(longest, KEY)
+    assert len(data) < ANNOUNCEMENT_BYTES_MAX
+    assert decode_announcement(data) == longest
+
+
+@clause("BUS-SEC-6")
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_one_changed_byte_is_noticed(at: int, change: int) -> None:
+    """No byte of a signed announcement can be changed."""
+    data = bytearray(encode_announcement(ANNOUNCEMENT, KEY))
+    data[at % len(data)] ^= change
+    assert not is_signed(bytes(data), KEY)
+
+
+@clause("BUS-SEC-8")
+@given(st.binary(max_size=600))
+def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
+    """No bytes raise another error than `WireError`."""
+    for each in (data, b"ISMA\0" + data, b"ISMA\1" + data):
+        try:
+            decode_announcement(each)
+        except WireError as error:
+            assert len(str(error)) < 200  # noqa: PT017 # for some inputs alone
+
+
+@clause("BUS-DISC-11", "BUS-SEC-6", "OPEN-19")
+@pytest.mark.parametrize(
+    ("data", "host", "reason"),
+    [
+        (b"", "192.0.2.1", Rejection.MALFORMED),
+        (b"RTPS", "192.0.2.1", Rejection.MALFORMED),
+        (datagram() + b"\0" * 600, "192.0.2.1", Rejection.MALFORMED),
+        (datagram(host="1.0.0.0").replace(b"1.0.", b"0.0."), "", Rejection.MALFORMED),
+        (datagram().replace(b"192", b"abc"), "192.0.2.1", Rejection.MALFORMED),
+        (datagram(bus="c"), "192.0.2.1", Rejection.OTHER_BUS),
+        (datagram(versions=(90, 91)), "192.0.2.1", Rejection.VERSION),
+        (datagram(), "192.0.2.2", Rejection.OTHER_HOST),
+        (datagram(None), "192.0.2.1", Rejection.UNAUTHENTICATED),
+        (datagram(b"x" * 32), "192.0.2.1", Rejection.UNAUTHENTICATED),
+        (datagram(machine="here"), "192.0.2.1", Rejection.CONFLICT),
+    ],
+    ids=lambda value: value.name if isinstance(value, Rejection) else "",
+)
+def test_a_wrong_datagram_is_counted_and_changes_nothing(
+    data: bytes, host: str, reason: Rejection
+) -> None:
+    """Each kind of wrong datagram raises its own counter."""
+    here = discovery()
+    here.on_datagram(data, host, 1.0)
+    assert here.reader.rejected == {reason: 1}
+    assert not list(here.machines)
+
+
+@clause("BUS-SEC-6")
+def test_a_plain_announcement_counts_without_keys_alone() -> None:
+    """With keys, no unsigned announcement is accepted, and vice versa."""
+    here = discovery(key=None, scheme="tcp")
+    assert here.on_datagram(datagram(), "192.0.2.1", 1.0) is None
+    found = here.on_datagram(datagram(None), "192.0.2.1", 1.0)
+    assert found is not None
+    assert found.machine.address == "tcp://192.0.2.1:7400"
+
+
+@clause("OPEN-19")
+def test_an_advertised_address_may_differ_from_the_source() -> None:
+    """Behind a translating router the datagram has another source."""
+    found = discovery().on_datagram(datagram(advertised=True), "198.51.100.1", 1.0)
+    assert found is not None
+    assert found.machine.address == "tls://192.0.2.1:7400"
+
+
+@clause("BUS-DISC-11")
+def test_own_announcements_are_skipped() -> None:
+    """A master hears itself, and neither finds nor rejects itself."""
+    here = discovery()
+    assert here.on_datagram(here.announce(1.0), "192.0.2.9", 1.0) is None
+    assert here.on_datagram(here.farewell(), "192.0.2.9", 1.0) is None
+    assert (here.reader.read, not here.reader.rejected) == (0, True)
+
+
+@clause("BUS-DISC-8")
+def test_the_former_master_of_this_machine_is_no_conflict() -> None:
+    """Its last datagrams may arrive after the next one has begun."""
+    here = discovery(instance=5)
+    late = datagram(machine="here", machine_id="id-here", instance=4)
+    assert here.on_datagram(late, "192.0.2.1", 1.0) is None
+    assert not here.reader.rejected
+    two = datagram(machine="here", machine_id="id-here", instance=6)
+    event = here.on_datagram(two, "192.0.2.1", 1.0)
+    assert event is not None
+    assert event.change is Change.CONFLICT
+
+
+@clause("BUS-DISC-7", "OPEN-20")
+def test_a_found_machine_is_dialled_by_the_lower_one() -> None:
+    """One side of each pair dials, by machine id, then by name."""
+    for mine, patience_s in (("a", 0.0), ("z", 3.0)):
+        event = discovery(machine_id=mine).on_datagram(datagram(), "192.0.2.1", 1.0)
+        assert event is not None
+        assert (event.change, event.patience_s) == (Change.FOUND, patience_s)
+    same = discovery("zz", machine_id="id-m").on_datagram(datagram(), "192.0.2.1", 1.0)
+    assert same is not None
+    assert same.patience_s == 3.0
+
+
+@clause("BUS-DISC-6")
+def test_only_the_first_announcement_of_an_instance_is_a_change() -> None:
+    """Later ones only show that the machine is alive."""
+    here = discovery()
+    assert here.on_datagram(datagram(), "192.0.2.1", 1.0)
+    for counter in range(2, 31):
+        assert not here.on_datagram(datagram(counter=counter), "192.0.2.1", counter)
+    [machine] = here.machines
+    assert (machine.found_at, machine.heard_at) == (1.0, 30)
+
+
+@clause("BUS-DISC-11")
+def test_a_repeated_datagram_keeps_no_machine_alive() -> None:
+    """A recorded datagram is counted, and does not prolong the lease."""
+    here = discovery()
+    here.on_datagram(datagram(counter=4), "192.0.2.1", 1.0)
+    here.on_datagram(datagram(counter=4), "192.0.2.1", 9.0)
+    here.on_datagram(datagram(counter=3), "192.0.2.1", 9.0)
+    here.on_datagram(datagram(counter=9, instance=6), "192.0.2.1", 2.0)
+    assert here.reader.rejected == {Rejection.REPEATED: 3}
+    assert [each.machine.name for each in here.expire(11.0)] == ["m"]
+
+
+@clause("BUS-DISC-8")
+def test_a_restarted_machine_replaces_its_entry() -> None:
+    """A new instance of a known machine is dialled anew, also elsewhere."""
+    here = discovery()
+    here.on_datagram(datagram(counter=50), "192.0.2.1", 1.0)
+    again = datagram(instance=8, host="192.0.2.7", port=7401)
+    event = here.on_datagram(again, "192.0.2.7", 2.0)
+    assert event is not None
+    assert event.change is Change.RESTARTED
+    assert event.machine.address == "tls://192.0.2.7:7401"
+
+
+@clause("BUS-DISC-8")
+def test_a_machine_whose_clock_was_set_back_is_found_again() -> None:
+    """A lower instance counts as soon as the former one is silent."""
+    here = discovery()
+    here.on_datagram(datagram(instance=100), "192.0.2.1", 1.0)
+    back = datagram(instance=3)
+    assert here.on_datagram(back, "192.0.2.1", 3.9) is None
+    event = here.on_datagram(datagram(instance=3, counter=2), "192.0.2.1", 4.1)
+    assert event is not None
+    assert event.change is Change.RESTARTED
+
+
+@clause("OPEN-3")
+def test_the_first_machine_of_a_name_stays() -> None:
+    """A machine with another id and the same name is reported once."""
+    here = discovery()
+    here.on_datagram(datagram(), "192.0.2.1", 1.0)
+    other = datagram(machine_id="id-x", host="192.0.2.2")
+    event = here.on_datagram(other, "192.0.2.2", 1.0)
+    assert event is not None
+    assert (event.change, event.machine.id) == (Change.CONFLICT, "id-x")
+    assert here.on_datagram(other, "192.0.2.2", 2.0) is None
+    assert here.reader.rejected == {Rejection.CONFLICT: 2}
+    [machine] = here.machines
+    assert machine.id == "id-m"
+
+
+@clause("BUS-DISC-12")
+def test_a_machine_that_leaves_is_forgotten_at_once() -> None:
+    """An orderly end is announced, and cannot be announced by replay."""
+    here = discovery()
+    here.on_datagram(datagram(), "192.0.2.1", 1.0)
+    event = here.on_datagram(datagram(counter=2, leaves=True), "192.0.2.1", 1.5)
+    assert event is not None
+    assert (event.change, event.machine.name) == (Change.LEFT, "m")
+    assert not list(here.machines)
+    assert here.on_datagram(datagram(leaves=True), "192.0.2.1", 1.6) is None
+    here.on_datagram(datagram(instance=9), "192.0.2.1", 2.0)
+    assert here.on_datagram(datagram(leaves=True), "192.0.2.1", 2.1) is None
+    assert len(list(here.machines)) == 1
+
+
+@clause("BUS-DISC-12")
+def test_a_silent_machine_is_forgotten_after_the_lease() -> None:
+    """The lease begins anew with each announcement."""
+    here = discovery()
+    here.on_datagram(datagram(), "192.0.2.1", 1.0)
+    here.announce(5.0)
+    here.on_datagram(datagram(counter=2), "192.0.2.1", 5.0)
+    here.due_at = 100.0
+    assert here.next_deadline() == 15.0
+    assert here.expire(14.9) == []
+    assert [each.machine.name for each in here.expire(15.0)] == ["m"]
+    assert here.next_deadline() == 100.0
+
+
+@clause("OPEN-19")
+def test_the_table_is_bounded() -> None:
+    """One machine too many is counted, and displaces no other."""
+    here = discovery()
+    for number in range(MACHINES_MAX + 1):
+        here.on_datagram(datagram(machine=f"m{number}"), "192.0.2.1", 1.0)
+    assert len(list(here.machines)) == MACHINES_MAX
+    assert here.reader.rejected == {Rejection.TABLE_FULL: 1}
+
+
+@clause("OPEN-3")
+def test_conflicts_are_reported_up_to_a_bound() -> None:
+    """Invented ids fill neither the memory nor the log."""
+    here = discovery()
+    events = [
+        here.on_datagram(datagram(machine="here", machine_id=f"x{n}"), "192.0.2.1", 1.0)
+        for n in range(100)
+    ]
+    assert sum(event is not None for event in events) == 64
+
+
+@clause("OPEN-19")
+def test_a_flood_is_read_up_to_a_rate() -> None:
+    """One host cannot keep others from being heard."""
+    here = discovery()
+    for _ in range(600):
+        here.on_datagram(b"flood", "192.0.2.66", 1.0)
+    assert here.reader.rejected == {Rejection.MALFORMED: 512, Rejection.TOO_MANY: 88}
+    assert here.on_datagram(datagram(), "192.0.2.1", 1.1)
+    here.on_datagram(b"flood", "192.0.2.66", 2.0)
+    assert here.reader.rejected[Rejection.MALFORMED] == 513
+
+
+@clause("OPEN-19")
+def test_a_flood_from_many_hosts_is_bounded_too() -> None:
+    """Forged sources do not raise the rate beyond the bound for all."""
+    here = discovery()
+    for number in range(3000):
+        here.on_datagram(b"flood", f"10.0.{number // 250}.{number % 250}", 1.0)
+    expected: Mapping[Rejection, int] = {
+        Rejection.MALFORMED: 2048,
+        Rejection.TOO_MANY: 952,
+    }
+    assert here.reader.rejected == expected
+
+
+@clause("BUS-DISC-3")
+def test_announcements_are_spread_around_their_interval() -> None:
+    """The jitter keeps many machines from announcing together."""
+    here, now, gaps = discovery(), 1.0, []
+    for _ in range(1000):
+        here.announce(now)
+        gaps.append(here.due_at - now)
+        now = here.due_at
+    assert 0.8 <= min(gaps) < 0.82
+    assert 1.18 < max(gaps) <= 1.2
+    assert sum(gaps) / 1000 == pytest.approx(1.0, abs=0.02)
+
+
+@clause("BUS-DISC-3")
+def test_a_later_machine_hears_the_earlier_ones_soon() -> None:
+    """A master that finds a machine announces itself to it."""
+    here = discovery()
+    here.announce(1.0)
+    here.on_datagram(datagram(), "192.0.2.1", 1.1)
+    assert 1.1 <= here.due_at <= 1.2

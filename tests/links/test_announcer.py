@@ -1,0 +1,184 @@
+"""`Announcer`: discovery by real datagrams, on the loopback interface."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus import BusConfig
+from bus.core.discovery.discovery import Discovery, DiscoverySettings, Event
+from bus.core.discovery.machine_table import Change
+from bus.core.wire import Identity, Role
+from bus.links.announcement_group import AnnouncementGroup
+from bus.links.announcer import Announcer
+from bus.network import DiscoveryScope
+from queuebroker import _net, _sync
+from queuebroker.sockets import Driver
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PORT = 17_399
+
+
+class Party:
+    """One master: its announcer, and the changes that it was told."""
+
+    def __init__(self, driver: Driver, machine: str, lease_s: float = 60.0) -> None:
+        me = Identity(
+            bus="b",
+            machine=machine,
+            machine_id="id",
+            process="p",
+            process_id=1,
+            incarnation=1,
+            role=Role.MASTER,
+        )
+        settings = DiscoverySettings(
+            host="127.0.0.1",
+            port=7400,
+            scheme="tcp",
+            key=None,
+            interval_s=0.05,
+            jitter=0.2,
+            lease_s=lease_s,
+        )
+        group = AnnouncementGroup.of(
+            "127.0.0.1", PORT, DiscoveryScope.HOST, BusConfig()
+        )
+        self.discovery = Discovery(me, 1 + len(machine), settings, Random(1).random)
+        self.changes: list[tuple[Change, str]] = []
+        self.announcer = Announcer(self.discovery, group.open(), driver, self._on_event)
+
+    def _on_event(self, event: Event) -> None:
+        self.changes.append((event.change, event.machine.name))
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    made = Driver()
+    yield made
+    made.close()
+
+
+def run(driver: Driver, until: Callable[[], bool]) -> None:
+    """Run the driver until something holds."""
+    end = _sync.monotonic() + 20
+    while not until():
+        assert _sync.monotonic() < end
+        driver.poll(0.1)
+
+
+@clause("BUS-DISC-2", "BUS-DISC-3")
+def test_machines_of_one_host_find_each_other(driver: Driver) -> None:
+    """Each hears the others, also the later one."""
+    first, second = Party(driver, "a"), Party(driver, "bb")
+    first.announcer.start()
+    run(driver, lambda: first.discovery.due_at > 0)
+    second.announcer.start()
+    run(driver, lambda: bool(first.changes and second.changes))
+    assert first.changes == [(Change.FOUND, "bb")]
+    assert second.changes == [(Change.FOUND, "a")]
+    assert [each.name for each in first.announcer.machines()] == ["bb"]
+    first.announcer.stop()
+    second.announcer.stop()
+
+
+@clause("BUS-DISC-12")
+def test_a_master_that_ends_says_so(driver: Driver) -> None:
+    """The others do not wait for the lease."""
+    first, second = Party(driver, "a"), Party(driver, "bb")
+    first.announcer.start()
+    second.announcer.start()
+    run(driver, lambda: bool(first.changes))
+    second.announcer.stop()
+    second.announcer.stop()
+    run(driver, lambda: len(first.changes) == 2)
+    assert first.changes[1] == (Change.LEFT, "bb")
+    assert first.announcer.machines() == []
+    first.announcer.stop()
+    assert driver.sockets == 0
+
+
+@clause("BUS-DISC-12")
+def test_a_silent_machine_is_forgotten_in_time(driver: Driver) -> None:
+    """Also if no datagram arrives that could show the time."""
+    first, second = Party(driver, "a", lease_s=0.3), Party(driver, "bb")
+    first.announcer.start()
+    second.announcer.start()
+    run(driver, lambda: bool(first.changes))
+    second.announcer.abandon_after_fork()
+    run(driver, lambda: len(first.changes) == 2)
+    assert first.changes == [(Change.FOUND, "bb"), (Change.SILENT, "bb")]
+    first.announcer.stop()
+
+
+@clause("BUS-DISC-3")
+def test_timers_do_not_add_up(driver: Driver) -> None:
+    """Each early announcement makes a timer, and a later one in vain."""
+    parties = [Party(driver, "m" * number) for number in range(1, 9)]
+    for each in parties:
+        each.announcer.start()
+    run(driver, lambda: all(len(each.changes) == 7 for each in parties))
+    heard = parties[0].discovery.reader.read
+    run(driver, lambda: parties[0].discovery.reader.read >= heard + 100)
+    assert len(driver._timers) <= len(parties)
+    for each in parties:
+        each.announcer.stop()
+
+
+def test_a_failure_to_send_is_logged_once(
+    driver: Driver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interface that is down for a while ends nothing, and fills no log."""
+    sent = 0
+
+    def send(_: _net.Datagrams, data: bytes) -> None:
+        nonlocal sent
+        sent += len(data) > 0
+        raise OSError(101, "Network is unreachable")
+
+    monkeypatch.setattr(_net.Datagrams, "send", send)
+    first = Party(driver, "a")
+    with caplog.at_level(logging.WARNING, "bus"):
+        first.announcer.start()
+        run(driver, lambda: sent >= 3)
+        first.announcer.stop()
+    assert [each.message for each in caplog.records] == [
+        "cannot announce this machine: [Errno 101] Network is unreachable"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "scope", "text"),
+    [
+        ("203.0.113.77", "lan", "no interface of this host has address 203.0.113.77"),
+        ("::1", "wan", "multicast_group 239.255.73.77 is not of the IP version of ::1"),
+    ],
+)
+def test_an_impossible_group_is_named(host: str, scope: str, text: str) -> None:
+    with pytest.raises(OSError, match=text):
+        AnnouncementGroup.of(host, PORT, DiscoveryScope(scope), BusConfig())
+
+
+def test_sockets_that_the_system_refuses_are_named() -> None:
+    with pytest.raises(OSError, match=r"192\.0\.2\.250 to 127\.255\.255\.255, UDP"):
+        _net.Datagrams("192.0.2.250", "127.255.255.255", PORT, 1, 1)
+
+
+@clause("BUS-DISC-2")
+def test_a_multicast_group_reaches_each_member() -> None:
+    """Each member of the group gets the datagram once, the sender too."""
+    groups = [
+        _net.Datagrams("127.0.0.1", "239.255.73.77", PORT, 8, 1) for _ in range(3)
+    ]
+    groups[0].send(b"hello")
+    for each in groups:
+        _net.wait_to_read(each.fileno(), 10.0)
+        assert each.receive() == (b"hello", "127.0.0.1")
+        assert each.receive() is None
+        each.close()

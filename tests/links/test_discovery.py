@@ -1,0 +1,155 @@
+"""Machines of one host that find each other, with real processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import BusConfig, Network, open_bus
+from specs.clauses import clause
+from tests.kit.comm_threads import comm_of
+from tests.kit.site import HERE, THERE, Site
+from tests.links.processes import linked
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bus import Bus
+
+QUICK = BusConfig(announce_s=0.05)
+
+
+@pytest.fixture
+def port() -> int:
+    """Return a UDP port that is free at present."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def found(bus: Bus) -> dict[str, str]:
+    """Return the address of each machine that a master has found."""
+    machines = bus._node.network._discovery.machines()  # type: ignore[union-attr]
+    return {each.name: each.address for each in machines}
+
+
+def instance(bus: Bus) -> int:
+    """Return the instance of the other machine that a master has found."""
+    machines = bus._node.network._discovery.machines()  # type: ignore[union-attr]
+    return max((each.instance for each in machines), default=0)
+
+
+def options(port: int, **given: Any) -> dict[str, Any]:
+    """Return the settings of a network in which machines find each other."""
+    return {"peers": [], "discovery": "host", "discovery_port": port, **given}
+
+
+@clause("BUS-DISC-2", "BUS-DISC-5", "BUS-DISC-7", "BUS-DISC-9")
+def test_two_machines_find_each_other_and_talk(site: Site, port: int) -> None:
+    """Neither has the other's address; there is one link, and no other socket."""
+    network = site.network(HERE, **options(port))
+    there = site.network(THERE, **options(port))
+    with (
+        site.here(network=network, config=QUICK) as near,
+        site.there("far", network=there) as far,
+    ):
+        far("counter('echo')")
+        assert near.call(f"ism://{THERE}/echo", 1, timeout=LIMIT_S) == 1
+        assert found(near) == {THERE: f"tls://127.0.0.1:{site.ports[THERE]}"}
+        assert linked(near) == {"far"}
+
+
+@clause("BUS-DISC-1")
+def test_without_discovery_nothing_is_announced(site: Site, port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.255.255.255", port))
+        with (
+            site.here(config=QUICK) as near,
+            site.there("far") as far,
+        ):
+            far("counter('echo')")
+            assert near.call(f"ism://{THERE}/echo", 1, timeout=LIMIT_S) == 1
+            assert found(near) == {}
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.recv(1)
+
+
+@clause("BUS-DISC-12")
+def test_a_master_that_ends_in_order_is_forgotten_at_once(
+    site: Site, port: int
+) -> None:
+    network = site.network(HERE, **options(port))
+    there = site.network(THERE, **options(port))
+    with site.here(network=network, config=QUICK) as near:
+        with site.there("far", network=there) as far:
+            until(lambda: THERE in found(near), "it is found")
+            far("bus.close()")
+            until(lambda: not found(near), "it has left", limit_s=5.0)
+        until(lambda: not linked(near), "the link has ended")
+
+
+@clause("BUS-DISC-8")
+def test_the_next_master_of_a_machine_is_found(site: Site, port: int) -> None:
+    """It was a slave before, and announces the machine in place of the former one."""
+    network = site.network(HERE, **options(port))
+    there = site.network(THERE, **options(port))
+    with (
+        site.here(network=network, config=QUICK) as near,
+        site.there("m2", network=there) as m2,
+        site.there("next", network=there) as heir,
+    ):
+        heir("counter('echo')")
+        assert near.call(f"ism://{THERE}/echo", 1, timeout=LIMIT_S) == 1
+        former = instance(near)
+        m2.kill()
+        until(lambda: instance(near) > former, "the next master is announced")
+        until(
+            lambda: (
+                comm_of(near).remote.topology.master_of(THERE) is not None
+                and "next" in linked(near)
+            ),
+            "there is a link with the next master",
+        )
+        assert near.call(f"ism://{THERE}/echo", 2, timeout=LIMIT_S) == 2
+
+
+@clause("BUS-SEC-6", "BUS-DISC-11")
+def test_a_forged_announcement_is_counted_and_dialled_by_nobody(
+    site: Site, port: int
+) -> None:
+    network = site.network(HERE, **options(port))
+    with (
+        site.here(network=network, config=QUICK) as near,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as forger,
+    ):
+        forger.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        for data in (b"", b"ISMA\1" + bytes(99), os.urandom(400)):
+            forger.sendto(data, ("127.255.255.255", port))
+        discovery = near._node.network._discovery  # type: ignore[union-attr]
+        until(lambda: discovery.rejected() == {"malformed": 3}, "all are counted")
+        assert found(near) == {}
+
+
+@pytest.fixture
+def taken(port: int) -> Iterator[int]:
+    """Return a UDP port whose broadcast address is taken by another program."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.255.255.255", port))
+        yield port
+
+
+def test_a_port_that_another_program_has_is_named(
+    taken: int, own_run_directory: Path
+) -> None:
+    del own_run_directory
+    network = Network(listen="127.0.0.1:0", discovery="host", discovery_port=taken)
+    text = f"127.0.0.1 to 127.255.255.255, UDP port {taken}: Address already in use"
+    with pytest.raises(OSError, match=text), open_bus(machine="m", network=network):
+        raise AssertionError

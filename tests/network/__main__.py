@@ -1,0 +1,56 @@
+"""``python -m tests.network --profile NAME|all``: machines on a network with faults.
+
+Exit 0 if all promises were kept, 1 if not, 2 if this system cannot run it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.network.campaign import Campaign
+from tests.network.ethernet import is_permitted
+from tests.network.profiles import PROFILES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run some profiles, and print the story of each."""
+    parser = argparse.ArgumentParser(prog="python -m tests.network")
+    parser.add_argument("--profile", default="all", choices=["all", *PROFILES])
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each profile")
+    parser.add_argument("--machines", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--static", action="store_true", help="with static addresses, not discovery"
+    )
+    given = parser.parse_args(arguments)
+    if refused := is_permitted():
+        print(f"cannot run: {refused}", file=sys.stderr)
+        return 2
+    names = list(PROFILES) if given.profile == "all" else [given.profile]
+    folder = Path(tempfile.mkdtemp(prefix="net"))
+    failed = 0
+    with Campaign(
+        folder / "c", given.machines, given.seed, discovery=not given.static
+    ) as campaign:
+        for name in names:
+            story = campaign.run(name, given.seconds)
+            print(story, flush=True)
+            for each in story.faults[:10]:
+                print(f"  WRONG: {each}", flush=True)
+            failed += bool(story.faults)
+    print(f"{len(names)} profiles, {failed} failed")
+    if not failed:
+        shutil.rmtree(folder)  # after a failure the notes are kept
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

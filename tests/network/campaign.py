@@ -1,0 +1,180 @@
+"""`Campaign`: machines under load, one profile of faults after another.
+
+After each profile the network heals. Then the links must be back within `LINKS_S`, and
+all machines reach one another within `ALL_S`. Each message has its outcome by the
+`Ledger` of `tests.kills`: nothing arrives twice, and each message that did not arrive
+was reported. The counters balance.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tests.kills.ledger import Fate, Ledger
+from tests.kills.notes import Reader
+from tests.network.conditions import GOOD
+from tests.network.profiles import PROFILES
+from tests.network.site import Site
+from tests.support import until
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from tests.kills.ledger import Verdict
+    from tests.kills.member import Member
+
+
+__all__ = ["ALL_S", "LINKS_S", "Campaign", "Story"]
+
+LINKS_S: Final = 3.0
+ALL_S: Final = 10.0
+# For all messages under way when the load stops.
+_QUIET_S: Final = 60.0
+
+
+@attrs.frozen
+class Story:
+    """The result of one profile.
+
+    links_s, all_s: the seconds from the end of the faults until all links were back,
+      and until each machine had reached each other one.
+    fates: of the messages. frames: the frames, by what became of them.
+    faults: the violations, a sentence each.
+    """
+
+    profile: str
+    links_s: float
+    all_s: float
+    fates: Counter[Fate]
+    frames: dict[str, int]
+    faults: list[str]
+
+    def __str__(self) -> str:
+        fates = ", ".join(f"{self.fates[each]} {each}" for each in Fate)
+        frames = ", ".join(f"{count} {fate}" for fate, count in self.frames.items())
+        return (
+            f"{self.profile:<10} links back {self.links_s:.1f} s, all reached "
+            f"{self.all_s:.1f} s; messages: {fates}; frames: {frames}"
+        )
+
+
+class Campaign:
+    """A context manager: the machines run within the block."""
+
+    def __init__(
+        self, folder: Path, count: int, seed: int, *, discovery: bool = True
+    ) -> None:
+        self._seed: Final = seed
+        self._site: Final = Site(folder, count, seed, discovery=discovery)
+        self._reader: Final = Reader(folder / "notes")
+        self._ledger: Final = Ledger()
+
+    def __enter__(self) -> Self:
+        self._site.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._site.__exit__()
+
+    def run(self, profile: str, seconds: float) -> Story:
+        """Let the faults of a profile befall the network, and check all invariants."""
+        site = self._site
+        self._await_links(_QUIET_S)
+        before = site.ethernet.counted()
+        faults: list[str] = []
+        for each in PROFILES[profile](site, seconds, Random(f"{self._seed}/{profile}")):
+            sleep(each)
+        site.ethernet.impose(GOOD)
+        healed = monotonic()
+        links_s = self._await_links(_QUIET_S, healed)
+        if links_s > LINKS_S:
+            faults.append(f"the links were back after {links_s:.1f} s")
+        all_s = self._await_all(healed)
+        if all_s > ALL_S:
+            faults.append(f"all machines were reached after {all_s:.1f} s")
+        self._hold()
+        verdict = self._judge()
+        frames = {
+            fate: count - before.get(fate, 0)
+            for fate, count in site.ethernet.counted().items()
+        }
+        return Story(
+            profile, links_s, all_s, verdict.fates, frames, faults + verdict.faults
+        )
+
+    def _await_links(self, limit_s: float, since: float | None = None) -> float:
+        """Wait until all pairs of machines have a link; return the seconds."""
+        began = monotonic() if since is None else since
+        until(self._is_whole, "all pairs of machines have a link", limit_s=limit_s)
+        return monotonic() - began
+
+    def _is_whole(self) -> bool:
+        site = self._site
+        return all(each.do("linked") == site.others(each) for each in site.members)
+
+    def _await_all(self, since: float) -> float:
+        """Wait until each machine has reached each other one; return the seconds."""
+        for one in self._site.members:
+            for other in self._site.others(one):
+                name = f"ism://{other}/fast/{other}"
+                until(
+                    partial(_reaches, one, name),
+                    f"{one.name} reaches {name}",
+                    limit_s=_QUIET_S,
+                )
+        return monotonic() - since
+
+    def _hold(self) -> None:
+        """Stop all load, and wait for all outcomes."""
+        members = self._site.members
+        for each in members:
+            each.do("hold")
+        until(
+            lambda: not any(each.do("unanswered") for each in members),
+            "all outcomes are known",
+            limit_s=_QUIET_S,
+        )
+        until(self._is_decided, "all messages have an outcome", limit_s=_QUIET_S)
+        until(
+            lambda: not any(each.do("counters") for each in members),
+            "all counters balance",
+            limit_s=_QUIET_S,
+        )
+
+    def _is_decided(self) -> bool:
+        self._read()
+        return not self._ledger.undecided(self._site.dead, self._orphaned())
+
+    def _orphaned(self) -> set[str]:
+        """Return the names whose holders were killed."""
+        dead = {life.partition(".")[0] for life in self._site.dead}
+        return {each for each in self._site.tasks() if each.split("/")[2] in dead}
+
+    def _judge(self) -> Verdict:
+        self._read()
+        verdict = self._ledger.judge(self._site.dead, self._orphaned())
+        self._site.dead.clear()
+        for each in self._site.members:
+            each.do("go", self._site.tasks())
+        return verdict
+
+    def _read(self) -> None:
+        for life, words in self._reader.news():
+            self._ledger.take(life, words)
+
+
+def _reaches(one: Member, name: str) -> bool:
+    return bool(one.do("call", name) == "ok")

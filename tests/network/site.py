@@ -1,0 +1,121 @@
+"""`Site`: machines in network namespaces, each with one master under load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.keys.authority import Authority
+from tests.kills.member import Member
+from tests.network.ethernet import Ethernet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Self
+
+__all__ = ["Site"]
+
+_TASKS: Final = ("fast", "slow", "ghost")
+
+
+class Site:
+    """A context manager: the machines run within the block.
+
+    Args:
+        folder: for notes, keys and run directories; short, since socket paths are
+            limited.
+        count: the number of machines.
+        seed: the source of all faults and of all load.
+        discovery: True if the machines find each other; False if each knows the
+            addresses of all earlier ones.
+
+    Attributes:
+        ethernet: the network.
+        members: the masters.
+        dead: the lives that were killed.
+    """
+
+    def __init__(
+        self, folder: Path, count: int, seed: int, *, discovery: bool = True
+    ) -> None:
+        self._folder: Final = folder
+        self._seed: Final = seed
+        self.count: Final = count
+        self.machines: Final = [f"m{number}" for number in range(count)]
+        self.ethernet: Final = Ethernet(self.machines, "10.78", seed)
+        self.members: Final[list[Member]] = []
+        self.dead: Final[set[str]] = set()
+        self._lives: Final = [0] * count
+        (folder / "notes").mkdir(parents=True)
+        authority = Authority.create(folder / "authority")
+        for number, name in enumerate(self.machines):
+            authority.issue(name, folder / f"{name}.keys", days=1)
+            earlier = [self.ethernet.address(each) for each in range(number)]
+            lines = [
+                f'listen = "{self.ethernet.address(number)}"',
+                f'keys = "{name}.keys"',
+                'discovery = "lan"' if discovery else f"peers = {earlier}",
+            ]
+            (folder / f"{name}.toml").write_text("\n".join(lines) + "\n", "utf-8")
+
+    def __enter__(self) -> Self:
+        self.ethernet.__enter__()
+        try:
+            self.members.extend(self._prepared(each) for each in range(self.count))
+            for each in self.members:
+                each.tell("join")
+            for each in self.members:
+                each.incarnation = each.answer()
+            self._introduce(self.members)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self.members:
+            each.end()
+        self.ethernet.__exit__()
+
+    def _prepared(self, number: int) -> Member:
+        name = self.machines[number]
+        self._lives[number] += 1
+        return Member(
+            name,
+            self._lives[number],
+            self._folder,
+            self._seed,
+            module="tests.network.worker",
+            prefix=["ip", "netns", "exec", self.ethernet.names[number]],
+            arguments=[self._folder / f"{name}.toml"],
+            run=self._folder / f"run-{name}",
+        )
+
+    def _introduce(self, members: list[Member]) -> None:
+        """Let some members send to all machines, and hear them."""
+        for each in members:
+            each.do("hear", self.others(each))
+            each.do("go", self.tasks())
+
+    def others(self, member: Member) -> list[str]:
+        """Return the machines that are not the one of a member."""
+        return [each for each in self.machines if each != member.name]
+
+    def tasks(self) -> list[str]:
+        """Return the addressees of all messages."""
+        return [
+            f"ism://{name}/{task}/{name}" for name in self.machines for task in _TASKS
+        ]
+
+    # Blows.
+
+    def kill(self, number: int) -> None:
+        """Kill a master."""
+        member = self.members[number]
+        self.dead.add(member.life)
+        member.end()
+
+    def start(self, number: int) -> None:
+        """Start the next life of a killed master."""
+        self.members[number] = member = self._prepared(number)
+        member.incarnation = member.do("join")
+        self._introduce([member])
