@@ -1,7 +1,7 @@
 """``python -m benchmarks NAME``: run a suite; ``table FILE...``: print its figures.
 
 Exit codes: 0 success; 1 with ``--check`` if a requirement is missed, or cannot be
-judged because its rival is missing; 2 wrong usage.
+judged because its rival is missing or nothing could be measured; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _write(path: Path, figures: list[Figure]) -> None:
 
 
 def _all_met(figures: list[Figure]) -> bool:
-    return all(figure.passed for figure in figures if figure.must)
+    return bool(figures) and all(figure.passed for figure in figures if figure.must)
 
 
 def _table(given: list[str]) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 __all__ = ["machine_line"]
 
-_PACKAGES = ("attrs", "pyzmq", "pynng")
+_PACKAGES = ("attrs", "pyzmq", "pynng", "eclipse-zenoh", "nats-py")
 
 
 @functools.cache

@@ -22,6 +22,7 @@ SUITES = {
     "journal": "benchmarks.journal:suite",
     "sockets": "benchmarks.sockets:suite",
     "processes": "benchmarks.processes:suite",
+    "machines": "benchmarks.machines:suite",
     "scale": "benchmarks.scale:suite",
 }
 

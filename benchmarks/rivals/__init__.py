@@ -1,13 +1,14 @@
 """The rivals, one file each, with their best documented settings.
 
 Each file has ``NAME`` (the key in the results), ``VERSION``, and ``link`` or ``doors``
-as `benchmarks.workloads` defines them. A rival that is not installed is skipped, with a
-message.
+as `benchmarks.workloads` defines them, or both sides as `benchmarks.testbed` defines
+them. A rival that is not installed is skipped, with a message.
 """
 
 from __future__ import annotations
 
 import importlib
+import shutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["load"]
 
 # The requirement of each file: the library's module, then its distribution.
-_NEEDS = {"pyzmq": ("zmq", "pyzmq"), "pynng": ("pynng", "pynng")}
+_NEEDS = {
+    "pyzmq": ("zmq", "pyzmq"),
+    "pyzmq_tcp": ("zmq", "pyzmq"),
+    "pynng": ("pynng", "pynng"),
+    "zenoh": ("zenoh", "eclipse-zenoh"),
+    "nats": ("nats", "nats-py"),
+}
 
 
 def load(files: Iterable[str]) -> tuple[list[Any], list[str]]:
@@ -30,9 +37,15 @@ def load(files: Iterable[str]) -> tuple[list[Any], list[str]]:
     for file in files:
         library, distribution = _NEEDS.get(file, ("", ""))
         try:
-            found.append(importlib.import_module(f"benchmarks.rivals.{file}"))
+            rival = importlib.import_module(f"benchmarks.rivals.{file}")
         except ModuleNotFoundError as error:
             if error.name != library:
                 raise
             missing.append(f"{distribution} is not installed: left out")
+            continue
+        program = getattr(rival, "PROGRAM", None)
+        if program is not None and shutil.which(program) is None:
+            missing.append(f"{program} is not installed: {rival.NAME} left out")
+            continue
+        found.append(rival)
     return found, missing

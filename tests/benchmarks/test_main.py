@@ -91,6 +91,18 @@ def test_check_fails_on_a_must_that_is_missed_or_cannot_be_judged(
     assert main(["threads", *arguments]) == code
 
 
+def test_check_fails_if_nothing_could_be_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        suites, "load", lambda _: lambda _: ([], ["left out: not permitted"])
+    )
+
+    assert main(["threads", "--check"]) == 1
+    assert main(["threads"]) == 0
+    assert "left out: not permitted" in capsys.readouterr().out
+
+
 def test_quick_is_less_work_with_as_many_rounds_as_are_owed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -185,7 +197,10 @@ REPORTED_ONLY = {"W1"}
 
 
 @pytest.mark.parametrize("name", suites.SUITES)
-def test_every_suite_gives_contests_with_musts(name: str) -> None:
+def test_every_suite_gives_contests_with_musts(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.machines.refusal", lambda: "")  # for any user
     contests, _ = suites.load(name)(Effort.of(quick=True))
 
     assert contests
