@@ -68,8 +68,7 @@ class Task:
 
     def __repr__(self) -> str:
         left = self._receiver.leaving or self._entry.host is None
-        state = " deregistered" if left else ""
-        return f"<Task {self._entry.address}{state}>"
+        return f"<Task {self._entry.address}{' deregistered' if left else ''}>"
 
     @property
     def address(self) -> Address:
@@ -183,7 +182,8 @@ class Task:
         try:
             send_batch = self._send_batches[to]  # type: ignore[index]  # a sequence is never a key
         except (KeyError, TypeError):
-            pass
+            if type(to) is Address:  # send batches are listed by its text
+                return self.command(str(to), payload, bus, on_response, ref, timeout)
         else:
             if (
                 type(payload) is bytes
@@ -289,8 +289,7 @@ class Task:
         check_optional_callback("on_response", on_response)
         deadline = None if timeout is None else deadline_after(timeout)
         if on_response is not None and timeout is None:
-            msg = "notify requires a timeout if answers are wanted"
-            raise ValueError(msg)
+            raise ValueError("notify requires a timeout if answers are wanted")
         self._sender.notify(payload, on_response, ref, timeout, deadline)
 
     # Subscribing and watching.

@@ -338,3 +338,16 @@ def test_so_many_are_taken_on_as_one_by_one() -> None:
         until(lambda: len(holder.got) == 10, "all have come")
         assert [int(each) for each in holder.got[2:]] == accepted
         until(lambda: not info(other, "holder").commands.unread, "all are read")
+
+
+def test_commands_to_an_address_are_sent_in_batches_too(near: Bus, other: Bus) -> None:
+    """One by one they would take about ten times as long."""
+    del other
+    sender = near.register("sender")
+    near.call("far", 1, timeout=LIMIT_S)
+
+    sender.command(Address("far"), b"first")
+    sender.command(Address("far"), b"second")
+
+    assert list(sender._send_batches) == ["far"]
+    assert near.call(Address("far"), 2, timeout=LIMIT_S) == 2
