@@ -109,6 +109,10 @@ class Announcements:
             lambda: master.remote.discovered_machines.on_event(known, self._world.now)
         )
 
+    def read(self) -> int:
+        """Return how many datagrams all masters have read."""
+        return sum(discovery.reader.read for _, discovery in self._masters)
+
     def known(self, machine: str) -> set[str]:
         """Return the machines that the master of a machine knows."""
         master = self._world.masters[machine]

@@ -34,13 +34,17 @@ class Wire:
 
 
 class Network:
-    """All links; delays and times of loss are drawn from the world's seed."""
+    """All links; delays and times of loss are drawn from the world's seed.
+
+    frames, bytes: the number of frames put on links, and of their bytes.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._numbers = itertools.count(1)
         self.wires: dict[int, tuple[Wire, int]] = {}  # link, index of the end
         self.slow = 0.004
+        self.frames = self.bytes = 0
 
     def _delay(self) -> float:
         return self._world.random.random() * self.slow
@@ -79,6 +83,8 @@ class Network:
     def send(self, number: int, data: bytes) -> None:
         """Put bytes on a link; they are dropped if the other end is closed."""
         wire, end = self.wires[number]
+        self.frames += 1
+        self.bytes += len(data)
         self._arrive(wire, 1 - end, data)
 
     def hang_up(self, number: int) -> None:
