@@ -294,7 +294,7 @@ class BusConfig:
     lease_s: float = _period(
         10.0,
         "BUS-DISC-12",
-        "Time without a frame after which a process counts as stuck or lost.",
+        "Time without a frame, or an announcement, after which it counts as lost.",
     )
 
     # Peers not yet authenticated.

@@ -104,10 +104,12 @@ class Network:
       plain TCP then.
 
     Raises:
-        TypeError: an address is no `str`, or ``peers`` is one.
-        ValueError: an address has another form, names all interfaces, or is not on the
-          loopback interface although there are no keys; ``ports`` are not in order; or
-          ``listen`` is none for the scope of discovery.
+        TypeError: an address is not a `str`; ``peers`` or ``ports`` is not a sequence;
+          or ``gateway`` is not a `bool`.
+        ValueError: an address is malformed, names all interfaces, or is not on the
+          loopback interface although there are no keys; ``ports`` or
+          ``discovery_port`` is out of range; or ``listen`` or ``advertise`` does not
+          suit ``discovery``.
     """
 
     peers: tuple[str, ...] = attrs.field(default=(), converter=_addresses)

@@ -29,10 +29,11 @@ _MOVES_MAX: Final = 8
 
 
 class DeliveryFailures:
-    """The part of a task that reports its undeliverable messages, each of them once.
+    """The part of a task that reports its undeliverable messages.
 
-    The error of a command answers its question. If it has none, the error goes to the
-    callback of the task.
+    A command that requests an answer fails its question, if that is still open. A
+    command that requests none is passed to ``on_undelivered``. Other messages are only
+    recorded in the journal.
 
     Args:
         router: the router of the bus.

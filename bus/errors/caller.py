@@ -1,4 +1,4 @@
-"""The errors that the caller mends at the call: names, payloads, its own state."""
+"""The errors that the caller corrects at the call: names, payloads, its own state."""
 
 from __future__ import annotations
 

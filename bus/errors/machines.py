@@ -1,4 +1,4 @@
-"""The errors that the operator of the machines mends: access, versions, identities."""
+"""The errors that an operator must fix: access, versions, identities."""
 
 from __future__ import annotations
 
@@ -41,13 +41,16 @@ class VersionMismatchError(BusError):
 
 
 class MachineNameConflictError(BusError):
-    """Two machines have one name; the machine known first keeps it (BUS-DISC-8).
+    """This machine name is used by a master on another host (BUS-DISC-8).
 
     machine: the name.
     """
 
     def __init__(self, machine: str) -> None:
-        super().__init__(f"cannot add a machine: another one has the name {machine!r}")
+        super().__init__(
+            f"cannot join as machine {machine!r}: a master on another host has that "
+            "name; choose another one"
+        )
         self.machine: str = machine
 
 

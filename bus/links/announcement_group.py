@@ -27,7 +27,7 @@ class AnnouncementGroup:
     source: the address of this host in it.
     to: the broadcast address of the subnet, or the multicast group.
     port: the UDP port.
-    hops: the maximum number of routers, plus one.
+    hops: the TTL, or the hop limit of IPv6; 1 stays on the link.
     interface: the index of the interface.
     """
 
@@ -46,6 +46,7 @@ class AnnouncementGroup:
         Raises:
             OSError: the host has no such address, its subnet no broadcast address, or
               the multicast group is of the other version of IP.
+            ModuleNotFoundError: the package `ifaddr` is not installed.
         """
         prefix, interface = _interface(host)
         address = ipaddress.ip_interface(f"{host}/{prefix}")
@@ -67,7 +68,7 @@ class AnnouncementGroup:
         """Return sockets for the group.
 
         Raises:
-            OSError: the system refuses one of them.
+            OSError: the system refuses a socket.
         """
         return _net.Datagrams(
             self.source, self.to, self.port, self.hops, self.interface

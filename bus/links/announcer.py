@@ -30,8 +30,8 @@ class Announcer:
     It is a `Handler` of the driver of the links, and all its methods are for the thread
     that runs the driver, unless their docstrings say otherwise.
 
-    Lock: ``_lock`` guards the discovery, which `machines` reads in another thread.
-    Nothing is called under it.
+    Lock: only the driver's thread changes the discovery, and under ``_lock``; other
+    threads read it under ``_lock``. ``on_event`` is never called under it.
 
     Args:
         discovery: the decisions.
@@ -67,7 +67,7 @@ class Announcer:
         self._timer_at: float | None = None
 
     def start(self) -> None:
-        """Announce the machine from now on, and listen for others; any thread may.
+        """Announce the machine from now on, and listen for others; for any thread.
 
         Raises:
             OSError: the system can watch no more descriptors.
@@ -88,13 +88,13 @@ class Announcer:
             return {reason.value: count for reason, count in counted.items()}
 
     def stop(self) -> None:
-        """Tell the others that this master ends, and close the sockets."""
+        """Announce that this master shuts down, and close the sockets."""
         datagrams = self._datagrams
         if datagrams is None:
             return
         self._datagrams = None
         self._driver.unregister(datagrams.fileno())
-        with suppress(OSError):  # they learn it from the lost link, or by the lease
+        with suppress(OSError):  # else they detect it by the lost link, or the lease
             datagrams.send(self._discovery.farewell())
         datagrams.close()
 
@@ -124,7 +124,7 @@ class Announcer:
         """Do nothing: nothing waits for discovery."""
 
     def abandon_after_fork(self) -> None:
-        """Close the sockets without a word: the machine goes on elsewhere."""
+        """Close the sockets and send nothing: the parent process is still master."""
         datagrams, self._datagrams = self._datagrams, None
         if datagrams is not None:
             datagrams.close()

@@ -26,7 +26,7 @@ __all__ = ["MachineDiscovery"]
 
 
 class MachineDiscovery:
-    """The discovery of one process; it does nothing if the network wants none.
+    """The discovery of one process; does nothing if `Network.discovery` is off.
 
     Args:
         network: its scope, its port, and the advertised address.
@@ -54,6 +54,7 @@ class MachineDiscovery:
         Raises:
             OSError: the system refuses the sockets, or there is no such group; the text
               says which.
+            ModuleNotFoundError: the package `ifaddr` is not installed.
         """
         network, config = self._network, self._config
         address = self._listeners.outside_address
@@ -75,7 +76,7 @@ class MachineDiscovery:
             lease_s=config.lease_s,
             advertised=advertised is not None,
         )
-        # The clock tells this period of being master from all earlier ones.
+        # The wall clock makes each instance higher than those before.
         me, instance = comm.remote.topology.me, _sync.wall_ns()
         discovery = Discovery(me, instance, settings, _share)
         machines = comm.remote.discovered_machines
@@ -97,7 +98,7 @@ class MachineDiscovery:
         return {} if self._announcer is None else self._announcer.rejected()
 
     def end(self) -> None:
-        """Tell the other machines that this master ends; for the comm thread."""
+        """Announce that this master shuts down; for the comm thread."""
         if self._announcer is not None:
             self._announcer.stop()
 

@@ -1,7 +1,7 @@
 """`SocketListeners`: the sockets at which one process accepts links.
 
 Each process listens at a UNIX socket. A master may listen for other machines, too, and
-a slave from when one of its tasks is first asked for.
+a slave does so once another machine searches for one of its tasks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SocketListeners:
 
     Args:
         bus: the name of the bus.
-        config: the limits of unknown peers, and the access list.
+        config: the limits for unauthenticated peers, and the access list.
         network: the links with other machines.
         trust: admits the peers.
 
@@ -128,7 +128,8 @@ class SocketListeners:
         now = _sync.monotonic()
         if not addresses or now < self._listen_again_at:
             return None
-        # The caller holds a lock: no search from outside tries all ports again.
+        # Set before the attempt: the caller holds a lock, so a failure must not make
+        # each further search try all ports.
         self._listen_again_at = now + _LISTEN_AGAIN_S
         for address in addresses:
             with suppress(BrokerNameInUseError):

@@ -252,7 +252,7 @@ class SocketNetwork:
         assert self._comm is not None
         try:
             self._discovery.begin(self._comm)
-        except OSError as error:  # it is the master all the same
+        except (OSError, ModuleNotFoundError) as error:  # it is the master all the same
             _log.warning("bus %r is not announced: %s", self.bus, error)
 
     def on_end(self) -> None:

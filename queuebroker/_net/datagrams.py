@@ -18,7 +18,7 @@ _GROUP_V6: Final = struct.Struct("=16si")
 
 
 class Datagrams:
-    """One socket that sends to a group of hosts, and one that receives what it gets.
+    """A socket that sends to a group of hosts, and one that receives in that group.
 
     Several processes of a host may receive the same datagrams, each by sockets of its
     own; a sender receives its own datagrams, too.
@@ -28,11 +28,11 @@ class Datagrams:
             selects the interface.
         group: the broadcast address of a subnet, or a multicast group.
         port: the UDP port at which they are received.
-        hops: the maximum number of routers, plus one.
+        hops: the TTL, or the hop limit of IPv6; 1 stays on the link.
         interface: the index of the interface; needed for IPv6.
 
     Raises:
-        OSError: the system refuses one of them; the text names the address.
+        OSError: the system refuses a socket; the text names the addresses.
     """
 
     __slots__ = ("_receiver", "_sender", "_to")
@@ -53,10 +53,10 @@ class Datagrams:
             self._sender.close()
             raise
         try:
-            # No port is given, so the address alone can be wrong.
+            # Port 0: only the address can make this fail.
             self._sender.bind((source, 0))
             self._receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # An address of the group keeps other datagrams of this port away.
+            # Bound to the group, so that datagrams to other addresses do not arrive.
             self._receiver.bind(self._to)
             if not to.is_multicast:
                 self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)

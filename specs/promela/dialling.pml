@@ -1,20 +1,19 @@
 /*
- * Two masters that find each other have one link in the end, whichever of them dials,
- * and also if both do.
+ * Two masters that find each other end with one link, also if both dial.
  *
- * Master 0 is the lower one. Each hears of the other at any moment; the lower one dials
- * then, and the higher one at any later moment, since the intervals that it waits may
- * pass. With DEAF the lower one hears nothing, because a firewall drops announcements
- * in one direction. Each master dials at most DIALS times, and only without a link;
- * after the first time when no frame is under way, since its delay is longer than any
- * frame takes. Link l is dialled by master l % 2. Each direction of a link keeps its
+ * Master 0 is the lower one. Each discovers the other at any moment. The lower one then
+ * dials; the higher one dials at any later moment, since its waiting time may pass.
+ * With ONE_WAY the lower one receives no announcement, because a firewall drops them in
+ * one direction. A master dials at most DIALS times, and only without a link. It dials
+ * again only when no frame is in transit, since its delay is longer than any transit.
+ * Link l is dialled by master l % 2. Each direction of a link keeps its
  * order; there is no order between links. With CUT, one link breaks for good at any
  * moment, with the frames on it.
  *
  * A step is the reaction of one master to one event. The functions that the steps
  * mirror, in bus/core/remote/:
  *
- *   hears                master_dialler.MasterDialler.on_machine_found
+ *   discovers            master_dialler.MasterDialler.on_machine_found
  *   dials                master_dialler.MasterDialler.dial
  *   on HELLO             link_table.LinkTable.on_hello, link_table.LinkTable.identify
  *   on WELCOME           link_table.LinkTable.identify
@@ -25,7 +24,7 @@
  * Left out: restarts of a master, and so incarnations; links that do not open in time,
  * which end like broken ones.
  *
- * Fairness: the liveness properties assume only that some master goes on as long as one
+ * Fairness: the liveness properties assume only that some master takes a step while any
  * can; every run of these masters ends.
  *
  * Planted faults, each by its define:
@@ -90,10 +89,10 @@ inline use(l) {
 #else
 #define MAY_DIAL (dials[me] == 0 || dials[me] < DIALS && QUIET)
 #endif
-#ifdef DEAF
-#define HEARS (me == 1)
+#ifdef ONE_WAY
+#define DISCOVERS (me == 1)
 #else
-#define HEARS true
+#define DISCOVERS true
 #endif
 #ifdef HIGHER_WAITS
 #define IS_DUE (me == 0)
@@ -107,7 +106,7 @@ proctype Master(bit me) {
 
 end:
     do
-    :: atomic { !knows[me] && HEARS -> knows[me] = true }
+    :: atomic { !knows[me] && DISCOVERS -> knows[me] = true }
     :: atomic { knows[me] && IS_DUE && used[me] == NONE && !waits[me] && MAY_DIAL ->
         l = 2 * dials[me] + me;
         dials[me]++;
@@ -234,5 +233,5 @@ ltl one_of_two_links_stays { [] (QUIET && met && !broken -> used[0] != NONE) }
 
 /* Liveness. */
 
-/* BUS-DISC-10: also if only one side hears the other, and if a link breaks. */
+/* BUS-DISC-10: also if only one side discovers the other, and if a link breaks. */
 ltl they_have_a_link_in_the_end { <> [] (used[0] != NONE && used[0] == used[1]) }

@@ -247,15 +247,15 @@ MODELS: Final = (
     Model(
         "dialling",
         sizes=(
-            Size("both hear"),
-            Size("one is deaf", ("DEAF",)),
+            Size("both discover"),
+            Size("one way", ("ONE_WAY",)),
             Size("link broken", ("CUT",), quick=False),
         ),
         faults=(
             Fault("KEEPS_OWN", "one_of_two_links_stays", quick=True),
             Fault("KEEPS_BOTH", "one_link_is_open"),
             Fault("NOT_PROBED", "both_use_the_same_link", ("CUT",)),
-            Fault("HIGHER_WAITS", _LINKED, ("DEAF",)),
+            Fault("HIGHER_WAITS", _LINKED, ("ONE_WAY",)),
             Fault("NOT_AGAIN", _LINKED, ("CUT",)),
         ),
     ),

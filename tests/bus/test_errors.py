@@ -191,7 +191,8 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         MachineNameConflictError("m"),
         {"machine": "m"},
-        "cannot add a machine: another one has the name 'm'",
+        "cannot join as machine 'm': a master on another host has that name; "
+        "choose another one",
     ),
     (
         DuplicateSenderError("m/7"),

@@ -108,6 +108,6 @@ def test_a_second_machine_of_a_name_is_reported_and_not_dialled() -> None:
     master = Master("m1")
     assert heard(master, Change.CONFLICT) == []
     assert master.log == [
-        f"two machines are named m2: the one at {ADDRESS}, with id id-m2, is rejected "
-        "(OPEN-3); give it another name"
+        f"two machines are named m2: this process ignores the one at {ADDRESS}, with "
+        "id id-m2; rename one of them (BUS-DISC-8)"
     ]

@@ -46,7 +46,7 @@ class Story:
 
     links_s, all_s: the seconds from the end of the faults until all links were back,
       and until each machine had reached each other one.
-    fates: of the messages. frames: the frames, by what became of them.
+    fates: of the messages. frames: the number of frames by outcome.
     faults: the violations, a sentence each.
     """
 
@@ -90,7 +90,7 @@ class Campaign:
         self._site.__exit__()
 
     def run(self, profile: str, seconds: float) -> Story:
-        """Let the faults of a profile befall the network, and check all invariants."""
+        """Inject the faults of a profile, and check all invariants."""
         site = self._site
         self._await_links(_QUIET_S)
         before = site.ethernet.counted()

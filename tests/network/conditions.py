@@ -17,7 +17,7 @@ def _is_share(_: object, field: attrs.Attribute[float], value: float) -> None:
 
 @attrs.frozen(kw_only=True)
 class Conditions:
-    """The faults that befall each frame of one direction.
+    """The faults that affect each frame of one direction.
 
     loss, duplication, reordering: the share of frames that are lost, arrive twice, or
       arrive after later ones.

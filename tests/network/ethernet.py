@@ -37,7 +37,7 @@ def ip(*words: str) -> None:
     """Run ``ip`` with some arguments.
 
     Raises:
-        RuntimeError: it fails; the text is what it prints.
+        RuntimeError: it fails; the text contains its stderr.
     """
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -150,7 +150,7 @@ class Ethernet:
                 wire.conditions = Conditions(cut=True) if cut else GOOD
 
     def counted(self) -> dict[str, int]:
-        """Return the number of frames by what became of them."""
+        """Return the number of frames by outcome."""
         with self._lock:
             total: dict[str, int] = {}
             for wire in self._wires.values():

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PROFILES", "Profile"]
 
-# Begins faults, yields for how many seconds they last, and goes on; a campaign heals
-# the network afterwards.
+# Generators: each injects faults and yields the seconds until its next step. The
+# campaign heals the network afterwards.
 Profile: TypeAlias = "Callable[[Site, float, Random], Iterator[float]]"
 
 _FLAP_S: Final = 0.5
@@ -34,13 +34,13 @@ def _always(conditions: Conditions) -> Profile:
 
 
 def _one_way(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """No frame of one machine arrives; it hears all others."""
+    """Drop all frames of one machine; it receives those of the others."""
     site.ethernet.impose(Conditions(cut=True), of=random.randrange(site.count))
     yield seconds
 
 
 def _partition(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """The machines fall into two parts, three times in other ways."""
+    """Split the machines into two random parts, three times."""
     for _ in range(3):
         some = set(random.sample(range(site.count), random.randint(1, site.count - 1)))
         site.ethernet.part(some)
@@ -50,7 +50,7 @@ def _partition(site: Site, seconds: float, random: Random) -> Iterator[float]:
 
 
 def _flapping(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """One machine is cut off and connected in turn."""
+    """Cut one machine off and connect it in turn."""
     one = random.randrange(site.count)
     for number in range(math.ceil(seconds / _FLAP_S)):
         site.ethernet.part(set() if number % 2 else {one})
@@ -58,7 +58,7 @@ def _flapping(site: Site, seconds: float, random: Random) -> Iterator[float]:
 
 
 def _vanished(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """One machine is cut off, and dies there: no other hears of its end."""
+    """Cut one machine off and kill its master: the others receive no notice."""
     one = random.randrange(site.count)
     site.ethernet.part({one})
     yield 0.1
@@ -69,7 +69,7 @@ def _vanished(site: Site, seconds: float, random: Random) -> Iterator[float]:
 
 
 def _paused(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """A master is stopped for longer than the lease, and goes on."""
+    """Stop a master for longer than the lease."""
     one = site.members[random.randrange(site.count)]
     one.signal(signal.SIGSTOP)
     yield seconds
@@ -77,7 +77,7 @@ def _paused(site: Site, seconds: float, random: Random) -> Iterator[float]:
 
 
 def _small_packets(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """Long frames to one machine are lost without a word: a wrong MTU on the way."""
+    """Drop long frames to one machine silently: a wrong MTU on the way."""
     one = random.randrange(site.count)
     site.ethernet.impose(Conditions(bytes_max=1000), to=one)
     yield seconds

@@ -106,7 +106,7 @@ class Site:
             f"ism://{name}/{task}/{name}" for name in self.machines for task in _TASKS
         ]
 
-    # Blows.
+    # Process faults.
 
     def kill(self, number: int) -> None:
         """Kill a master."""

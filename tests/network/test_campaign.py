@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(bool(REFUSED), reason=REFUSED)
 
 
 @clause("OPEN-10")
-def test_a_bad_network_costs_no_promise() -> None:
+def test_a_faulty_network_breaks_no_promise() -> None:
     """One campaign for all profiles: the machines take seconds to start."""
     # Short: the path of a socket is limited.
     folder = Path(tempfile.mkdtemp(prefix="net"))

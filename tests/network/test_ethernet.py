@@ -1,4 +1,4 @@
-"""The switch between namespaces: what it carries, loses and cuts."""
+"""The switch between namespaces: frames that it carries, loses and cuts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ pytestmark = pytest.mark.skipif(bool(REFUSED), reason=REFUSED)
 
 COUNT = 300
 
-# Receives datagrams until one says "end" or nothing comes for a while.
+# Receives datagrams until none arrives for 3 s; then prints their number, the number of
+# distinct ones, and whether they were in order.
 RECEIVE = """
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -59,7 +60,7 @@ def start(name: str, program: str, *words: str) -> subprocess.Popen[str]:
 
 
 def sent(ethernet: Ethernet, to: str, *receivers: int) -> list[list[str]]:
-    """Send datagrams from the first machine; return what each receiver reports."""
+    """Send datagrams from the first machine; return the report of each receiver."""
     hearing = [start(ethernet.names[each], RECEIVE) for each in receivers]
     for each in hearing:
         assert each.stdout is not None

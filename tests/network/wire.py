@@ -20,7 +20,7 @@ class Wire:
     """One direction between two machines.
 
     conditions: the present ones; they change at any time.
-    counted: the number of frames by what became of them.
+    counted: the number of frames by outcome.
     """
 
     def __init__(self, random: Random, conditions: Conditions = GOOD) -> None:

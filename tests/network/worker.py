@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MachineWorker"]
 
-# A lost link must be noticed within the time in which a campaign wants it back.
+# A lost link must be detected well within `campaign.LINKS_S`.
 _CONFIG: Final = BusConfig(
     resolve_timeout_s=1.0,
     link_linger_s=60.0,

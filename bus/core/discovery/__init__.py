@@ -2,7 +2,9 @@
 
 announcement_reader   checks received datagrams, and counts the rejected ones
 machine_table         the machines that have announced themselves
+discovery             the announcements and the table of one master
 
-`bus.core.wire.announcement` is the datagram, `bus.core.remote.discovery` decides which
-machines are dialled, and `bus.links.announcer` has the sockets.
+`bus.core.wire.announcement` defines the datagram,
+`bus.core.remote.discovered_machines` dials the discovered machines, and
+`bus.links.announcer` owns the sockets.
 """

@@ -19,7 +19,7 @@ from bus.errors import VersionMismatchError, WireError
 __all__ = ["AnnouncementReader", "Rejection"]
 
 # Bounds for each interval of announcements: of one host, on which several machines may
-# be, and of all hosts. They bound the time for tags, whatever arrives.
+# be, and of all hosts. They bound the time spent on signatures under any load.
 _FROM_ONE_HOST_MAX: Final = 512
 _FROM_ALL_HOSTS_MAX: Final = 2048
 
@@ -41,10 +41,11 @@ class Rejection(Enum):
 class AnnouncementReader:
     """The checks of the datagrams that one master receives.
 
-    It is used by one thread.
+    Not thread-safe: `bus.links.announcer` guards it by its lock.
 
     rejected: the number of ignored datagrams, by reason.
-    read: the number of the others; those of this master itself are not counted.
+    read: the number of datagrams that passed these checks; `Discovery` may still reject
+      some. Those of this master itself are not counted.
 
     Args:
         bus: the name of the bus.

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["INTERVALS_BEFORE_DIAL", "Discovery", "DiscoverySettings", "Event"]
 
-# After so many intervals without a link the other side of a pair dials, too (OPEN-20),
-# and a lower instance is that of a restarted machine.
+# Intervals without a link after which the higher side of a pair dials, too (OPEN-20);
+# and intervals of silence after which a lower instance counts as a restart
+# (BUS-DISC-8).
 INTERVALS_BEFORE_DIAL: Final = 3
-# Part of the interval after which a master announces itself to a machine that it finds,
-# so that a later machine does not wait for the earlier ones.
+# Maximum delay, as a fraction of the interval, of the extra announcement after a
+# machine is found: a new machine need not wait a full interval.
 _ANSWER_SHARE: Final = 0.1
 
 _REJECTIONS: Final[Mapping[Change, Rejection]] = {
@@ -66,7 +67,7 @@ class DiscoverySettings:
 class Event:
     """A change of the known machines.
 
-    machine: the machine; for a conflict, the one that came later.
+    machine: the machine; for a conflict, the other machine of that name.
     patience_s: how long this machine waits for a link that the other one dials, in
       seconds; 0 for the lower machine (OPEN-20).
     """
@@ -79,7 +80,7 @@ class Event:
 class Discovery:
     """The discovery of machines by one master, from its start as master to its end.
 
-    It is used by one thread.
+    Not thread-safe: `bus.links.announcer` guards it by its lock.
 
     Args:
         me: the identity of the master.
@@ -137,7 +138,7 @@ class Discovery:
         return self._encoded(leaves=False)
 
     def farewell(self) -> bytes:
-        """Return the announcement that this master ends (BUS-DISC-12)."""
+        """Return the announcement that this master shuts down (BUS-DISC-9)."""
         return self._encoded(leaves=True)
 
     def _encoded(self, *, leaves: bool) -> bytes:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MACHINES_MAX", "Change", "Machine", "MachineTable"]
 
-MACHINES_MAX: Final = 256  # OPEN-19
+MACHINES_MAX: Final = 256  # BUS-DISC-5
 _CONFLICTS_MAX: Final = 64
 
 
 class Change(Enum):
-    """The effect of an announcement on the table."""
+    """A change of the table, or the reason why there is none."""
 
     NONE = "none"
     FOUND = "found"
@@ -36,10 +36,11 @@ class Change(Enum):
 class Machine:
     """A machine that announces itself.
 
-    id: distinguishes two machines of one name (BUS-DISC-8).
+    id: the id of its host (BUS-DISC-8).
     instance: of its present master.
-    address: where that master listens.
-    found_at, heard_at: the times of its first and latest announcement, in seconds.
+    address: the address at which that master is dialled.
+    found_at, heard_at: the times, in seconds, of the first announcement of that
+      instance, and of the latest one.
     counter: of the latest announcement.
     """
 
@@ -53,11 +54,11 @@ class Machine:
 
 
 class MachineTable:
-    """The machines of a bus, without the own one; bounded.
+    """The other machines of a bus; bounded.
 
     Args:
-        machine, machine_id: the own machine.
-        instance: of the own master.
+        machine, machine_id: this machine.
+        instance: of this master.
         quiet_s: the silence, in seconds, after which an announcement with a lower
           instance is taken for a restart with a clock that was set back, and not for
           an old datagram.
@@ -74,8 +75,8 @@ class MachineTable:
         self._quiet_s: Final = quiet_s
         self._scheme: Final = scheme
         self._machines: Final[dict[str, Machine]] = {}
-        # The reported conflicts, each the name and the id of the machine that came
-        # later. Bounded, since every member of the bus can invent ids.
+        # The reported conflicts, each the name and the id of the other machine.
+        # Bounded, since every member of the bus can invent ids.
         self._conflicts: Final[set[tuple[str, str]]] = set()
 
     def __iter__(self) -> Iterator[Machine]:
@@ -87,7 +88,7 @@ class MachineTable:
         return self._machines.get(name)
 
     def on_announcement(self, announcement: Announcement, now: float) -> Change:
-        """Update the table; the first machine of a name stays (OPEN-3)."""
+        """Update the table; the first machine of a name stays (BUS-DISC-8)."""
         if announcement.machine == self._me[0]:
             return self._on_own_name(announcement)
         known = self._machines.get(announcement.machine)
@@ -154,10 +155,10 @@ class MachineTable:
         )
 
     def _conflict(self, announcement: Announcement) -> Change:
-        later = (announcement.machine, announcement.machine_id)
-        if later in self._conflicts or len(self._conflicts) >= _CONFLICTS_MAX:
+        other = (announcement.machine, announcement.machine_id)
+        if other in self._conflicts or len(self._conflicts) >= _CONFLICTS_MAX:
             return Change.IN_CONFLICT
-        self._conflicts.add(later)
+        self._conflicts.add(other)
         return Change.CONFLICT
 
     def _address(self, announcement: Announcement) -> str:

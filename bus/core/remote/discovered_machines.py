@@ -38,9 +38,9 @@ class DiscoveredMachines:
                 )
             case Change.CONFLICT:
                 self._topology.complain(
-                    f"two machines are named {machine.name}: the one at "
-                    f"{machine.address}, with id {machine.id}, is rejected (OPEN-3); "
-                    "give it another name"
+                    f"two machines are named {machine.name}: this process ignores the "
+                    f"one at {machine.address}, with id {machine.id}; rename one of "
+                    "them (BUS-DISC-8)"
                 )
             case _:  # it has left, or was silent for too long
                 dialler.on_machine_gone(machine.name)

@@ -26,8 +26,9 @@ _REDIAL_S_MAX: Final = 0.8
 class MasterDialler:
     """The masters that one process dials: where each listens, and when to dial again.
 
-    Static addresses of other machines are keys in the place of a machine's name, which
-    they cannot equal, until a process there has proved or stated its machine.
+    Each table is keyed by the name of a machine, or by a static address. An address
+    contains ``://``, so it is never a name. ``_found_at`` maps a static address to the
+    machine that was found there.
 
     redial_at: when to dial a master again, by machine, in seconds.
 
@@ -102,7 +103,7 @@ class MasterDialler:
         self.on_machine_found(machine, addresses, now, patience_s)
 
     def on_machine_gone(self, machine: str) -> None:
-        """Dial a machine no more; a present link stays until it is lost."""
+        """Stop dialling a machine; a present link stays until it is lost."""
         self._machines.pop(machine, None)
         self.redial_at.pop(machine, None)
         self._delays.pop(machine, None)

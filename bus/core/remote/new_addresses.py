@@ -1,4 +1,4 @@
-"""`NewAddresses`: tasks of a machine that go on at another machine (BUS-MOVE-9)."""
+"""`NewAddresses`: the new addresses of tasks that moved elsewhere (BUS-MOVE-9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAMES_MAX: Final = 1024
 
 
 class NewAddresses:
-    """The new addresses of departed tasks, which a master keeps for their senders.
+    """The new addresses of moved tasks, which a master keeps for their senders.
 
     by_name: each new address, and until when senders receive it, in seconds; at most
       `_NAMES_MAX`, the latest last.

@@ -1,7 +1,7 @@
 """`UndeliveredMessages`: outbound messages whose relay ends before they are extracted.
 
 If its relay is released, a message never put on a link is sent elsewhere. A message put
-on a link and not extracted is sent elsewhere if its addressee deregistered in order and
+on a link and not extracted is sent elsewhere if its addressee deregistered cleanly and
 reported its last extraction (BUS-DEREG-4). It is in doubt if the addressee's process is
 lost (BUS-MOVE-8).
 """
@@ -43,7 +43,7 @@ class UndeliveredMessages:
         self._relays: Final = relays
 
     def on_unrelay(self, peer: Peer, frame: Unrelay) -> None:
-        """Release the relay of a task that deregistered in order (BUS-DEREG-4).
+        """Release the relay of a task that deregistered cleanly (BUS-DEREG-4).
 
         If messages of the task are still to come, they need the relay for a while.
         """

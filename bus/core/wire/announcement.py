@@ -1,6 +1,7 @@
 """`Announcement`: a datagram by which a master makes its machine known (BUS-DISC-4).
 
-It is a hint: a receiver believes only what TLS proves afterwards (BUS-SEC-6).
+It is a hint: a receiver trusts only the certificate that TLS verifies afterwards
+(BUS-SEC-6).
 """
 
 from __future__ import annotations
@@ -46,16 +47,17 @@ _WORDS_MAX: Final = 100  # characters of a foreign text that an error quotes
 class Announcement(Part, frozen=True, kw_only=True):
     """The facts that a master states about its machine.
 
-    machine_id: distinguishes two machines of one name (BUS-DISC-8).
+    machine_id: the id of the host; distinguishes two machines of one name on different
+      hosts (BUS-DISC-8).
     instance: identifies one period in which a process was master; a later one of the
       same machine is higher, unless its clock was set back.
     counter: rises with each datagram of an instance, so that a repeated datagram is
-      recognised (OPEN-22).
+      recognised (BUS-DISC-11).
     versions: the lowest and the highest version of the protocol (BUS-WIRE-3).
     host, port: the IP address and the TCP port at which the master is dialled.
     advertised: True if a router translates that address, so that the datagram comes
       from another one (OPEN-19).
-    leaves: True if the master ends (BUS-DISC-12).
+    leaves: True if the master shuts down (BUS-DISC-9).
     """
 
     bus: BusName
