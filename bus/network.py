@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from queuebroker.arguments import check_port
-from queuebroker.sockets.address import Address
+from queuebroker.sockets.address import Address, Scheme
 
 if TYPE_CHECKING:
     import os
@@ -149,11 +149,11 @@ class Network:
     def _check_discovery(self) -> None:
         scope = self.discovery
         if self.advertise is not None and (
-            scope is DiscoveryScope.OFF or not _is_ip(self._host("advertise"))
+            scope is DiscoveryScope.OFF or not _is_advertised(self.advertise)
         ):
             raise ValueError(
-                "advertise must be an IP address, and needs discovery, got "
-                f"{self.advertise!r} with discovery {scope.value!r}"
+                "advertise must be an IP address that other machines reach, and needs "
+                f"discovery, got {self.advertise!r} with discovery {scope.value!r}"
             )
         if scope is DiscoveryScope.OFF:
             return
@@ -225,12 +225,15 @@ class Network:
         """The address at which the master listens."""
         return None if self.listen is None else self._address("listen", self.listen)
 
-    @property
-    def advertised_address(self) -> str | None:
-        """The address that the master announces in place of its own, if any."""
+    def advertised_address(self, port: int) -> Address | None:
+        """Return the address that the master announces in place of its own, if any.
+
+        port: the port where the master listens, which holds if the address has none.
+        """
         if self.advertise is None:
             return None
-        return self._address("advertise", self.advertise)
+        host, advertised = _split("advertise", self.advertise, str(port))
+        return Address(Scheme(self.scheme), host, advertised)
 
     @property
     def end_process_addresses(self) -> tuple[str, ...]:
@@ -268,9 +271,12 @@ def _text(what: str, given: object) -> str:
     return given
 
 
-def _split(what: str, text: str) -> tuple[str, int]:
-    """Return host and port of ``host``, ``host:port`` or ``[host]:port``."""
-    host, port = _text(what, text), str(PORT)
+def _split(what: str, text: str, default: str = str(PORT)) -> tuple[str, int]:
+    """Return host and port of ``host``, ``host:port`` or ``[host]:port``.
+
+    default: the port, if there is none.
+    """
+    host, port = _text(what, text), default
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
         if rest or "]" not in text:
@@ -297,12 +303,15 @@ def _is_reachable(host: str) -> bool:
     return not address.is_unspecified and "%" not in host
 
 
-def _is_ip(host: str) -> bool:
+def _is_advertised(text: str) -> bool:
+    """Return True for an address, and perhaps a port, that a router may translate."""
+    host, port = _split("advertise", text)
     try:
-        ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    return True
+    local = address.is_loopback or address.is_link_local or address.is_unspecified
+    return port > 0 and not (local or address.is_multicast)
 
 
 def _is_loopback(host: str) -> bool:

@@ -18,6 +18,8 @@ __all__ = ["AnnouncementGroup"]
 
 # Of the scope of one link; the other bits are ours.
 _LINK_GROUP: Final = "ff02::49:534d"
+# The length of the prefix, and the index of the interface.
+_LOOPBACK: Final = (8, 1)
 
 
 @attrs.frozen
@@ -94,4 +96,6 @@ def _interface(host: str) -> tuple[int, int]:
             text = each.ip if isinstance(each.ip, str) else each.ip[0]
             if ipaddress.ip_address(text) == wanted:
                 return each.network_prefix, adapter.index or 0
+    if wanted.is_loopback and wanted.version == 4:
+        return _LOOPBACK  # each of its addresses is usable, though only one is listed
     raise OSError(errno.EADDRNOTAVAIL, f"no interface of this host has address {host}")

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
 
 from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bus.core.discovery.discovery import Discovery, Event
     from bus.core.discovery.machine_table import Machine
     from queuebroker.sockets import Driver
 
-__all__ = ["Announcer"]
-
-_log: Final = logging.getLogger("bus")
+__all__ = ["Announcer", "AnnouncerHost"]
 
 # Datagrams read before the links are served again.
 _DATAGRAMS_MAX: Final = 64
+# Failures to send, one after another, after which the sockets are opened anew: those of
+# an interface that was removed never work again.
+_FAILURES_MAX: Final = 3
+# When to try again to open the sockets, in seconds.
+_AGAIN_S: Final = 5.0
+
+
+class AnnouncerHost(Protocol):
+    """The owner of an `Announcer`."""
+
+    def open_group(self) -> _net.Datagrams:
+        """Open the sockets; called at first, and after failures.
+
+        Raises:
+            OSError, ModuleNotFoundError: see `AnnouncementGroup`.
+        """
+
+    def on_event(self, event: Event) -> None:
+        """Handle a change of the known machines."""
+
+    def report(self, text: str) -> None:
+        """Log a line as soon as this thread holds no lock."""
 
 
 class Announcer:
@@ -31,55 +50,57 @@ class Announcer:
     that runs the driver, unless their docstrings say otherwise.
 
     Lock: only the driver's thread changes the discovery, and under ``_lock``; other
-    threads read it under ``_lock``. ``on_event`` is never called under it.
+    threads read it under ``_lock``. The host is never called under it.
 
     Args:
         discovery: the decisions.
-        datagrams: the sockets.
+        host: opens the sockets, and handles the changes.
         driver: calls this for datagrams, and in time.
-        on_event: is called for each change.
+
+    Raises:
+        OSError, ModuleNotFoundError: see `AnnouncementGroup`.
     """
 
     __slots__ = (
         "_datagrams",
         "_discovery",
         "_driver",
+        "_ended",
         "_failure",
+        "_failures",
+        "_host",
+        "_is_behind",
         "_lock",
-        "_on_event",
         "_timer_at",
     )
 
     def __init__(
         self,
         discovery: Discovery,
-        datagrams: _net.Datagrams,
+        host: AnnouncerHost,
         driver: Driver,
-        on_event: Callable[[Event], object],
     ) -> None:
         self._discovery: Final = discovery
-        self._datagrams: _net.Datagrams | None = datagrams
+        self._host: Final = host
         self._driver: Final = driver
-        self._on_event: Final = on_event
         self._lock: Final = _sync.Lock()
-        # The last failure to send, which is logged once until it ends.
+        self._datagrams: _net.Datagrams | None = host.open_group()
+        self._ended: bool = False
+        # The last failure, which is logged once until it ends; how many there were.
         self._failure: str = ""
+        self._failures: int = 0
+        # True if datagrams that have arrived may be unread: nobody is silent then.
+        self._is_behind: bool = False
         self._timer_at: float | None = None
 
     def start(self) -> None:
-        """Announce the machine from now on, and listen for others; for any thread.
-
-        Raises:
-            OSError: the system can watch no more descriptors.
-        """
-        assert self._datagrams is not None
-        self._driver.register(self._datagrams.fileno(), self, _net.READ)
-        self._driver.call(self._set_timer, self)
+        """Announce the machine from now on, and listen for others; for any thread."""
+        self._driver.call(self._begin, self)
 
     def machines(self) -> list[Machine]:
         """Return the known machines; any thread may call this."""
         with self._lock:
-            return list(self._discovery.machines)
+            return [attrs.evolve(each) for each in self._discovery.machines]
 
     def rejected(self) -> dict[str, int]:
         """Return the number of ignored datagrams, by reason; any thread may call it."""
@@ -89,14 +110,11 @@ class Announcer:
 
     def stop(self) -> None:
         """Announce that this master shuts down, and close the sockets."""
-        datagrams = self._datagrams
-        if datagrams is None:
-            return
-        self._datagrams = None
-        self._driver.unregister(datagrams.fileno())
-        with suppress(OSError):  # else they detect it by the lost link, or the lease
-            datagrams.send(self._discovery.farewell())
-        datagrams.close()
+        if self._datagrams is not None and not self._ended:
+            with suppress(OSError):  # else they notice it by the link, or the lease
+                self._datagrams.send(self._discovery.farewell())
+        self._ended = True
+        self._close()
 
     # For the driver.
 
@@ -107,27 +125,53 @@ class Announcer:
         for _ in range(_DATAGRAMS_MAX):
             found = None if datagrams is None else datagrams.receive()
             if found is None:
+                self._is_behind = False
                 break
             data, host = found
             with self._lock:
                 event = self._discovery.on_datagram(data, host, _sync.monotonic())
             if event is not None:
-                self._on_event(event)
+                self._host.on_event(event)
+        else:
+            self._is_behind = True
         self._set_timer()
 
     def fail(self, error: BaseException) -> None:
-        """End discovery; the links stay."""
-        _log.error("discovery of machines ends: %s", error)
-        self.stop()
+        """Close the sockets for a while; the links stay."""
+        self._note_failure(f"{type(error).__name__}: {error}")
+        self._close()
+        self._set_timer()
 
     def abort(self, error: BaseException) -> None:
         """Do nothing: nothing waits for discovery."""
 
     def abandon_after_fork(self) -> None:
         """Close the sockets and send nothing: the parent process is still master."""
+        self._ended = True
         datagrams, self._datagrams = self._datagrams, None
         if datagrams is not None:
             datagrams.close()
+
+    def _begin(self) -> None:
+        if self._datagrams is not None and not self._ended:
+            self._driver.register(self._datagrams.fileno(), self, _net.READ)
+        self._set_timer()
+
+    def _close(self) -> None:
+        datagrams, self._datagrams = self._datagrams, None
+        if datagrams is not None:
+            self._driver.unregister(datagrams.fileno())
+            datagrams.close()
+
+    def _open_again(self) -> None:
+        """Open the sockets after a failure, perhaps at an interface that is new."""
+        try:
+            self._datagrams = self._host.open_group()
+        except OSError as error:
+            self._note_failure(str(error))
+        else:
+            self._failures = 0
+            self._begin()
 
     def _on_time(self, moment: float) -> None:
         """Announce the machine, and forget the silent ones, if it is time.
@@ -135,37 +179,49 @@ class Announcer:
         moment: the time for which this call was scheduled; an earlier call may have
           taken its place.
         """
-        if self._datagrams is None or moment != self._timer_at:
+        if self._ended or moment != self._timer_at:
             return
         self._timer_at = None
+        if self._datagrams is None:
+            self._open_again()
         now = _sync.monotonic()
+        discovery, data = self._discovery, b""
         with self._lock:
-            data = (
-                self._discovery.announce(now) if self._discovery.due_at <= now else b""
-            )
-            silent = self._discovery.expire(now)
-        if data:
-            self._send(data)
+            if discovery.due_at <= now:
+                data = discovery.announce(now)
+            silent = [] if self._is_behind else discovery.expire(now)
+        if data and self._datagrams is not None:
+            self._send(self._datagrams, data)
         for event in silent:
-            self._on_event(event)
+            self._host.on_event(event)
         self._set_timer()
 
-    def _send(self, data: bytes) -> None:
-        assert self._datagrams is not None
-        failure = ""
+    def _send(self, datagrams: _net.Datagrams, data: bytes) -> None:
         try:
-            self._datagrams.send(data)
+            datagrams.send(data)
         except OSError as error:  # such as an interface that is down for a moment
-            failure = str(error)
-        if failure and failure != self._failure:
-            _log.warning("cannot announce this machine: %s", failure)
+            self._note_failure(str(error))
+            self._failures += 1
+            if self._failures >= _FAILURES_MAX:
+                self._close()
+        else:
+            self._failure, self._failures = "", 0
+
+    def _note_failure(self, failure: str) -> None:
+        if failure != self._failure:
+            self._host.report(f"cannot announce this machine: {failure}")
         self._failure = failure
 
     def _set_timer(self) -> None:
         """Call `_on_time` at the next deadline, unless an earlier call is scheduled."""
-        if self._datagrams is None:
+        if self._ended:
             return
-        at = self._discovery.next_deadline()
+        # No lease ends while datagrams are unread: a deadline in the past would come
+        # again at once.
+        discovery = self._discovery
+        at = discovery.due_at if self._is_behind else discovery.next_deadline()
+        if self._datagrams is None:
+            at = max(at, _sync.monotonic() + _AGAIN_S)
         if self._timer_at is None or at < self._timer_at:
             self._timer_at = at
             self._driver.at(at, partial(self._on_time, at), self)

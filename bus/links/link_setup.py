@@ -82,6 +82,7 @@ class LinkSetup:
                 for broker in brokers:
                     self.accept_links(broker)
             except RuntimeError:  # no thread for it: a later attempt may succeed
+                self._policy.on_end()
                 for broker in brokers:  # else one of them would keep the address
                     broker.close()
                 self._on_dial_failed(dial)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from bus.core.discovery.discovery import Discovery, DiscoverySettings
+from bus.core.discovery.discovery import (
+    INTERVALS_BEFORE_DIAL,
+    Discovery,
+    DiscoverySettings,
+)
 from bus.links.announcement_group import AnnouncementGroup
 from bus.links.announcer import Announcer
 from bus.network import DiscoveryScope
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from bus.links.comm_thread import CommThread
     from bus.links.socket_listeners import SocketListeners
     from bus.network import Network
+    from queuebroker import _net
 
 __all__ = ["MachineDiscovery"]
 
@@ -46,26 +51,24 @@ class MachineDiscovery:
         self._config: Final = config
         self._key: Final = key
         self._listeners: Final = listeners
+        self._comm: CommThread
         self._announcer: Announcer | None = None
 
-    def begin(self, comm: CommThread) -> None:
-        """Announce this machine, whose master this process is, and listen for others.
+    def prepare(self, comm: CommThread) -> None:
+        """Open the sockets of this machine's master, which this process is.
 
         Raises:
             OSError: the system refuses the sockets, or there is no such group; the text
               says which.
             ModuleNotFoundError: the package `ifaddr` is not installed.
         """
+        self.end()  # what an earlier attempt to become master has left
         network, config = self._network, self._config
-        address = self._listeners.outside_address
-        if network.discovery is DiscoveryScope.OFF or address is None:
+        listens = self._listens
+        if network.discovery is DiscoveryScope.OFF or listens is None:
             return
-        listens = Address.parse(address)
-        group = AnnouncementGroup.of(
-            listens.host, network.discovery_port, network.discovery, config
-        )
-        advertised = network.advertised_address
-        seen = listens if advertised is None else Address.parse(advertised)
+        self._comm = comm
+        seen = network.advertised_address(listens.port) or listens
         settings = DiscoverySettings(
             host=seen.host,
             port=seen.port,
@@ -73,34 +76,74 @@ class MachineDiscovery:
             key=self._key,
             interval_s=config.announce_s,
             jitter=config.announce_jitter,
-            lease_s=config.lease_s,
-            advertised=advertised is not None,
+            lease_s=max(config.lease_s, INTERVALS_BEFORE_DIAL * config.announce_s),
+            advertised=seen is not listens,
         )
         # The wall clock makes each instance higher than those before.
         me, instance = comm.remote.topology.me, _sync.wall_ns()
         discovery = Discovery(me, instance, settings, _share)
-        machines = comm.remote.discovered_machines
+        self._announcer = Announcer(discovery, self, self._listeners.driver)
 
-        def on_event(event: Event) -> None:
-            comm.decide(lambda: machines.on_event(event, _sync.monotonic()))
+    def start(self) -> None:
+        """Announce this machine, and listen for others."""
+        if self._announcer is not None:
+            self._announcer.start()
 
-        self._announcer = Announcer(
-            discovery, group.open(), self._listeners.driver, on_event
-        )
-        self._announcer.start()
+    @property
+    def _listens(self) -> Address | None:
+        """The address at which the master listens for other machines."""
+        text = self._listeners.outside_address
+        if text is None:
+            return None
+        address = Address.parse(text)
+        if address.host == "localhost":
+            return Address(address.scheme, "127.0.0.1", address.port)
+        return address
+
+    # The host of the announcer.
+
+    def open_group(self) -> _net.Datagrams:
+        """Open the sockets for the group of the network."""
+        network, listens = self._network, self._listens
+        assert listens is not None
+        return AnnouncementGroup.of(
+            listens.host, network.discovery_port, network.discovery, self._config
+        ).open()
+
+    def on_event(self, event: Event) -> None:
+        """Let the comm thread decide on a change of the known machines."""
+        machines = self._comm.remote.discovered_machines
+        self._comm.decide(lambda: machines.on_event(event, _sync.monotonic()))
+
+    def report(self, text: str) -> None:
+        """Log a line as soon as the comm thread holds no lock."""
+        self._comm.report(text)
+
+    # For people.
 
     def machines(self) -> list[Machine]:
         """Return the machines that announce themselves; any thread may call this."""
-        return [] if self._announcer is None else self._announcer.machines()
+        announcer = self._announcer
+        return [] if announcer is None else announcer.machines()
 
     def rejected(self) -> Mapping[str, int]:
         """Return the number of ignored datagrams, by reason; any thread may call it."""
-        return {} if self._announcer is None else self._announcer.rejected()
+        announcer = self._announcer
+        return {} if announcer is None else announcer.rejected()
+
+    # The end.
 
     def end(self) -> None:
         """Announce that this master shuts down; for the comm thread."""
-        if self._announcer is not None:
-            self._announcer.stop()
+        announcer, self._announcer = self._announcer, None
+        if announcer is not None:
+            announcer.stop()
+
+    def abandon(self) -> None:
+        """Close the sockets and send nothing: this master has not started."""
+        announcer, self._announcer = self._announcer, None
+        if announcer is not None:
+            announcer.abandon_after_fork()
 
 
 def _share() -> float:

@@ -169,10 +169,12 @@ class SocketNetwork:
             for broker in brokers:
                 self._serve_gateway(broker)
             if master:
-                self._discovery.begin(comm)
+                self._discovery.prepare(comm)
             comm.start(*brokers)
+            self._discovery.start()
         except BaseException as error:
             if comm is None or comm.prevent_start():
+                self._discovery.abandon()
                 self._listeners.close()
                 self.directory.release()
             if isinstance(error, PermissionError):
@@ -251,9 +253,10 @@ class SocketNetwork:
         """Announce this machine as its new master, if the network says so."""
         assert self._comm is not None
         try:
-            self._discovery.begin(self._comm)
-        except (OSError, ModuleNotFoundError) as error:  # it is the master all the same
-            _log.warning("bus %r is not announced: %s", self.bus, error)
+            self._discovery.prepare(self._comm)
+        except Exception as error:  # noqa: BLE001 # it is the master all the same
+            self._comm.report(f"bus {self.bus!r} is not announced: {error}")
+        self._discovery.start()
 
     def on_end(self) -> None:
         """Tell the other machines that this master ends."""

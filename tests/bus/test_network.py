@@ -118,7 +118,7 @@ def test_a_machine_that_only_dials_listens_nowhere() -> None:
         (
             {"advertise": "198.51.100.1", "keys": "k"},
             ValueError,
-            "advertise must be an IP address, and needs discovery, got '198.51.100.1'",
+            "advertise must be an IP address that other machines reach, and needs",
         ),
         (
             {
@@ -160,6 +160,18 @@ def test_a_file_has_the_same_settings(tmp_path: Path) -> None:
         discovery_port=74,
         advertise="198.51.100.1",
     )
+
+
+@clause("OPEN-19")
+def test_an_advertised_address_has_the_port_of_the_listener_by_default() -> None:
+    given: dict[str, Any] = {"listen": "192.0.2.1:75", "keys": "k", "discovery": "lan"}
+    for advertise, port in (("198.51.100.1", 75), ("198.51.100.1:76", 76)):
+        address = Network(**given, advertise=advertise).advertised_address(75)
+        assert str(address) == f"tls://198.51.100.1:{port}"
+    assert Network(**given).advertised_address(75) is None
+    for wrong in ("0.0.0.0", "127.0.0.1", "198.51.100.1:0", "239.0.0.1"):
+        with pytest.raises(ValueError, match="advertise must be an IP address"):
+            Network(**given, advertise=wrong)
 
 
 @clause("BUS-DISC-1")

@@ -9,11 +9,12 @@ from bus.core.discovery.machine_table import Change, Machine
 from bus.core.local.actions import Dial
 from bus.core.wire import LinkKind
 from specs.clauses import clause
-from tests.core.test_static_addresses import Master, connect
+from tests.core.test_static_addresses import LIMITS, Master, connect
 
 if TYPE_CHECKING:
     from bus.core.local.actions import Action
 
+STATIC = "tls://198.51.100.9:7400"
 ADDRESS, LATER = "tls://192.0.2.2:7400", "tls://192.0.2.3:7400"
 
 
@@ -100,7 +101,108 @@ def test_a_link_outlives_the_silence_of_its_machine() -> None:
     heard(one, Change.SILENT)
     [peer] = one.remote.topology.joined()
     assert peer.session.link == 1
-    assert dialled(one.remote.on_link_lost(1, 2.0)) == []
+
+
+@clause("BUS-DISC-12", "OPEN-10")
+def test_a_silent_machine_whose_link_breaks_is_dialled_for_the_lease() -> None:
+    """Both sides may have forgotten each other, and neither would dial."""
+    one, two = Master("m1"), Master("m2")
+    heard(one, Change.FOUND)
+    connect(one, two, 1, "m2", "m2")
+    heard(one, Change.SILENT)
+    assert dialled(one.remote.on_link_lost(1, 2.0)) == [(ADDRESS,)]
+    now = 2.0
+    while now < 30.0:
+        one.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), now)
+        if "m2" not in one.redial:
+            break
+        now = one.redial["m2"]
+        assert dialled(one.remote.tick(now)) == [(ADDRESS,)]
+    assert 2.0 + LIMITS.lease_s <= now < 2.0 + LIMITS.lease_s + 3.0
+
+
+@clause("OPEN-20", "OPEN-10")
+def test_a_lost_link_is_dialled_by_the_side_that_had_accepted_it_later() -> None:
+    """The other side may have forgotten this machine."""
+    one, two = Master("m1"), Master("m2")
+    heard(one, Change.FOUND, patience_s=3.0)
+    connect(two, one, 1, "m1", "m1")
+    one.remote.tick(4.0)
+    assert dialled(one.remote.on_link_lost(1, 5.0)) == []
+    assert dialled(one.remote.tick(7.9)) == []
+    assert dialled(one.remote.tick(8.0)) == [(ADDRESS,)]
+
+
+@clause("BUS-DISC-8")
+def test_one_dial_to_a_machine_is_under_way_at_a_time() -> None:
+    """Each dial takes a thread, and a member may announce restarts without end."""
+    master = Master("m1")
+    assert heard(master, Change.FOUND) == [(ADDRESS,)]
+    for _ in range(9):
+        assert heard(master, Change.RESTARTED, address=LATER) == []
+    master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
+    assert dialled(master.remote.tick(3.0)) == [(LATER,)]
+
+
+@clause("BUS-DISC-8")
+def test_a_restarted_machine_is_dialled_until_a_link_is_made() -> None:
+    one, two = Master("m1"), Master("m2")
+    heard(one, Change.FOUND)
+    connect(one, two, 1, "m2", "m2")
+    assert heard(one, Change.RESTARTED) == [(ADDRESS,)]
+    one.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
+    assert dialled(one.remote.tick(3.0)) == [(ADDRESS,)]
+
+
+@clause("BUS-DISC-8")
+def test_the_later_machine_of_a_name_gets_no_link_while_the_first_has_one() -> None:
+    """Whichever side dials; its certificate is as good as that of the first."""
+    one, first = Master("m1"), Master("m2")
+    later = Master("m2", incarnation=9, machine_id="other")
+    heard(one, Change.FOUND)
+    connect(one, first, 1, "m2", "m2")
+    connect(later, one, 2, "m1", "m1")
+    [peer] = one.remote.topology.joined()
+    assert (peer.session.link, peer.machine_id) == (1, "m2")
+    assert "two machines are named m2" in one.log[-2]
+    assert one.log[-1] == "m2/p is rejected: machine-name"
+
+
+@clause("BUS-DISC-7")
+def test_another_machine_at_the_announced_address_gets_no_link() -> None:
+    one = Master("m1")
+    heard(one, Change.FOUND)
+    connect(one, Master("m3"), 1, "m2", "m3")
+    assert one.remote.topology.joined() == []
+    assert "m2" in one.redial
+    assert "answers in place of" in one.log[-1]
+
+
+@clause("OPEN-20")
+def test_a_stale_static_address_does_not_declare_a_machine_lost() -> None:
+    """It was found at another address since, and the dial there is under way."""
+    one, two = Master("m1", STATIC), Master("m2")
+    connect(one, two, 1, STATIC, "m2")
+    heard(one, Change.FOUND, address=LATER)
+    one.remote.on_link_lost(1, 2.0)
+    one.remote.tick(2.2)
+    one.remote.links.dialler.dial("m2")
+    one.remote.on_dial_failed(LinkKind.SIGNALLING, (STATIC, ""), 2.3)
+    assert [each.machine for each in one.remote.topology.joined()] == ["m2"]
+    one.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.4)
+    assert one.remote.topology.joined() == []
+
+
+@clause("BUS-DISC-12")
+def test_nothing_is_kept_of_machines_that_are_gone() -> None:
+    """A failed dial may end after its machine has left."""
+    master = Master("m1")
+    heard(master, Change.FOUND)
+    heard(master, Change.LEFT)
+    master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
+    dialler = master.remote.links.dialler
+    kept = (dialler._delays, dialler.redial_at, dialler._dialling)
+    assert not any(kept)
 
 
 @clause("OPEN-3")

@@ -29,12 +29,14 @@ LIMITS = Limits.of(BusConfig())
 class Master:
     """The master of a machine, with the lines of its log."""
 
-    def __init__(self, machine: str, *static: str, incarnation: int = 1) -> None:
+    def __init__(
+        self, machine: str, *static: str, incarnation: int = 1, machine_id: str = ""
+    ) -> None:
         self.log: list[str] = []
         me = Identity(
             bus="bus1",
             machine=machine,
-            machine_id=machine,
+            machine_id=machine_id or machine,
             process="p",
             process_id=1,
             incarnation=incarnation,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from bus import BusConfig
 from bus.core.discovery.discovery import Discovery, DiscoverySettings, Event
 from bus.core.discovery.machine_table import Change
 from bus.core.wire import Identity, Role
+from bus.links import announcer
 from bus.links.announcement_group import AnnouncementGroup
 from bus.links.announcer import Announcer
 from bus.network import DiscoveryScope
@@ -47,14 +47,22 @@ class Party:
             jitter=0.2,
             lease_s=lease_s,
         )
-        group = AnnouncementGroup.of(
-            "127.0.0.1", PORT, DiscoveryScope.HOST, BusConfig()
-        )
         self.discovery = Discovery(me, 1 + len(machine), settings, Random(1).random)
         self.changes: list[tuple[Change, str]] = []
-        self.announcer = Announcer(self.discovery, group.open(), driver, self._on_event)
+        self.log: list[str] = []
+        self.opened = 0
+        self.announcer = Announcer(self.discovery, self, driver)
 
-    def _on_event(self, event: Event) -> None:
+    def open_group(self) -> _net.Datagrams:
+        self.opened += 1
+        return AnnouncementGroup.of(
+            "127.0.0.1", PORT, DiscoveryScope.HOST, BusConfig()
+        ).open()
+
+    def report(self, text: str) -> None:
+        self.log.append(text)
+
+    def on_event(self, event: Event) -> None:
         self.changes.append((event.change, event.machine.name))
 
 
@@ -131,10 +139,10 @@ def test_timers_do_not_add_up(driver: Driver) -> None:
         each.announcer.stop()
 
 
-def test_a_failure_to_send_is_logged_once(
-    driver: Driver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_failure_to_send_is_logged_once_and_opens_the_sockets_anew(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An interface that is down for a while ends nothing, and fills no log."""
+    """Those of an interface that was removed never work again."""
     sent = 0
 
     def send(_: _net.Datagrams, data: bytes) -> None:
@@ -143,14 +151,15 @@ def test_a_failure_to_send_is_logged_once(
         raise OSError(101, "Network is unreachable")
 
     monkeypatch.setattr(_net.Datagrams, "send", send)
+    monkeypatch.setattr(announcer, "_AGAIN_S", 0.02)
     first = Party(driver, "a")
-    with caplog.at_level(logging.WARNING, "bus"):
-        first.announcer.start()
-        run(driver, lambda: sent >= 3)
-        first.announcer.stop()
-    assert [each.message for each in caplog.records] == [
+    first.announcer.start()
+    run(driver, lambda: sent >= 7)
+    first.announcer.stop()
+    assert first.log == [
         "cannot announce this machine: [Errno 101] Network is unreachable"
     ]
+    assert first.opened >= 3
 
 
 @pytest.mark.parametrize(
@@ -182,3 +191,29 @@ def test_a_multicast_group_reaches_each_member() -> None:
         assert each.receive() == (b"hello", "127.0.0.1")
         assert each.receive() is None
         each.close()
+
+
+def test_every_address_of_the_loopback_interface_has_its_group() -> None:
+    group = AnnouncementGroup.of("127.0.0.2", PORT, DiscoveryScope.HOST, BusConfig())
+    assert (group.to, group.interface) == ("127.255.255.255", 1)
+
+
+@clause("BUS-DISC-12")
+def test_nobody_is_silent_whose_datagrams_wait_to_be_read(driver: Driver) -> None:
+    """After a pause of the process, the socket holds those that came meanwhile."""
+    first, second = Party(driver, "a", lease_s=0.4), Party(driver, "bb")
+    first.announcer.start()
+    second.announcer.start()
+    run(driver, lambda: bool(first.changes))
+    noise = _net.Datagrams("127.0.0.1", "127.255.255.255", PORT, 1, 1)
+    for _ in range(150):
+        noise.send(b"noise")
+    noise.close()
+    second.announcer._on_time(second.announcer._timer_at or 0.0)  # behind the noise
+    until = _sync.monotonic() + 0.5
+    while _sync.monotonic() < until:
+        pass  # this process stands still, and runs no driver
+    run(driver, lambda: first.discovery.reader.read > 3)
+    assert first.changes == [(Change.FOUND, "bb")]
+    first.announcer.stop()
+    second.announcer.stop()

@@ -117,9 +117,7 @@ class Discovery:
         self._counter: Final = itertools.count(1)
         self._rank: Final = (me.machine_id, me.machine)
         interval_s = settings.interval_s
-        self.reader: Final = AnnouncementReader(
-            me.bus, instance, settings.key, interval_s
-        )
+        self.reader: Final = AnnouncementReader(me.bus, instance, settings.key)
         self.machines: Final = MachineTable(
             me.machine,
             me.machine_id,
@@ -163,21 +161,25 @@ class Discovery:
             self.reader.rejected[_REJECTIONS[change]] += 1
         if change is Change.LEFT:
             assert leaving is not None
-            return Event(change, leaving)
+            return Event(change, attrs.evolve(leaving))
         if change is Change.CONFLICT:
             return Event(change, self.machines.entry_of(announcement, now))
         if change not in {Change.FOUND, Change.RESTARTED}:
             return None
         soon = self._settings.interval_s * _ANSWER_SHARE * self._random()
         self.due_at = min(self.due_at, now + soon)
-        machine = self.machines.get(announcement.machine)
-        assert machine is not None
+        found = self.machines.get(announcement.machine)
+        assert found is not None
+        machine = attrs.evolve(found)  # another thread reads it
         if self._rank < (machine.id, machine.name):
             return Event(change, machine)
         return Event(change, machine, INTERVALS_BEFORE_DIAL * self._settings.interval_s)
 
     def expire(self, now: float) -> list[Event]:
-        """Remove the machines that were silent for the lease; return these changes."""
+        """Remove the machines that were silent for the lease; return these changes.
+
+        To be called when all datagrams that have arrived are read.
+        """
         silent = [
             each
             for each in self.machines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["MACHINES_MAX", "Change", "Machine", "MachineTable"]
 
 MACHINES_MAX: Final = 256  # BUS-DISC-5
+# Reported conflicts, and for how long none of them is reported again.
 _CONFLICTS_MAX: Final = 64
+_CONFLICTS_S: Final = 600.0
 
 
 class Change(Enum):
@@ -65,7 +68,16 @@ class MachineTable:
         scheme: of the addresses, ``tls`` or ``tcp``.
     """
 
-    __slots__ = ("_conflicts", "_instance", "_machines", "_me", "_quiet_s", "_scheme")
+    __slots__ = (
+        "_conflicts",
+        "_conflicts_at",
+        "_former",
+        "_instance",
+        "_machines",
+        "_me",
+        "_quiet_s",
+        "_scheme",
+    )
 
     def __init__(
         self, machine: str, machine_id: str, instance: int, quiet_s: float, scheme: str
@@ -78,6 +90,10 @@ class MachineTable:
         # The reported conflicts, each the name and the id of the other machine.
         # Bounded, since every member of the bus can invent ids.
         self._conflicts: Final[set[tuple[str, str]]] = set()
+        self._conflicts_at = -math.inf
+        # Machines that have left the table, so that recorded datagrams do not bring
+        # them back. Bounded: the oldest goes first.
+        self._former: Final[dict[str, Machine]] = {}
 
     def __iter__(self) -> Iterator[Machine]:
         """Iterate over the machines in the order in which they were found."""
@@ -90,20 +106,20 @@ class MachineTable:
     def on_announcement(self, announcement: Announcement, now: float) -> Change:
         """Update the table; the first machine of a name stays (BUS-DISC-8)."""
         if announcement.machine == self._me[0]:
-            return self._on_own_name(announcement)
+            return self._on_own_name(announcement, now)
         known = self._machines.get(announcement.machine)
         if known is None:
             return self._on_unknown(announcement, now)
         if known.id != announcement.machine_id:
-            return self._conflict(announcement)
+            return self._conflict(announcement, now)
         return self._on_known(known, announcement, now)
 
-    def _on_own_name(self, announcement: Announcement) -> Change:
+    def _on_own_name(self, announcement: Announcement, now: float) -> Change:
         # The former master of this machine had a lower instance.
         former = announcement.instance < self._instance
         if former and announcement.machine_id == self._me[1]:
             return Change.NONE
-        return self._conflict(announcement)
+        return self._conflict(announcement, now)
 
     def _on_known(
         self, known: Machine, announcement: Announcement, now: float
@@ -111,7 +127,9 @@ class MachineTable:
         if self._is_repeated(announcement, known, now):
             return Change.REPEATED
         if announcement.leaves:
-            del self._machines[known.name]
+            known.instance, known.counter = announcement.instance, announcement.counter
+            known.heard_at = now
+            self.remove(known.name)
             return Change.LEFT
         restarted = announcement.instance != known.instance
         known.instance, known.counter = announcement.instance, announcement.counter
@@ -131,12 +149,22 @@ class MachineTable:
         return announcement.instance < known.instance and not quiet
 
     def remove(self, name: str) -> None:
-        """Remove a machine that was silent for too long."""
-        del self._machines[name]
+        """Remove a machine that has left, or was silent for too long."""
+        self._former.pop(name, None)
+        self._former[name] = self._machines.pop(name)
+        if len(self._former) > MACHINES_MAX:
+            del self._former[next(iter(self._former))]
 
     def _on_unknown(self, announcement: Announcement, now: float) -> Change:
         if announcement.leaves:
             return Change.NONE
+        former = self._former.get(announcement.machine)
+        if (
+            former is not None
+            and former.id == announcement.machine_id
+            and self._is_repeated(announcement, former, now)
+        ):
+            return Change.REPEATED
         if len(self._machines) >= MACHINES_MAX:
             return Change.FULL
         self._machines[announcement.machine] = self.entry_of(announcement, now)
@@ -154,7 +182,10 @@ class MachineTable:
             counter=announcement.counter,
         )
 
-    def _conflict(self, announcement: Announcement) -> Change:
+    def _conflict(self, announcement: Announcement, now: float) -> Change:
+        if now - self._conflicts_at >= _CONFLICTS_S:
+            self._conflicts.clear()
+            self._conflicts_at = now
         other = (announcement.machine, announcement.machine_id)
         if other in self._conflicts or len(self._conflicts) >= _CONFLICTS_MAX:
             return Change.IN_CONFLICT

@@ -41,7 +41,8 @@ class Peer:
 
     The exchange's lock guards it, with its session and its relays.
 
-    key: its machine and its name. role: the role it states.
+    key: its machine and its name. role: the role it states; machine_id: the id of its
+      host, "" until a link has stated it.
     session: the traffic to and from it; acks: the acknowledgements owed to it.
     credentials: its identity and rights; None until a link has stated them. user: the
       owner of the process, as the master reported before any link did.
@@ -91,6 +92,7 @@ class Peer:
         "inside_address",
         "joined",
         "key",
+        "machine_id",
         "message_bytes_max",
         "notifications",
         "parted",
@@ -121,6 +123,7 @@ class Peer:
         self.session: Final = session
         self.acks: Final = session.acks
         self.role: Role = Role.SLAVE
+        self.machine_id: str = ""
         self.joined: bool = False
         self.bound: bool = False
         self.since: float = now

@@ -42,7 +42,9 @@ class DiscoveredMachines:
                     f"one at {machine.address}, with id {machine.id}; rename one of "
                     "them (BUS-DISC-8)"
                 )
-            case _:  # it has left, or was silent for too long
+            case Change.SILENT:
+                dialler.on_machine_silent(machine.name)
+            case _:  # it has left
                 dialler.on_machine_gone(machine.name)
         return self._topology.take_actions()
 

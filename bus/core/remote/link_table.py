@@ -89,6 +89,8 @@ class LinkTable:
         credentials: Credentials = UNRESTRICTED,
     ) -> None:
         """Take over a link that this process has dialled, and send HELLO."""
+        if kind is LinkKind.SIGNALLING:
+            self.dialler.on_dialled(key[0])
         if credentials.machine is not None:
             self.dialler.on_found_at(key[0], credentials.machine)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
@@ -166,6 +168,7 @@ class LinkTable:
             if link.wanted[0] == self._topology.me.machine:
                 self.refusal = frame
             elif frame.reason is Reason.DUPLICATE:
+                self.dialler.on_twin(link.wanted[0])
                 # Both sides have dialled. Without a certificate, the frame tells that
                 # the other link leads to the same machine.
                 proved = link.credentials.machine is not None
@@ -185,12 +188,8 @@ class LinkTable:
         """Record the identity of the peer; use the link, unless a better one exists."""
         identity = frame.identity
         key = (identity.machine, identity.process)
-        if (
-            link.wanted is not None
-            and link.kind is LinkKind.DATA
-            and link.wanted != key
-        ):
-            if (wanted := self._topology.peers.get(link.wanted)) is not None:
+        if not _is_wanted(link, identity):
+            if (wanted := self._topology.peers.get(link.wanted or key)) is not None:
                 wanted.addresses = ()  # another process listens there
             raise WireError(f"{key} answers in place of {link.wanted}")
         reason = self._objection(identity, link)
@@ -209,7 +208,7 @@ class LinkTable:
             if link.wanted is not None:
                 self.dialler.reset_delay(link.wanted[0])
         link.identity = identity
-        peer.role = identity.role
+        peer.role, peer.machine_id = identity.role, identity.machine_id
         peer.message_bytes_max = frame.message_bytes_max
         if link.dialled:
             peer.dialling = False
@@ -243,10 +242,25 @@ class LinkTable:
             return Reason.ACCESS
         if not self._may_join(identity, link):
             return Reason.ACCESS
+        if self._is_other_machine(identity):
+            self._topology.complain(
+                f"two machines are named {identity.machine}: the one with id "
+                f"{identity.machine_id} gets no link (BUS-DISC-8)"
+            )
+            return Reason.MACHINE_NAME
         present = self._topology.peers.get((identity.machine, identity.process))
         if present is not None and present.is_other(link.credentials):
             return Reason.DUPLICATE
         return None
+
+    def _is_other_machine(self, identity: Identity) -> bool:
+        """Return True if another machine of that name has a link (BUS-DISC-8)."""
+        return any(
+            each.machine == identity.machine
+            and each.session.link is not None
+            and each.machine_id not in {"", identity.machine_id}
+            for each in self._topology.joined()
+        )
 
     def _may_join(self, identity: Identity, link: Link) -> bool:
         """Return True for a peer with all rights, or a slave of this machine.
@@ -332,6 +346,8 @@ class LinkTable:
         if link.kind is LinkKind.SIGNALLING:
             if link.wanted is not None:
                 self.dialler.dial(link.wanted[0])
+            else:
+                self.dialler.on_accepted_link_lost(peer.machine, now)
             self.dialler.redial_static(peer.machine, now)
         else:
             self._relays.dial(peer)
@@ -357,3 +373,12 @@ class LinkTable:
             if not peer.bound:
                 self._undelivered_messages.fail_unreachable(peer)
             self._topology.lose(peer, now)
+
+
+def _is_wanted(link: Link, identity: Identity) -> bool:
+    """Return True if the peer is the process, or the machine, that was dialled."""
+    if link.wanted is None:
+        return True
+    if link.kind is LinkKind.DATA:
+        return link.wanted == (identity.machine, identity.process)
+    return is_static(link.wanted[0]) or link.wanted[0] == identity.machine

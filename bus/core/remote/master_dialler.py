@@ -7,6 +7,7 @@ first (OPEN-20).
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial
@@ -21,6 +22,11 @@ __all__ = ["MasterDialler", "is_static"]
 # would also delay a process that may become master: it tries that at each attempt.
 _REDIAL_S: Final = 0.1
 _REDIAL_S_MAX: Final = 0.8
+# The longest delay for masters of other machines: each attempt costs a thread and
+# perhaps a TLS handshake, and a healed network is to be whole within three seconds.
+_REDIAL_OUTSIDE_S_MAX: Final = 2.0
+# How long the side that has accepted a lost link waits for the other side (OPEN-20).
+_PATIENCE_S: Final = 3.0
 
 
 class MasterDialler:
@@ -40,9 +46,11 @@ class MasterDialler:
     __slots__ = (
         "_anew",
         "_delays",
+        "_dialling",
         "_found_at",
         "_machines",
         "_master",
+        "_silent",
         "_topology",
         "redial_at",
     )
@@ -62,6 +70,11 @@ class MasterDialler:
         self._delays: Final[dict[str, float]] = {}
         # Machines whose master was restarted: a present link does not count.
         self._anew: Final[set[str]] = set()
+        # Masters of other machines whose dial has no outcome yet.
+        self._dialling: Final[set[str]] = set()
+        # Machines whose announcements ceased while there was a link, and until when a
+        # lost link is dialled again; infinite before the first failure.
+        self._silent: Final[dict[str, float]] = {}
 
     def begin(self) -> None:
         """Dial the master of this machine or, as master, the static addresses."""
@@ -85,6 +98,8 @@ class MasterDialler:
         patience_s: how long to wait for a link that the other side dials, in seconds.
         """
         self._machines[machine] = addresses
+        self._silent.pop(machine, None)
+        self._delays.pop(machine, None)
         if not self._topology.is_master:
             return
         if patience_s:
@@ -102,8 +117,20 @@ class MasterDialler:
         self._anew.add(machine)
         self.on_machine_found(machine, addresses, now, patience_s)
 
+    def on_machine_silent(self, machine: str) -> None:
+        """Stop dialling a machine, unless there is a link.
+
+        Its address is kept for the time after the loss of the link: both sides may have
+        forgotten each other, and then no announcement would bring them together.
+        """
+        if self._is_linked(machine):
+            self._silent[machine] = math.inf
+        else:
+            self.on_machine_gone(machine)
+
     def on_machine_gone(self, machine: str) -> None:
         """Stop dialling a machine; a present link stays until it is lost."""
+        self._silent.pop(machine, None)
         self._machines.pop(machine, None)
         self.redial_at.pop(machine, None)
         self._delays.pop(machine, None)
@@ -119,38 +146,68 @@ class MasterDialler:
         else:
             self._found_at[key] = machine
 
+    def on_dialled(self, key: str) -> None:
+        """Note that a dial has made a link, which may be refused yet."""
+        self._dialling.discard(key)
+
     def on_dial_failed(self, key: str, now: float) -> None:
         """Declare a master lost that no link can reach, and dial it again later."""
+        self._dialling.discard(key)
         if self._topology.is_master and key == self._topology.me.machine:
             return
         machine = self._found_at.get(key, key)
-        for peer in self._topology.joined():
-            if peer.machine == machine and peer.session.link is None:
-                self._topology.lose(peer, now)
+        # A static address may be stale: another dial to the machine may succeed.
+        under_way = {self._found_at.get(each, each) for each in self._dialling}
+        if machine not in under_way:
+            for peer in self._topology.joined():
+                if peer.machine == machine and peer.session.link is None:
+                    self._topology.lose(peer, now)
+        until = self._silent.get(machine)
+        if until == math.inf:
+            self._silent[machine] = now + self._topology.limits.lease_s
+        elif until is not None and until <= now:
+            self.on_machine_gone(machine)
         self.redial(key, now)
 
+    def on_twin(self, key: str) -> None:
+        """Note that a machine already has a link with this process."""
+        self._anew.discard(key)
+
+    def on_accepted_link_lost(self, machine: str, now: float) -> None:
+        """Dial a machine later whose lost link it had dialled, unless it dials."""
+        if machine in self._machines and machine not in self.redial_at:
+            self.redial_at[machine] = now + _PATIENCE_S
+
     def dial(self, key: str) -> None:
-        """Dial the master of a machine, unless there is a link with it."""
+        """Dial the master of a machine, unless there is a link, or a dial under way."""
         own = key == self._topology.me.machine
         if own and self._topology.is_master:
             return
         addresses = self._master if own else self._machines.get(key, ())
         machine = self._found_at.get(key, key)
-        linked = any(
+        wanted = machine in self._anew or not self._is_linked(machine)
+        if addresses and wanted and key not in self._dialling:
+            if not own:
+                self._dialling.add(key)
+            self._topology.todo.append(Dial((key, ""), LinkKind.SIGNALLING, addresses))
+
+    def _is_linked(self, machine: str) -> bool:
+        return any(
             peer.machine == machine and peer.session.link is not None
             for peer in self._topology.joined()
         )
-        if addresses and (machine in self._anew or not linked):
-            self._anew.discard(machine)
-            self._topology.todo.append(Dial((key, ""), LinkKind.SIGNALLING, addresses))
 
     # Time.
 
     def redial(self, key: str, now: float) -> None:
         """Schedule a dial to a master; each delay is longer than the one before."""
+        own = key == self._topology.me.machine
+        if not own and key not in self._machines:
+            return  # it was forgotten meanwhile
         delay_s = self._delays.get(key, _REDIAL_S)
         self.redial_at[key] = now + delay_s
-        self._delays[key] = min(2 * delay_s, _REDIAL_S_MAX)
+        most_s = _REDIAL_S_MAX if own else _REDIAL_OUTSIDE_S_MAX
+        self._delays[key] = min(2 * delay_s, most_s)
 
     def redial_lost(self, machine: str, now: float) -> None:
         """Schedule a dial to a lost master, unless one is scheduled."""

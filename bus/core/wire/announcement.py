@@ -41,6 +41,7 @@ _PLAIN: Final = _MAGIC + b"\0"
 _SIGNED: Final = _MAGIC + b"\1"
 _TAG_BYTES: Final = 32
 _HOST_MAX: Final = 64  # an IPv6 address with its zone is shorter
+_TO_ALL: Final = "255.255.255.255"
 _WORDS_MAX: Final = 100  # characters of a foreign text that an error quotes
 
 
@@ -76,8 +77,11 @@ class Announcement(Part, frozen=True, kw_only=True):
         check_machine_name(self.machine)
         check_machine_name(self.machine_id)
         check_versions(self.versions)
-        if ipaddress.ip_address(self.host).is_unspecified:
+        host = ipaddress.ip_address(self.host)
+        if host.is_unspecified or host.is_multicast or str(host) == _TO_ALL:
             raise ValueError(f"host must be one address, got {self.host!r}")
+        if self.advertised and (host.is_loopback or host.is_link_local):
+            raise ValueError(f"no router translates {self.host!r}")
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
