@@ -28,7 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--machines", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--static", action="store_true", help="with static addresses, not discovery"
+        "--discovery",
+        default="lan",
+        choices=["lan", "wan", ""],
+        help="how the machines find each other; empty for static addresses",
     )
     given = parser.parse_args(arguments)
     if refused := is_permitted():

@@ -70,10 +70,18 @@ class Campaign:
     """A context manager: the machines run within the block."""
 
     def __init__(
-        self, folder: Path, count: int, seed: int, *, discovery: bool = True
+        self,
+        folder: Path,
+        count: int,
+        seed: int,
+        *,
+        discovery: str = "lan",
+        version: int = 4,
     ) -> None:
         self._seed: Final = seed
-        self._site: Final = Site(folder, count, seed, discovery=discovery)
+        self._site: Final = Site(
+            folder, count, seed, discovery=discovery, version=version
+        )
         self._reader: Final = Reader(folder / "notes")
         self._ledger: Final = Ledger()
 

@@ -86,8 +86,10 @@ class Ethernet:
         self._ends = False
         self._thread: Final = threading.Thread(target=self._run, daemon=True)
 
-    def address(self, number: int) -> str:
+    def address(self, number: int, version: int = 4) -> str:
         """Return the IP address of a machine."""
+        if version == 6:
+            return f"fd00:78::{number + 1:x}"
         return f"{self._subnet}.0.{number + 1}"
 
     def __enter__(self) -> Self:
@@ -123,6 +125,8 @@ class Ethernet:
         # `brd +`: the broadcast address of the subnet.
         place = f"{self.address(number)}/16"
         ip("-n", name, "addr", "add", place, "brd", "+", "dev", device)
+        six = f"{self.address(number, 6)}/64"
+        ip("-n", name, "addr", "add", six, "dev", device, "nodad")
         ip("-n", name, "link", "set", device, "up")
         ip("-n", name, "link", "set", "lo", "up")
         ip("-n", name, "route", "add", "default", "dev", device)

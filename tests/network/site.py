@@ -25,8 +25,9 @@ class Site:
             limited.
         count: the number of machines.
         seed: the source of all faults and of all load.
-        discovery: True if the machines find each other; False if each knows the
-            addresses of all earlier ones.
+        discovery: how the machines find each other, ``lan`` or ``wan``; "" if each
+            knows the addresses of all earlier ones.
+        version: of IP.
 
     Attributes:
         ethernet: the network.
@@ -35,7 +36,13 @@ class Site:
     """
 
     def __init__(
-        self, folder: Path, count: int, seed: int, *, discovery: bool = True
+        self,
+        folder: Path,
+        count: int,
+        seed: int,
+        *,
+        discovery: str = "lan",
+        version: int = 4,
     ) -> None:
         self._folder: Final = folder
         self._seed: Final = seed
@@ -49,11 +56,14 @@ class Site:
         authority = Authority.create(folder / "authority")
         for number, name in enumerate(self.machines):
             authority.issue(name, folder / f"{name}.keys", days=1)
-            earlier = [self.ethernet.address(each) for each in range(number)]
+            own, *_ = addresses = [
+                self.ethernet.address(each, version) for each in range(number, -1, -1)
+            ]
+            earlier = addresses[1:]
             lines = [
-                f'listen = "{self.ethernet.address(number)}"',
+                f'listen = "{own}"',
                 f'keys = "{name}.keys"',
-                'discovery = "lan"' if discovery else f"peers = {earlier}",
+                f'discovery = "{discovery}"' if discovery else f"peers = {earlier}",
             ]
             (folder / f"{name}.toml").write_text("\n".join(lines) + "\n", "utf-8")
 

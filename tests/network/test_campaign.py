@@ -30,3 +30,19 @@ def test_a_faulty_network_breaks_no_promise() -> None:
             losses = story.frames.items() - {("passed", story.frames["passed"])}
             assert sum(count for _, count in losses) > 10
     shutil.rmtree(folder)
+
+
+@clause("BUS-DISC-2", "BUS-DISC-12")
+@pytest.mark.parametrize(("discovery", "version"), [("lan", 6), ("wan", 4)])
+def test_machines_find_each_other_by_multicast_too(
+    discovery: str, version: int
+) -> None:
+    """IPv6 has no broadcast, and a broadcast goes no further than its subnet."""
+    folder = Path(tempfile.mkdtemp(prefix="net"))
+    with Campaign(
+        folder / "c", 2, seed=1, discovery=discovery, version=version
+    ) as campaign:
+        story = campaign.run("vanished", 1.0)
+        assert not story.faults, story
+        assert story.fates[Fate.DELIVERED] > 50
+    shutil.rmtree(folder)
