@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="net"))
     failed = 0
     with Campaign(
-        folder / "c", given.machines, given.seed, discovery=not given.static
+        folder / "c", given.machines, given.seed, discovery=given.discovery
     ) as campaign:
         for name in names:
             story = campaign.run(name, given.seconds)
