@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         WireError,
         WrongProcessError,
     )
+    from bus.machine_info import MachineInfo, MachineState
     from bus.message import (
         NOREPLY,
         Incoming,
@@ -153,6 +154,9 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Undelivered",
     # payload
     "Payload",
+    # machine_info
+    "MachineInfo",
+    "MachineState",
     # network
     "DiscoveryScope",
     "Network",
@@ -197,6 +201,7 @@ _HOMES: Final = {
         "Undelivered",
     ),
     "payload": ("Payload",),
+    "machine_info": ("MachineInfo", "MachineState"),
     "network": ("DiscoveryScope", "Network"),
     "role": ("Role",),
     "service": ("Service",),

@@ -43,7 +43,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Access": ("AccessList", "Grant"),
     "Inspection": (
         *("BusSnapshot", "ThreadInfo", "TaskInfo", "SubscriptionInfo", "Counters"),
-        *("PeerInfo", "RelayInfo", "SentCounters"),
+        *("PeerInfo", "RelayInfo", "SentCounters", "MachineInfo", "MachineState"),
     ),
     "Types": ("Payload", "Where", "Overflow", "NoReply"),
 }

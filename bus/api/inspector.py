@@ -164,6 +164,12 @@ class Inspector:
         comm = exchange.comm
         if comm is not None:
             told |= exchange.query(lambda: _of_others(comm.remote))
+        if told["role"] == "master":
+            told["machines"] = [
+                attrs.asdict(each) | {"state": each.state.value}
+                for each in seen.machines
+            ]
+            told["ignored_announcements"] = dict(seen.ignored_announcements)
         return told
 
 

@@ -9,6 +9,7 @@ import attrs
 
 from bus.address import is_system
 from bus.api.subscription import Subscription
+from bus.core.remote.known_machines import KnownMachines
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bus.core.peer.relay import Relay
     from bus.core.peer.relay_counters import RelayCounters
     from bus.core.remote.remote_manager import RemoteManager
+    from bus.machine_info import MachineInfo
     from bus.registration import Visibility
     from bus.specification import Specification
     from bus.threads.account import Account
@@ -202,6 +204,10 @@ class BusSnapshot:
     notifying: the counters of notifications on their way to the relays of other
       processes. Each counts once for all processes; it is delivered when it reaches
       the relays. None while this process is alone on the bus.
+    machines: the other machines that this process knows, while it is the master of its
+      machine (BUS-DISC-13).
+    ignored_announcements: the number of ignored announcements of machines, by reason
+      (BUS-DISC-11).
     """
 
     bus: str
@@ -213,6 +219,8 @@ class BusSnapshot:
     peers: tuple[PeerInfo, ...]
     sent: SentCounters
     notifying: Counters | None
+    machines: tuple[MachineInfo, ...]
+    ignored_announcements: Mapping[str, int]
 
 
 def inspect(
@@ -232,8 +240,10 @@ def inspect(
     parked = exchange.query(exchange.manager.parked.waiting)
     comm = exchange.comm
     sent, peers = _NOTHING, tuple[PeerInfo, ...]()
+    machines: list[MachineInfo] = []
     if comm is not None:
         sent, peers = exchange.query(lambda: _of_others(comm.remote))
+        machines = exchange.query(lambda: _known_machines(comm.remote))
     hosted = [(entry, entry.host) for entry in entries]
     now = _sync.monotonic()
     return BusSnapshot(
@@ -248,6 +258,10 @@ def inspect(
         peers=peers,
         sent=sent,
         notifying=None if comm is None else _counters(comm.account),
+        machines=tuple(machines),
+        ignored_announcements=MappingProxyType(
+            {} if comm is None else dict(comm.ignored_announcements)
+        ),
     )
 
 
@@ -271,6 +285,12 @@ def _of_others(remote: RemoteManager) -> tuple[SentCounters, tuple[PeerInfo, ...
     )
     relays = [relay for peer in present for relay in peer.all_relays()]
     return _sent(remote.topology.counters, relays), peers
+
+
+def _known_machines(remote: RemoteManager) -> list[MachineInfo]:
+    """Return the other machines; the caller holds the exchange's lock."""
+    known = KnownMachines(remote.topology, remote.links, remote.discovered_machines)
+    return known.report(_sync.monotonic())
 
 
 def _sent(counters: RelayCounters, relays: Iterable[Relay]) -> SentCounters:

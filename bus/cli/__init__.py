@@ -46,6 +46,9 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "list": Verb("bus.cli.look:list_names", "List the public names."),
         "top": Verb("bus.cli.top:top", "Show the activity of each process."),
         "monitor": Verb("bus.cli.monitor:monitor", "Show the frames on the links."),
+        "machines": Verb(
+            "bus.cli.machines:machines", "Show the other machines, and their links."
+        ),
         "route": Verb("bus.cli.route:route", "Show how a name is reached."),
         "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
         "send": Verb("bus.cli.talk:send", "Send a command that expects no answer."),

@@ -8,20 +8,16 @@ from __future__ import annotations
 import mmap
 import os
 import resource
-import sys
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import click
 
 from bus.address import fresh_name
-from bus.cli.exits import FAILED
-from bus.cli.json_text import to_json
+from bus.cli.finding import FAIL, OK, WARN, Finding, end_with
 from bus.cli.live import live_options
+from bus.cli.network_doctor import diagnose
 from bus.cli.place import access_to, remedy, run_directory
-from bus.cli.text import show_table
 from bus.errors import BusError
-from bus.journal.wording import printable
 from bus.requirements import requirements
 from queuebroker import _net
 
@@ -32,11 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor"]
 
-OK: Final = "ok"
-WARN: Final = "warn"  # an optional item is missing
-FAIL: Final = "fail"  # no bus can run here
-_COLOURS: Final = {OK: "green", WARN: "yellow", FAIL: "bold red"}
-
 _EXTRAS: Final = ("pipeline", "net")
 
 # A process has one descriptor for each process that it is linked with, and a few more.
@@ -44,42 +35,23 @@ _DESCRIPTORS_MIN: Final = 64
 _DESCRIPTORS_GOOD: Final = 1024
 
 
-@attrs.frozen
-class Finding:
-    """The result of one check.
-
-    what: the item that was checked.
-    state: `OK`, `WARN` or `FAIL`.
-    do: the remedy; empty if none is needed.
-    """
-
-    what: str
-    state: str
-    fact: str
-    do: str = ""
-
-
 @click.command()
 @live_options(10.0)
 def doctor(target: Target) -> None:
     """Check that a bus can run on this machine, and list missing optional items.
 
-    Exits with 1 if an item is missing that every bus needs.
+    With --network FILE, find out instead why this machine and others do not see each
+    other: it listens for announcements, and tries each step to a link with each machine
+    that it finds or is given. No bus needs to run.
+
+    Exits with 1 if an item is missing that every bus needs, or a machine cannot be
+    linked.
     """
-    findings = [*(check(target) for check in _CHECKS), *_packages()]
-    if target.as_json:
-        click.echo(to_json([attrs.asdict(each) for each in findings]))
+    if target.network is None:
+        findings = [*(check(target) for check in _CHECKS), *_packages()]
     else:
-        show_table(
-            ("what", "state", "fact", "what to do"),
-            [
-                (each.what, each.state, printable(each.fact), printable(each.do))
-                for each in findings
-            ],
-            colours=_COLOURS,
-        )
-    if any(each.state == FAIL for each in findings):
-        sys.exit(FAILED)
+        findings = diagnose(target, target.network)
+    end_with(findings, as_json=target.as_json)
 
 
 # Requirements of every bus.

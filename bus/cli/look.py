@@ -9,9 +9,10 @@ import click
 from bus.address import is_system
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
-from bus.cli.queries import Answers, look_around
+from bus.cli.queries import Answers, look_afar, look_around
 from bus.cli.text import show_table
 from bus.journal.wording import printable
+from bus.machine_info import MachineState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,24 +23,51 @@ __all__ = ["list_names", "tree"]
 
 
 @click.command()
+@click.option("--here", is_flag=True, help="Show this machine only.")
 @live_options(10.0)
-def tree(target: Target) -> None:
-    """Show the processes of the machine, their threads and their tasks.
+def tree(target: Target, here: bool) -> None:
+    """Show the processes of all machines, their threads and their tasks.
+
+    This machine comes first, then each one that it is linked with. Those are shown if
+    --network is given, since this process dials theirs.
 
     Exits with 1 if a process could not be queried, with 124 if it did not answer in
     time.
     """
     with joined(target) as bus:
         answers = look_around(target, bus)
+        afar: dict[str, Answers] = {}
+        if not here and target.network is not None:
+            afar = look_afar(target, bus, answers.told[0])
     if target.as_json:
-        about = {"bus": target.bus, "machine": bus.machine}
-        click.echo(to_json(about | {"processes": answers.told}))
+        about = {"bus": target.bus, "machine": bus.machine, "processes": answers.told}
+        others = [{"machine": key, "processes": afar[key].told} for key in afar]
+        click.echo(to_json(about | {"machines": others}))
     else:
-        click.echo(f"bus {target.bus} on {bus.machine}")
-        for told in answers.told:
-            for line in _process_lines(told):
-                click.echo(f"  {line}")
+        _show_machine(target.bus, bus.machine, answers)
+        for machine, each in afar.items():
+            _show_machine(target.bus, machine, each)
+        if not here and target.network is None:
+            _show_names(answers.told[0])
+    for each in afar.values():
+        answers.missing.update(each.missing)
     answers.end()
+
+
+def _show_machine(bus: str, machine: str, answers: Answers) -> None:
+    click.echo(f"bus {bus} on {machine}")
+    for told in answers.told:
+        for line in _process_lines(told):
+            click.echo(f"  {line}")
+
+
+def _show_names(master: Mapping[str, Any]) -> None:
+    """Show the machines that cannot be queried without a network."""
+    # A master of an earlier version does not report its machines.
+    for each in master.get("machines", []):
+        if each["state"] == MachineState.LINKED.value:
+            name = printable(each["name"])
+            click.echo(f"linked with {name}: pass --network FILE to show it")
 
 
 def _process_lines(told: Mapping[str, Any]) -> Iterator[str]:
@@ -60,15 +88,21 @@ def _process_lines(told: Mapping[str, Any]) -> Iterator[str]:
         for end in ("dropped", "failed", "in_doubt"):
             if count := link["counters"][end]:
                 state += f", {count} {end.replace('_', ' ')}"
-        yield f"  {link['kind']} link with {link['process']}{state}"
+        yield f"  {link['kind']} link with {_owner(link, told)}{state}"
     for relay in told["relays"]:
         if relay["queue"] or relay["unacked"]:
             yield (
-                f"  for {relay['name']} of {relay['process']}:"
+                f"  for {relay['name']} of {_owner(relay, told)}:"
                 f" {relay['queue']} queued, {relay['unacked']} not acknowledged"
             )
     for name, count in told["parked"].items():
         yield f"  for {name}, a name that no task has: {count} parked"
+
+
+def _owner(other: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    """Return the process of a link or a relay, with its machine if that is another."""
+    machine, process = other["machine"], other["process"]
+    return process if machine == told["machine"] else f"{machine}/{process}"
 
 
 def _task_line(task: Mapping[str, Any]) -> str:

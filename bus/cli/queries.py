@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from bus.api.bus import Bus
     from bus.cli.target import Target
     from bus.message import Response
+    from bus.registration import Key
 
 __all__ = [
     "CONNECT_S_MIN",
     "Answers",
     "ask",
+    "ask_master",
     "find_master",
     "has_name",
     "is_here",
+    "look_afar",
     "look_around",
     "others",
     "pause",
@@ -85,7 +88,7 @@ class Answers:
 
 def look_around(target: Target, bus: Bus) -> Answers:
     """Query every other process of the machine about itself, the master first."""
-    master, told = _ask_master(target, bus)
+    master, told = ask_master(target, bus)
     rest = ask(target, bus, _slaves(master, told, bus))
     return Answers([told, *rest.told], rest.missing)
 
@@ -95,7 +98,7 @@ def others(target: Target, bus: Bus) -> list[str]:
 
     Only the master is queried.
     """
-    master, told = _ask_master(target, bus)
+    master, told = ask_master(target, bus)
     return [master, *_slaves(master, told, bus)]
 
 
@@ -110,7 +113,7 @@ def has_name(target: Target, bus: Bus, name: str) -> bool:
     if not is_here(bus, address):
         return False
     wait_s = max(CONNECT_S_MIN, _answer_s(target))
-    _, told = _ask_master(attrs.evolve(target, timeout_s=wait_s), bus)
+    _, told = ask_master(attrs.evolve(target, timeout_s=wait_s), bus)
     return address.module in told["users"]
 
 
@@ -119,7 +122,7 @@ def is_here(bus: Bus, address: Address) -> bool:
     return address.machine in {None, bus.machine} and address.bus in {None, bus.name}
 
 
-def _ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
+def ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
     """Return the master's name, and its answer.
 
     If the master is lost, query the next one as soon as there is one.
@@ -148,32 +151,85 @@ def _slaves(master: str, told: Mapping[str, Any], bus: Bus) -> list[str]:
     )
 
 
+def look_afar(target: Target, bus: Bus, own: Mapping[str, Any]) -> dict[str, Answers]:
+    """Query the processes of each machine that is linked, by machine.
+
+    A machine whose master does not answer has that one alone, among the missing ones.
+
+    own: the answer of the master of this machine.
+    """
+    masters = {
+        each["machine"]: each["process"]
+        for each in own["links"]
+        if each["machine"] != bus.machine and each["kind"] == "signalling"
+    }
+    afar = {each: Answers([], {}) for each in sorted(masters)}
+    first = _ask_keys(target, bus, [(each, masters[each]) for each in afar])
+    slaves = [
+        (machine, each)
+        for (machine, master), told in first.told.items()
+        for each in _slaves(master, told, bus)
+    ]
+    rest = _ask_keys(target, bus, slaves)
+    for key, told in (first.told | rest.told).items():
+        afar[key[0]].told.append(told)
+    for key, error in (first.missing | rest.missing).items():
+        afar[key[0]].missing["/".join(key)] = error
+    return afar
+
+
 def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
-    """Query processes about themselves, all at once."""
-    names = {inspector_of(each): each for each in processes}
-    answers = Answers([], {})
+    """Query processes of this machine about themselves, all at once."""
+    found = _ask_keys(target, bus, [(bus.machine, each) for each in processes])
+    missing = {key[1]: error for key, error in found.missing.items()}
+    return Answers(list(found.told.values()), missing)
+
+
+@attrs.frozen
+class _KeyAnswers:
+    """As `Answers`, by machine and process."""
+
+    told: dict[Key, Mapping[str, Any]]
+    missing: dict[Key, BusError]
+
+
+def _ask_keys(target: Target, bus: Bus, keys: list[Key]) -> _KeyAnswers:
+    """Query processes about themselves, all at once, by machine and name."""
+    names = {_inspector_address(bus, each): each for each in keys}
+    answers = _KeyAnswers({}, {})
     if not names:
         return answers
     timeout_s = _answer_s(target)
     thread = bus.here()
-    responses: dict[str, Response] = {}
+    responses: dict[Key, Response] = {}
+    keys_of = {(machine, inspector_of(name)): (machine, name) for machine, name in keys}
 
     def note(response: Response) -> None:
-        assert response.responder is not None
-        responses[names[response.responder.module]] = response
+        responder = response.responder
+        assert responder is not None
+        place = (responder.machine or bus.machine, responder.module)
+        responses[keys_of[place]] = response
 
     asker = bus.register("asker", thread=thread, visibility=Visibility.PRIVATE)
     asker.command(list(names), on_response=note, timeout=timeout_s)
     while len(responses) < len(names):
         thread.poll(None)
     asker.deregister()
-    for process in names.values():
-        response = responses[process]
+    for key in names.values():
+        response = responses[key]
         if response.error is None:
-            answers.told.append(_without(response.payload, bus.process))
+            answers.told[key] = _without(response.payload, bus.process)
         else:
-            answers.missing[process] = silence(process, response.error)
+            label = key[1] if key[0] == bus.machine else "/".join(key)
+            answers.missing[key] = silence(label, response.error)
     return answers
+
+
+def _inspector_address(bus: Bus, key: Key) -> str:
+    """Return how this process names an inspector: on its own machine without it."""
+    machine, process = key
+    name = inspector_of(process)
+    return name if machine == bus.machine else f"ism://{machine}/{name}"
 
 
 def _answer_s(target: Target) -> float:

@@ -40,7 +40,7 @@ from queuebroker import _sync
 from queuebroker.errors import QueueBrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bus.config import BusConfig
     from bus.core.local.command_run import CommandRun
@@ -182,6 +182,11 @@ class CommThread:
             return False
         self._link_pool.close()
         return True
+
+    @property
+    def ignored_announcements(self) -> Mapping[str, int]:
+        """The number of ignored announcements of machines, by reason (BUS-DISC-11)."""
+        return self._policy.ignored_announcements()
 
     def _begin(self) -> list[Action]:
         """Announce the local tasks, and pass on their searches and subscriptions."""

@@ -85,9 +85,10 @@ class GatewayClient:
     def connect(self, broker: SocketQueueBroker, address: str) -> LinkEnd | None:
         """Dial an address: directly, at another machine's master, or by this one's.
 
-        Returns None if no process listens there, or the process behind is not reached.
+        Returns None if the process behind a master is not reached.
 
         Raises:
+            UnknownBrokerError: no process listens at the address.
             PermissionError: a master refuses the link; the text is its reason.
             QueueBrokerError, OSError, ValueError: see `SocketQueueBroker.connect`.
         """
@@ -98,9 +99,8 @@ class GatewayClient:
             )
         place, process = split_gateway_address(address)
         if process is None:
-            queue = self._dial(broker, place, PORT)
-            if queue is None:
-                return None
+            queue = broker.connect(place, PORT, timeout=self.timeout_s, required=True)
+            assert isinstance(queue, SocketMessageQueue)
             return LinkEnd(queue, self._trust.proved(queue), is_direct=True)
         made = self._ask_for(
             DialInside(process), lambda: self._dial(broker, place, GATEWAY_PORT)

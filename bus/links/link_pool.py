@@ -12,7 +12,9 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from bus.core.remote.dial_failures import DialFailure
 from bus.core.wire import FRAME_BYTES_MAX
+from bus.links.connect_failure import connect_failure
 from bus.links.unsent import Unsent
 from bus.threads.thread_manager import Request
 from queuebroker import _sync
@@ -146,51 +148,49 @@ class LinkPool:
         self,
         addresses: Sequence[str],
         on_dialled: Callable[[int | None], object],
-        on_denied: Callable[[str], object] | None = None,
+        on_failed: Callable[[DialFailure], object] | None = None,
     ) -> None:
         """Dial some addresses side by side; the first link is used (BUS-DISC-10).
 
         on_dialled: called with the number of the link; None if no address yields one.
-        on_denied: called before that with a reason, if a listener rejects this process
-          or is not trusted.
+        on_failed: called before that with the failure; with a refusal, if a listener
+          rejects this process or is not trusted.
         """
         if self._closed:
             return
         broker = self._brokers[0]
-        attempt = _Attempt(len(addresses), on_dialled, on_denied)
+        attempt = _Attempt(len(addresses), on_dialled, on_failed)
         for address in addresses:
             connect = partial(self._connect, broker, address, attempt)
             try:
                 self._help(f"{broker.name} connects", connect)
             except RuntimeError:  # no thread is left: a later dial may succeed
-                self._ask(partial(attempt.fail, ""))
+                why = "this process can start no thread"
+                self._ask(partial(attempt.fail, DialFailure(why)))
 
     def _connect(self, broker: LinkBroker, address: str, attempt: _Attempt) -> None:
         """Dial one address, in a helper thread."""
-        why = ""
+        failure = DialFailure(f"{address}: nobody listens there")
         try:
             queue = self._policy.connect(broker, address, self._timeout_s)
         except QueueBrokerError as error:
             if broker.closed:
                 return
-            queue = None  # the listener rejects this process, or closes
-            if isinstance(error, PermissionError):
-                why = str(error)
-        except (PermissionError, ValueError) as error:
-            # ValueError: an invalid address from another process.
-            queue, why = None, f"{address}: {getattr(error, 'strerror', None) or error}"
+            # Nobody listens; or the listener closes, or rejects this process.
+            queue, failure = None, connect_failure(error, address)
         except Exception as error:  # noqa: BLE001 # a local failure, such as a lack of
             # descriptors: a later dial may succeed.
-            queue = None
-            words = f"cannot connect to {address}: {error}"
-            self._ask(partial(self._peer_log.note, words))
+            queue, failure = None, connect_failure(error, address)
+            if not failure.is_refusal:
+                self._ask(partial(self._peer_log.note, failure.why))
         if queue is not None:
             unfit = _unfit(queue)
             if not unfit:
                 self._hand_over(queue, attempt.succeed)
                 return
-            self._turn_away(queue, f"{address} is not used: {unfit}")
-        self._ask(partial(attempt.fail, why))
+            failure = DialFailure(f"{address} is not used: {unfit}")
+            self._turn_away(queue, failure.why)
+        self._ask(partial(attempt.fail, failure))
 
     def _help(self, name: str, work: Callable[[], None]) -> None:
         self._helpers[:] = [each for each in self._helpers if each.is_alive()]
@@ -394,19 +394,19 @@ class _Attempt:
     pending: number of addresses that are still being dialled.
     """
 
-    __slots__ = ("_linked", "_on_denied", "_on_dialled", "_pending", "_why")
+    __slots__ = ("_failure", "_linked", "_on_dialled", "_on_failed", "_pending")
 
     def __init__(
         self,
         pending: int,
         on_dialled: Callable[[int | None], object],
-        on_denied: Callable[[str], object] | None,
+        on_failed: Callable[[DialFailure], object] | None,
     ) -> None:
         self._pending = pending
         self._on_dialled: Final = on_dialled
-        self._on_denied: Final = on_denied
+        self._on_failed: Final = on_failed
         self._linked: bool = False
-        self._why: str = ""
+        self._failure: DialFailure | None = None
 
     def succeed(self, number: int) -> bool:
         """Use a link, unless an earlier one is used; return whether it is."""
@@ -417,14 +417,15 @@ class _Attempt:
         self._on_dialled(number)
         return True
 
-    def fail(self, why: str) -> None:
+    def fail(self, failure: DialFailure) -> None:
         """Note that an address yields no link; report the dial if none did."""
         self._pending -= 1
-        self._why = why or self._why
+        if failure.is_refusal or self._failure is None:
+            self._failure = failure
         if self._pending or self._linked:
             return
-        if self._why and self._on_denied is not None:
-            self._on_denied(self._why)
+        if self._on_failed is not None:
+            self._on_failed(self._failure)
         self._on_dialled(None)
 
 

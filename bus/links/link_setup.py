@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core.remote.dial_failures import DialFailure
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -85,16 +86,18 @@ class LinkSetup:
                 self._policy.on_end()
                 for broker in brokers:  # else one of them would keep the address
                     broker.close()
-                self._on_dial_failed(dial)
+                why = "this process can start no thread"
+                self._on_dial_failed(dial, DialFailure(why))
             else:
                 self._exchange.decide(self._remote.become_master)
             return
+        failures: list[DialFailure] = []
 
         def on_dialled(number: int | None) -> None:
             if number is None:
                 if to_master:
                     self._join_state.on_no_master()
-                self._on_dial_failed(dial)
+                self._on_dial_failed(dial, *failures)
             else:
                 now = _sync.monotonic()
                 credentials = self._policy.credentials(self._link_pool.queue(number))
@@ -104,25 +107,29 @@ class LinkSetup:
                     )
                 )
 
-        def on_refused(why: str) -> None:
-            topology.complain(f"no link with {_name(dial)}: {why}")
+        def on_failed(failure: DialFailure) -> None:
+            failures.append(failure)
+            if failure.is_refusal and to_master:
+                self._join_state.on_denied(failure.why)
+            elif failure.is_refusal:
+                topology.complain(f"no link with {_name(dial)}: {failure.why}")
 
-        on_denied = self._join_state.on_denied if to_master else on_refused
         machine = dial.key[0]
         allowed = self._policy.addresses_to_dial(machine, dial.addresses)
         if not allowed:
-            topology.complain(
+            why = (
                 f"{_name(dial)} is not dialled: the network of this process does not "
                 f"permit {', '.join(dial.addresses)}"
             )
-            self._on_dial_failed(dial)
+            topology.complain(why)
+            self._on_dial_failed(dial, DialFailure(why, is_refusal=True))
             return
-        self._link_pool.dial(allowed, on_dialled, on_denied)
+        self._link_pool.dial(allowed, on_dialled, on_failed)
 
-    def _on_dial_failed(self, dial: Dial) -> None:
+    def _on_dial_failed(self, dial: Dial, failure: DialFailure) -> None:
         now = _sync.monotonic()
         self._exchange.decide(
-            lambda: self._remote.on_dial_failed(dial.kind, dial.key, now)
+            lambda: self._remote.on_dial_failed(dial.kind, dial.key, now, failure)
         )
 
 

@@ -14,11 +14,13 @@ from bus.rights import Credentials
 from queuebroker.sockets import SocketMessageQueue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bus.access import AccessList
     from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.sockets import Peer, Tls
 
-__all__ = ["PeerTrust"]
+__all__ = ["PeerTrust", "machine_in"]
 
 _SCHEME: Final = "ism://"
 
@@ -97,10 +99,14 @@ class PeerTrust:
 
 
 def _machine_of(peer: Peer) -> str | None:
-    """Return the machine that the certificate of a peer names (BUS-SEC-5)."""
+    return machine_in(peer.uris)
+
+
+def machine_in(uris: Iterable[str]) -> str | None:
+    """Return the machine that the URIs of a certificate name (BUS-SEC-5)."""
     found = [
         uri[len(_SCHEME) : -1]
-        for uri in peer.uris
+        for uri in uris
         if uri.startswith(_SCHEME) and uri.endswith("/")
     ]
     return found[0] if len(found) == 1 else None

@@ -13,8 +13,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus.address import check_module_name
@@ -34,6 +32,7 @@ from bus.links.gateway_client import GatewayClient
 from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import PORT
 from bus.links.machine_discovery import MachineDiscovery
+from bus.links.machine_id import machine_id
 from bus.links.peer_trust import PeerTrust
 from bus.links.run_directory import ELSEWHERE, RunDirectory
 from bus.links.socket_listeners import SocketListeners
@@ -44,7 +43,7 @@ from queuebroker.errors import BrokerNameInUseError
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bus.config import BusConfig
     from bus.links.gateway_client import LinkEnd
@@ -147,7 +146,7 @@ class SocketNetwork:
                 Identity(
                     bus=self.bus,
                     machine=machine,
-                    machine_id=_machine_id(),
+                    machine_id=machine_id(),
                     process=process,
                     process_id=os.getpid(),
                     incarnation=incarnation,
@@ -258,6 +257,10 @@ class SocketNetwork:
             self._comm.report(f"bus {self.bus!r} is not announced: {error}")
         self._discovery.start()
 
+    def ignored_announcements(self) -> Mapping[str, int]:
+        """Return the number of ignored announcements, by reason (BUS-DISC-11)."""
+        return self._discovery.rejected()
+
     def on_end(self) -> None:
         """Tell the other machines that this master ends."""
         self._discovery.end()
@@ -278,7 +281,7 @@ class SocketNetwork:
         """
         dialled: LinkEnd | None = None
         if self._gateway is None:
-            found = broker.connect(address, PORT, timeout=timeout_s)
+            found = broker.connect(address, PORT, timeout=timeout_s, required=True)
             queue = found if isinstance(found, SocketMessageQueue) else None
         else:
             assert isinstance(broker, SocketQueueBroker)
@@ -397,13 +400,3 @@ def _run_directory(bus: str, config: BusConfig) -> RunDirectory:
         raise AccessDeniedError(f"join bus {bus!r}", fact) from None
     except ValueError as error:
         raise ValueError(f"{error}; {ELSEWHERE}a shorter path in UTF-8") from None
-
-
-def _machine_id() -> str:
-    """Return an id that distinguishes machines of the same name (BUS-DISC-8)."""
-    for place in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
-        with suppress(OSError):
-            text = Path(place).read_text(encoding="ascii").strip()
-            if text:
-                return text
-    return os.uname().nodename

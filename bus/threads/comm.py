@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bus.core.local.actions import Action
     from bus.core.local.command_run import CommandRun
@@ -41,6 +41,10 @@ class Comm(Protocol):
     @property
     def account(self) -> Account:
         """The account of the notifications queued for all remote subscribers."""
+
+    @property
+    def ignored_announcements(self) -> Mapping[str, int]:
+        """The number of ignored announcements of machines, by reason (BUS-DISC-11)."""
 
     def request_flush(self) -> None:
         """Request a flush of the control frames that the last decisions caused."""

@@ -92,6 +92,14 @@ class Datagrams:
         """Return the descriptor that is readable when a datagram has arrived."""
         return self._receiver.fileno()
 
+    def check_route(self) -> None:
+        """Check that the system can send to the group; nothing is sent.
+
+        Raises:
+            OSError: it cannot, for example without a route.
+        """
+        self._sender.connect(self._to)
+
     def send(self, data: bytes) -> None:
         """Send a datagram; it may be lost.
 

@@ -34,6 +34,7 @@ __all__ = [
     "is_numeric",
     "listen_tcp",
     "port_of",
+    "reach",
     "receive_with_fds",
     "resolve_host",
     "send_with_fds",
@@ -151,6 +152,15 @@ def dial_tcp(host: str, port: int) -> Socket:
         made.close()
         raise
     return made
+
+
+def reach(host: str, port: int, timeout_s: float) -> None:
+    """Connect to a TCP port, and close the connection.
+
+    Raises:
+        OSError: it cannot connect; a `TimeoutError` if nothing answers in time.
+    """
+    socket.create_connection((host, port), timeout_s).close()
 
 
 def connect_error(connecting: Socket) -> OSError | None:

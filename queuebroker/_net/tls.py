@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
 import os
 import ssl
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TLS_ENDED",
+    "CertificateFault",
     "TlsContext",
     "TlsError",
     "TlsSocket",
+    "certificate_fault",
     "common_name",
     "do_handshake_once",
     "is_no_tls",
     "secure",
+    "shown_certificate",
     "tls_context",
     "tls_reason",
     "uris",
@@ -32,6 +36,7 @@ __all__ = [
 TlsContext = ssl.SSLContext
 TlsSocket = ssl.SSLSocket
 TlsError = ssl.SSLError
+TlsSocketLike = ssl.SSLSocket | ssl.SSLObject
 
 # Raised when the peer has ended the connection, in order or not.
 TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
@@ -40,6 +45,28 @@ _NO_TLS: Final = (
     *("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"),
     *("HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNSUPPORTED_PROTOCOL"),
 )
+
+
+class CertificateFault(enum.Enum):
+    """The reason for which a certificate is not accepted."""
+
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not yet valid"
+    UNTRUSTED = "of another authority"
+
+
+# OpenSSL's codes of a failed verification here, and the alerts of one at the peer. An
+# alert for a certificate that is not valid yet has no more exact name.
+_CODES: Final = {
+    9: CertificateFault.NOT_YET_VALID,
+    10: CertificateFault.EXPIRED,
+    **dict.fromkeys((2, 18, 19, 20, 21), CertificateFault.UNTRUSTED),
+}
+_ALERTS: Final = {
+    "BAD_CERTIFICATE": CertificateFault.NOT_YET_VALID,
+    "CERTIFICATE_EXPIRED": CertificateFault.EXPIRED,
+    "UNKNOWN_CA": CertificateFault.UNTRUSTED,
+}
 
 
 def tls_context(
@@ -131,7 +158,7 @@ def common_name(secured: TlsSocket) -> str | None:
     return names[0] if names else None
 
 
-def uris(secured: TlsSocket) -> tuple[str, ...]:
+def uris(secured: TlsSocketLike) -> tuple[str, ...]:
     """Return the URIs in the certificate of the peer, in its order."""
     shown = secured.getpeercert() or {}
     names = cast("tuple[tuple[str, str], ...]", shown.get("subjectAltName", ()))
@@ -148,6 +175,33 @@ def tls_reason(error: TlsError) -> str:
     reason = (error.reason or str(error)).replace("_", " ").lower()
     told = reason.partition(" alert ")[2]  # after the name of a version
     return f"the other side reports: {told}" if told else f"TLS: {reason}"
+
+
+def certificate_fault(error: TlsError) -> CertificateFault | None:
+    """Return why a certificate was not accepted, by either side; None if unknown."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _CODES.get(error.verify_code)
+    return _ALERTS.get((error.reason or "").partition("_ALERT_")[2])
+
+
+def shown_certificate(server: TlsContext, client: TlsContext) -> TlsSocketLike:
+    """Let two contexts make a handshake in memory; return the client's side of it.
+
+    Raises:
+        OSError: one of them does not accept the certificate of the other.
+    """
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    listens = server.wrap_bio(to_server, to_client, server_side=True)
+    dials = client.wrap_bio(to_client, to_server)
+    pending = [dials, listens]
+    while pending:
+        for each in list(pending):
+            try:
+                each.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            pending.remove(each)
+    return dials
 
 
 def is_no_tls(error: OSError) -> bool:

@@ -48,7 +48,9 @@ def test_a_tree_shows_processes_threads_and_tasks(alpha: Far, beta: Far) -> None
 def test_a_tree_shows_the_dropped_and_doubtful_messages_of_a_link() -> None:
     counters = {"posted": 9, "taken": 3, "dropped": 4, "failed": 0, "in_doubt": 2}
     link = {"process": "far", "kind": "data", "ready": True, "unresponsive": False}
+    link |= {"machine": "machine"}
     process = {"process": "near", "role": "slave", "pid": 1, "since_s": 2.0}
+    process |= {"machine": "machine"}
     others = {"links": [link | {"counters": counters}], "relays": [], "parked": {}}
 
     lines = list(_process_lines(process | {"threads": []} | others))

@@ -201,7 +201,8 @@ def test_nothing_is_kept_of_machines_that_are_gone() -> None:
     heard(master, Change.LEFT)
     master.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.0)
     dialler = master.remote.links.dialler
-    kept = (dialler._delays, dialler.redial_at, dialler._dialling)
+    kept = (dialler._delays, dialler.redial_at, dialler._dialling, dialler.found_at)
+    assert dialler.failures.last("m2") is None
     assert not any(kept)
 
 

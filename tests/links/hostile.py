@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from bus.core import wire
 from bus.links.link_pool import PORT
-from bus.links.socket_network import _machine_id
+from bus.links.machine_id import machine_id
 from bus.message import Kind
 from bus.payload import encode as encoded
 from bus.registration import RegistrationId, Visibility
@@ -125,7 +125,7 @@ class Hostile:
         one = wire.Identity(
             bus="bus1",
             machine="machine",
-            machine_id=_machine_id(),
+            machine_id=machine_id(),
             process=self._name,
             process_id=os.getpid(),
             incarnation=self._incarnation,

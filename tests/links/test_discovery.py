@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import BusConfig, Network, open_bus
+from bus import BusConfig, MachineState, Network, open_bus
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
 from tests.kit.site import HERE, THERE, Site
@@ -49,7 +49,7 @@ def options(port: int, **given: Any) -> dict[str, Any]:
     return {"peers": [], "discovery": "host", "discovery_port": port, **given}
 
 
-@clause("BUS-DISC-2", "BUS-DISC-5", "BUS-DISC-7", "BUS-DISC-9")
+@clause("BUS-DISC-2", "BUS-DISC-5", "BUS-DISC-7", "BUS-DISC-9", "BUS-DISC-13")
 def test_two_machines_find_each_other_and_talk(site: Site, port: int) -> None:
     """Neither has the other's address; there is one link, and no other socket."""
     network = site.network(HERE, **options(port))
@@ -62,6 +62,8 @@ def test_two_machines_find_each_other_and_talk(site: Site, port: int) -> None:
         assert near.call(f"ism://{THERE}/echo", 1, timeout=LIMIT_S) == 1
         assert found(near) == {THERE: f"tls://127.0.0.1:{site.ports[THERE]}"}
         assert linked(near) == {"far"}
+        [machine] = near.inspect().machines
+        assert (machine.name, machine.state) == (THERE, MachineState.LINKED)
 
 
 @clause("BUS-DISC-1")

@@ -42,7 +42,7 @@ NUMBERS = {
     # send past the comm thread, is only an optimization.
     "BUS-CHAN": tuple(range(1, 9)),
     "BUS-DEREG": range(1, 15),
-    "BUS-DISC": range(1, 13),
+    "BUS-DISC": range(1, 15),
     "BUS-ENT": (*range(1, 9), *range(10, 15), 16, 17, 18),
     "BUS-FLOW": range(1, 9),
     "BUS-INIT": range(1, 18),

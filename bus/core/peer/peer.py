@@ -58,6 +58,7 @@ class Peer:
     parted: how its last link ended, if one has.
     received_at: when anything was last received from it; pinged_at: when it was last
       pinged; both in seconds. unresponsive: True if it was silent for too long.
+    ping: number of the last PING, 0 once answered. round_trip_s: until its answer.
     message_bytes_max: the longest message it accepts (OPEN-6), in bytes; until a link
       has stated it, the limit of this process.
     addresses: the addresses it listens on, as far as known. inside_address: the one for
@@ -97,10 +98,12 @@ class Peer:
         "notifications",
         "parted",
         "pid",
+        "ping",
         "pinged_at",
         "received_at",
         "relays",
         "role",
+        "round_trip_s",
         "session",
         "since",
         "unresponsive",
@@ -135,6 +138,8 @@ class Peer:
         self.received_at: float = now
         self.pinged_at: float = now
         self.unresponsive: bool = False
+        self.ping: int = 0
+        self.round_trip_s: float | None = None
         self.credentials: Credentials | None = None
         self.user: int | None = None
         self.message_bytes_max: int = limits.message_bytes_max

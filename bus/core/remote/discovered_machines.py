@@ -8,6 +8,7 @@ from bus.core.discovery.machine_table import Change
 
 if TYPE_CHECKING:
     from bus.core.discovery.discovery import Event
+    from bus.core.discovery.machine_table import Machine
     from bus.core.local.actions import Action
     from bus.core.remote.master_dialler import MasterDialler
     from bus.core.remote.topology import Topology
@@ -16,19 +17,25 @@ __all__ = ["DiscoveredMachines"]
 
 
 class DiscoveredMachines:
-    """The discovered machines of one master: each is dialled, until it is forgotten."""
+    """The discovered machines of one master: each is dialled, until it is forgotten.
 
-    __slots__ = ("_dialler", "_topology")
+    conflicts: the machines that came later than another one of their name. Each is
+      announced once (`MachineTable`), so it stays here until it takes the name.
+    """
+
+    __slots__ = ("_dialler", "_topology", "conflicts")
 
     def __init__(self, topology: Topology, dialler: MasterDialler) -> None:
         self._topology: Final = topology
         self._dialler: Final = dialler
+        self.conflicts: Final[list[Machine]] = []
 
     def on_event(self, event: Event, now: float) -> list[Action]:
         """Handle a change of the known machines."""
         machine, dialler = event.machine, self._dialler
         match event.change:
             case Change.FOUND:
+                self._end_conflict(machine)
                 dialler.on_machine_found(
                     machine.name, (machine.address,), now, event.patience_s
                 )
@@ -37,6 +44,7 @@ class DiscoveredMachines:
                     machine.name, (machine.address,), now, event.patience_s
                 )
             case Change.CONFLICT:
+                self.conflicts.append(machine)
                 self._topology.complain(
                     f"two machines are named {machine.name}: this process ignores the "
                     f"one at {machine.address}, with id {machine.id}; rename one of "
@@ -47,6 +55,14 @@ class DiscoveredMachines:
             case _:  # it has left
                 dialler.on_machine_gone(machine.name)
         return self._topology.take_actions()
+
+    def _end_conflict(self, machine: Machine) -> None:
+        """Forget the conflict of a machine that has the name now."""
+        self.conflicts[:] = [
+            each
+            for each in self.conflicts
+            if (each.name, each.id) != (machine.name, machine.id)
+        ]
 
     def on_found(
         self,

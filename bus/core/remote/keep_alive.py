@@ -39,6 +39,21 @@ class KeepAlive:
             peer.unresponsive = False
             self._topology.complain(f"process {peer.name} responds again")
 
+    def on_link_open(self, peer: Peer, now: float) -> None:
+        """Measure the round trip to the master of another machine (BUS-DISC-13)."""
+        if peer.joined and peer.machine != self._topology.me.machine:
+            self._ping(peer, now)
+
+    def on_pong(self, peer: Peer, number: int, now: float) -> None:
+        """Note the round trip if this answers the last PING of a silent link."""
+        if number == peer.ping:
+            peer.ping, peer.round_trip_s = 0, now - peer.pinged_at
+
+    def _ping(self, peer: Peer, now: float) -> None:
+        peer.ping = self._topology.new_ping()
+        peer.pinged_at = now
+        peer.session.send_link_frame(Ping(number=peer.ping))
+
     def tick(self, now: float) -> None:
         """Send a PING on each silent link; handle peers that were silent too long."""
         limits = self._topology.limits
@@ -46,8 +61,7 @@ class KeepAlive:
             if now >= peer.received_at + limits.lease_s and not peer.unresponsive:
                 self._too_long(peer, now)
             elif now >= _active_at(peer) + limits.keep_alive_s:
-                peer.pinged_at = now
-                peer.session.send_link_frame(Ping(number=self._topology.new_ping()))
+                self._ping(peer, now)
 
     def _too_long(self, peer: Peer, now: float) -> None:
         silent_s = now - peer.received_at

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import HangUp
+from bus.core.remote.dial_failures import DialFailure
 from bus.core.remote.handshake import handshake, refusal, welcome
 from bus.core.remote.link import Link, LinkState
 from bus.core.remote.master_dialler import MasterDialler, is_static
@@ -76,6 +77,8 @@ class LinkTable:
         for link in list(self.by_number.values()):
             late_at = self.late_at(link)
             if late_at is not None and late_at <= now:
+                waited_s = now - link.since
+                self._note(link, f"no answer to HELLO within {waited_s:.0f} s", now)
                 self.drop(link, now)
 
     # New links.
@@ -175,9 +178,9 @@ class LinkTable:
                 if frame.machine and not proved:
                     self.dialler.on_found_at(link.wanted[0], frame.machine)
             elif frame.reason is not Reason.BUSY:
-                self._topology.complain(
-                    f"{link.wanted[0]} refuses this process: {frame.reason.value}"
-                )
+                why = f"{link.wanted[0]} refuses this process: {frame.reason.value}"
+                self._topology.complain(why)
+                self._note(link, why, now, is_refusal=True)
         elif (peer := self._topology.peers.get(link.wanted)) is not None:
             if frame.reason is not Reason.DUPLICATE:
                 self.on_dial_failed(link.kind, link.wanted, now)
@@ -192,7 +195,7 @@ class LinkTable:
             if (wanted := self._topology.peers.get(link.wanted or key)) is not None:
                 wanted.addresses = ()  # another process listens there
             raise WireError(f"{key} answers in place of {link.wanted}")
-        reason = self._objection(identity, link)
+        reason = self._objection(identity, link, now)
         if reason is not None:
             self._refuse(link, reason, identity, now)
             return
@@ -223,23 +226,22 @@ class LinkTable:
             peer.admit(link.credentials)
         peer.closing, peer.idle_since = False, None
         peer.received_at = peer.pinged_at = now
+        peer.ping, peer.round_trip_s = 0, None
         self.on_process_up(peer, identity)
         opening = peer.session.attach(link.id)
         if not link.dialled:
             self._topology.send(link.id, welcome(self._topology))
         self._topology.send(link.id, opening)
 
-    def _objection(self, identity: Identity, link: Link) -> Reason | None:
+    def _objection(self, identity: Identity, link: Link, now: float) -> Reason | None:
         """Return why a peer is not what it claims to be, or may not join."""
         proved = link.credentials.machine
         if proved not in {None, identity.machine}:
-            self._topology.complain(
-                f"machine {proved} claims to be {identity.machine} (BUS-SEC-5)"
-            )
-            return Reason.ACCESS
+            claim = f"machine {proved} claims to be {identity.machine} (BUS-SEC-5)"
+            return self._object(link, claim, now)
         if link.credentials.outside and identity.machine == self._topology.me.machine:
-            self._topology.complain("a process of this machine came by the network")
-            return Reason.ACCESS
+            came = "a process of this machine came by the network"
+            return self._object(link, came, now)
         if not self._may_join(identity, link):
             return Reason.ACCESS
         if self._is_other_machine(identity):
@@ -261,6 +263,20 @@ class LinkTable:
             and each.machine_id not in {"", identity.machine_id}
             for each in self._topology.joined()
         )
+
+    def _note(
+        self, link: Link, why: str, now: float, *, is_refusal: bool = False
+    ) -> None:
+        """Record why the dial of another machine's master has failed."""
+        if link.wanted is not None and link.kind is LinkKind.SIGNALLING:
+            failure = DialFailure(why, is_refusal)
+            self.dialler.note_failure(link.wanted[0], failure, now)
+
+    def _object(self, link: Link, why: str, now: float) -> Reason:
+        """Record and log why a peer is not what it claims to be."""
+        self._topology.complain(why)
+        self._note(link, why, now, is_refusal=True)
+        return Reason.ACCESS
 
     def _may_join(self, identity: Identity, link: Link) -> bool:
         """Return True for a peer with all rights, or a slave of this machine.
@@ -305,9 +321,10 @@ class LinkTable:
         parted = BusReason.DIED if mid_io else BusReason.LEFT
         if why:
             parted = BusReason.GIVEN_UP
-            self._topology.complain(
-                f"the link with {link.who} was closed by the peer: {why}"
-            )
+            why = f"the link with {link.who} was closed by the peer: {why}"
+            self._topology.complain(why)
+        if link.peer is None:
+            self._note(link, why or "the link was closed before HELLO's answer", now)
         self._on_lost(link, now, parted)
 
     def on_violation(self, link: Link, error: WireError, now: float) -> None:
@@ -360,9 +377,16 @@ class LinkTable:
             peer.dialling = False
             self._relays.dial(peer)
 
-    def on_dial_failed(self, kind: LinkKind, key: Key, now: float) -> None:
-        """Declare a peer lost if nothing listens at its address; redial a master."""
+    def on_dial_failed(
+        self, kind: LinkKind, key: Key, now: float, failure: DialFailure | None = None
+    ) -> None:
+        """Declare a peer lost if nothing listens at its address; redial a master.
+
+        failure: the reason, if it is known.
+        """
         if kind is LinkKind.SIGNALLING:
+            if failure is not None:
+                self.dialler.note_failure(key[0], failure, now)
             self.dialler.on_dial_failed(key[0], now)
             return
         peer = self._topology.peers.get(key)

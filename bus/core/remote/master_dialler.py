@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial
+from bus.core.remote.dial_failures import DialFailure, DialFailures
 from bus.core.wire import LinkKind
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class MasterDialler:
     machine that was found there.
 
     redial_at: when to dial a master again, by machine, in seconds.
+    failures: why the last dials failed, by machine.
+    found_at: when discovery found a machine, or its restart, in seconds.
 
     Args:
         master: the addresses on which the master of this machine listens.
@@ -52,6 +55,8 @@ class MasterDialler:
         "_master",
         "_silent",
         "_topology",
+        "failures",
+        "found_at",
         "redial_at",
     )
 
@@ -67,6 +72,8 @@ class MasterDialler:
         # The machine found at a static address.
         self._found_at: Final[dict[str, str]] = {}
         self.redial_at: Final[dict[str, float]] = {}
+        self.failures: Final = DialFailures()
+        self.found_at: Final[dict[str, float]] = {}
         self._delays: Final[dict[str, float]] = {}
         # Machines whose master was restarted: a present link does not count.
         self._anew: Final[set[str]] = set()
@@ -100,6 +107,7 @@ class MasterDialler:
         self._machines[machine] = addresses
         self._silent.pop(machine, None)
         self._delays.pop(machine, None)
+        self.found_at[machine] = now
         if not self._topology.is_master:
             return
         if patience_s:
@@ -135,6 +143,13 @@ class MasterDialler:
         self.redial_at.pop(machine, None)
         self._delays.pop(machine, None)
         self._anew.discard(machine)
+        self.found_at.pop(machine, None)
+        self.failures.forget(machine)
+
+    def note_failure(self, key: str, failure: DialFailure, now: float) -> None:
+        """Record why a dial has failed, unless its machine was forgotten meanwhile."""
+        if key in self._machines:
+            self.failures.note(key, failure, now)
 
     def on_found_at(self, key: str, machine: str) -> None:
         """Record the machine at a dialled address, if that is a static one."""
@@ -220,14 +235,32 @@ class MasterDialler:
         Another address may lead there still, and the other side may not know where this
         machine is.
         """
-        for address, found in self._found_at.items():
-            if found == machine:
-                self.redial(address, now)
+        for address in self.static_addresses_of(machine):
+            self.redial(address, now)
+
+    def static_addresses_of(self, machine: str) -> list[str]:
+        """Return the static addresses at which a machine was found."""
+        return [each for each, found in self._found_at.items() if found == machine]
+
+    def targets(self) -> list[str]:
+        """Return the machines that are dialled; a static address stands for itself."""
+        return list(self._machines)
+
+    def address_of(self, key: str) -> str:
+        """Return the first address of one of the `targets`."""
+        return self._machines[key][0]
+
+    def machine_at(self, key: str) -> str | None:
+        """Return the machine of a key of `targets`; None if it is not known yet."""
+        return self._found_at.get(key) if is_static(key) else key
 
     def reset_delay(self, key: str) -> None:
         """Make the next delay the shortest one, since there is a new link."""
         self._delays.pop(key, None)
         self._anew.discard(key)
+        self.failures.forget(key)
+        for address in self.static_addresses_of(key):
+            self.failures.forget(address)
 
     def tick(self, now: float) -> None:
         """Dial the masters whose time to be dialled again has come."""

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
+    from bus.core.remote.dial_failures import DialFailure
     from bus.core.remote.link import Link
     from bus.core.remote.topology import Topology
     from bus.core.wire import Characteristics, Frame
@@ -221,9 +222,11 @@ class RemoteManager:
         self.links.on_accepted(number, now, credentials)
         return self.topology.take_actions()
 
-    def on_dial_failed(self, kind: LinkKind, key: Key, now: float) -> list[Action]:
+    def on_dial_failed(
+        self, kind: LinkKind, key: Key, now: float, failure: DialFailure | None = None
+    ) -> list[Action]:
         """Handle a failed dial; see `LinkTable.on_dial_failed`."""
-        self.links.on_dial_failed(kind, key, now)
+        self.links.on_dial_failed(kind, key, now, failure)
         return self.topology.take_actions()
 
     def on_link_lost(
@@ -266,8 +269,7 @@ class RemoteManager:
             link = peer.session.link
             if link is not None:
                 if peer.audience.queue:
-                    # The commands that notifications waited for may have been sent
-                    # (BUS-MSG-15).
+                    # The commands that these waited for may be sent (BUS-MSG-15).
                     self.outbound_messages.pump(peer)
                 for frame in peer.session.flush(now):
                     self.topology.send(link, frame)
@@ -310,7 +312,6 @@ class RemoteManager:
         self.idle_relays.review(now)
         self.name_registry.review(now)
         self.remote_subscriptions.review(now)
-        links = self.links
         times = [
             self._process_loss.repeat_at,
             self.name_registry.next_deadline(),
@@ -320,12 +321,11 @@ class RemoteManager:
             self.inbound_messages.next_deadline(),
             self.keep_alive.next_deadline(),
             *self._dialler.redial_at.values(),
-            *map(links.late_at, links.by_number.values()),
+            *map(self.links.late_at, self.links.by_number.values()),
         ]
         for peer in self.topology.peers.values():
-            session = peer.session
-            times.append(peer.acks.next_check(now, ready=session.ready))
-            if session.link is None:
+            times.append(peer.acks.next_check(now, ready=peer.session.ready))
+            if peer.session.link is None:
                 times.append(self._process_loss.lost_at(peer))
             elif peer.idle_since is not None:
                 times.append(self.idle_links.due_at(peer))
@@ -356,8 +356,7 @@ class RemoteManager:
         peer = link.peer
         if peer is not None and peer.session.link != link.id:
             return  # the peer resends on the link in use
-        kind = FrameType.MSG if isinstance(frame, Batch) else frame.type
-        link.step(kind)
+        link.step(FrameType.MSG if isinstance(frame, Batch) else frame.type)
         match frame:
             case Hello():
                 self.links.on_hello(link, frame, now)
@@ -381,6 +380,7 @@ class RemoteManager:
             case Ping():
                 peer.session.send_link_frame(Pong(number=frame.number))
             case Pong():
+                self.keep_alive.on_pong(peer, frame.number, now)
                 self.name_registry.on_pong(peer, frame.number)
                 self.remote_subscriptions.on_pong(peer, frame.number)
             case Error(reason=Reason.WIRE):
@@ -414,3 +414,4 @@ class RemoteManager:
             self.resolver.on_joined(peer)
             self.remote_subscriptions.on_joined(peer)
         self.name_registry.on_link_open(peer)
+        self.keep_alive.on_link_open(peer, now)

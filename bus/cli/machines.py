@@ -1,0 +1,89 @@
+"""``bus machines``: the other machines of a bus, and why there is no link with one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bus.cli.json_text import to_json
+from bus.cli.live import joined, live_options
+from bus.cli.queries import ask_master
+from bus.cli.text import show_table
+from bus.journal.wording import printable
+from bus.machine_info import MachineState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bus.cli.target import Target
+
+__all__ = ["duration", "ignored_line", "machines"]
+
+_COLOURS = {
+    MachineState.LINKED.value: "green",
+    MachineState.REFUSED.value: "bold red",
+    MachineState.CONFLICT.value: "bold red",
+    MachineState.DIALLING.value: "yellow",
+    MachineState.WAITING.value: "yellow",
+}
+
+
+@click.command()
+@live_options(10.0)
+def machines(target: Target) -> None:
+    """Show the other machines of the bus, as the master of this one knows them.
+
+    These are the machines that announce themselves, those at the addresses of the
+    network, and those that have dialled. SINCE is the time with a link or, in every
+    state but linked, without one.
+    """
+    with joined(target) as bus:
+        told = ask_master(target, bus)[1]
+        machine = bus.machine
+    # A master of an earlier version reports neither.
+    found = told.get("machines", [])
+    ignored = told.get("ignored_announcements", {})
+    if target.as_json:
+        about = {"bus": target.bus, "machine": machine, "machines": found}
+        click.echo(to_json(about | {"ignored_announcements": ignored}))
+        return
+    if not found:
+        click.echo(f"{machine} knows no other machine")
+    else:
+        show_table(
+            ("machine", "state", "since", "round trip", "address", "why not linked"),
+            [_row(each) for each in found],
+            colours=_COLOURS,
+        )
+    if ignored:
+        click.echo(ignored_line(ignored))
+
+
+def _row(machine: Mapping[str, Any]) -> tuple[str, ...]:
+    trip_s, address = machine["round_trip_s"], machine["address"] or "-"
+    return (
+        printable(machine["name"] or "?"),
+        machine["state"],
+        "-" if machine["since_s"] is None else duration(machine["since_s"]),
+        "-" if trip_s is None else f"{1000 * trip_s:.1f} ms",
+        # As `peers` has it: the scheme is the same for all.
+        printable(address.rpartition("://")[2]),
+        printable(machine["why"].removeprefix(f"{address}: ")),
+    )
+
+
+def ignored_line(counts: Mapping[str, int]) -> str:
+    """Return the number of ignored announcements by reason, as one line."""
+    by_reason = ", ".join(
+        f"{count} {printable(reason)}" for reason, count in sorted(counts.items())
+    )
+    return f"ignored announcements: {by_reason}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has at least one."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,279 @@
+"""``bus doctor --network``: why this machine and others do not see each other.
+
+It checks this machine first: keys, address, announcements. Then it tries each step to a
+link with each machine that it has found, or whose address it was given.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from bus.address import fresh_name
+from bus.cli.finding import FAIL, OK, WARN, Finding
+from bus.cli.place import access_to, is_served, remedy
+from bus.config import BusConfig
+from bus.core.discovery.announcement_reader import Rejection
+from bus.core.wire import Identity, Role
+from bus.errors import BusError
+from bus.keys.machine_keys import MachineKeys
+from bus.links.announcement_group import AnnouncementGroup
+from bus.links.announcement_survey import AnnouncementSurvey
+from bus.links.machine_id import machine_id
+from bus.links.peer_probe import Fault, PeerProbe, Step, Trial, certificate_fault
+from bus.links.peer_trust import PeerTrust, machine_in
+from bus.network import DiscoveryScope
+from queuebroker import _net, _sync
+from queuebroker.sockets.address import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bus.cli.target import Target
+    from bus.network import Network
+
+__all__ = ["diagnose"]
+
+_INTERVALS: Final = 2  # of announcements, during which the survey listens
+# For each step of a trial, in seconds. The system itself takes 3 s to find out that no
+# host has an address of its own subnet.
+_STEP_S: Final = 4.0
+
+# What to do about each fault of a trial.
+_ADVICE: Final[Mapping[Fault, str]] = MappingProxyType(
+    {
+        Fault.PORT_CLOSED: "open the bus there with `listen` at this port, or correct"
+        " the port in `peers`",
+        Fault.NO_HOST: "correct the address in `peers`, or start that host; check the"
+        " routes with 'ip route get'",
+        Fault.DROPPED: "let the firewalls of both machines pass this TCP port; check"
+        " that the host runs",
+        Fault.NAME: "give an address that this machine can resolve and dial",
+        Fault.NO_BUS: "another service listens there: correct the port in `peers`",
+        Fault.UNTRUSTED: "issue the keys of both machines from one authority: 'bus keys"
+        " issue'",
+        Fault.EXPIRED: "issue the keys again with 'bus keys issue', and copy the"
+        " folder; check the clocks",
+        Fault.NOT_YET_VALID: "set the clocks of both machines: the certificate begins"
+        " in the future",
+        Fault.TLS: "give both machines keys, made by 'bus keys issue'",
+        Fault.MACHINE_NAME: "give each machine the folder of keys that bears its name",
+        Fault.CONFLICT: "give one of the two machines another name, and keys for it",
+        Fault.VERSION: "install one version of queuebroker on both machines",
+        Fault.OTHER_BUS: "open both with one name of the bus, or pass --bus",
+        Fault.ACCESS: "see the log there: its rules do not admit this machine",
+        Fault.CLOSED: "see the log there: it names the reason",
+        Fault.SILENT: "see whether the process there is stopped or overloaded",
+    }
+)
+# What to do about ignored announcements. The others have no cause to remove.
+_REJECTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        Rejection.MALFORMED.value: "another program may use this UDP port: set"
+        " `discovery_port` on all machines",
+        Rejection.OTHER_BUS.value: _ADVICE[Fault.OTHER_BUS],
+        Rejection.VERSION.value: _ADVICE[Fault.VERSION],
+        Rejection.UNAUTHENTICATED.value: _ADVICE[Fault.UNTRUSTED],
+        Rejection.OTHER_HOST.value: "set `advertise` on the machine behind a router"
+        " that translates its address",
+        Rejection.CONFLICT.value: _ADVICE[Fault.CONFLICT],
+    }
+)
+
+
+def diagnose(target: Target, network: Network) -> list[Finding]:
+    """Return a finding for each step; see `doctor`."""
+    keys, findings = _keys(target, network)
+    if findings[-1].state == FAIL:
+        return findings  # no link can work without them
+    machine = target.machine or (os.uname().nodename if keys is None else keys.machine)
+    findings += [_bus_here(target), *_listening(target, network)]
+    me = Identity(
+        bus=target.bus,
+        machine=machine,
+        machine_id=machine_id(),
+        process=fresh_name("doctor"),
+        process_id=os.getpid(),
+        incarnation=_sync.wall_ns(),
+        role=Role.SLAVE,
+    )
+    group_key = None if keys is None else keys.group_key
+    found, heard = _announcements(me, network, group_key)
+    findings += heard
+    probe = PeerProbe(
+        me,
+        PeerTrust(access_to(target), None if keys is None else keys.tls),
+        _STEP_S if target.timeout_s is None else min(_STEP_S, target.timeout_s),
+    )
+    expected: dict[str, str | None] = dict.fromkeys(network.peer_addresses)
+    expected |= found
+    expected.pop(network.listen_address or "", None)  # that is this machine
+    for trial in _trials(probe, expected):
+        findings += _steps(trial, secured=keys is not None)
+    if not expected:
+        fact = "no machine was found, and `peers` of the network has no address"
+        do = "set `discovery`, or give the address of one of the two to the other"
+        findings.append(Finding("other machines", FAIL, fact, do))
+    return findings
+
+
+# This machine.
+
+
+def _keys(target: Target, network: Network) -> tuple[MachineKeys | None, list[Finding]]:
+    """Check the keys of this machine, as the other machines will."""
+    what = "keys"
+    if network.keys is None:
+        fact = "none: only machines of this host can be linked"
+        return None, [Finding(what, OK, fact)]
+    try:
+        keys = MachineKeys(network.keys)
+    except (BusError, ValueError, OSError) as error:
+        do = "make them with 'bus keys issue', and copy the folder"
+        return None, [Finding(what, FAIL, str(error), do)]
+    try:
+        shown = _net.shown_certificate(
+            keys.tls.context(server=True), keys.tls.context(server=False)
+        )
+    except _net.TlsError as error:
+        do = _ADVICE[certificate_fault(error)]
+        fact = _net.tls_reason(error).replace("its certificate", "the own certificate")
+        return keys, [Finding(what, FAIL, fact, do)]
+    except OSError as error:
+        do = _ADVICE[Fault.TLS]
+        return keys, [Finding(what, FAIL, f"{error.filename}: {error.strerror}", do)]
+    certified = machine_in(_net.uris(shown))
+    for where, name in (("--machine", target.machine), ("their folder", keys.machine)):
+        if name is not None and name != certified:
+            fact = f"certified is machine {certified}, {where} names {name}"
+            return keys, [Finding(what, FAIL, fact, _ADVICE[Fault.MACHINE_NAME])]
+    fact = f"machine {certified} is certified, and its certificate is valid"
+    return keys, [Finding(what, OK, fact)]
+
+
+def _bus_here(target: Target) -> Finding:
+    """Report whether the bus runs here, and whether this user may join it."""
+    what = f"bus {target.bus}"
+    try:
+        if is_served(target):
+            fact = "runs here: 'bus machines' shows what its master knows"
+            return Finding(what, OK, fact)
+    except (BusError, ValueError, OSError) as error:
+        return Finding(what, FAIL, str(error), remedy(target, error))
+    do = "open it with this network, for other machines to find"
+    return Finding(what, WARN, "does not run here", do)
+
+
+def _listening(target: Target, network: Network) -> list[Finding]:
+    """Check that a master can listen at the address of the network."""
+    text = network.listen_address
+    if text is None:
+        fact = "this machine only dials: other machines send it no commands"
+        return [Finding("listen", OK, fact)]
+    what, place = f"listen {network.listen}", Address.parse(text)
+    try:
+        _net.listen_tcp(place.host, place.port, backlog=1).close()
+    except OSError as error:
+        if _net.is_in_use(error):
+            return [_in_use(target, what)]
+        do = "set `listen` to an address of this machine, as 'ip address' shows them"
+        return [Finding(what, FAIL, f"cannot listen: {error.strerror}", do)]
+    return [Finding(what, OK, "the address is free")]
+
+
+def _in_use(target: Target, what: str) -> Finding:
+    try:
+        if is_served(target):
+            return Finding(what, OK, "a process listens there: the bus runs here")
+    except (BusError, ValueError, OSError):
+        pass  # as `_bus_here` reports
+    do = "set `listen` to another port, or end that process"
+    return Finding(what, FAIL, "another process listens there", do)
+
+
+# Announcements.
+
+
+def _announcements(
+    me: Identity, network: Network, key: bytes | None
+) -> tuple[dict[str, str], list[Finding]]:
+    """Listen for announcements; return the found machines, by address."""
+    what, config, scope = "announcements", BusConfig(), network.discovery
+    if scope is DiscoveryScope.OFF or network.listen_address is None:
+        return {}, [Finding(what, OK, "discovery is off: addresses are static")]
+    host = Address.parse(network.listen_address).host
+    port = network.discovery_port
+    seconds = _INTERVALS * config.announce_s
+    survey = AnnouncementSurvey(me, network.scheme, key, config.announce_s)
+    try:
+        group = AnnouncementGroup.of(host, port, scope, config)
+    except OSError as error:
+        do = "correct `listen` or `discovery` of the network"
+        return {}, [Finding(what, FAIL, error.strerror or str(error), do)]
+    except ModuleNotFoundError as error:
+        return {}, [Finding(what, FAIL, str(error), "install that package")]
+    try:
+        with closing(group.open()) as datagrams:
+            datagrams.check_route()
+            survey.listen(datagrams, _sync.monotonic() + seconds)
+    except OSError as error:
+        fact = f"no route for broadcasts or multicasts: {error.strerror}"
+        do = "see whether the interface is up: 'ip address' and 'ip route'"
+        return {}, [Finding(what, FAIL, fact, do)]
+    found = {each.address: each.name for each in survey.machines()}
+    where = f"UDP port {port}, {seconds:g} s"
+    findings = [Finding(what, OK, f"{where}: {', '.join(found.values())}")]
+    if not found:
+        do = f"let the firewalls pass UDP port {port}; check `discovery` there"
+        findings = [Finding(what, WARN, f"{where}: no other machine of the bus", do)]
+    for each in survey.conflicts:
+        fact = f"another machine is named {each.name}: the one at {each.address}"
+        findings.append(Finding(what, FAIL, fact, _ADVICE[Fault.CONFLICT]))
+    for reason, count in sorted(survey.rejected().items()):
+        if do := _REJECTIONS.get(reason, ""):
+            findings.append(Finding(what, WARN, f"{count} ignored: {reason}", do))
+    return found, findings
+
+
+# Other machines.
+
+
+def _trials(probe: PeerProbe, expected: Mapping[str, str | None]) -> list[Trial]:
+    """Try all addresses side by side: a dead one costs its whole timeout."""
+    trials: dict[str, Trial] = {}
+
+    def attempt(address: str) -> None:
+        trials[address] = probe.trial(address, expected[address])
+
+    helpers = [
+        _sync.Thread(target=attempt, args=(each,), daemon=True) for each in expected
+    ]
+    for each in helpers:
+        each.start()
+    for each in helpers:
+        each.join()
+    return [trials[each] for each in expected]
+
+
+def _steps(trial: Trial, *, secured: bool) -> list[Finding]:
+    """Return a finding for each step that was tried."""
+    passed = {
+        Step.TCP: "connected",
+        Step.TLS: "both sides accept the certificate of the other"
+        if secured
+        else "none: there are no keys",
+        Step.BUS: trial.fact,
+    }
+    place = trial.address.partition("://")[2]
+    findings = []
+    for step in Step:
+        failed = step is trial.step and trial.fault is not None
+        what = f"{step.value} {place}"
+        if failed:
+            assert trial.fault is not None
+            findings.append(Finding(what, FAIL, trial.fact, _ADVICE[trial.fault]))
+            break
+        findings.append(Finding(what, OK, passed[step]))
+    return findings

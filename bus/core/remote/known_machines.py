@@ -1,0 +1,113 @@
+"""`KnownMachines`: the other machines that one master knows (BUS-DISC-13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.machine_info import MachineInfo, MachineState
+
+if TYPE_CHECKING:
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.discovered_machines import DiscoveredMachines
+    from bus.core.remote.link_table import LinkTable
+    from bus.core.remote.topology import Topology
+
+__all__ = ["KnownMachines"]
+
+
+class KnownMachines:
+    """The machines of one master, however it knows them, in the order of their names.
+
+    A machine is found by discovery, expected at a static address, or linked; or several
+    of these at once.
+    """
+
+    __slots__ = ("_discovered", "_links", "_topology")
+
+    def __init__(
+        self, topology: Topology, links: LinkTable, discovered: DiscoveredMachines
+    ) -> None:
+        self._topology: Final = topology
+        self._links: Final = links
+        self._discovered: Final = discovered
+
+    def report(self, now: float) -> list[MachineInfo]:
+        """Return all of them; a process that is not master knows none.
+
+        now: the present time, in seconds.
+        """
+        topology, dialler = self._topology, self._links.dialler
+        if not topology.is_master:
+            return []
+        own = topology.me.machine
+        peers = {each.machine: each for each in topology.joined()}
+        peers.pop(own, None)
+        keys: dict[str, list[str]] = {machine: [] for machine in peers}
+        unnamed = []
+        for key in dialler.targets():
+            machine = dialler.machine_at(key)
+            if machine is None:
+                unnamed.append(key)
+            else:
+                keys.setdefault(machine, []).append(key)
+        return [
+            *(
+                self._info(each, peers.get(each), keys[each], now)
+                for each in sorted(keys)
+            ),
+            *(self._info(None, None, [key], now) for key in unnamed),
+            *self._conflicts(now),
+        ]
+
+    def _info(
+        self, name: str | None, peer: Peer | None, keys: list[str], now: float
+    ) -> MachineInfo:
+        """Describe one machine; keys: those by which it is dialled."""
+        dialler = self._links.dialler
+        address = dialler.address_of(keys[0]) if keys else None
+        link = (
+            None if peer is None else self._links.by_number.get(peer.session.link or 0)
+        )
+        if link is not None and peer is not None and peer.session.ready:
+            return MachineInfo(
+                name=name,
+                address=address,
+                state=MachineState.LINKED,
+                since_s=now - link.since,
+                round_trip_s=peer.round_trip_s,
+                why="",
+            )
+        failures = [each for key in keys if (each := dialler.failures.last(key))]
+        starts = [dialler.found_at.get(key) for key in keys]
+        starts += [dialler.failures.first_at(key) for key in keys]
+        if peer is not None:
+            starts = [peer.since]
+        since = min((each for each in starts if each is not None), default=None)
+        why = "its link was lost" if peer is not None and link is None else ""
+        if any(each.is_refusal for each in failures):
+            state = MachineState.REFUSED
+        elif failures or (keys and name not in dialler.redial_at):
+            state = MachineState.DIALLING
+        else:
+            state = MachineState.WAITING
+        return MachineInfo(
+            name=name,
+            address=address,
+            state=state,
+            since_s=None if since is None else now - since,
+            round_trip_s=None,
+            why=failures[-1].why if failures else why,
+        )
+
+    def _conflicts(self, now: float) -> list[MachineInfo]:
+        return [
+            MachineInfo(
+                name=each.name,
+                address=each.address,
+                state=MachineState.CONFLICT,
+                since_s=now - each.found_at,
+                round_trip_s=None,
+                why="another machine has this name: give it another one (OPEN-3)",
+            )
+            for each in self._discovered.conflicts
+        ]
