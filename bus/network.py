@@ -149,7 +149,7 @@ class Network:
     def _check_discovery(self) -> None:
         scope = self.discovery
         if self.advertise is not None and (
-            scope is DiscoveryScope.OFF or not _is_advertised(self.advertise)
+            scope is DiscoveryScope.OFF or not _is_advertised(self.advertise, scope)
         ):
             raise ValueError(
                 "advertise must be an IP address that other machines reach, and needs "
@@ -303,15 +303,16 @@ def _is_reachable(host: str) -> bool:
     return not address.is_unspecified and "%" not in host
 
 
-def _is_advertised(text: str) -> bool:
-    """Return True for an address, and perhaps a port, that a router may translate."""
+def _is_advertised(text: str, scope: DiscoveryScope) -> bool:
+    """Return True for an address, and perhaps a port, that others may dial instead."""
     host, port = _split("advertise", text)
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    local = address.is_loopback or address.is_link_local or address.is_unspecified
-    return port > 0 and not (local or address.is_multicast)
+    if address.is_loopback is not (scope is DiscoveryScope.HOST) or not port:
+        return False
+    return not (address.is_link_local or address.is_unspecified or address.is_multicast)
 
 
 def _is_loopback(host: str) -> bool:

@@ -19,7 +19,16 @@ from bus.cli.news import Ticker
 from bus.cli.numbers import FiniteRange
 from bus.cli.progress import Progress
 from bus.cli.text import warn
-from bus.demo.crew import BUS, PROCESSES_MAX, PROCESSES_MIN, parts_of, planted_of
+from bus.demo.crew import (
+    BUS,
+    FAR,
+    NEAR,
+    PROCESSES_MAX,
+    PROCESSES_MIN,
+    parts_of,
+    parts_on_two_machines,
+    planted_of,
+)
 from bus.demo.files import list_files
 from bus.demo.plant import DEEDS, FAULTS
 from bus.journal.rules import Verdict
@@ -36,6 +45,8 @@ __all__ = ["demo"]
 FAILED: Final = 1
 LARGEST: Final = 3
 NAMED: Final = 5
+PROCESSES_OF_TWO: Final = 5  # two workers on each of two machines
+PROCESSES_OF_TWO_MIN: Final = 3
 SHOWN: Final = 10
 
 
@@ -58,6 +69,14 @@ SHOWN: Final = 10
     ),
 )
 @click.option(
+    "--machines",
+    default=1,
+    show_default=True,
+    metavar="N",
+    type=click.IntRange(1, 2),
+    help="With 2: use two machines on this host, whose link is cut for some seconds.",
+)
+@click.option(
     "--out",
     default="bus-demo",
     show_default=True,
@@ -75,6 +94,7 @@ def demo(
     path: str | None,
     seconds: float,
     processes: int | None,
+    machines: int,
     out: str,
     plant: str | None,
 ) -> None:
@@ -87,7 +107,14 @@ def demo(
     One worker disconnects in the middle of a file. With --processes, the bus is named
     demo and open to other verbs meanwhile, and one more worker is killed. Other workers
     repeat the unfinished files of these two.
+
+    With --machines 2, half of the workers are on a second machine: a name and a run
+    directory of this host. The two machines find each other by discovery and link by
+    TLS, with keys made for this run. Instead of a worker, their link fails: nothing
+    passes it for some seconds. Needs no root, and the extra "net".
     """
+    if machines > 1:
+        processes = _processes_of_two_machines(processes, plant)
     if plant == "half" and processes is not None and not _spares(processes):
         msg = "--plant half removes a worker: it needs --processes 4 or more"
         raise click.UsageError(msg)
@@ -95,7 +122,7 @@ def demo(
 
     files = list_files(None if path is None else Path(path), without=Path(out))
     with claimed(Path(out)) as folder:
-        code = _take_stock(files, folder, seconds, processes, plant)
+        code = _take_stock(files, folder, seconds, processes, machines, plant)
     sys.exit(code)
 
 
@@ -104,6 +131,7 @@ def _take_stock(
     folder: OutFolder,
     seconds: float,
     processes: int | None,
+    machines: int,
     plant: str | None,
 ) -> int:
     """Run the demo, and print its results; return the exit code."""
@@ -128,7 +156,10 @@ def _take_stock(
             nonlocal own
             own = journal
             clear(folder, own)
-            if processes is not None:
+            if machines > 1:
+                assert processes is not None
+                progress.keep(_two_machines(processes))
+            elif processes is not None:
                 progress.keep(_processes(processes))
 
         outcome = take_stock(
@@ -136,10 +167,12 @@ def _take_stock(
             journals,
             seconds=seconds,
             processes=processes,
+            machines=machines,
             fault=plant,
             begun=begun,
-            news=Ticker(files, progress).tell,
+            news=Ticker(files, progress, two_machines=machines > 1).tell,
         )
+    _show_outage(outcome)
     _show_found(files, outcome)
     _show_comparison(files, outcome)
     with Progress() as progress:
@@ -172,6 +205,49 @@ def _processes(count: int) -> str:
     ]
     none = "the only worker is not killed and does not disconnect"
     return f"{count} processes on bus {BUS}: {', '.join(planned) or none}"
+
+
+def _processes_of_two_machines(processes: int | None, plant: str | None) -> int:
+    """Return the number of processes on two machines.
+
+    Raises:
+        click.UsageError: the options exclude each other.
+    """
+    if plant is not None:
+        raise click.UsageError("--plant needs --machines 1: the cut is the fault here")
+    if processes is None:
+        return PROCESSES_OF_TWO
+    if processes < PROCESSES_OF_TWO_MIN:
+        msg = f"--machines 2 needs --processes {PROCESSES_OF_TWO_MIN} or more"
+        raise click.UsageError(f"{msg}: a worker on each machine")
+    return processes
+
+
+def _two_machines(count: int) -> str:
+    """Return a line with the two machines, and the workers of each."""
+    names: dict[str | None, list[str]] = {NEAR: ["this process"], FAR: []}
+    for part in parts_on_two_machines(count - 1):
+        names[part.machine].append(part.name)
+    each = [f"{machine} ({', '.join(them)})" for machine, them in names.items()]
+    return (
+        f"{count} processes on bus {BUS}, on two machines that find each other and link"
+        f" by TLS: {' and '.join(each)}"
+    )
+
+
+def _show_outage(outcome: Outcome) -> None:
+    """Print the cost of the outage, if there was one."""
+    times = outcome.outage
+    if times is None:
+        return
+    lost = outcome.unanswered
+    click.echo(
+        f"the link was cut for {times.cut:.1f} s; this cost"
+        f" {counted(sum(lost.values()), 'answer')}:"
+        f" {lost.get('peer lost', 0)} of commands that were begun,"
+        f" {lost.get('in doubt', 0)} in doubt, {lost.get('returned', 0)} returned;"
+        " each file was handed out again"
+    )
 
 
 def _show_found(files: FileList, outcome: Outcome) -> None:

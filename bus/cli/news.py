@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.demo.messages import Damaged, HungUp, PassDone, Rescued, Took
+from bus.demo.crew import FAR, NEAR
+from bus.demo.messages import Damaged, HungUp, Linked, PassDone, Rescued, Took
 from bus.journal.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -18,32 +19,47 @@ if TYPE_CHECKING:
 
 __all__ = ["Ticker"]
 
-# The outcome that the bus reports for a killed worker's file, and its meaning.
+# The outcome that the bus reports for a lost worker's file, and its meaning.
 _HELD: Final = {"in doubt": "not acknowledged", "peer lost": "begun, not answered"}
+_LINKED: Final = {
+    "cut": f"the link between {NEAR} and {FAR} is cut: no byte passes, nothing closes",
+    "lost": f"after {{:.1f}} s of silence, {NEAR} reports each worker in {FAR} lost",
+    "healed": "after {:.1f} s, the link is whole again",
+    "restored": f"{{:.1f}} s later, {NEAR} reports each worker in {FAR} again",
+}
 
 
 class Ticker:
-    """Shows news of the tasks, and the progress of the pass."""
+    """Shows news of the tasks, and the progress of the pass.
 
-    def __init__(self, files: FileList, progress: Progress) -> None:
+    two_machines: True if a lost worker was not killed, but cut off from this machine.
+    """
+
+    def __init__(
+        self, files: FileList, progress: Progress, *, two_machines: bool = False
+    ) -> None:
         self._files = files
         self._progress = progress
-        self._count = 0
+        self._fate = "was cut off" if two_machines else "was killed"
+        self._taken: set[int] = set()
         self._bytes = 0
 
     def tell(self, news: News) -> None:
         """Show one piece of news."""
         match news:
-            case Took(pass_number=number, size=size):
-                self._count += 1
-                self._bytes += size
+            case Took(pass_number=number, index=index, size=size):
+                # After an outage two workers may do one file.
+                if index not in self._taken:
+                    self._taken.add(index)
+                    self._bytes += size
                 self._progress.say(
-                    f"pass {number}: {self._count:,} of"
+                    f"pass {number}: {len(self._taken):,} of"
                     f" {counted(len(self._files), 'file')},"
                     f" {self._bytes / 1e6:,.1f} MB"
                 )
             case PassDone():
-                self._count = self._bytes = 0
+                self._taken.clear()
+                self._bytes = 0
             case Damaged(worker=worker):
                 self._progress.keep(
                     f"a file from {worker} arrived damaged: {worker} sends it again"
@@ -57,7 +73,10 @@ class Ticker:
                 )
             case Rescued(worker=worker, index=index, told=told, by=by):
                 name = printable(self._files.paths[index])
+                again = "again" if by == worker else "instead"
                 self._progress.keep(
-                    f"{worker} was killed; reported for {name}: {told}"
-                    f" ({_HELD[told]}); {by} did the file instead"
+                    f"{worker} {self._fate}; reported for {name}: {told}"
+                    f" ({_HELD[told]}); {by} did the file {again}"
                 )
+            case Linked(event=event, seconds=seconds):
+                self._progress.keep(_LINKED[event].format(seconds))

@@ -1,5 +1,7 @@
 """`Crew`: the workers of a run, in threads or in processes, and the part of each.
 
+The processes may be on two machines.
+
 `bus.demo.threads` and `bus.demo.processes` are the two kinds.
 """
 
@@ -13,18 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bus.demo.collector import Collector
+    from bus.demo.outage import Outage
 
 __all__ = [
     "BUS",
+    "FAR",
+    "NEAR",
     "PROCESSES_MAX",
     "PROCESSES_MIN",
     "Crew",
     "Part",
     "parts_of",
+    "parts_on_two_machines",
     "planted_of",
 ]
 
 BUS: Final = "demo"  # the name of the bus
+# Of two machines, that of the demo's own process, and the other one.
+NEAR: Final = "kitchen"
+FAR: Final = "cellar"
 PROCESSES_MIN: Final = 2  # one of them has no worker
 PROCESSES_MAX: Final = 64
 
@@ -34,11 +43,15 @@ class Part:
     """The actions of one worker beside its work.
 
     leave_at, pause_after_s: as for `bus.demo.worker.Worker`.
+    machine: its machine; None if there is only one.
+    is_master: True if its process is the master of that machine.
     """
 
     name: str
     leave_at: int | None = None
     pause_after_s: float | None = None
+    machine: str | None = None
+    is_master: bool = False
 
     @property
     def leaves(self) -> bool:
@@ -65,6 +78,24 @@ def parts_of(workers: int, seconds: float = 0.0) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+def parts_on_two_machines(workers: int) -> tuple[Part, ...]:
+    """Return the parts of the workers on two machines: half of them on each.
+
+    None of them leaves or is killed: the outage of the link is the one failure.
+
+    workers: at least 2.
+    """
+    near = workers // 2
+    return tuple(
+        Part(
+            f"worker/{number}",
+            machine=NEAR if number <= near else FAR,
+            is_master=number == near + 1,
+        )
+        for number in range(1, workers + 1)
+    )
+
+
 def planted_of(parts: Sequence[Part]) -> str:
     """Return the worker into whose queue a fault is injected.
 
@@ -84,6 +115,10 @@ class Crew(Protocol):
 
     names: tuple[str, ...]
     ahead: int
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage of the link between two machines; None for one machine."""
 
     @property
     def settled(self) -> bool:

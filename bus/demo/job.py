@@ -24,6 +24,8 @@ class Job(msgspec.Struct, frozen=True):
 
     journals: the folder it records in. address, channel: of its queue to the collector.
     root, paths: the list of files, as the system encodes their names.
+    machine, is_master: as for `bus.demo.crew.Part`.
+    network: the file with the network of its machine; None if there is only one.
     """
 
     name: str
@@ -34,10 +36,19 @@ class Job(msgspec.Struct, frozen=True):
     channel: int
     root: bytes
     paths: list[bytes]
+    machine: str | None
+    is_master: bool
+    network: bytes | None
 
     @classmethod
     def of(
-        cls, part: Part, files: FileList, journals: Path, address: str, channel: int
+        cls,
+        part: Part,
+        files: FileList,
+        journals: Path,
+        address: str,
+        channel: int,
+        network: Path | None = None,
     ) -> Job:
         """Build the job of a worker."""
         return cls(
@@ -49,6 +60,9 @@ class Job(msgspec.Struct, frozen=True):
             channel,
             os.fsencode(files.root.absolute()),
             [os.fsencode(path) for path in files.paths],
+            part.machine,
+            part.is_master,
+            None if network is None else os.fsencode(network),
         )
 
     @property

@@ -1,23 +1,33 @@
 """`Lister`: hands out files by command, a few at a time to each known worker.
 
-It knows no worker beforehand: it watches a pattern of names. A worker that appears gets
-files; the unfinished files of a worker that left go to another one.
+It knows no worker beforehand: it watches a pattern of names, on each machine. A worker
+that appears gets files; the unfinished files of a worker that left go to another one. A
+worker that was out of reach gets files again when it is back.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bus.demo.messages import Give, Leave, Rescued
-from bus.errors import BusFullError, InDoubtError, PeerLostError, RemoteError
+from bus.errors import (
+    AddresseeGoneError,
+    BusFullError,
+    InDoubtError,
+    PeerLostError,
+    RemoteError,
+    UnreachableError,
+    UnresolvedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bus.address import Address
     from bus.api.bus import Bus
     from bus.api.command_handle import CommandHandle
     from bus.demo.agenda import Agenda, Item
@@ -32,6 +42,8 @@ _TOLD: Final[dict[type[object], str]] = {
     InDoubtError: "in doubt",
     PeerLostError: "peer lost",
 }
+# Those for a command that its worker certainly did not get.
+_RETURNED: Final = (AddresseeGoneError, UnreachableError, UnresolvedError)
 
 
 @attrs.define(slots=True)
@@ -51,14 +63,24 @@ class Lister:
 
     Everything here happens in callbacks of its task, which run one at a time.
 
+    unanswered: the number of commands that were not answered, by the outcome that the
+      bus reported: "in doubt", "peer lost" or "returned".
+
     Args:
         ahead: the largest number of files that a worker may hold.
         awaited: no file is handed out before all of these have appeared; then each has
             its turn in the order of their names.
+        machines: other machines, whose workers get files, too.
     """
 
     def __init__(
-        self, bus: Bus, agenda: Agenda, *, ahead: int = 1, awaited: Iterable[str] = ()
+        self,
+        bus: Bus,
+        agenda: Agenda,
+        *,
+        ahead: int = 1,
+        awaited: Iterable[str] = (),
+        machines: Iterable[str] = (),
     ) -> None:
         self._agenda: Final = agenda
         self._ahead: Final = ahead
@@ -69,11 +91,16 @@ class Lister:
         # Each worker once for each file that it may still be given, in the order in
         # which these places became free.
         self._idle: deque[str] = deque()
+        self._addresses: Final[dict[str, Address]] = {}
+        self.unanswered: Final[Counter[str]] = Counter()
         self._task: Final = bus.register(LISTER)
         self._task.watch(WORKERS, self._seen)
+        for machine in machines:
+            self._task.watch(f"ism://{machine}/{WORKERS}", self._seen)
 
     def _seen(self, presence: Presence) -> None:
         worker = presence.address.module
+        self._addresses[worker] = presence.address
         if presence.here:
             self._idle.extend([worker] * self._ahead)
         else:
@@ -89,17 +116,22 @@ class Lister:
         given = self._out.get(item)
         holds = given is not None and given.worker == worker
         told = _TOLD.get(type(response.error))
+        if told is not None or isinstance(response.error, _RETURNED):
+            self.unanswered[told or "returned"] += 1
         if told is not None:
-            self._take_back(worker)
+            # Otherwise it was taken back before; by now the worker may be back, too.
+            if holds:
+                self._take_back(worker)
             astray = self._astray.get(item)
             # Unless it is done, or another worker has lost it, meanwhile.
             if astray is not None and astray.worker == worker:
                 astray.told = told
         elif response.error is not None:
-            # It left, or failed and would fail again: give it nothing more.
-            self._take_back(worker)
-            if holds and isinstance(response.error, RemoteError):
-                self._task.command(worker, Leave())
+            if holds:
+                # It left, or failed and would fail again: give it nothing more.
+                self._take_back(worker)
+                if isinstance(response.error, RemoteError):
+                    self._task.command(self._addresses[worker], Leave())
         elif holds:
             self._cross_off(item, worker)
             self._idle.append(worker)
@@ -140,7 +172,7 @@ class Lister:
             if item is not None:
                 worker = self._idle.popleft()
                 handle = self._task.command(
-                    worker,
+                    self._addresses[worker],
                     Give(*item),
                     on_response=self._answered,
                     ref=(worker, item),
@@ -149,7 +181,7 @@ class Lister:
                 self._out[item] = _Given(worker, handle)
             elif self._agenda.over:
                 for worker in dict.fromkeys(self._idle):
-                    self._task.command(worker, Leave())
+                    self._task.command(self._addresses[worker], Leave())
                 self._idle.clear()
             else:
                 break

@@ -22,6 +22,7 @@ __all__ = [
     "Head",
     "HungUp",
     "Leave",
+    "Linked",
     "News",
     "Order",
     "PassDone",
@@ -150,16 +151,31 @@ class Rescued(_Tagged, frozen=True):
     by: str
 
 
+# Notifications: from the cable between two machines.
+
+
+class Linked(_Tagged, frozen=True):
+    """A step of the outage of the link between two machines.
+
+    event: "cut"; "lost", once the last worker of the other machine is reported lost;
+      "healed"; "restored", once all of them are reported again.
+    seconds: since the cut; for "restored" since the cable was healed.
+    """
+
+    event: str
+    seconds: float
+
+
 Order = Give | Leave
 Content = Head | Piece | Unread | Paused
 Receipt = Stored | Again
-News = Took | Damaged | HungUp | PassDone | Rescued
+News = Took | Damaged | HungUp | PassDone | Rescued | Linked
 
 # By the name in a message: a conversion to one class costs a twentieth of one to a
 # union of all.
 _SENT: Final = {
     each.__name__: each
-    for each in (Give, Leave, Took, Damaged, HungUp, PassDone, Rescued)
+    for each in (Give, Leave, Took, Damaged, HungUp, PassDone, Rescued, Linked)
 }
 ENCODERS: Final[dict[type, Callable[[Any], Any]]] = dict.fromkeys(
     _SENT.values(), msgspec.to_builtins

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bus.demo.outage import OutageTimes
     from bus.demo.stock import Comparison, Stock
 
 __all__ = ["Outcome"]
@@ -17,12 +20,17 @@ class Outcome:
     """The result of the tasks, pass by pass, and that of the serial run.
 
     seconds: the duration of all passes together.
+    outage: the durations of the outage between two machines; None without one.
+    unanswered: the number of commands to workers by the outcome that the bus reported,
+      for those that were not answered.
     comparisons: of each pass with the serial run.
     """
 
     stocks: tuple[Stock, ...]
     serial: Stock
     seconds: float
+    outage: OutageTimes | None = None
+    unanswered: Mapping[str, int] = attrs.field(factory=dict)
     comparisons: tuple[Comparison, ...] = attrs.field(init=False, repr=False)
 
     @comparisons.default

@@ -1,7 +1,8 @@
 """`Processes`: each worker in a process of its own, and queues between processes.
 
-One worker disconnects, and another is killed. It is killed while it pauses in the
-middle of a file, so that the kill interrupts exactly one file, of any length.
+On one machine, one worker disconnects, and another is killed. It is killed while it
+pauses in the middle of a file, so that the kill interrupts exactly one file, of any
+length. On two machines, the cable between them is cut and healed.
 """
 
 from __future__ import annotations
@@ -9,13 +10,25 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus.access import AccessList
+from bus.address import Address
+from bus.demo.cable import LOOPBACK
 from bus.demo.collector import COLLECTOR, CONTENT
-from bus.demo.crew import BUS, parts_of, planted_of
+from bus.demo.crew import (
+    BUS,
+    FAR,
+    NEAR,
+    parts_of,
+    parts_on_two_machines,
+    planted_of,
+)
 from bus.demo.job import Job
+from bus.demo.machines import tls_of
+from bus.demo.outage import BEFORE_S, Outage
 from bus.demo.planted_queue import plant_between_processes
 from bus.demo.recorded_queue import RecordedQueue, new_channel
 from bus.errors import CommandTimeoutError, DemoError
@@ -26,7 +39,9 @@ from queuebroker.sockets import SocketQueueBroker
 if TYPE_CHECKING:
     from bus.api.bus import Bus
     from bus.demo.collector import Collector
+    from bus.demo.crew import Part
     from bus.demo.files import FileList
+    from bus.demo.machines import Machines
     from bus.journal.writer import Journal
 
 __all__ = ["Processes", "environment"]
@@ -48,6 +63,7 @@ class Processes:
         workers: the number of workers.
         seconds: the duration of the run.
         fault: the fault to inject into one queue, a key of `PLANTED`.
+        machines: the two machines; None for one.
     """
 
     def __init__(
@@ -59,14 +75,23 @@ class Processes:
         workers: int,
         seconds: float,
         fault: str | None,
+        machines: Machines | None = None,
     ) -> None:
         self._bus: Final = bus
         self._journal: Final = journal
         self._journals: Final = journals
         self._files: Final = files
-        self._parts: Final = parts_of(workers, seconds)
-        self._fault: Final = fault
+        self._machines: Final = machines
         self._manager: Final = BrokerManager()
+        self._parts: Final = (
+            parts_of(workers, seconds)
+            if machines is None
+            else parts_on_two_machines(workers)
+        )
+        self._outage: Final = (
+            None if machines is None else self._planned_outage(machines, seconds)
+        )
+        self._fault: Final = fault
         self._directory: Final = RunDirectory(BUS, AccessList())
         self._running: Final[dict[str, _net.Process[bytes]]] = {}
         self._servers: Final[list[_sync.Thread]] = []
@@ -74,8 +99,26 @@ class Processes:
         self.ahead: int = AHEAD
 
     @property
+    def outage(self) -> Outage | None:
+        """The outage of the link between two machines; see `Crew`."""
+        return self._outage
+
+    def _planned_outage(self, machines: Machines, seconds: float) -> Outage:
+        return Outage(
+            self._bus,
+            machines.cable,
+            f"ism://{FAR}/worker/*",
+            sum(part.machine == FAR for part in self._parts),
+            before_s=max(BEFORE_S, seconds / 2),
+            # Without content from the workers the collector ends, and so does the run.
+            give_up=partial(self._manager.close, disconnect=True),
+        )
+
+    @property
     def settled(self) -> bool:
-        """True if no worker is to be killed any more; see `Crew`."""
+        """True if no worker is to be killed, and no link to be cut; see `Crew`."""
+        if self._outage is not None and not self._outage.has_ended:
+            return False
         dying = [self._running.get(part.name) for part in self._parts if part.dies]
         return all(process is None or process.poll() is not None for process in dying)
 
@@ -88,17 +131,14 @@ class Processes:
             DemoError: one of them ended before it was ready.
             OSError: one of them cannot be started.
         """
-        address = f"ipc://{self._directory.path / 'content'}"
-        broker = SocketQueueBroker(
-            COLLECTOR, listen=address, manager=self._manager, strict_half=True
-        )
+        broker = self._content_broker()
         channels = {name: new_channel() for name in self.names}
-        for name in self.names:
-            self._running[name] = _net.start_process(_COMMAND, environment())
         for part in self._parts:
-            channel = channels[part.name]
-            job = Job.of(part, self._files, self._journals, address, channel)
-            self._tell(part.name, job)
+            self._running[part.name] = _net.start_process(
+                _COMMAND, environment() | self._on_machine(part)
+            )
+        for part in self._parts:
+            self._tell(part.name, self._job(part, broker, channels[part.name]))
         while channels:
             queue = self._accept(broker, channels)
             if self._fault is not None and queue.remote_name == planted_of(self._parts):
@@ -108,8 +148,36 @@ class Processes:
             )
             server.start()
             self._servers.append(server)
-        for name in self.names:
-            self._await(name)
+        for part in self._parts:
+            self._await(part)
+        if self._outage is not None:
+            self._outage.start()
+
+    def _content_broker(self) -> SocketQueueBroker:
+        """Return the collector's broker, which listens."""
+        address, tls = f"ipc://{self._directory.path / 'content'}", None
+        if self._machines is not None:
+            address = f"tls://{LOOPBACK}:0"
+            tls = tls_of(self._machines.network(NEAR))
+        return SocketQueueBroker(
+            COLLECTOR, listen=address, tls=tls, manager=self._manager, strict_half=True
+        )
+
+    def _job(self, part: Part, broker: SocketQueueBroker, channel: int) -> Job:
+        """Return the job of a worker."""
+        address, network = str(broker.address), None
+        if self._machines is not None and part.machine is not None:
+            network = self._machines.network_file(part.machine)
+            if part.machine != NEAR:
+                place, _, port = address.rpartition(":")
+                address = f"{place}:{self._machines.cable.lead_to(int(port))}"
+        return Job.of(part, self._files, self._journals, address, channel, network)
+
+    def _on_machine(self, part: Part) -> dict[str, str]:
+        """Return the variables by which a process is on the machine of its worker."""
+        if self._machines is None or part.machine is None:
+            return {}
+        return self._machines.environment(part.machine)
 
     def _tell(self, name: str, job: Job) -> None:
         pipe = self._running[name].stdin
@@ -136,11 +204,12 @@ class Processes:
                 return RecordedQueue(queue, self._journal, channel, 0, waited_ns)
             queue.disconnect()  # not one of our workers
 
-    def _await(self, name: str) -> None:
+    def _await(self, part: Part) -> None:
         """Wait until a worker is on the bus."""
+        address = str(Address(part.name, machine=part.machine))
         while True:
             try:
-                self._bus.wait_for(name, timeout=LOOK_S)
+                self._bus.wait_for(address, timeout=LOOK_S)
             except CommandTimeoutError:
                 self._check_running()
             else:
@@ -164,20 +233,31 @@ class Processes:
         """Wait until all workers have ended; see `Crew`."""
         for server in self._servers:
             server.join()
+        self._end_outage()
         self._dismiss()
+        if self._outage is not None and self._outage.failure:
+            raise DemoError(f"cannot go on: {self._outage.failure}")
 
     def abandon(self) -> None:
         """Disconnect all queues, so that threads and processes end; see `Crew`."""
         self._manager.close(disconnect=True)
+        self._end_outage()
         self._dismiss()
+
+    def _end_outage(self) -> None:
+        if self._outage is not None:
+            self._outage.stop()
 
     def _dismiss(self) -> None:
         self._manager.close()
-        running = list(self._running.items())
-        for _, process in running:
-            _close(process)
-        for name, _ in running:
-            self._see_end(name)
+        masters = {part.name for part in self._parts if part.is_master}
+        # A master last: the links of its machine's other processes go through it.
+        for group in (self._running.keys() - masters, masters):
+            running = [name for name in self._running if name in group]
+            for name in running:
+                _close(self._running[name])
+            for name in running:
+                self._see_end(name)
 
     def _see_end(self, name: str) -> None:
         """Wait for the end of a process; record it if it was not in order."""

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
+
+import attrs
 
 from bus.api.membership import open_bus
 from bus.config import BusConfig
 from bus.demo.agenda import Agenda
 from bus.demo.collector import COLLECTOR, Collector
-from bus.demo.crew import BUS
+from bus.demo.crew import BUS, FAR, NEAR
 from bus.demo.lister import LISTER, Lister
+from bus.demo.machines import Machines, impatient
 from bus.demo.messages import ENCODERS, sent
+from bus.demo.outage import CABLE
 from bus.demo.outcome import Outcome
 from bus.demo.processes import Processes
 from bus.demo.stock import Stock, serial_stock
@@ -31,7 +35,7 @@ from bus.role import Role
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from bus.api.bus import Bus
@@ -49,6 +53,7 @@ def take_stock(
     *,
     seconds: float = 0.0,
     processes: int | None = None,
+    machines: int = 1,
     fault: str | None = None,
     begun: Callable[[Path], None] = lambda _: None,
     news: Callable[[News], None] = lambda _: None,
@@ -58,6 +63,8 @@ def take_stock(
     seconds: repeat the list until this time has passed.
     processes: the number of processes, including this one, at least 2; None for threads
       of this one.
+    machines: 2 for processes on two machines of this host, whose link is cut once; then
+      there are at least 3 processes.
     fault: the fault to inject into one queue, a key of `FAULTS`.
     begun: called in this thread, before any work, once the bus is open, with the folder
       in which this process records.
@@ -66,35 +73,62 @@ def take_stock(
     Raises:
         OSError: the journal cannot be made.
         DemoError: another run is on that bus, or its run directory cannot be used, or a
-          worker process cannot be started.
+          worker process cannot be started, or it is not found again after the outage,
+          or two machines cannot be made here.
     """
-    with Journal(journals) as journal, _demo_bus(journal) as bus:
+    with ExitStack() as stack:
+        site = stack.enter_context(Machines()) if machines > 1 else None
+        name = None if site is None else NEAR
+        journal = stack.enter_context(Journal(journals, machine=name))
+        bus = stack.enter_context(_demo_bus(journal, site))
         assert journal.folder is not None
         begun(journal.folder)
         crew: Crew = (
             Threads(bus, journal, files, fault)
             if processes is None
-            else Processes(bus, journal, journals, files, processes - 1, seconds, fault)
+            else Processes(
+                *(bus, journal, journals, files, processes - 1, seconds, fault, site)
+            )
         )
         try:
-            stocks, elapsed = _work(bus, crew, len(files), seconds, news)
+            done = _work(bus, crew, len(files), seconds, news)
         except BaseException:
             # After an interrupt, stop everything that was started.
             crew.abandon()
             raise
-    return Outcome(stocks, serial_stock(files), elapsed)
+    times = None if crew.outage is None else crew.outage.times
+    return Outcome(
+        done.stocks, serial_stock(files), done.seconds, times, done.unanswered
+    )
+
+
+@attrs.frozen
+class _Work:
+    """What the tasks have done; see `Outcome`."""
+
+    stocks: tuple[Stock, ...]
+    seconds: float
+    unanswered: Mapping[str, int]
 
 
 @contextmanager
-def _demo_bus(journal: Journal) -> Iterator[Bus]:
+def _demo_bus(journal: Journal, machines: Machines | None) -> Iterator[Bus]:
     """Be master of the demo's bus: a run directory admits one run at a time.
 
     If the bus cannot be opened, the journal is removed.
     """
-    config = BusConfig(encoders=ENCODERS)
+    config, network, machine = BusConfig(encoders=ENCODERS), None, None
+    if machines is not None:
+        config, network, machine = impatient(config), machines.network(NEAR), NEAR
     try:
         bus = open_bus(
-            BUS, role=Role.MASTER, process="main", config=config, journal=journal
+            BUS,
+            role=Role.MASTER,
+            process="main",
+            machine=machine,
+            config=config,
+            network=network,
+            journal=journal,
         )
     except BaseException as error:
         _discard(journal)
@@ -135,13 +169,14 @@ def _work(
     files: int,
     seconds: float,
     news: Callable[[News], None],
-) -> tuple[tuple[Stock, ...], float]:
-    """Let all tasks do their work; return the result of each pass, and the duration.
+) -> _Work:
+    """Let all tasks do their work.
 
     files: the number of files in a pass.
     """
     collector = Collector(bus, files=files, workers=len(crew.names), paused=crew.paused)
-    heard = _listen(bus)
+    two_machines = crew.outage is not None
+    heard = _listen(bus, [CABLE] if two_machines else [])
     crew.start(collector)
     began = _sync.monotonic()
 
@@ -149,17 +184,21 @@ def _work(
         return _sync.monotonic() - began < seconds or not crew.settled
 
     agenda = Agenda(files, again)
-    Lister(bus, agenda, ahead=crew.ahead, awaited=crew.names)
+    others = [FAR] if two_machines else []
+    lister = Lister(bus, agenda, ahead=crew.ahead, awaited=crew.names, machines=others)
     for each in heard:
         news(each)
     elapsed = _sync.monotonic() - began
     crew.end()
     numbers = range(1, agenda.passes + 1)
-    return tuple(collector.stocks.get(each, Stock()) for each in numbers), elapsed
+    stocks = tuple(collector.stocks.get(each, Stock()) for each in numbers)
+    return _Work(stocks, elapsed, lister.unanswered)
 
 
-def _listen(bus: Bus) -> Iterator[News]:
+def _listen(bus: Bus, others: Iterable[str]) -> Iterator[News]:
     """Subscribe to reports of the work; iterate until the collector leaves.
+
+    others: the names of further tasks that report.
 
     The caller handles reports between callbacks: there it may wait and raise.
     """
@@ -169,7 +208,8 @@ def _listen(bus: Bus) -> Iterator[News]:
     seen: deque[Presence] = deque(maxlen=1)
     # A collector that is faster must wait, so that no report of progress is dropped.
     console.subscribe(COLLECTOR, heard.append, overflow="block")
-    console.subscribe(LISTER, heard.append, overflow="error")
+    for name in (LISTER, *others):
+        console.subscribe(name, heard.append, overflow="error")
     console.watch(COLLECTOR, seen.append)
 
     def listening() -> Iterator[News]:

@@ -44,6 +44,10 @@ class Threads:
         self.ahead: int = 1
 
     @property
+    def outage(self) -> None:
+        """None: there is one machine; see `Crew`."""
+
+    @property
     def settled(self) -> bool:
         """True: no worker is killed here; see `Crew`."""
         return True

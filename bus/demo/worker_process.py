@@ -6,6 +6,7 @@ the pipe, or has ended itself.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -16,9 +17,11 @@ from bus.config import BusConfig
 from bus.demo.collector import CONTENT
 from bus.demo.crew import BUS
 from bus.demo.job import Job
+from bus.demo.machines import impatient, tls_of
 from bus.demo.recorded_queue import RecordedConnector
 from bus.demo.worker import Worker
 from bus.journal.writer import Journal
+from bus.network import Network
 from bus.role import Role
 from queuebroker import BrokerManager
 from queuebroker.sockets import SocketQueueBroker
@@ -35,16 +38,26 @@ def main(pipe: IO[bytes]) -> None:
     if job is None:
         return
     manager = BrokerManager()
+    network, config, tls = None, _CONFIG, None
+    if job.network is not None:
+        # On the terminal of both machines: a warning must say from which of them it is.
+        logging.basicConfig(format=f"{job.machine}/{_process(job)}: %(message)s")
+        network, config = Network.read(os.fsdecode(job.network)), impatient(_CONFIG)
+        tls = tls_of(network)
     with (
-        Journal(Path(os.fsdecode(job.journals))) as journal,
+        Journal(Path(os.fsdecode(job.journals)), machine=job.machine) as journal,
         open_bus(
             BUS,
-            role=Role.SLAVE,
-            process=job.name.replace("/", "-"),
-            config=_CONFIG,
+            role=Role.MASTER if job.is_master else Role.SLAVE,
+            process=_process(job),
+            machine=job.machine,
+            config=config,
+            network=network,
             journal=journal,
         ) as bus,
-        SocketQueueBroker(job.name, manager=manager, strict_half=True) as broker,
+        SocketQueueBroker(
+            job.name, tls=tls, manager=manager, strict_half=True
+        ) as broker,
     ):
         try:
             own = RecordedConnector(broker, journal, job.channel)
@@ -55,6 +68,11 @@ def main(pipe: IO[bytes]) -> None:
         finally:
             # Stops a worker that is still busy: no task waits for its file.
             manager.close(disconnect=True)
+
+
+def _process(job: Job) -> str:
+    """Return the name of the process on the bus."""
+    return job.name.replace("/", "-")
 
 
 if __name__ == "__main__":

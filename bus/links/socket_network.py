@@ -41,6 +41,7 @@ from bus.role import Role
 from queuebroker import _sync
 from queuebroker.errors import BrokerNameInUseError
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
+from queuebroker.sockets.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -338,22 +339,29 @@ class SocketNetwork:
     ) -> tuple[SocketQueueBroker | None, tuple[str, ...]]:
         """Return the address for other machines; listen there from the first call on.
 
-        Behind a gateway this is an address of the master. A process without a network
-        returns the address for its own machine, which the others do not dial: their
-        senders get an `UnreachableError`.
+        Behind a gateway this is an address of the master. If a router translates the
+        address of the master, it is the advertised one: the others reach no other
+        (OPEN-19). A process without a network returns the address for its own machine,
+        which the others do not dial: their senders get an `UnreachableError`.
 
         Raises:
             OSError, QueueBrokerError: it cannot listen.
         """
         network, address = self._network, self._listeners.outside_address
         if address is not None:
-            return None, (address,)
+            return None, (self._seen(address) if self._is_master() else address,)
         if network.gateway and network.listen_address is not None:
-            return None, (self._gateway_address(network.listen_address),)
+            master = self._seen(network.listen_address)
+            return None, (self._gateway_address(master),)
         broker = self._listeners.listen_outside()
         if broker is None:
             return None, (inside,)
         return broker, (str(broker.address),)
+
+    def _seen(self, address: str) -> str:
+        """Return the address of this machine's master, as other machines see it."""
+        port = Address.parse(address).port
+        return str(self._network.advertised_address(port) or address)
 
     def _gateway_address(self, master: str) -> str:
         """Return the address of this process behind its master.

@@ -73,7 +73,8 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
 
     `struck` is that of `bus.journal.rules`; `settled`: no record of it is missing;
     `ended`: all journals of the bus have ended; `left`: its destination left.
-    `suspect`: it may break B1, B2 or B3, see `suspects`.
+    `suspect`: it may break B1, B2 or B3, see `suspects`. `sender_machine` and
+    `receiver_machine`: the machines of their processes, null if no journal has them.
 
     `latency_ns` is from the first accept to the first delivery. `to_link_ns` and
     `from_link_ns` are its parts before the first and after the last link, and
@@ -126,10 +127,15 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
     tasks = F.broadcast(_tasks(tallies, journals))
     joined = (
         rows.join(
-            tasks.toDF("origin", "known", "home_dead", "sender", "_"), "origin", "left"
+            tasks.toDF("origin", "known", "home_dead", "sender", "_", "sender_machine"),
+            "origin",
+            "left",
         )
         .join(
-            tasks.toDF("destination", "to_known", "to_dead", "receiver", "left"),
+            tasks.toDF(
+                *("destination", "to_known", "to_dead", "receiver", "left"),
+                "receiver_machine",
+            ),
             "destination",
             "left",
         )
@@ -148,7 +154,8 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
         .withColumns(_latencies())
         .select(
             *MESSAGE,
-            *("sender", "receiver", "accepts", "deliveries", "outs", "intos"),
+            *("sender", "receiver", "sender_machine", "receiver_machine"),
+            *("accepts", "deliveries", "outs", "intos"),
             *("explains", "size", "wall_us", "suspect", *facts_of_rules, "ended"),
             *_latencies(),
         )
@@ -255,20 +262,24 @@ def _whole(tallies: DataFrame, journals: DataFrame) -> DataFrame:
 
 
 def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
-    """Return, for each registration, if it has a home, if one died, name and end."""
+    """Return, for each registration: has it a home, did one die; name, end, machine."""
     registers = is_kind(Kind.REGISTER)
     both = tallies.where(registers | is_kind(Kind.DEREGISTER))
     # A process has a registration without a name, for notifications on their way.
     of_process = F.concat(F.lit("process "), F.coalesce("name", F.lit("?")))
     name = F.coalesce("task", of_process)
     return (
-        both.join(F.broadcast(journals.select("journal", "died", "name")), "journal")
+        both.join(
+            F.broadcast(journals.select("journal", "died", "name", "machine")),
+            "journal",
+        )
         .groupBy("flow")
         .agg(
             F.max(registers),
             F.max(registers & F.col("died")),
             F.min(F.when(registers, name)),
             F.max(is_kind(Kind.DEREGISTER)),
+            F.min(F.when(registers, F.col("machine"))),
         )
     )
 

@@ -41,9 +41,11 @@ __all__ = [
     "OTHERS",
     "QUEUE",
     "Scale",
+    "all_messages",
     "distribution",
     "drops",
     "hops",
+    "known",
     "latency",
     "marks",
     "profile",
@@ -119,7 +121,7 @@ def profile(tables: Tables, scale: Scale) -> DataFrame:
     known = F.when(F.col("latency_ns").isNotNull(), bins)
     sent = F.col("sends") > 0
     return (
-        _messages(tables)
+        all_messages(tables)
         .join(F.broadcast(_labels(tables)), ["via", "sender", "receiver"])
         .groupBy(scale.bucket().alias("at_us"), *ROUTE, known.alias("bin"))
         .agg(
@@ -347,14 +349,14 @@ def _flows(tables: Tables) -> DataFrame:
         *("dropped", "bytes_sent", "depth_max"),
     )
     flows = tables.flows.where(f"{amount} > 0").withColumns(
-        {name: _known(name) for name in ("sender", "receiver")} | {"via": F.lit(QUEUE)}
+        {name: known(name) for name in ("sender", "receiver")} | {"via": F.lit(QUEUE)}
     )
     flows = flows.select(*columns)
     if tables.lines is None:
         return flows
     of_bus = tables.lines.where("accepted + delivered > 0").select(
         F.lit(BUS).alias("via"),
-        *(_known(name).alias(name) for name in ("sender", "receiver")),
+        *(known(name).alias(name) for name in ("sender", "receiver")),
         F.col("accepted").alias("messages_sent"),
         F.col("delivered").alias("messages_received"),
         "dropped",
@@ -364,22 +366,25 @@ def _flows(tables: Tables) -> DataFrame:
     return flows.unionByName(of_bus)
 
 
-def _messages(tables: Tables) -> DataFrame:
+def all_messages(tables: Tables) -> DataFrame:
     """Return messages of queues and transfers of a bus, alike."""
     columns = ("sends", "receives", "drops", "largest", "latency_ns", "wall_us")
+    machines = ("sender_machine", "receiver_machine")
     ends = tables.flows.select(
         "flow",
         F.lit(QUEUE).alias("via"),
-        *(_known(name).alias(name) for name in ("sender", "receiver")),
+        *(known(name).alias(name) for name in ("sender", "receiver")),
+        *machines,
     )
     joined = tables.messages.join(F.broadcast(ends), "flow")
-    of_queues = joined.select("via", "sender", "receiver", *columns)
+    of_queues = joined.select("via", "sender", "receiver", *machines, *columns)
     if tables.transfers is None:
         return of_queues
     is_gone = F.expr("deliveries = 0 AND explains > 0").cast("int")
     of_bus = tables.transfers.select(
         F.lit(BUS).alias("via"),
-        *(_known(name).alias(name) for name in ("sender", "receiver")),
+        *(known(name).alias(name) for name in ("sender", "receiver")),
+        *machines,
         F.col("accepts").alias("sends"),
         F.col("deliveries").alias("receives"),
         is_gone.alias("drops"),
@@ -389,7 +394,8 @@ def _messages(tables: Tables) -> DataFrame:
     return of_queues.unionByName(of_bus)
 
 
-def _known(name: str) -> Column:
+def known(name: str) -> Column:
+    """Return a column of names, with "?" in place of null."""
     return F.coalesce(name, F.lit("?"))
 
 

@@ -239,6 +239,7 @@ def _pictures(folder: OutFolder, journals: Sequence[Row], marks: Sequence[Row]) 
         "waits": [
             row | {"what": _WAITS[row["what"]]} for row in read_rows(folder, "waits")
         ],
+        "machines": list(read_rows(folder, "machines")),
         "hops": list(read_rows(folder, "hops")),
         "drops": _by_reason(dropped),
         "marks": [row for row in marks if row["what"] != "dropped"][:MARKS_MAX],

@@ -209,7 +209,7 @@ def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
     events, segments = (folder.read(spark, name) for name in ("events", "segments"))
     tallies = silver.tally(events).persist()
     journals = keep("journals", silver.journals(tallies, segments))
-    flows = keep("flows", silver.flows(tallies))
+    flows = keep("flows", silver.flows(tallies, journals))
     sessions = keep("sessions", silver.sessions(tallies, events, journals))
     transfers = lines = None
     if bus_silver.any_of_bus(tallies):
@@ -236,7 +236,7 @@ def _judge(
 
 def _summarize(folder: OutFolder, tables: Tables) -> None:
     """Write every table that the report draws."""
-    from bus.pipeline import gold  # noqa: PLC0415 - needs Spark
+    from bus.pipeline import gold, machines  # noqa: PLC0415 - needs Spark
     from bus.pipeline.results import drawn_violations  # noqa: PLC0415 - needs pyarrow
 
     scale = gold.Scale.of(tables.journals)
@@ -250,6 +250,8 @@ def _summarize(folder: OutFolder, tables: Tables) -> None:
         "drops": gold.drops(tables.events, scale),
         "marks": gold.marks(tables.events),
     }
+    if machines.on_several_machines(tables):
+        summaries["machines"] = machines.machines(tables)
     if tables.transfers is not None:
         summaries["hops"] = gold.hops(tables.transfers)
     drawn = drawn_violations(folder)

@@ -240,11 +240,12 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
     return rows.withColumns(met).drop("name_0", "name_1")
 
 
-def flows(tallies: DataFrame) -> DataFrame:
+def flows(tallies: DataFrame, journals: DataFrame) -> DataFrame:
     """Return one row for each direction of each channel: its ends, amounts and depth.
 
-    Counts are of messages. Amounts include the bytes of a Channel, which has no
-    messages.
+    `sender_machine`, `receiver_machine`: the machine of a journal with records of that
+    side; null if there is none. Counts are of messages. Amounts include the bytes of a
+    Channel, which has no messages.
     """
     sent, received = is_kind(Kind.SEND), is_kind(Kind.RECEIVE)
     written, read = is_kind(Kind.WRITE), is_kind(Kind.READ)
@@ -262,10 +263,15 @@ def flows(tallies: DataFrame) -> DataFrame:
         ("bytes_received", into, "bytes"),
     )
     carried = out | into
-    rows = tallies.where((F.col("channel") != 0) & (carried | dropped | left))
+    rows = tallies.where((F.col("channel") != 0) & (carried | dropped | left)).join(
+        F.broadcast(journals.select("journal", "machine")), "journal"
+    )
+    machine = F.col("machine")
     return rows.groupBy("channel", "flow").agg(
         F.min(sender).alias("sender"),
         F.min(receiver).alias("receiver"),
+        F.min(F.when(out, machine)).alias("sender_machine"),
+        F.min(F.when(into | left, machine)).alias("receiver_machine"),
         F.min("port").alias("port"),
         *(
             F.coalesce(F.sum(F.when(which, F.col(column))), F.lit(0)).alias(name)

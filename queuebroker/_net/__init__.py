@@ -64,6 +64,7 @@ from queuebroker._net.sockets import (
     receive_with_fds,
     resolve_host,
     send_with_fds,
+    unused_port,
 )
 from queuebroker._net.tls import (
     TLS_ENDED,
@@ -133,6 +134,7 @@ __all__ = [
     "tls_context",
     "tls_reason",
     "unlink_if",
+    "unused_port",
     "uris",
     "wait_to_read",
 ]

@@ -39,6 +39,7 @@ __all__ = [
     "resolve_host",
     "send_with_fds",
     "send_without_delay",
+    "unused_port",
 ]
 
 Socket = socket.socket
@@ -80,6 +81,17 @@ def listen_tcp(host: str, port: int, *, backlog: int) -> Socket:
         made.close()
         raise
     return made
+
+
+def unused_port(host: str, *, datagrams: bool = False) -> int:
+    """Return a port of this machine to which no socket is bound now.
+
+    datagrams: True for a UDP port, False for a TCP port.
+    """
+    kind = socket.SOCK_DGRAM if datagrams else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, kind) as made:
+        made.bind((host, 0))
+        return port_of(made)
 
 
 def port_of(listening: Socket) -> int:

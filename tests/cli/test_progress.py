@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bus.cli.news import Ticker
 from bus.cli.progress import Progress
 from bus.demo.files import FileList
-from bus.demo.messages import Damaged, HungUp, PassDone, Took
+from bus.demo.messages import Damaged, HungUp, Linked, PassDone, Rescued, Took
 
 if TYPE_CHECKING:
     import pytest
@@ -86,4 +86,51 @@ def test_a_file_that_arrived_damaged_is_reported() -> None:
 
     assert progress.kept == [
         "a file from worker/2 arrived damaged: worker/2 sends it again"
+    ]
+
+
+def test_a_file_that_two_workers_did_counts_once() -> None:
+    progress = Told()
+    ticker = Ticker(FILES, progress)
+
+    for news in (Took(1, 1, 10**6), Took(1, 1, 10**6)):
+        ticker.tell(news)
+
+    assert progress.said == ["pass 1: 1 of 2 files, 1.0 MB"] * 2
+
+
+def test_a_lost_worker_was_killed_or_cut_off() -> None:
+    progress = Told()
+    for two_machines in (False, True):
+        ticker = Ticker(FILES, progress, two_machines=two_machines)
+        ticker.tell(Rescued("worker/3", 0, "in doubt", "worker/1"))
+    ticker.tell(Rescued("worker/3", 0, "peer lost", "worker/3"))
+
+    assert progress.kept == [
+        "worker/3 was killed; reported for a: in doubt (not acknowledged); worker/1"
+        " did the file instead",
+        "worker/3 was cut off; reported for a: in doubt (not acknowledged); worker/1"
+        " did the file instead",
+        "worker/3 was cut off; reported for a: peer lost (begun, not answered);"
+        " worker/3 did the file again",
+    ]
+
+
+def test_each_step_of_an_outage_is_a_line() -> None:
+    progress = Told()
+    ticker = Ticker(FILES, progress, two_machines=True)
+
+    for event, seconds in (
+        ("cut", 0.0),
+        ("lost", 3.14),
+        ("healed", 4),
+        ("restored", 1),
+    ):
+        ticker.tell(Linked(event, seconds))
+
+    assert progress.kept == [
+        "the link between kitchen and cellar is cut: no byte passes, nothing closes",
+        "after 3.1 s of silence, kitchen reports each worker in cellar lost",
+        "after 4.0 s, the link is whole again",
+        "1.0 s later, kitchen reports each worker in cellar again",
     ]

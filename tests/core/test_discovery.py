@@ -370,8 +370,16 @@ def test_recorded_datagrams_do_not_bring_a_machine_back() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "169.254.1.1", "fe80::1"])
 def test_no_router_translates_an_address_of_one_link(host: str) -> None:
     """Else a member could make all masters dial a service of their own hosts."""
-    with pytest.raises(ValueError, match="no router translates"):
-        msgspec.structs.replace(ANNOUNCEMENT, host=host, advertised=True)
+    here = discovery()
+    data = datagram(host=host, advertised=True)
+    assert here.on_datagram(data, "192.0.2.1", 1.0) is None
+    assert here.reader.rejected == {Rejection.OTHER_HOST: 1}
+
+
+@clause("OPEN-19")
+def test_a_machine_of_this_host_may_advertise_an_address_of_this_host() -> None:
+    data = datagram(host="127.0.0.1", advertised=True)
+    assert discovery().on_datagram(data, "127.0.0.2", 1.0)
 
 
 @clause("BUS-DISC-8")

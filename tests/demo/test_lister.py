@@ -8,6 +8,8 @@ from bus import NOREPLY
 from bus.demo.agenda import Agenda
 from bus.demo.lister import Lister
 from bus.demo.messages import Give, sent
+from bus.errors import InDoubtError
+from bus.message import Response
 from queuebroker.testing import explore
 from tests.demo.support import demo_bus
 from tests.kit.inspection import info, is_there
@@ -165,6 +167,29 @@ def test_no_worker_gets_a_file_before_all_awaited_ones_are_present() -> None:
         serve(bus, lambda: first.given and second.given, "both have something")
 
     assert (first.given, second.given) == ([(1, 0)], [(1, 1)])
+
+
+def test_a_late_outcome_does_not_count_against_a_worker_that_is_back() -> None:
+    with demo_bus() as bus:
+        here = bus.here()
+        agenda = Agenda(4, lambda: False)
+        lister = Lister(bus, agenda, ahead=2)
+        cut = Hand(bus, "x", here, "takes its time")
+        serve(bus, lambda: len(cut.given) == 2, "it has two")
+        cut.leave()
+        serve(bus, lambda: not is_there(bus, "worker/x"), "it is gone")
+        back = Hand(bus, "x", here, "takes its time")
+        serve(bus, lambda: len(back.given) == 2, "it has two again")
+        doubt = InDoubtError("worker/x")
+        for item in ((1, 2), (1, 3)):  # not in its hands
+            lister._answered(Response(None, None, doubt, ("worker/x", item)))
+
+        other = Hand(bus, "y", here, "works")
+        serve(bus, lambda: len(other.given) == 2, "the other one does the rest")
+
+        assert back.given == [(1, 0), (1, 1)]
+        assert other.given == [(1, 2), (1, 3)]
+        assert lister.unanswered == {"in doubt": 2}
 
 
 def test_every_file_is_done_once_though_one_leaves_with_a_file_in_hand() -> None:

@@ -58,6 +58,17 @@ _PRINTS = {
         "lived in one two one two one two",
         "exit codes: 0 0",
     ],
+    "house.py": [
+        "cellar is here: True",
+        "kitchen shows 20",
+        "kitchen shows 60",
+        "cellar is here: False",
+        "nobody has the name ism://cellar/boiler",
+        "cellar is here: True",
+        "kitchen shows 20",
+        "kitchen shows 65",
+        "exit codes: 0 -9 0",
+    ],
     "typed_readings.py": [
         "no reading: roof 21.7",
         "roof: 3 readings, 22.5 degrees on average",

@@ -47,7 +47,8 @@ class Condition:
     many segments at its beginning were deleted. damaged: a byte was changed after the
     seal.
     seal_damaged: a byte of the last seal was. late: operations were reported after the
-    close. begun: False if its process was killed before its first record.
+    close. begun: False if its process was killed before its first record. machine: that
+    of its process.
     """
 
     closed: bool = True
@@ -59,6 +60,7 @@ class Condition:
     seal_damaged: bool = False
     late: bool = False
     begun: bool = True
+    machine: str = MACHINE
 
 
 def store(
@@ -72,11 +74,12 @@ def store(
     stored = []
     for index in range(history.journals):
         condition = (conditions or {}).get(index, Condition())
-        path = folder / MACHINE / f"journal-{index}"
+        path = folder / condition.machine / f"journal-{index}"
         path.mkdir(parents=True)
         entries = [entry for entry in history.entries if entry.journal == index]
         if not condition.begun:
-            entries, condition = [], Condition(closed=False, sealed=False, begun=False)
+            entries = []
+            condition = attrs.evolve(condition, closed=False, sealed=False)
         records = _records(index, entries, path, condition)
         _write_segments(index, records, path, slots, condition)
         stored.append(path)
@@ -95,7 +98,7 @@ def _records(
         {
             "is": "journal",
             "journal": f"{journal_id(index):016x}",
-            "machine": MACHINE,
+            "machine": condition.machine,
             "pid": process_id(index),
             "program": "history",
             "boot_id": bytes(16).hex(),

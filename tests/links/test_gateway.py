@@ -10,6 +10,7 @@ import pytest
 
 from bus import Role, UnreachableError
 from bus.config import BusConfig
+from bus.demo.cable import Cable
 from bus.links.gateway import Gateway
 from bus.links.gateway_client import GatewayClient
 from bus.links.gateway_requests import (
@@ -172,6 +173,37 @@ def test_end_processes_listen_within_the_given_ports(site: Site) -> None:
         assert peer(near, "one").addresses == (f"tls://127.0.0.1:{port}",)
         with pytest.raises(UnreachableError):
             near.call(f"ism://{THERE}/two", timeout=LIMIT_S)
+
+
+@clause("OPEN-19", "BUS-ROUTE-16")
+def test_others_get_the_advertised_address_of_a_master_and_of_those_behind_it(
+    site: Site,
+) -> None:
+    """Behind a router that translates addresses, they reach no other."""
+    with Cable() as router:
+        port = router.lead_to(site.ports[THERE])
+        network = site.network(
+            THERE,
+            gateway=True,
+            discovery="host",
+            discovery_port=site.free_port(),
+            advertise=f"127.0.0.1:{port}",
+        )
+        with (
+            Far("m1", role="master", machine=HERE, network=site.network(HERE)) as m1,
+            site.there("m2", role="master", network=network) as m2,
+            site.there("far", network=network) as far,
+        ):
+            m1.started()
+            with site.here(role=Role.SLAVE) as near:
+                for number, process in enumerate((m2, far)):
+                    process(f"counter('echo{number}')")
+                    name = f"ism://{THERE}/echo{number}"
+                    assert near.call(name, 1, timeout=LIMIT_S) == 1
+
+                place = f"tls://127.0.0.1:{port}"
+                assert peer(near, "m2").addresses == (place,)
+                assert peer(near, "far").addresses == (f"{place}/far",)
 
 
 # Requests, to one gateway alone.

@@ -81,3 +81,13 @@ def test_a_unix_socket_that_has_more_room_keeps_it(
     usual = _usual_bytes()
     monkeypatch.setattr(sockets, "_IPC_BYTES", usual // 4)
     assert _sizes_over_ipc(tmp_path / "socket") == [usual, usual]
+
+
+@pytest.mark.parametrize("datagrams", [False, True])
+def test_an_unused_port_can_be_bound(datagrams: bool) -> None:
+    port = _net.unused_port("127.0.0.1", datagrams=datagrams)
+
+    kind = socket.SOCK_DGRAM if datagrams else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, kind) as made:
+        made.bind(("127.0.0.1", port))
+        assert port > 0

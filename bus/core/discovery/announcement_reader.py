@@ -102,9 +102,7 @@ class AnnouncementReader:
             self.rejected[Rejection.MALFORMED] += 1
             return None
         reason = self._objection(announcement)
-        if reason is None and not (
-            announcement.advertised or _is_same(announcement.host, host)
-        ):
+        if reason is None and not _may_come_from(announcement, host):
             reason = Rejection.OTHER_HOST
         if reason is not None:
             self.rejected[reason] += 1
@@ -144,8 +142,15 @@ class AnnouncementReader:
         return False
 
 
-def _is_same(announced: str, source: str) -> bool:
-    """Return True for two texts of one IP address."""
-    return announced == source or (
-        ipaddress.ip_address(announced) == ipaddress.ip_address(source)
+def _may_come_from(announcement: Announcement, source: str) -> bool:
+    """Return True if an address may be announced by a datagram from another one."""
+    if announcement.host == source:
+        return True
+    announced, came = map(ipaddress.ip_address, (announcement.host, source))
+    if not announcement.advertised:
+        return announced == came
+    # No router translates these; a member could make all masters dial a service of
+    # their own hosts.
+    return not announced.is_link_local and (
+        not announced.is_loopback or came.is_loopback
     )

@@ -80,8 +80,6 @@ class Announcement(Part, frozen=True, kw_only=True):
         host = ipaddress.ip_address(self.host)
         if host.is_unspecified or host.is_multicast or str(host) == _TO_ALL:
             raise ValueError(f"host must be one address, got {self.host!r}")
-        if self.advertised and (host.is_loopback or host.is_link_local):
-            raise ValueError(f"no router translates {self.host!r}")
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")

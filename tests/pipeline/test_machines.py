@@ -1,0 +1,106 @@
+"""The messages between machines, from the records of both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.events import BusReason
+from bus.journal.format import Kind
+from bus.pipeline.folder import OutFolder
+from bus.pipeline.report import render
+from bus.pipeline.results import read_rows
+from bus.pipeline.run import run_pipeline
+from tests.journal.bus_by_hand import arrives, bus, gone, inside, sent, taken
+from tests.journal.deaths import split
+from tests.journal.histories import Condition, Entry, History, clean, store
+from tests.pipeline.by_hand import results
+from tests.pipeline.page import Page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+KITCHEN, CELLAR = Condition(machine="kitchen"), Condition(machine="cellar")
+
+
+def _amounts(folder: OutFolder) -> dict[tuple[str, str, str], list[Any]]:
+    """Return messages sent, received and dropped, and bytes, by machines and medium."""
+    names = ("sent", "received", "dropped", "bytes")
+    return {
+        (row["source"], row["target"], row["via"]): [row[name] for name in names]
+        for row in read_rows(folder, "machines")
+    }
+
+
+@pytest.mark.spark
+def test_messages_belong_to_the_machines_of_both_tasks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Task A is in the kitchen; B, C and side 1 of the queue are in the cellar."""
+    queue = clean(1, channels=1)
+    split(queue)
+    messages = bus(
+        *(step for mid in (1, 2, 3) for step in (*sent(mid), *arrives(mid))),
+        sent(4)[0],
+        gone(Kind.UNDELIVERED, 4, BusReason.OLDEST),
+        *inside(1, 2),
+        *taken(1, 2),
+    )
+    history = History([*messages.entries, *queue.entries], journals=2)
+    history.number()
+    store(history, tmp_path / "in", slots=1024, conditions={0: KITCHEN, 1: CELLAR})
+
+    run_pipeline(tmp_path / "in", tmp_path / "out")
+
+    folder = OutFolder(tmp_path / "out")
+    found = _amounts(folder)
+    assert {key: many[:3] for key, many in found.items() if key[2] == "bus"} == {
+        ("kitchen", "cellar", "bus"): [4, 3, 1],
+        ("cellar", "cellar", "bus"): [2, 2, 0],
+    }
+    for ends, side in ((("kitchen", "cellar"), 1), (("cellar", "kitchen"), 0)):
+        assert found[*ends, "queue"] == _of_side(queue, side)
+    # Both journals are of one boot, so that the times can be compared.
+    assert all(row["p50"] is not None for row in read_rows(folder, "machines"))
+    told = " ".join(Page(folder.report.read_text(encoding="utf-8")).text.split())
+    assert "Messages between machines" in told
+    assert "kitchen → cellar bus 4 3 1 " in told
+
+
+def _of_side(history: History, side: int) -> list[int]:
+    """Return the amounts of what one side of a queue receives, from its entries."""
+
+    def those(kind: Kind) -> list[Entry]:
+        return [
+            each
+            for each in history.entries
+            if each.kind is kind and each.seq and each.flow & 1 == side
+        ]
+
+    sends, dropped = those(Kind.SEND), those(Kind.DROP)
+    sizes = sum(each.size for each in sends)
+    return [len(sends), len(those(Kind.RECEIVE)), len(dropped), sizes]
+
+
+@pytest.mark.spark
+def test_one_machine_has_no_such_table(finished: OutFolder) -> None:
+    assert list(read_rows(finished, "machines")) == []
+    assert "Messages between machines" not in finished.report.read_text("utf-8")
+
+
+def test_times_that_cannot_be_compared_are_a_dash(tmp_path: Path) -> None:
+    """Two hosts have two clocks."""
+    row = {"source": "a", "target": "b", "via": "bus", "sent": 3, "received": 2}
+    row |= {"dropped": 1, "bytes": 2048, "p50": None, "p99": None}
+    journal = {"journal": 1, "machine": "a", "process": "p", "records": 1, "gaps": 0}
+    journal |= {"lost": 0, "damaged": 0, "late": False, "closed": True, "died": False}
+    journal |= {"complete": True, "first_wall_us": 1, "last_wall_us": 2}
+
+    page = Page(render(results(tmp_path, machines=[row], journals=[journal])))
+
+    assert page.problems == []
+    dashes = "\N{EN DASH} \N{EN DASH}"
+    assert f"a → b bus 3 2 1 2 KiB {dashes}" in " ".join(page.text.split())
