@@ -30,6 +30,7 @@ from tests.schedules import invariants
 from tests.schedules.callers import accepting, brokers, connecting
 from tests.schedules.scenario import Scenario, of_module, scenario
 from tests.schedules.survey import check
+from tests.simulate import dialling_invariants
 
 if TYPE_CHECKING:
     from queuebroker import Status
@@ -190,7 +191,11 @@ def test_quick(scenario: Scenario) -> None:
 
 
 def test_every_safety_property_of_the_models_is_asserted_on_the_code() -> None:
-    places = {"stream": stream_invariants, "search": search_invariants}
+    places = {
+        "stream": stream_invariants,
+        "search": search_invariants,
+        "dialling": dialling_invariants,
+    }
     for model in MODELS:
         for name in model.safety():
             assert callable(getattr(places.get(model.name, invariants), name, None)), (

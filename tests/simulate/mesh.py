@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.simulate.process import SimProcess
 
-__all__ = ["Cost", "measure"]
+__all__ = ["Cost", "Mesh", "measure"]
 
 _STEP_S: Final = 0.1
 _LIMIT_S: Final = 60.0
@@ -77,7 +77,7 @@ def measure(machines: int, tasks: int = 100) -> Cost:
     """
     began = time.process_time()
     before = _resident_kib()
-    world = _Mesh(1, announced=0.0, limits=Limits.of(BusConfig()))
+    world = Mesh(1, announced=0.0, limits=Limits.of(BusConfig()))
     masters = [
         world.start(f"m{number}", "s1", master=True) for number in range(machines)
     ]
@@ -109,7 +109,7 @@ def measure(machines: int, tasks: int = 100) -> Cost:
     )
 
 
-class _Mesh(World):
+class Mesh(World):
     """A world without checks after each event, which look at all processes."""
 
     def check(self, process: SimProcess) -> None:

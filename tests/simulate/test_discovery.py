@@ -6,6 +6,12 @@ import pytest
 
 from specs.clauses import clause
 from tests.depth import DEEP
+from tests.simulate.dialling_invariants import (
+    both_use_the_same_link,
+    one_link_is_open,
+    one_of_two_links_stays,
+)
+from tests.simulate.mesh import Mesh
 from tests.simulate.run import run
 from tests.simulate.world import World
 
@@ -41,6 +47,9 @@ def test_machines_that_start_at_once_have_one_link_a_pair(seed: int) -> None:
     world.run(30.0)
     assert is_whole(world)
     assert len(world.network.whole()) == 10
+    both_use_the_same_link(world)
+    one_link_is_open(world)
+    one_of_two_links_stays(world)
 
 
 @clause("BUS-DISC-3")
@@ -104,8 +113,10 @@ def test_most_machines_join_in_time_although_datagrams_are_lost() -> None:
 
 @clause("BUS-DISC-10")
 def test_many_machines_become_one_bus() -> None:
-    world = world_of(100 if DEEP else 20, loss=0.1)
-    world.run(6.0)
+    world = Mesh(1, announced=0.1)
+    for number in range(60 if DEEP else 20):
+        world.start(f"m{number}", "s1", master=True)
+    world.run(10.0)
     assert is_whole(world)
 
 
