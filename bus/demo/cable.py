@@ -70,7 +70,7 @@ class Cable:
 
     def __exit__(self, *_: object) -> None:
         self._has_ended = True
-        self._rouse()
+        self._wake_thread()
         self._thread.join()
         for plug in list(self._plugs.values()):
             plug.socket.close()
@@ -97,14 +97,14 @@ class Cable:
     def cut(self) -> None:
         """Forward nothing from now on."""
         self._is_cut = True
-        self._rouse()
+        self._wake_thread()
 
     def heal(self) -> None:
         """Forward everything again, also what was sent meanwhile."""
         self._is_cut = False
-        self._rouse()
+        self._wake_thread()
 
-    def _rouse(self) -> None:
+    def _wake_thread(self) -> None:
         os.eventfd_write(self._wake, 1)
 
     # Its thread.

@@ -124,7 +124,7 @@ class Scene:
 
     naps: list[Callable[[], bool]]
     open: bool = False
-    roused: int = 0
+    woken: int = 0
     lock: _thread.RLock = attrs.field(factory=_sync.RLock)
     waiters: WaitList = attrs.field(factory=WaitList)
     deadlines: list[float | None] = attrs.field(factory=list)
@@ -132,7 +132,7 @@ class Scene:
 
     def recover_locked(self) -> None:
         assert taken(self.lock)
-        self.roused += 1
+        self.woken += 1
         self.waiters.wake_all()
 
     def settle(self) -> None:
@@ -206,7 +206,7 @@ def test_after_the_deadline_it_looks_once_and_gives_up(scene: Scene) -> None:
 
     assert scene.naps == []
     assert not scene.waiters
-    assert scene.roused == 0
+    assert scene.woken == 0
 
 
 @clause("QB-CONC-9", "QB-ERR-9")
@@ -247,7 +247,7 @@ def test_an_interrupted_sleeper_withdraws_and_makes_everybody_look(
         scene.wait()
 
     assert not taken(scene.lock)
-    assert scene.roused
+    assert scene.woken
     assert not other.locked(), "the wake-up it may have been given is lost"
     scene.waiters.leave(other)
     assert not scene.waiters, "a sleeper that is gone is still listed"
@@ -261,5 +261,5 @@ def test_an_attempt_that_raises_leaves_no_waiter_listed(scene: Scene) -> None:
         wait_for(scene, scene.waiters, broken, lambda: True, None)
 
     assert not taken(scene.lock)
-    assert scene.roused
+    assert scene.woken
     assert not scene.waiters

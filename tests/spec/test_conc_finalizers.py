@@ -222,7 +222,7 @@ def test_a_thread_that_goes_to_sleep_without_the_lock_collects_the_peer(
 
 
 @clause("QB-CONC-9")
-def test_a_peer_collected_while_everybody_is_roused_releases_a_sender() -> None:
+def test_a_peer_collected_while_everybody_is_woken_releases_a_sender() -> None:
     """A call that fails also carries out the deferred close last."""
     left, right = loose_queue_pair(1)
     left.send(b"full")

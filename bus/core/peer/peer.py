@@ -205,10 +205,8 @@ class Peer:
     def admit(self, credentials: Credentials) -> None:
         """Record the identity from its first link; drop forbidden notifications."""
         self.credentials = credentials
-        may_hear = credentials.rights.may_subscribe
-        self.audience.forbid(
-            lambda outbound_run: not may_hear(outbound_run.source.name)
-        )
+        may_subscribe = credentials.rights.may_subscribe
+        self.audience.forbid(lambda run: not may_subscribe(run.source.name))
 
     # Local tasks.
 
@@ -371,9 +369,8 @@ class Peer:
         """Forget all shared state, since the peer has forgotten it too."""
         self.relays.clear()
         self.audience.abandon()
-        self.audience = Relay(
-            self, None, self.audience.since, limits=self.audience.limits
-        )
+        before = self.audience
+        self.audience = Relay(self, None, before.since, limits=before.limits)
         self.announced.clear()
         self.waiting.clear()
         self._notified.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,8 +20,21 @@ from bus.errors import VersionMismatchError
 if TYPE_CHECKING:
     from bus.core.remote.topology import Topology
     from bus.core.wire import Identity
+    from bus.rights import Credentials
 
-__all__ = ["handshake", "refusal", "welcome"]
+__all__ = ["Objection", "handshake", "objection", "refusal", "welcome"]
+
+
+class Objection(NamedTuple):
+    """Why a peer gets no link although its HELLO or WELCOME is well-formed.
+
+    text: the line for the log; "" if the refusal itself tells enough. is_claim: True if
+      the peer claims an identity that its credentials contradict.
+    """
+
+    reason: Reason
+    text: str = ""
+    is_claim: bool = False
 
 
 def handshake(topology: Topology, kind: LinkKind) -> Hello:
@@ -70,6 +83,56 @@ def refusal(  # noqa: PLR0911 # one reason after another
             return Reason.MACHINE_NAME
         return Reason.DUPLICATE if other.role is Role.MASTER else None
     return None if other.role is Role.MASTER else Reason.ACCESS
+
+
+def objection(
+    topology: Topology, identity: Identity, credentials: Credentials
+) -> Objection | None:
+    """Return why a peer is not what it claims to be, or may not join; None if it may.
+
+    identity: as its handshake states it. credentials: as its connection proves them.
+    """
+    proved = credentials.machine
+    if proved not in {None, identity.machine}:
+        claim = f"machine {proved} claims to be {identity.machine} (BUS-SEC-5)"
+        return Objection(Reason.ACCESS, claim, is_claim=True)
+    if credentials.outside and identity.machine == topology.me.machine:
+        claim = "a process of this machine came by the network"
+        return Objection(Reason.ACCESS, claim, is_claim=True)
+    if not _may_join(topology, identity, credentials):
+        return Objection(Reason.ACCESS)
+    if _is_other_machine(topology, identity):
+        text = (
+            f"two machines are named {identity.machine}: the one with id "
+            f"{identity.machine_id} gets no link (BUS-DISC-8)"
+        )
+        return Objection(Reason.MACHINE_NAME, text)
+    present = topology.peers.get((identity.machine, identity.process))
+    if present is not None and present.is_other(credentials):
+        return Objection(Reason.DUPLICATE)
+    return None
+
+
+def _may_join(topology: Topology, identity: Identity, credentials: Credentials) -> bool:
+    """Return True for a peer with all rights, or a slave of this machine.
+
+    A master acts for other processes and is trusted, so it needs all rights
+    (BUS-SEC-1).
+    """
+    if credentials.rights.whole:
+        return True
+    own = identity.machine == topology.me.machine
+    return own and identity.role is Role.SLAVE
+
+
+def _is_other_machine(topology: Topology, identity: Identity) -> bool:
+    """Return True if another machine of that name has a link (BUS-DISC-8)."""
+    return any(
+        each.machine == identity.machine
+        and each.session.link is not None
+        and each.machine_id not in {"", identity.machine_id}
+        for each in topology.joined()
+    )
 
 
 def _identity(topology: Topology) -> Identity:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import HangUp
 from bus.core.remote.dial_failures import DialFailure
-from bus.core.remote.handshake import handshake, refusal, welcome
+from bus.core.remote.handshake import handshake, objection, refusal, welcome
 from bus.core.remote.link import Link, LinkState
 from bus.core.remote.master_dialler import MasterDialler, is_static
-from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused, Role
+from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused
 from bus.errors import WireError
 from bus.events import BusReason
 from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
+    from bus.core.remote.handshake import Objection
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
     from bus.core.remote.undelivered_messages import UndeliveredMessages
@@ -195,9 +196,9 @@ class LinkTable:
             if (wanted := self._topology.peers.get(link.wanted or key)) is not None:
                 wanted.addresses = ()  # another process listens there
             raise WireError(f"{key} answers in place of {link.wanted}")
-        reason = self._objection(identity, link, now)
-        if reason is not None:
-            self._refuse(link, reason, identity, now)
+        objected = objection(self._topology, identity, link.credentials)
+        if objected is not None:
+            self._object(link, objected, identity, now)
             return
         if link.wanted is not None:
             self.dialler.on_found_at(link.wanted[0], identity.machine)
@@ -233,37 +234,6 @@ class LinkTable:
             self._topology.send(link.id, welcome(self._topology))
         self._topology.send(link.id, opening)
 
-    def _objection(self, identity: Identity, link: Link, now: float) -> Reason | None:
-        """Return why a peer is not what it claims to be, or may not join."""
-        proved = link.credentials.machine
-        if proved not in {None, identity.machine}:
-            claim = f"machine {proved} claims to be {identity.machine} (BUS-SEC-5)"
-            return self._object(link, claim, now)
-        if link.credentials.outside and identity.machine == self._topology.me.machine:
-            came = "a process of this machine came by the network"
-            return self._object(link, came, now)
-        if not self._may_join(identity, link):
-            return Reason.ACCESS
-        if self._is_other_machine(identity):
-            self._topology.complain(
-                f"two machines are named {identity.machine}: the one with id "
-                f"{identity.machine_id} gets no link (BUS-DISC-8)"
-            )
-            return Reason.MACHINE_NAME
-        present = self._topology.peers.get((identity.machine, identity.process))
-        if present is not None and present.is_other(link.credentials):
-            return Reason.DUPLICATE
-        return None
-
-    def _is_other_machine(self, identity: Identity) -> bool:
-        """Return True if another machine of that name has a link (BUS-DISC-8)."""
-        return any(
-            each.machine == identity.machine
-            and each.session.link is not None
-            and each.machine_id not in {"", identity.machine_id}
-            for each in self._topology.joined()
-        )
-
     def _note(
         self, link: Link, why: str, now: float, *, is_refusal: bool = False
     ) -> None:
@@ -272,22 +242,15 @@ class LinkTable:
             failure = DialFailure(why, is_refusal)
             self.dialler.note_failure(link.wanted[0], failure, now)
 
-    def _object(self, link: Link, why: str, now: float) -> Reason:
-        """Record and log why a peer is not what it claims to be."""
-        self._topology.complain(why)
-        self._note(link, why, now, is_refusal=True)
-        return Reason.ACCESS
-
-    def _may_join(self, identity: Identity, link: Link) -> bool:
-        """Return True for a peer with all rights, or a slave of this machine.
-
-        A master acts for other processes and is trusted, so it needs all rights
-        (BUS-SEC-1).
-        """
-        if link.credentials.rights.whole:
-            return True
-        own = identity.machine == self._topology.me.machine
-        return own and identity.role is Role.SLAVE
+    def _object(
+        self, link: Link, objected: Objection, identity: Identity, now: float
+    ) -> None:
+        """Refuse a peer; record and log an objection that its operator must mend."""
+        if objected.text:
+            self._topology.complain(objected.text)
+        if objected.is_claim:
+            self._note(link, objected.text, now, is_refusal=True)
+        self._refuse(link, objected.reason, identity, now)
 
     def on_process_up(self, peer: Peer, identity: Identity) -> None:
         """Record that a process is reachable, if it was not before."""
