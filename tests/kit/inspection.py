@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bus.api.inspector import inspector_of
-from tests.support import LIMIT_S
+from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bus import Bus, BusSnapshot, Counters, SentCounters, TaskInfo
 
 __all__ = [
+    "all_acknowledged",
     "counters_of",
     "info",
     "is_there",
@@ -31,6 +32,15 @@ def info(bus: Bus, name: str) -> TaskInfo:
     """Return the visible state of one task."""
     [found] = [each for each in bus.tasks() if each.address.module == name]
     return found
+
+
+def all_acknowledged(bus: Bus) -> None:
+    """Wait until every message to another process is acknowledged.
+
+    An acknowledgement may come later than the effect of its message. If a test kills
+    the receiver in between, the message is rightly in doubt.
+    """
+    until(lambda: bus.inspect().sent.present == 0, "all is acknowledged")
 
 
 def is_there(bus: Bus, name: str) -> bool:

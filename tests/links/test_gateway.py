@@ -26,6 +26,7 @@ from queuebroker import BrokerManager
 from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
+from tests.kit.inspection import all_acknowledged
 from tests.kit.site import HERE, THERE, Site
 from tests.kit.tasks import unwanted
 from tests.links.processes import linked
@@ -127,6 +128,7 @@ def test_a_slow_task_behind_a_gateway_makes_its_senders_wait(site: Site) -> None
         far("made['echo'].has(401)")
         got = far("[each[0] for each in made['echo'].got[1:]]")
         assert got == [*range(400)]
+        all_acknowledged(near)
 
 
 @clause("BUS-ROUTE-16", "OPEN-1")

@@ -16,6 +16,7 @@ from bus.keys.authority import Authority
 from bus.keys.machine_keys import MACHINE as KEYS
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
+from tests.kit.inspection import all_acknowledged
 from tests.kit.site import HERE, THERE, Site
 from tests.kit.tasks import Reader, unwanted
 from tests.links.processes import linked
@@ -74,6 +75,7 @@ def test_one_command_goes_to_tasks_of_both_machines(site: Site) -> None:
         reader.has(1)
         far("made['echo'].has(1)")
         assert (reader.got, far("made['echo'].got")) == (["to both"], ["to both"])
+        all_acknowledged(near)
 
 
 @clause("BUS-RELAY-7")

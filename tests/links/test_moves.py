@@ -11,6 +11,7 @@ from bus import BusConfig, MovedError, Role, Visibility
 from specs.clauses import clause
 from tests.kit.buses import PATIENT
 from tests.kit.comm_threads import comm_of
+from tests.kit.inspection import all_acknowledged
 from tests.kit.site import HERE, THERE, Site
 from tests.kit.tasks import Holder, Reader, unwanted
 from tests.links.real import Far
@@ -43,6 +44,7 @@ def test_commands_follow_a_task_to_another_machine_in_their_order(site: Site) ->
         assert log.got == [*range(10)]
         assert far("made['log'].got") == [*range(10, 30)]
         assert near.call("log", "again", timeout=LIMIT_S) == "again"
+        all_acknowledged(near)
 
 
 @clause("BUS-MOVE-9")
@@ -143,6 +145,7 @@ def test_a_task_is_handed_over_to_another_machine(site: Site) -> None:
         assert str(address) == f"ism://bus1@{THERE}/log"
         far("made['log'].has(20)")
         assert far("made['log'].got") == [*range(20)]
+        all_acknowledged(near)
 
 
 @clause("BUS-MOVE-9", "BUS-DEREG-4")
@@ -172,6 +175,7 @@ def test_unread_commands_follow_before_those_sent_since(site: Site) -> None:
 
         far("made['log'].has(19)")
         assert (log.got, far("made['log'].got")) == ([0], [*range(1, 20)])
+        all_acknowledged(near)
 
 
 @clause("BUS-MOVE-9")
@@ -212,6 +216,7 @@ def test_all_unread_commands_follow_however_many(site: Site) -> None:
 
         far(f"made['log'].has({count - 1})")
         assert far("made['log'].got") == [*range(1, count)]
+        all_acknowledged(near)
 
 
 def test_a_private_task_tells_no_new_address(site: Site) -> None:

@@ -35,6 +35,7 @@ from bus.links.socket_listeners import SocketListeners
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of
+from tests.kit.inspection import all_acknowledged
 from tests.kit.tasks import unwanted
 from tests.links.processes import linked
 from tests.links.real import Far
@@ -221,6 +222,7 @@ def test_a_task_goes_from_process_to_process_and_loses_nothing(near: Bus) -> Non
         got += two(f"made['mover'].has({120 - len(got)}) or made['mover'].got")
 
         assert got == list(range(120))
+        all_acknowledged(near)
 
 
 def owners(master: Bus) -> dict[str, object]:
