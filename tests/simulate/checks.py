@@ -164,14 +164,14 @@ class Checks:
         for peer in remote.topology.peers.values():
             self._peer_at_rest(name, peer, tasks)
         for entry in process.manager.table:
-            hold(entry.id in tasks, f"{name} knows {entry.name}, which is not registered")
+            hold(entry.id in tasks, f"{name}: {entry.name} is not registered")
         for task in process.tasks.values():
             hold(not task.items or not task.reads, f"{task.name} has unread messages")
 
     def _peer_at_rest(self, name: str, peer: Peer, tasks: set[object]) -> None:
         whose = self._world.processes.get(peer.key)
         lives = whose is not None and whose.alive
-        hold(lives, f"{name} knows {peer.key}, which has ended")
+        hold(lives, f"{name}: {peer.key} has ended")
         assert whose is not None
         hold(peer.session.incarnation == whose.life, f"{name}: an old life")
         hold(peer.session.ready, f"{name} has no link to {peer.key}")
