@@ -118,7 +118,8 @@ class Incoming(msgspec.Struct, eq=False):
 
         Raises:
             AlreadyAnsweredError: this task has already answered it (BUS-MSG-7).
-            UnreachableError: it came over another bus, from another process.
+            NotJoinedError: it came over another bus, from another process, and this
+              process has left that bus.
             PayloadError, MessageTooLargeError: as `Task.command`.
         """
         self._to.mailbox.client.respond(self, payload, error=error)

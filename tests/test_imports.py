@@ -209,6 +209,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "user_routing_table",
         "pending_names",
         "name_registry",
+        "proxies",
         "relays",
         "outbound_messages",
         "undelivered_messages",

@@ -221,7 +221,7 @@ class Bus:
         account = Account(**new_account_limits(self._config, overflow, capacity))
         host = self._threads.host(thread)
         receiver = Receiver(
-            self._router, self._config, account, on_command, ref, on_undelivered
+            self._router, self._config, account, on_command, ref, on_undelivered, self
         )
         return register_task(self, name, visibility, host._manager, receiver)
 

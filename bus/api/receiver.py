@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
     from bus.api.questions import Questions
     from bus.api.subscription import Subscription, Watch
+    from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
     from bus.core.local.command_run import CommandRun
     from bus.core.local.routing_table import Entry
     from bus.errors import BusError
     from bus.message import Undelivered
     from bus.threads.account import Account
+    from bus.threads.exchange import Exchange
     from bus.threads.mailbox import Host
     from bus.threads.router import Router
     from bus.threads.thread_manager import ThreadManager
@@ -53,6 +55,7 @@ class Receiver:
         delivery_failures: reports the messages of the task that were not delivered.
         questions, try_deliver_directly: those of the asker, without an added call.
         interests: its subscriptions and watches, in order of creation.
+        proxied_on: the exchanges of other buses on which it may have a proxy.
         leaving: True once the deregistration has begun; the task does nothing then.
         on_leave: returns the state of the task for `Bus.hand_over`; None without one.
         error: the reason for a forced deregistration; None for a requested one.
@@ -76,6 +79,7 @@ class Receiver:
         "interests",
         "leaving",
         "on_leave",
+        "proxied_on",
         "questions",
         "responder",
         "try_deliver_directly",
@@ -92,6 +96,7 @@ class Receiver:
         on_command: Callable[[Incoming], Any] | None,
         reference: Any,
         on_undelivered: Callable[[Undelivered], object] | None,
+        bus: TaskOwner | None = None,
     ) -> None:
         self._exchange: Final = router.exchange
         self._on_command = on_command
@@ -101,7 +106,9 @@ class Receiver:
         self.asker: Final = Asker(router, self)
         self.questions: Final[Questions] = self.asker.questions
         self.try_deliver_directly: Final = self.asker.try_deliver_directly
-        self.responder: Final = Responder(router, config)
+        # An ordered set, as `interests`: a deregistered task ends its proxies.
+        self.proxied_on: Final[dict[Exchange, None]] = {}
+        self.responder: Final = Responder(router, config, bus, self.proxied_on)
         self.delivery_failures: Final = DeliveryFailures(
             router, self.questions, on_undelivered, follow_moves=config.follow_moves
         )
@@ -377,4 +384,6 @@ class Receiver:
         """
         for interest in list(self.interests):
             interest.cancel()
+        for exchange in list(self.proxied_on):
+            exchange.end_proxy(self.entry)
         self.asker.on_deregistered()

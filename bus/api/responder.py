@@ -8,19 +8,21 @@ from bus.api.arguments import wrong_type
 from bus.error_text import fitting
 from bus.errors import (
     AlreadyAnsweredError,
+    NotJoinedError,
     RemoteError,
     UnknownTaskError,
-    UnreachableError,
 )
 from bus.message import Kind
 from bus.payload import freeze_within
 from bus.threads.delivery import Answer
 
 if TYPE_CHECKING:
+    from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
     from bus.message import Incoming
+    from bus.threads.exchange import Exchange
     from bus.threads.router import Router
 
 __all__ = ["Responder"]
@@ -29,14 +31,28 @@ __all__ = ["Responder"]
 class Responder:
     """The part of a task that answers; only the thread that hosts the task calls it.
 
-    unasked: the number of answers that nobody requested (BUS-MSG-7).
+    Args:
+        bus: the bus of the task; None if the task asks and answers on that bus alone.
+        proxied_on: the exchanges of the other buses on which the task may have a proxy.
+          An ordered set: any thread adds single keys, which is atomic.
+
+    Attributes:
+        unasked: the number of answers that nobody requested (BUS-MSG-7).
     """
 
-    __slots__ = ("_config", "_router", "unasked")
+    __slots__ = ("_bus", "_config", "_proxied_on", "_router", "unasked")
 
-    def __init__(self, router: Router, config: BusConfig) -> None:
+    def __init__(
+        self,
+        router: Router,
+        config: BusConfig,
+        bus: TaskOwner | None,
+        proxied_on: dict[Exchange, None],
+    ) -> None:
         self._router: Final = router
         self._config: Final = config
+        self._bus: Final = bus
+        self._proxied_on: Final = proxied_on
         self.unasked: int = 0
 
     def respond(
@@ -53,9 +69,7 @@ class Responder:
             return
         if message._answered:
             raise AlreadyAnsweredError(entry.name)
-        asker, own = message._source, entry.address.bus
-        if asker.remote and asker.address.bus != own:
-            raise UnreachableError.across(asker.name, asker.address.bus, own)
+        router = self._router_to(message._source, entry)
         config = self._config
         limit = config.message_bytes_max
         frozen, size = freeze_within(payload, limit, config.encoders)
@@ -63,10 +77,10 @@ class Responder:
             error = fitting(error, limit)
         message._answered = True
         if message._source.remote:
-            self._router.answer(message, frozen, error)
+            router.answer(message, frozen, error)
             return
         trace: Trace | None = message._trace
-        wanted = self._router.deliver_answer(
+        wanted = router.deliver_answer(
             Answer(
                 _to=message._source,
                 number=message._id,
@@ -79,3 +93,19 @@ class Responder:
         )
         if not wanted:  # the asker has deregistered
             self.unasked += 1
+
+    def _router_to(self, asker: Entry, own: Entry) -> Router:
+        """Return the router of the bus over which a question came.
+
+        Raises:
+            NotJoinedError: it came over another bus, from another process, and this
+              process has left that bus.
+        """
+        name = asker.address.bus
+        if not asker.remote or name == own.address.bus:
+            return self._router
+        bus = None if self._bus is None else self._bus._others.get(str(name))
+        if bus is None:
+            raise NotJoinedError(str(name))
+        self._proxied_on[bus._exchange] = None
+        return bus._router

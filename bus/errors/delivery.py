@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from bus.errors.bus_error import BusError
 
@@ -50,9 +50,6 @@ class UnresolvedError(BusError):
 class UnreachableError(BusError):
     """The addressee was found, but no link to its process can be made.
 
-    Or no link can carry an answer: the tasks that ask and answer across processes must
-    be on the same bus (BUS-NAME-5).
-
     name: the addressee.
     fact: the operation that failed.
     """
@@ -61,11 +58,6 @@ class UnreachableError(BusError):
         super().__init__(f"cannot deliver to {name!r}: no link to its process: {fact}")
         self.name: str = name
         self.fact: str = fact
-
-    @classmethod
-    def across(cls, name: str, bus: object, other: object) -> Self:
-        """Return the error for an addressee on ``bus`` and a caller on ``other``."""
-        return cls(name, f"it is on bus {str(bus)!r}, the caller on {str(other)!r}")
 
 
 class AddresseeGoneError(BusError):

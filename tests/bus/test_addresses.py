@@ -9,17 +9,14 @@ import pytest
 from bus import (
     Address,
     Bus,
-    Incoming,
     NotJoinedError,
-    UnreachableError,
     UnresolvedError,
     open_bus,
 )
 from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.kit.inspection import info, unbalanced
+from tests.kit.inspection import info
 from tests.kit.serving import serve, settle
-from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,43 +90,6 @@ def test_a_task_reaches_one_of_another_bus_that_its_process_has_joined() -> None
         assert sorted(heard, key=str) == [True, "news"]
         with pytest.raises(UnresolvedError):
             t.call("u", timeout=0)
-
-
-@clause("BUS-NAME-5")
-@pytest.mark.parametrize("known", [True, False])
-def test_a_call_over_two_buses_to_another_process_is_unreachable(
-    *, known: bool
-) -> None:
-    """Messages without an answer arrive; asking fails at once, and so does answering.
-
-    known: True if the asker's process already knows the addressee.
-    """
-    with (
-        memory_bus("one") as one,
-        memory_bus("two") as two,
-        memory_bus("two", process="other", beside=two) as other,
-    ):
-        one._others = two._others = {"one": one, "two": two}
-        got: list[Any] = []
-        u = other.register("u", on_command=lambda message: got.append(message.payload))
-        t = one.register("t", thread=one.here())
-        if known:
-            two.wait_for("u")
-        heard: list[Incoming] = []
-        t.subscribe("u", heard.append, bus="two")
-
-        with pytest.raises(UnreachableError, match="it is on bus 'two', the caller"):
-            t.call("u", "asked", bus="two")
-        t.command("u", "told", bus="two")
-        until(lambda: got == ["told"], "it is told")
-        answers: list[Any] = []
-        u.notify("news", on_response=answers.append, timeout=LIMIT_S)
-        serve(one, lambda: heard, "it hears")
-        with pytest.raises(UnreachableError, match="'two', the caller on 'one'"):
-            heard[0].respond("answer")
-
-        assert (got, answers) == (["told"], [])
-        assert unbalanced(two.inspect()) == unbalanced(other.inspect()) == []
 
 
 @clause("BUS-NAME-5")

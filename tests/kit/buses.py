@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
     from bus.journal.writer import Journal
 
-__all__ = ["ENDLESS", "ENDLESS_S", "PATIENT", "processes", "socket_bus"]
+__all__ = [
+    "ENDLESS",
+    "ENDLESS_S",
+    "PATIENT",
+    "join_both",
+    "processes",
+    "socket_bus",
+]
 
 # Long enough for the slowest machine; no test waits for these times to pass.
 PATIENT: Final = BusConfig(
@@ -32,6 +39,11 @@ ENDLESS: Final = BusConfig(
     command_timeout_s=ENDLESS_S,
     link_linger_s=ENDLESS_S,
 )
+
+
+def join_both(one: Bus, two: Bus) -> None:
+    """Let tasks of two buses address each other, as after `open_bus` for both."""
+    one._others = two._others = {one.name: one, two.name: two}
 
 
 @contextmanager

@@ -15,9 +15,12 @@ import pytest
 from bus import BusConfig
 from bus.core import wire
 from bus.core.wire import Reason
+from bus.registration import Visibility
+from bus.testing import memory_bus
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD
 from specs.clauses import clause
+from tests.kit.buses import join_both
 from tests.kit.inspection import report
 from tests.kit.raw_peer import raw
 from tests.links.hostile import HELLO, NAME, TASK, Hostile, is_known, served
@@ -219,6 +222,29 @@ def test_a_message_for_an_unknown_relay_is_answered_with_unrelay(
         answer = rogue.hear_any(wire.Unrelay)
         assert answer == wire.Unrelay(relay=999, extracted=0)
         assert rogue.is_heard()
+
+
+@clause("BUS-NAME-5", "BUS-WIRE-4")
+def test_a_command_to_the_proxy_of_a_task_of_another_bus_ends_the_link(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """No look-up finds a proxy, so no correct peer sends it a command."""
+    with memory_bus("second") as second, Hostile(place / "Master") as rogue:
+        join_both(near, second)
+        rogue.greet()
+        rogue.say(wire.AddRelay(task=rogue.task(visibility=Visibility.PUBLIC)))
+        assert rogue.is_heard()
+        asker = second.register("asker")
+        asker.command(TASK, bus=near.name)
+        introduced = rogue.hear_any(wire.AddRelay)
+        assert introduced.task.name == "asker"
+
+        rogue.say(rogue.messages(to=introduced.task.relay))
+
+        word = rogue.last_word()
+        assert isinstance(word, wire.Error)
+        assert "which is a proxy" in word.text
+        served(near, other)
 
 
 @clause("BUS-NAME-7")

@@ -99,6 +99,7 @@ def test_a_rejected_peer_keeps_no_descriptor(
     near: Bus, other: Bus, place: Path
 ) -> None:
     """Even if the peer stays connected, reads nothing, and never closes."""
+    served(near, other)  # so that no link of these two opens later
     before = len(os.listdir("/proc/self/fd"))
     with ExitStack() as stack:
         for _ in range(_FEW):

@@ -32,8 +32,9 @@ from bus.links import socket_listeners
 from bus.links.comm_thread import CommThread
 from bus.links.link_pool import LinkPool
 from bus.links.socket_listeners import SocketListeners
+from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.kit.buses import socket_bus
+from tests.kit.buses import join_both, socket_bus
 from tests.kit.comm_threads import comm_of
 from tests.kit.inspection import all_acknowledged
 from tests.kit.tasks import unwanted
@@ -199,6 +200,43 @@ def test_a_killed_process_is_lost_and_its_unread_commands_are_in_doubt(
         assert [type(each.error) for each in answers] == [PeerLostError]
         with pytest.raises((PeerLostError, UnresolvedError)):
             near.call("held", timeout=0.2)
+
+
+@clause("BUS-NAME-5", "BUS-CHAN-7")
+def test_lone_questions_of_a_task_of_another_bus_are_answered(
+    near: Bus, other: Bus
+) -> None:
+    """Each is alone on its link, where others would take the fast path."""
+    with memory_bus("second") as second:
+        join_both(near, second)
+        t = second.register("t", thread=second.here())
+        for number in range(20):
+            assert t.call("far", number, bus=near.name, timeout=LIMIT_S) == number
+            assert near.call("far", number, timeout=LIMIT_S) == number
+
+
+@clause("BUS-NAME-5", "BUS-MOVE-8")
+def test_the_loss_of_a_process_fails_the_question_of_a_task_of_another_bus(
+    near: Bus,
+) -> None:
+    got: list[Response] = []
+    with memory_bus("second") as second, Far("far") as far:
+        join_both(near, second)
+        far.started()
+        far("made.update(go=__import__('threading').Event())")
+        far("bus.register('held', on_command=lambda m: made['go'].wait(60)) and None")
+        t = second.register("t")
+        t.command("held", bus=near.name, on_response=got.append)
+
+        def is_asked() -> bool:
+            peers = list(comm_of(near).remote.topology.peers.values())
+            return any(relay.asked for peer in peers for relay in peer.all_relays())
+
+        until(is_asked, "the question is taken")
+        far.kill()
+
+        until(lambda: len(got) == 1, "the asker is told")
+        assert isinstance(got[0].error, PeerLostError)
 
 
 @clause("BUS-MOVE-1", "BUS-MOVE-4", "BUS-DEREG-4", "BUS-MSG-15")

@@ -137,7 +137,7 @@ class ProcessManager:
         if self.remote is not None and public:
             actions += self.remote.claim(name)
         entry = Entry(
-            id=RegistrationId(self.machine, self.process, next(self._numbers)),
+            id=self.new_id(),
             name=name,
             visibility=visibility,
             address=Address(name, machine=self.machine, bus=bus),
@@ -151,6 +151,14 @@ class ProcessManager:
         if self.remote is not None and public:
             actions += self.remote.on_registered(entry, now)
         return entry, actions
+
+    def new_id(self) -> RegistrationId:
+        """Return an id that no registration of this process has had."""
+        return RegistrationId(self.machine, self.process, next(self._numbers))
+
+    def end_proxy(self, task: Entry, now: float) -> list[Action]:
+        """End the proxy of a task that has departed from another bus (BUS-NAME-5)."""
+        return [] if self.remote is None else self.remote.end_proxy(task, now)
 
     def awaits_verdict(self, entry: Entry) -> bool:
         """Return True if the master has yet to confirm the name of a task (OPEN-3)."""

@@ -46,6 +46,9 @@ class Remote(Protocol):
     def on_emptied(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
         """Announce the last message that a departed task took; search for its name."""
 
+    def end_proxy(self, task: Entry, now: float) -> list[Action]:
+        """Announce that a task of another bus has departed from that bus."""
+
     def seek(self, name: str, now: float) -> None:
         """Search for a name that parked messages wait for."""
 

@@ -24,6 +24,7 @@ from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.peer.relay import RelayState
 from bus.core.peer.session import milliseconds_left
 from bus.core.remote.inbound import unpacked
+from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.streams.receipts import Receipt
 from bus.core.wire import (
@@ -326,6 +327,8 @@ class FastPath:
         if relay is None or target is None or epoch is None or not peer.rights.whole:
             return None
         if relay.provisional or relay.state is RelayState.SUPERSEDED:
+            return None
+        if isinstance(target, Proxy):
             return None
         stream = remote.inbound_messages.stream(peer, epoch)
         if stream is None:

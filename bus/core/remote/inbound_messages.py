@@ -19,6 +19,7 @@ from bus.core.remote.inbound import (
     numbered_singly,
     unpacked,
 )
+from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_streams import IncomingStreams, Refusal
 from bus.core.streams.receipts import Receipt
 from bus.core.wire import FAILED, WANTS_REPLY, Gap, Run, Unrelay
@@ -135,6 +136,8 @@ class InboundMessages:
         if ends is None:
             return None
         relay, target = ends
+        if isinstance(target, Proxy):
+            raise WireError(f"MSG has a COMMAND for {run.to}, which is a proxy")
         if not peer.rights.may_command(target.name):
             self._topology.complain(
                 f"{peer.name} may not command {target.name!r}: access is denied"
@@ -199,7 +202,7 @@ class InboundMessages:
         error = RemoteError(source.address.module, str(payload)) if failed else None
         self._topology.todo.append(
             Reply(
-                target,
+                target.task if isinstance(target, Proxy) else target,
                 run.id,
                 source.address,
                 None if failed else payload,

@@ -22,7 +22,7 @@ from bus.core.peer.relay import AUDIENCE, Relay
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import FAILED, RAW, WANTS_REPLY
 from bus.error_text import error_text_of
-from bus.errors import BusFullError, MessageTooLargeError, UnreachableError
+from bus.errors import BusFullError, MessageTooLargeError
 from bus.message import Incoming, Kind
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ class OutboundMessages:
             stop = at + 1
             while stop < end and messages[stop]._source is source:
                 stop += 1
-            some = self._answerable(entry, messages[at:stop])
-            if some:
-                self._post(relay, self._outbound_runs(relay, source, some))
+            self._post(relay, self._outbound_runs(relay, source, messages[at:stop]))
             at = stop
 
     def post_alike(
@@ -151,29 +149,12 @@ class OutboundMessages:
                 self._topology.fail([message], MessageTooLargeError(length, most))
         relay.pump()
 
-    def _answerable(self, entry: Entry, messages: Iterable[Incoming]) -> list[Incoming]:
-        """Fail requests that come from another bus, which no answer could reach.
-
-        A process answers to a relay number, and tasks of another bus have none here.
-        """
-        own = self._topology.me.bus
-        answerable = []
-        for message in messages:
-            bus = message._source.address.bus
-            if bus == own or not message.wants_reply:
-                answerable.append(message)
-            else:
-                self._topology.fail(
-                    [message], UnreachableError.across(entry.name, own, bus)
-                )
-        return answerable
-
     def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
         """Open a relay; first send it the messages that waited for its name."""
         relay: Relay = entry.mailbox
         outbound_runs = [
             outbound_run
-            for message in self._answerable(entry, messages)
+            for message in messages
             for outbound_run in self._outbound_runs(relay, message._source, [message])
         ]
         # Messages posted meanwhile keep their turns. The earlier messages of the same
@@ -212,7 +193,7 @@ class OutboundMessages:
     ) -> OutboundRun:
         relay: Relay = question._source.mailbox
         command = question.kind is Kind.COMMAND
-        source = self._relays.with_number(question._to)
+        source = self._relays.with_number(self._relays.proxies.sender(question._to))
         own, most = (
             self._topology.limits.message_bytes_max,
             relay.peer.message_bytes_max,
@@ -287,6 +268,7 @@ class OutboundMessages:
         self, relay: Relay, source: Entry, messages: Iterable[Incoming]
     ) -> list[OutboundRun]:
         """Pack commands of one task, one run for each."""
+        source = self._relays.proxies.sender(source)
         number = self._number(relay, source)
         command, turns = Kind.COMMAND, self.turns
         outbound_runs = []

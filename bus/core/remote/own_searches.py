@@ -88,7 +88,8 @@ class OwnSearches:
             return
         self.again.pop(name, None)
         waiting = self._manager.parked.of(name)
-        senders = (each.message._source for each in waiting)
+        sender_of = self._relays.proxies.sender
+        senders = (sender_of(each.message._source) for each in waiting)
         table = self._manager.table
         sender = next((each for each in senders if each in table), None)
         if sender is None:

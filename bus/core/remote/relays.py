@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.local.actions import Dial, Vacate
 from bus.core.local.routing_table import Entry
 from bus.core.peer.relay import AUDIENCE, Relay, RelayState
+from bus.core.remote.proxies import Proxies
 from bus.core.wire import LinkKind
 from bus.errors import WireError
 from bus.registration import Visibility
@@ -38,6 +39,7 @@ class Relays:
 
     host: the host of relays, for their senders; relay_account: creates the account of
       each relay, which those senders use.
+    proxies: the proxies of tasks of other buses, which use relays of this one.
     """
 
     __slots__ = (
@@ -48,6 +50,7 @@ class Relays:
         "_relay_account",
         "_tasks",
         "_topology",
+        "proxies",
     )
 
     def __init__(
@@ -61,6 +64,7 @@ class Relays:
         self._manager: Final = manager
         self._host: Final = host
         self._relay_account: Final = relay_account
+        self.proxies: Final = Proxies(topology, manager)
         self._numbers = itertools.count(AUDIENCE + 1)
         # Local tasks that other processes may know, by relay number.
         self._tasks: Final[dict[int, Entry]] = {}

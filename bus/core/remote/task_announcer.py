@@ -107,15 +107,25 @@ class TaskAnnouncer:
         The task's mailbox is now empty, and its unread commands are parked.
         """
         if not entry.remote:
-            self._idle_relays.on_departure(entry)  # while relays list it as a user
-            self._outbound_messages.on_departure(entry, final=final)
-            self._own_searches.on_departure(entry, now)
+            self._end_sending(entry, now, final=final)
             if entry.moved_to:
                 self._resolver.on_moved(entry.name, entry.moved_to, now)
                 self._own_searches.on_own_task_moved(entry.name, entry.moved_to)
         if self._manager.table.find(entry.name) is None:
             self._own_searches.seek(entry.name, now)
         return self._topology.take_actions()
+
+    def end_proxy(self, task: Entry, now: float) -> list[Action]:
+        """Announce that a task of another bus has departed from that bus."""
+        proxy = self._relays.proxies.end(task)
+        if proxy is not None:
+            self._end_sending(proxy, now, final=False)
+        return self._topology.take_actions()
+
+    def _end_sending(self, task: Entry, now: float, *, final: bool) -> None:
+        self._idle_relays.on_departure(task)  # while relays list it as a user
+        self._outbound_messages.on_departure(task, final=final)
+        self._own_searches.on_departure(task, now)
 
     # Searches.
 

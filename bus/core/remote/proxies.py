@@ -1,0 +1,85 @@
+"""`Proxies`: tasks of another bus that exchange messages with processes of this one.
+
+A process that has joined two buses lets a task of one ask and answer tasks of the other
+(BUS-NAME-5). Another process knows each task by a number of their common bus, and a
+task of another bus has none there. So it gets a proxy: a registration on this bus that
+no look-up finds. Messages of the task are sent in the name of its proxy, and answers to
+the proxy are delivered to the task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.address import Address
+from bus.core.local.routing_table import Entry
+from bus.registration import Visibility
+
+if TYPE_CHECKING:
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.remote.topology import Topology
+
+__all__ = ["Proxies", "Proxy"]
+
+
+@attrs.define(eq=False, kw_only=True)
+class Proxy(Entry):
+    """The registration of a task of another bus on this one.
+
+    It has no host: nothing is posted to it. No look-up finds it, although ``table``
+    names its bus: it counts as registered, so that it can send.
+
+    task: the task's own registration.
+    """
+
+    task: Entry
+
+
+class Proxies:
+    """The proxies in one process, by the task's own registration.
+
+    The exchange's lock guards it. A task has a proxy from its first message to another
+    process of this bus until `end`, which follows its departure from its own bus.
+    """
+
+    __slots__ = ("_by_task", "_manager", "_topology")
+
+    def __init__(self, topology: Topology, manager: ProcessManager) -> None:
+        self._topology: Final = topology
+        self._manager: Final = manager
+        self._by_task: Final[dict[Entry, Proxy]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_task)
+
+    def sender(self, task: Entry) -> Entry:
+        """Return the registration in whose name a task of this process sends here.
+
+        That is the task's own registration, or its proxy, which this call creates. A
+        task that has departed from its bus has no proxy and gets none: its `end` may
+        have come before.
+        """
+        if task.address.bus == self._topology.me.bus:
+            return task
+        proxy = self._by_task.get(task)
+        if proxy is None:
+            if task.table is None:
+                return task
+            machine, bus = self._topology.me.machine, self._topology.me.bus
+            proxy = self._by_task[task] = Proxy(
+                id=self._manager.new_id(),
+                name=task.name,
+                visibility=Visibility.PRIVATE,
+                address=Address(task.name, machine=machine, bus=bus),
+                host=None,
+                mailbox=None,
+                table=self._manager.table,
+                task=task,
+            )
+        return proxy
+
+    def end(self, task: Entry) -> Proxy | None:
+        """Remove and return the proxy of a task; None if it has none."""
+        return self._by_task.pop(task, None)
