@@ -96,3 +96,22 @@ def test_an_unresponsive_process_on_another_machine_loses_its_link() -> None:
     stage.soon(LEASE_S)
 
     assert [peer.session.ready for peer in near.peers.values()] == [True]
+
+
+@clause("OPEN-2")
+def test_a_pause_of_this_process_does_not_count_as_silence_of_its_peers() -> None:
+    """The peer pauses right after it, and has answered nothing meanwhile."""
+    stage = stage_of(machines=2, slaves=0)
+    near, far = (stage.process("s1", machine) for machine in ("m1", "m2"))
+    told = complaints(stage, "s1", "m1")
+    stage.soon(2 * KEEP_ALIVE_S)
+    near.frozen = True
+    stage.soon(LEASE_S - KEEP_ALIVE_S)
+    far.frozen = True
+
+    near.thaw()
+    stage.soon(LEASE_S - 2 * KEEP_ALIVE_S)
+    assert told == []
+
+    stage.soon(3 * KEEP_ALIVE_S)  # a pause is counted once, so this silence is noticed
+    assert told[:1] == ["process m2/s1 has not responded for 10 s"]

@@ -5,6 +5,10 @@ have then received a frame. If a process of this machine does not answer, it is 
 and kept: the operating system would report its end, and a process that a debugger has
 stopped is alive. A process of another machine may vanish without notice, so its link is
 dropped.
+
+A process that did not run for a while, or whose machine slept, could not receive. Such
+a pause shows as a late `tick`, and no peer is silent during it. Otherwise two machines
+that pause one after the other would lose their link.
 """
 
 from __future__ import annotations
@@ -22,15 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = ["KeepAlive"]
 
+_PAUSE_S: Final = 0.1  # a shorter delay of `tick` is no pause
+
 
 class KeepAlive:
-    """The silence on the links of one process, and the reaction to it."""
+    """The silence on the links of one process, and the reaction to it.
 
-    __slots__ = ("_links", "_topology")
+    ``_due_at``: when `tick` was to be called, in seconds; None for never. The driver
+    asks for the next deadline after each `tick`.
+    """
+
+    __slots__ = ("_due_at", "_links", "_topology")
 
     def __init__(self, topology: Topology, links: LinkTable) -> None:
         self._topology: Final = topology
         self._links: Final = links
+        self._due_at: float | None = None
 
     def on_frame(self, peer: Peer, now: float) -> None:
         """Note that a frame, of any kind, arrived from a process."""
@@ -57,11 +68,18 @@ class KeepAlive:
     def tick(self, now: float) -> None:
         """Send a PING on each silent link; handle peers that were silent too long."""
         limits = self._topology.limits
+        if self._due_at is not None and now - self._due_at > _PAUSE_S:
+            self._on_pause(now - self._due_at, now)
         for peer in list(self._linked()):
             if now >= peer.received_at + limits.lease_s and not peer.unresponsive:
                 self._too_long(peer, now)
             elif now >= _active_at(peer) + limits.keep_alive_s:
                 self._ping(peer, now)
+
+    def _on_pause(self, pause_s: float, now: float) -> None:
+        """Count the silence of all peers as shorter by a pause of this process."""
+        for peer in self._linked():
+            peer.received_at = min(now, peer.received_at + pause_s)
 
     def _too_long(self, peer: Peer, now: float) -> None:
         silent_s = now - peer.received_at
@@ -83,7 +101,8 @@ class KeepAlive:
             times.append(_active_at(peer) + limits.keep_alive_s)
             if not peer.unresponsive:
                 times.append(peer.received_at + limits.lease_s)
-        return min(times, default=None)
+        self._due_at = min(times, default=None)
+        return self._due_at
 
     def _linked(self) -> Iterator[Peer]:
         """Iterate over the peers with an open link that is not about to close."""
