@@ -74,7 +74,7 @@ def test_the_defaults_have_their_agreed_values() -> None:
         "relays_per_process": 100_000,
         "subscriptions_per_process": 10_000,
         "subscriptions_in_all": 65_536,
-        "window": 8192,
+        "window": 4096,
         "link_frames": 256,
         "backlog_frames": 524_288,
         "backlog_bytes": 1024 * MIB,
