@@ -1,5 +1,7 @@
 """`Address`: the destination of a message, ``mod`` or ``ism://bus@machine/mod``.
 
+``ism://*/mod`` is the task with that name on any machine of the bus (BUS-NAME-8).
+
 Only this module defines legal names (BUS-NAME-6): names become parts of paths and of
 wire frames, so a name outside the three patterns must not pass. If an address names no
 machine or bus, the router chooses them: this module does not know where it runs.
@@ -15,13 +17,17 @@ from typing import Final
 import attrs
 
 __all__ = [
+    "ANY_MACHINE",
     "SYSTEM",
     "Address",
     "check_bus_name",
     "check_machine_name",
     "check_module_name",
     "fresh_name",
+    "is_anywhere",
     "is_system",
+    "name_anywhere",
+    "names_any_machine",
     "split_absolute",
     "text_of",
 ]
@@ -30,6 +36,11 @@ _SCHEME: Final = "ism://"
 
 # The first segment of the names of tasks that a bus registers for itself.
 SYSTEM: Final = "_bus"
+
+# In an address, in place of a machine: any machine of the bus (BUS-NAME-8).
+ANY_MACHINE: Final = "*"
+
+_ANYWHERE: Final = f"{_SCHEME}{ANY_MACHINE}/"
 
 # BUS-NAME-6. The ranges spell out ASCII: `\w` would admit other alphabets.
 _MACHINE: Final = r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}"
@@ -100,6 +111,26 @@ def is_system(name: str) -> bool:
     return name.startswith(f"{SYSTEM}/")
 
 
+def name_anywhere(module: str) -> str:
+    """Return the name under which messages wait for a module of any machine."""
+    return f"{_SCHEME}{ANY_MACHINE}/{module}"
+
+
+def is_anywhere(name: str) -> bool:
+    """Return True if `name_anywhere` made a name: its machine is ``*``."""
+    return name.startswith(_ANYWHERE)
+
+
+def names_any_machine(text: str) -> bool:
+    """Return True if a text begins as an address of any machine, with or without bus.
+
+    The rest is not checked.
+    """
+    authority, _, _ = text.removeprefix(_SCHEME).partition("/")
+    machine = authority.rpartition("@")[2]
+    return text.startswith(_SCHEME) and machine == ANY_MACHINE
+
+
 def _check(what: str, legal: str, name: str) -> None:
     _check_type(what, name)
     _check_known(what, legal, name)
@@ -129,7 +160,9 @@ _check_known: Final = lru_cache(_REMEMBERED)(_check_form)
 class Address:
     """A destination: a module, on a machine, of a bus (BUS-NAME-1, BUS-NAME-5).
 
-    machine: None for the sender's machine.
+    machine: None for the sender's machine; ``*`` for any machine of the bus, such as in
+      ``ism://*/log`` (BUS-NAME-8). If several machines have the name, the sender's own
+      one is used, else the one with the smallest name.
     module: the name under which a task is registered.
     bus: None for the sender's bus; given only together with a machine, since the text
       of an address has no other place for it.
@@ -145,7 +178,7 @@ class Address:
 
     def __attrs_post_init__(self) -> None:
         check_module_name(self.module)
-        if self.machine is not None:
+        if self.machine not in {None, ANY_MACHINE}:
             check_machine_name(self.machine)
         if self.bus is not None:
             check_bus_name(self.bus)
@@ -160,7 +193,7 @@ class Address:
 
     @staticmethod
     def parse(text: str) -> Address:
-        """Parse ``mod``, or ``ism://[bus@]machine/mod``.
+        """Parse ``mod``, ``ism://[bus@]machine/mod`` or ``ism://[bus@]*/mod``.
 
         Recently parsed texts are cached.
 

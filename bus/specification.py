@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 
 from bus.address import (
+    ANY_MACHINE,
     SYSTEM,
     check_bus_name,
     check_machine_name,
@@ -54,6 +55,11 @@ class Specification:
 
     def __attrs_post_init__(self) -> None:
         _check_pattern(self.pattern)
+        if self.machine == ANY_MACHINE:
+            raise ValueError(
+                "specification must name one machine, or none for the own machine, "
+                f"got {ANY_MACHINE!r}; subscribe to or watch each machine by its name"
+            )
         if self.machine is not None:
             check_machine_name(self.machine)
         if self.bus is not None:

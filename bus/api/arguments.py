@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import attrs
 
-from bus.address import SYSTEM, Address, check_module_name, is_system
+from bus.address import ANY_MACHINE, SYSTEM, Address, check_module_name, is_system
 from bus.config import BusConfig
 from bus.registration import Visibility
 from bus.threads.account import Overflow
@@ -171,7 +171,10 @@ def new_address(entry: Entry, moved_to: str | Address | None, *, final: bool) ->
         raise ValueError(
             f"moved_to is for public tasks, {entry.name!r} is private: leave it out"
         )
-    if new.machine in {None, own.machine} or new.bus not in {None, own.bus}:
+    if new.machine in {None, ANY_MACHINE, own.machine} or new.bus not in {
+        None,
+        own.bus,
+    }:
         raise ValueError(
             "moved_to must be an address of another machine on this bus, such as "
             f"'ism://machine/{new.module}', got {str(new)!r}"

@@ -361,6 +361,9 @@ class Bus:
     def wait_for(self, where: Where, timeout: float | None = 5.0) -> Address:
         """Wait until a task is registered under a name; return the task's address.
 
+        where: a name of this machine, or an address; ``ism://*/name`` for the name on
+          any machine (BUS-NAME-8).
+
         Raises:
             CommandTimeoutError: no task registered the name in time.
             RuntimeError: called within a callback.

@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
+from bus.address import Address, name_anywhere, names_any_machine
 from bus.api.arguments import deadline_after
+from bus.api.awaited_binding import AwaitedBinding
 from bus.api.notification_iterator import NotificationIterator
 from bus.errors import CommandTimeoutError
 from bus.registration import Visibility
@@ -19,7 +21,6 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bus.address import Address
     from bus.api.arguments import Unset
     from bus.api.bus_thread import BusThread
     from bus.api.bus_threads import BusThreads
@@ -128,6 +129,13 @@ class ImplicitTasks:
         """Wait until a task is registered under a name; return its address."""
         deadline = deadline_after(timeout)
         task = self.waiting_task("wait_for")
+        # The rest may be a pattern, which is no address.
+        if names_any_machine(str(where)):
+            host = task._sender.require_host()
+            _, there = task._bus._route(where, None)
+            name = name_anywhere(Address.parse(str(where)).module)
+            awaited = AwaitedBinding(task._entry, host, name)
+            return awaited.wait(task._bus, there, timeout, deadline)
         news: list[Presence] = []
         watch = task.watch(where, news.append)
         try:

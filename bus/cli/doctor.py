@@ -42,7 +42,8 @@ def doctor(target: Target) -> None:
 
     With --network FILE, find out instead why this machine and others do not see each
     other: it listens for announcements, and tries each step to a link with each machine
-    that it finds or is given. No bus needs to run.
+    that it finds or is given. No bus needs to run. If it runs on this machine, the last
+    lines warn of each public name that several machines have.
 
     Exits with 1 if an item is missing that every bus needs, or a machine cannot be
     linked.

@@ -1,7 +1,8 @@
 """``bus doctor --network``: why this machine and others do not see each other.
 
 It checks this machine first: keys, address, announcements. Then it tries each step to a
-link with each machine that it has found, or whose address it was given.
+link with each machine that it has found, or whose address it was given. If the bus runs
+on this machine, it compares the names of the linked machines last.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from bus.address import fresh_name
 from bus.cli.finding import FAIL, OK, WARN, Finding
 from bus.cli.place import access_to, is_served, remedy
+from bus.cli.shared_names import compare_names
 from bus.config import BusConfig
 from bus.core.discovery.announcement_reader import Rejection
 from bus.core.wire import Identity, Role
@@ -89,7 +91,8 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
     if findings[-1].state == FAIL:
         return findings  # no link can work without them
     machine = target.machine or (os.uname().nodename if keys is None else keys.machine)
-    findings += [_bus_here(target), *_listening(target, network)]
+    here = _bus_here(target)
+    findings += [here, *_listening(target, network)]
     me = Identity(
         bus=target.bus,
         machine=machine,
@@ -116,6 +119,8 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
         fact = "no machine was found, and `peers` of the network has no address"
         do = "set `discovery`, or give the address of one of the two to the other"
         findings.append(Finding("other machines", FAIL, fact, do))
+    if here.state == OK:
+        findings += compare_names(target, network, machine)
     return findings
 
 

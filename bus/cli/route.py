@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from bus.address import Address
+from bus.address import ANY_MACHINE, Address
 from bus.api.inspector import inspector_of
 from bus.cli.exits import fail
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.queries import is_here, look_around
-from bus.errors import BusError
+from bus.errors import BusError, CommandTimeoutError
 from bus.journal.wording import printable
 from bus.links.gateway_address import split_gateway_address
 from bus.registration import Visibility
@@ -78,8 +78,8 @@ class _Route:
 def route(target: Target, name: str, sender: str | None) -> None:
     """Show the process of NAME, and how each process routes messages to it.
 
-    NAME may be one of another machine; the routes are those from this machine. Exits
-    with 1 if no task has NAME as its public name.
+    NAME may be one of another machine, or of any, such as ism://*/log; the routes are
+    those from this machine. Exits with 1 if no task has NAME as its public name.
     """
     try:
         address = Address.parse(name)
@@ -88,6 +88,8 @@ def route(target: Target, name: str, sender: str | None) -> None:
     with joined(target) as bus:
         if address.bus not in {None, bus.name}:
             fail(f"no task has the public name {name!r} on bus {target.bus!r}")
+        if address.machine == ANY_MACHINE:
+            address = _found_anywhere(target, bus, address)
         answers = look_around(target, bus)
         here = is_here(bus, address)
         goal = (_found_here if here else _found_elsewhere)(
@@ -118,6 +120,23 @@ def route(target: Target, name: str, sender: str | None) -> None:
 # The destination.
 
 
+def _found_anywhere(target: Target, bus: Bus, address: Address) -> Address:
+    """Return the address of the task that a name of any machine is bound to."""
+    wait_s = _wait_s(target)
+    try:
+        return bus.wait_for(address, wait_s)
+    except CommandTimeoutError:
+        fail(
+            f"no machine has the public name {address.module!r}: "
+            f"searched for {wait_s:g} s"
+        )
+
+
+def _wait_s(target: Target) -> float:
+    """Return for how long to search on other machines, in seconds."""
+    return _SEARCH_S if target.timeout_s is None else min(_SEARCH_S, target.timeout_s)
+
+
 def _found_here(
     target: Target, bus: Bus, address: Address, answers: Answers
 ) -> _Destination:
@@ -138,7 +157,7 @@ def _found_elsewhere(
             f"the master of this machine has no link with {address.machine!r}: check "
             "`peers` in its network, and that a bus is open there"
         )
-    wait_s = _SEARCH_S if target.timeout_s is None else min(_SEARCH_S, target.timeout_s)
+    wait_s = _wait_s(target)
     owner = _owner(bus, address, wait_s)
     if owner is None:
         fail(

@@ -24,6 +24,12 @@ _ELSEWHERE = (
     "the bus with a network"
 )
 
+_NOWHERE = (
+    "; neither this machine nor any that it is linked with has it: 'bus machines' "
+    "shows the linked ones"
+)
+_ANYWHERE = "ism://*/"  # the beginning of `bus.address.name_anywhere`
+
 
 class UnresolvedError(BusError):
     """No task registered the name, as public, while the message waited (BUS-ROUTE-19).
@@ -33,11 +39,13 @@ class UnresolvedError(BusError):
 
     name: the addressee, as it was written.
     waited_s: how long the message waited, in seconds.
-    elsewhere: True if the name belongs to another machine.
+    elsewhere: True if the name belongs to another machine, or may do so.
     """
 
     def __init__(self, name: str, waited_s: float, *, elsewhere: bool = False) -> None:
         fact = _ELSEWHERE if elsewhere else ""
+        if name.startswith(_ANYWHERE):
+            fact = _NOWHERE
         super().__init__(
             f"cannot deliver to {name!r}: no task has that name: "
             f"waited for {round(waited_s, 3):g} s{fact}"

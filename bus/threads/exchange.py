@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from bus.core.local.actions import (
     Action,
+    Bind,
     Confirm,
     Evict,
     Fail,
@@ -33,6 +34,7 @@ from bus.core.local.trace import Tracer
 from bus.errors import UnknownTaskError
 from bus.message import Incoming
 from bus.threads.account import Admission
+from bus.threads.binding import send_bound
 from bus.threads.callback_failures import CallbackFailures
 from bus.threads.delivery import Answer, News, answer_of
 from bus.threads.host_thread import call_in_host_thread
@@ -91,6 +93,8 @@ class Exchange:
         failures: logs the exceptions of callbacks.
         parked_expiry: the timer that expires parked messages.
         find: returns the task that has a name; None if there is none. It takes no lock.
+        send_at_once: `Router.send` of this bus, for messages that waited; set by the
+            router.
     """
 
     __slots__ = (
@@ -103,8 +107,11 @@ class Exchange:
         "find",
         "manager",
         "parked_expiry",
+        "send_at_once",
         "trace_sink",
     )
+
+    send_at_once: Callable[[Incoming], None]
 
     def __init__(
         self, manager: ProcessManager, trace_sink: TraceSink | None = None
@@ -345,6 +352,13 @@ class Exchange:
             return
         if type(action) is Open:
             self._open(action.entry, action.messages)
+            return
+        if type(action) is Bind:
+            # Until its end it is taken: an interrupt puts it back with its remainder.
+            send_bound(action, self.send_at_once)
+            now = _sync.monotonic()
+            self.decide(lambda: self.manager.on_bound(action, now))
+            self._taken = None
             return
         self._taken = None
         match action:

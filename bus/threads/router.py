@@ -6,6 +6,7 @@ moved in between, the sender looks up the route again.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.message import Incoming, Kind
@@ -49,6 +50,7 @@ class Router:
         self._find: Final = exchange.find
         self._send_timeout_s: Final = send_timeout_s
         self._may_wait: Final = may_wait
+        exchange.send_at_once = partial(self.send, at_once=True)
 
     def send(self, message: Incoming, *, at_once: bool = False) -> None:
         """Post a command to the task registered under its ``_name``, or park it.

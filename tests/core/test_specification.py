@@ -108,7 +108,7 @@ def test_it_is_plain_if_it_means_one_name_only(pattern: str) -> None:
         ("*/..", r"'\.\.'"),
         ("é/*", "module name"),
         ("*/" * 64 + "a", "module name"),
-        ("ism://*/a", "machine name"),
+        ("ism://*/a", "must name one machine"),
         ("ism://*@m/a", "bus name"),
         ("ism://m", "must have a module"),
     ],

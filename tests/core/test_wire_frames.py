@@ -117,6 +117,7 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         sender=TASK,
         hops=HOPS,
         milliseconds_left=st.none() | U32,
+        anywhere=st.booleans(),
     ),
     wire.Cancel: st.builds(wire.Cancel, id=REQUEST),
     wire.AddRelay: st.builds(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bus.core.local.actions import (
     Action,
+    Bind,
     Confirm,
     Dial,
     Evict,
@@ -90,6 +91,10 @@ class Performer:
                     message._trace.record_failed(error, told=told)
                 process.say(lambda: f"told of {message.payload}: {error}")
                 world.counters.told(message.payload, error)
+            case Bind(_, entry, bound):
+                while bound:
+                    process.send_bound(bound.popleft(), entry)
+                return process.manager.on_bound(action, world.now)
             case Open(entry, messages):
                 return self._open(entry, list(messages))
             case Vacate(entry, messages, final):

@@ -306,6 +306,14 @@ class SimProcess:
             task: Any = entry.mailbox
             task.put(message)
 
+    def send_bound(self, message: Incoming, entry: Entry) -> None:
+        """Send a command that waited for a name of any machine to the task found."""
+        message._name = entry.name
+        try:
+            self._send(message, entry.name)
+        except BusFullError as error:
+            self.world.counters.told(message.payload, error)
+
     def sought(self, messages: Iterable[Incoming]) -> None:
         """Note that messages wait for a holder of their name."""
         for message in messages:

@@ -37,7 +37,7 @@ from tests.simulate.counters import BrokenPromiseError
 from tests.simulate.under_way import Expired, Numbers, Registration, UnderWay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from bus.core.local.actions import Action
     from bus.core.local.routing_table import Entry
@@ -141,11 +141,17 @@ class TraceSink:
     ) -> Callable[[Peer], None]:
         # Several slaves may answer a master that searches; it takes the first answer.
         taken = search in _searches(process) or not process.remote.topology.is_master
+        request = process.remote.resolver.ledger.get(search)
+        about: Hashable = search
+        if request is not None and process.remote.resolver.anywhere.is_collected(
+            request
+        ):
+            about = (search, frame.task.id.machine)  # each machine answers once
 
         def note(_: Peer) -> None:
             if taken and (search.machine, search.process) == process.key:
                 hosted = self._hosted[search, _plain(frame.task.id)]
-                self._answers.append(Answer(search, hosted))
+                self._answers.append(Answer(about, hosted))
 
         return note
 

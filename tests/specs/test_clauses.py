@@ -48,10 +48,10 @@ NUMBERS = {
     "BUS-INIT": range(1, 18),
     "BUS-MOVE": range(1, 11),
     "BUS-MSG": range(1, 19),
-    "BUS-NAME": range(1, 8),
+    "BUS-NAME": range(1, 9),
     "BUS-RELAY": range(1, 13),
     # 16, messages by way of the masters, is optional.
-    "BUS-ROUTE": range(1, 21),
+    "BUS-ROUTE": range(1, 22),
     "BUS-SEC": range(1, 11),
     "BUS-WIRE": range(1, 5),
     "J": (1,),

@@ -11,6 +11,7 @@ import attrs
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable
 
     from bus.address import Address
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "Bind",
     "Confirm",
     "Dial",
     "Evict",
@@ -66,6 +68,22 @@ class Fail:
 
     message: Incoming
     error: BusError
+
+
+@attrs.define(eq=False)
+class Bind:
+    """Send the messages that waited for a name of any machine to the task found.
+
+    The driver takes each message out before it sends it, so that an interrupt sends
+    none twice. Then it calls `ProcessManager.on_bound`.
+
+    name: the name, as `bus.address.name_anywhere` writes it.
+    entry: the task, or its relay.
+    """
+
+    name: str
+    entry: Entry
+    messages: deque[Incoming]
 
 
 # Actions that occur only if there are other processes.
@@ -170,6 +188,7 @@ Action = (
     Open
     | Tell
     | Fail
+    | Bind
     | Post
     | Resume
     | Reply

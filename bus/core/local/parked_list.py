@@ -47,7 +47,7 @@ class ParkedList:
 
     Attributes:
         parked, resumed, given_up: how many messages were ever added, taken, and
-          expired.
+          expired or withdrawn.
 
     Invariant: ``parked == resumed + given_up + len(self)``.
     """
@@ -121,6 +121,19 @@ class ParkedList:
         taken = [one.message for one in self._by_name.pop(name, ())]
         self.resumed += len(taken)
         return taken
+
+    def withdraw(self, name: str, message: Incoming) -> bool:
+        """Remove one message that waits for a name; False if it does not wait."""
+        queue = self._by_name.get(name, deque())
+        kept = deque(one for one in queue if one.message is not message)
+        if len(kept) == len(queue):
+            return False
+        if kept:
+            self._by_name[name] = kept
+        else:
+            del self._by_name[name]
+        self.given_up += 1
+        return True
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline; None if no message waits."""

@@ -16,7 +16,8 @@ import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.address import Address
-from bus.core.local.actions import Action, Fail, Open, Settled, Tell
+from bus.core.local.actions import Action, Bind, Fail, Open, Settled, Tell
+from bus.core.local.any_machine_names import AnyMachineNames
 from bus.core.local.interests import Interests
 from bus.core.local.parked_list import Parked, ParkedList
 from bus.core.local.remote_tasks import RemoteTasks
@@ -52,6 +53,7 @@ class ProcessManager:
           no two incarnations share a number.
 
     Attributes:
+        any_machine_names: the names whose machine is ``*``.
         remote: the other processes; None while this one is alone.
         remote_tasks: the known public tasks of other processes.
         revision: number of decisions so far, counted by the driver. After the next
@@ -67,6 +69,7 @@ class ProcessManager:
         "_numbers",
         "_turns",
         "_unopened",
+        "any_machine_names",
         "machine",
         "parked",
         "process",
@@ -94,6 +97,7 @@ class ProcessManager:
         self.resolve_timeout_s: Final = resolve_timeout_s
         self.table: Final = RoutingTable()
         self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
+        self.any_machine_names: Final = AnyMachineNames(self.table, self.parked)
         self.subscriptions: Final[Interests[Any]] = Interests(machine)
         self.watches: Final[Interests[Any]] = Interests(machine)
         self.remote: Remote | None = None
@@ -178,6 +182,7 @@ class ProcessManager:
         else:
             actions.append(self._open(entry))
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
+            actions += self.any_machine_names.on_registered(entry)
             actions += self.remote_tasks.on_registered(entry.address)
         return actions
 
@@ -263,7 +268,7 @@ class ProcessManager:
         Raises:
             BusFullError: the parked list has no room (BUS-FLOW-1).
         """
-        entry = self.table.find(name)
+        entry = self.table.find(name) or self.any_machine_names.find(name)
         if entry is not None:
             return entry
         if self.parked.full(name) and not again:
@@ -272,9 +277,29 @@ class ProcessManager:
         if message._deadline is not None:
             deadline = min(deadline, message._deadline)
         self.parked.append(name, Parked(message, deadline, now))
-        if self.remote is not None:
-            self.remote.seek(name, now)
+        self._seek(name, now)
         return None
+
+    def on_bound(self, done: Bind, now: float) -> list[Action]:
+        """Continue after the messages for a name of any machine were sent.
+
+        From now on senders find the task under the name, unless messages were parked
+        meanwhile: these are sent first.
+        """
+        actions: list[Action] = [*self.any_machine_names.on_bound(done)]
+        if self.parked.of(done.name):
+            self._seek(done.name, now)  # the task has left, and none takes its place
+        return actions
+
+    def withdraw(self, message: Incoming, now: float) -> None:
+        """Remove a parked message, and end its search if no other one waits."""
+        assert message._name is not None
+        if self.parked.withdraw(message._name, message) and self.remote is not None:
+            self.remote.review(now)
+
+    def _seek(self, name: str, now: float) -> None:
+        if self.remote is not None and not self.any_machine_names.is_binding(name):
+            self.remote.seek(name, now)
 
     def expire(self, now: float) -> list[Action]:
         """Fail the messages that waited too long for their addressee (BUS-ROUTE-19)."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bus.address import name_anywhere
 from bus.registration import Visibility
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class RoutingTable:
         self._by_id: dict[RegistrationId, Entry] = {}
         self._public: dict[str, Entry] = {}
         self._private: dict[str, Entry] = {}
-        # The look-up of a public name's entry, for all threads and without a lock.
+        # The look-up of a public name's entry, for all threads and without a lock. It
+        # finds an entry by its alias, too: see `add_alias`.
         self.find: Final = self._public.get
 
     def __len__(self) -> int:
@@ -116,8 +118,9 @@ class RoutingTable:
         return public
 
     def public(self) -> list[Entry]:
-        """Return the public tasks, relays included."""
-        return list(self._public.values())
+        """Return the public tasks, relays included, each once."""
+        named = list(self._public.items())  # one step: another thread may add a name
+        return [entry for name, entry in named if name == entry.name]
 
     def add(self, entry: Entry) -> None:
         """Add a registration; its name must be free."""
@@ -126,10 +129,21 @@ class RoutingTable:
         if self._has_name(entry):
             self._names(entry)[entry.name] = entry
 
+    def add_alias(self, entry: Entry) -> None:
+        """Let look-ups find a public entry under ``ism://*/module``, too (BUS-NAME-8).
+
+        The alias lasts as long as the entry is in the table. In the same dict, so that
+        a sender that uses it pays for one look-up, as any other sender.
+        """
+        self._public[name_anywhere(entry.address.module)] = entry
+
     def remove(self, entry: Entry) -> None:
-        """Remove a registration, which must be in the table."""
+        """Remove a registration, which must be in the table, with its alias."""
         del self._by_id[entry.id]
         entry.table = None
+        alias = name_anywhere(entry.address.module)
+        if self._public.get(alias) is entry:
+            del self._public[alias]
         names = self._names(entry)
         # An interrupt during `add` may have left the name unset.
         if names.get(entry.name) is entry:

@@ -128,6 +128,7 @@ class ControlFrames:
                     self._resolver.on_export(peer, frame.name)
             case Unexport():
                 self._name_registry.on_unexport(peer, frame)
+                self._resolver.on_eliminated(frame.id, now)
             case Eliminate():
                 if self._topology.is_master and peer in self._topology.slaves():
                     self._check_own(peer, frame.id)
@@ -136,6 +137,7 @@ class ControlFrames:
                 moved = self._has_moved(peer, frame)
                 self._name_registry.on_eliminate(frame, peer)
                 self._relays.on_eliminate(frame.id)
+                self._resolver.on_eliminated(frame.id, now)
                 if moved:
                     self._resolver.on_moved(frame.name, frame.moved_to, now)
             case Subscribe():
@@ -148,11 +150,13 @@ class ControlFrames:
             case Error(reason=Reason.ACCESS, id=RegistrationId() as number):
                 self._name_registry.on_refusal(peer, number, denied=True)
             case Error(reason=Reason.ACCESS, request=RequestId() as search):
-                self._resolver.on_refusal(peer, search, denied=True)
+                self._resolver.on_refusal(peer, search, now, denied=True)
             case Error(reason=Reason.MOVED, request=RequestId() as search):
                 self._resolver.on_moved_answer(peer, search, frame.text)
             case Error(reason=Reason.BUSY, request=RequestId() as search):
-                self._resolver.on_refusal(peer, search)
+                self._resolver.on_refusal(peer, search, now)
+            case Error(reason=Reason.ABSENT, request=RequestId() as search):
+                self._resolver.on_absent(peer, search, now)
             case Error(reason=Reason.CLOSING, request=RequestId() as number):
                 self._remote_subscriptions.on_refusal(peer, number)
             case _:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from bus.address import Address
+from bus.address import ANY_MACHINE, Address, is_anywhere, name_anywhere
 from bus.core.peer.peer import characteristics
 from bus.core.remote.requests import HOPS, Request
 from bus.core.wire import NO_DEADLINE, Search
@@ -95,7 +95,9 @@ class OwnSearches:
         if sender is None:
             return
         address = Address.parse(name)
-        machine = address.machine or self._topology.me.machine
+        anywhere = address.machine == ANY_MACHINE
+        own = self._topology.me.machine
+        machine = own if anywhere else address.machine or own
         until = max(each.deadline for each in waiting)
         task = self._relays.with_number(sender)
         frame = Search(
@@ -105,6 +107,7 @@ class OwnSearches:
             sender=characteristics(task, self._topology.me.incarnation),
             hops=HOPS,
             milliseconds_left=_milliseconds(until - now),
+            anywhere=anywhere,
         )
         request = Request(frame, machine, address.module, None, until)
         self.by_name[name] = request
@@ -158,6 +161,9 @@ class OwnSearches:
         self._deferred_new_addresses.pop(entry.name, None)
         if entry.name in self.by_name and self._is_reached(entry):
             self._end(entry.name)
+        anywhere = name_anywhere(entry.name)
+        if anywhere in self.by_name and not entry.remote:
+            self._end(anywhere)  # a task of this process: it gets the messages
 
     @staticmethod
     def _is_reached(entry: Entry) -> bool:
@@ -180,9 +186,20 @@ class OwnSearches:
         name = self._name_of(request)
         del self.by_name[name], self._senders[name]
         self._ledger.end(request, answered_by=peer)
-        self._relays.on_found(peer, frame, request.frame.sender.relay, now)
-        if self._manager.table.find(name) is None:
+        # If the answers of several machines were collected, some time has passed, and
+        # the other process may have released its relay of the sender: it is announced.
+        collected = request.candidates is not None
+        announced = None if collected else request.frame.sender.relay
+        self._relays.on_found(peer, frame, announced, now)
+        machine, module = frame.task.id.machine, frame.task.name
+        here = machine == self._topology.me.machine
+        entry = self._manager.table.find(
+            module if here else f"ism://{machine}/{module}"
+        )
+        if entry is None:
             self.again[name] = now + _AGAIN_S
+        elif is_anywhere(name):
+            self._topology.todo += self._manager.any_machine_names.bind(name, entry)
 
     def on_refusal(self, request: Request[Search], *, denied: bool) -> None:
         """Fail the messages of a search that the master has refused (BUS-FLOW-1).

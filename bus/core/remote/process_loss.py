@@ -106,6 +106,8 @@ class ProcessLoss:
         master = peer.joined
         self._forget(peer, now)
         self._topology.peers.pop(peer.key, None)
+        # Not before: no search is sent to the lost process again.
+        self._resolver.anywhere.review(now)
         if master and not self._topology.is_master:
             self._links.dialler.redial_lost(peer.machine, now)
 

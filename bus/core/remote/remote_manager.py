@@ -411,7 +411,7 @@ class RemoteManager:
             peer.joined = True
             self.name_registry.on_joined(peer)
             self.relays.introduce(self.name_registry.own())
-            self.resolver.on_joined(peer)
+            self.resolver.on_joined(peer, now)
             self.remote_subscriptions.on_joined(peer)
         self.name_registry.on_link_open(peer)
         self.keep_alive.on_link_open(peer, now)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bus.core.peer.peer import Peer
+    from bus.core.remote.candidates import Candidates
     from bus.core.remote.topology import Topology
     from bus.core.wire import AddRelay, RequestId
     from bus.registration import Key
@@ -40,6 +41,9 @@ class Request(Generic[Asked]):
     origin: the peer that forwarded it; None if this process itself asks.
     deadline: when it expires, in seconds; None if it is kept until it is cancelled.
     forwarded_to: the peers that it was forwarded to.
+    candidates: for a search for a name of any machine, in the master that asks the
+      machines: their answers (BUS-ROUTE-21).
+    absent: True if this master has reported that its machine lacks the name.
     lost: for a search of this process, the peers of ``forwarded_to`` that were lost
       since.
     adopted: True if the process that forwarded it is lost, and the asker is not. The
@@ -55,6 +59,14 @@ class Request(Generic[Asked]):
     forwarded_to: dict[Key, Peer] = attrs.Factory(dict)
     lost: set[Key] = attrs.Factory(set)
     adopted: bool = False
+    candidates: Candidates[tuple[Peer, AddRelay]] | None = None
+    absent: bool = False
+
+    @property
+    def anywhere(self) -> bool:
+        """True if it is a search for a name that may be of any machine."""
+        frame: Search | Subscribe = self.frame
+        return isinstance(frame, Search) and frame.anywhere
 
     @property
     def asker(self) -> Key:
@@ -141,7 +153,9 @@ class Requests(Generic[Asked]):
 
     def _ways(self, request: Request[Asked]) -> list[Peer]:
         owner = self._owner_of(request)
-        return self._topology.next_hops(request.machine, request.origin, owner)
+        return self._topology.next_hops(
+            request.machine, request.origin, owner, anywhere=request.anywhere
+        )
 
     def forward(self, request: Request[Asked], ways: Iterable[Peer]) -> None:
         """Forward a request to further peers, if it may cross more links (OPEN-9)."""

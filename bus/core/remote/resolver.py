@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from bus.address import Address
 from bus.core.peer.peer import characteristics
+from bus.core.remote.any_machine_searches import AnyMachineSearches
 from bus.core.remote.new_addresses import NewAddresses
 from bus.core.remote.own_searches import OwnSearches
 from bus.core.remote.requests import Request, Requests, check_passed_on
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from bus.core.remote.name_registry import NameRegistry
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
-    from bus.registration import Key
+    from bus.registration import Key, RegistrationId
 
 __all__ = ["Resolver"]
 
@@ -34,6 +37,7 @@ class Resolver:
     """The searches that one process has received or sent.
 
     ledger: all searches. own: those of this process.
+    anywhere: those for names of any machine.
     new_addresses: in a master, where departed tasks of its machine go on.
     """
 
@@ -42,6 +46,7 @@ class Resolver:
         "_name_registry",
         "_relays",
         "_topology",
+        "anywhere",
         "ledger",
         "new_addresses",
         "own",
@@ -58,10 +63,15 @@ class Resolver:
         self._manager: Final = manager
         self._name_registry: Final = name_registry
         self._relays: Final = relays
-        self.ledger: Final[Requests[Search]] = Requests(topology, owner_of=self._owner)
+        self.ledger: Final[Requests[Search]] = Requests(
+            topology, owner_of=self._owner, frame_for=self._frame_for
+        )
         self.new_addresses: Final = NewAddresses()
         self.own: Final = OwnSearches(
             topology, manager, relays, self.ledger, self.new_addresses
+        )
+        self.anywhere: Final = AnyMachineSearches(
+            topology, name_registry, relays, self.ledger, self._conclude
         )
 
     # Time.
@@ -70,6 +80,7 @@ class Resolver:
         """End the searches that are late, or that no message waits for any more."""
         self.own.review(now)
         self.new_addresses.expire(now)
+        self.anywhere.review(now)
         self.own.on_expired(self.ledger.expire(now), now)
 
     def next_deadline(self) -> float | None:
@@ -77,6 +88,7 @@ class Resolver:
         deadlines = [each.deadline for each in self.ledger.all()]
         deadlines += self.own.again.values()
         deadlines += [until for _, until in self.new_addresses.by_name.values()]
+        deadlines.append(self.anywhere.next_deadline())
         return min((each for each in deadlines if each is not None), default=None)
 
     # Tasks of this process.
@@ -95,6 +107,8 @@ class Resolver:
         """Answer a search, or keep and forward it."""
         left = frame.milliseconds_left
         until = None if left is None else now + left / 1000
+        if frame.anywhere and not peer.rights.whole:
+            frame = replace(frame, anywhere=False)  # a guest reaches no other machine
         if not self._may_ask(peer, frame):
             peer.session.send_control(Error(reason=Reason.ACCESS, request=frame.id))
             return
@@ -102,13 +116,15 @@ class Resolver:
         known = self.ledger.get(frame.id)
         if known is not None:
             request.forwarded_to = known.forwarded_to
+            request.candidates = known.candidates
         if frame.machine == self._topology.me.machine:
             task = self._manager.table.find(frame.name)
             if task is not None and not task.remote:
                 self.ledger.keep(request)
                 self._answer(request, task, now)
                 return
-            if (new := self.new_addresses.find(frame.name)) is not None:
+            new = self.new_addresses.find(frame.name)
+            if new is not None and not frame.anywhere:
                 self._send_moved(peer, frame.id, new)
                 return
         limits = self._topology.limits
@@ -118,6 +134,7 @@ class Resolver:
             return
         self.ledger.keep(request)
         self.ledger.spread(request)
+        self.anywhere.review_one(request, now)
 
     def _may_ask(self, peer: Peer, frame: Search) -> bool:
         """Return True if a peer may send commands to the name it seeks (BUS-SEC-1).
@@ -131,7 +148,7 @@ class Resolver:
         return here and rights.may_command(frame.name)
 
     def on_refusal(
-        self, peer: Peer, number: RequestId, *, denied: bool = False
+        self, peer: Peer, number: RequestId, now: float, *, denied: bool = False
     ) -> None:
         """Continue without a process that keeps no more searches (BUS-FLOW-1).
 
@@ -145,6 +162,9 @@ class Resolver:
         if request is None or request.forwarded_to.pop(peer.key, None) is None:
             return
         if peer in self._topology.slaves():
+            return
+        if self.anywhere.is_collected(request):
+            self.anywhere.review_one(request, now)  # it was removed from those asked
             return
         if request.origin is not None:
             self._refuse(request.origin, number)
@@ -168,16 +188,26 @@ class Resolver:
         request = self.ledger.get(frame.search)
         if request is None:
             return False
-        origin = request.origin
-        if (frame.task.id.machine, frame.task.name) != (request.machine, request.name):
+        machine = frame.task.id.machine if request.anywhere else request.machine
+        if (frame.task.id.machine, frame.task.name) != (machine, request.name):
             raise WireError(f"{frame.task.name!r} is not an answer to {request.name!r}")
-        if origin is not None:
-            check_passed_on(frame, origin)
-            origin.session.send_control(frame)
-            self.ledger.end(request, answered_by=peer)
-            return True
-        self.own.on_answer(peer, request, frame, now)
+        if request.origin is not None:
+            check_passed_on(frame, request.origin)
+        if self.anywhere.is_collected(request):
+            self.anywhere.on_answer(peer, request, frame, now)
+        else:
+            self._conclude(peer, request, frame, now)
         return True
+
+    def _conclude(
+        self, peer: Peer, request: Request[Search], frame: AddRelay, now: float
+    ) -> None:
+        """End a search with its answer, here or at the process that forwarded it."""
+        if request.origin is None:
+            self.own.on_answer(peer, request, frame, now)
+            return
+        request.origin.session.send_control(frame)
+        self.ledger.end(request, answered_by=peer)
 
     # Tasks that go on at another machine (BUS-MOVE-9).
 
@@ -194,7 +224,7 @@ class Resolver:
         until = now + self._manager.resolve_timeout_s
         self.new_addresses.record(name, address, until)
         for request in self.ledger.of(self._topology.me.machine, name):
-            if request.origin is not None:
+            if request.origin is not None and not request.anywhere:
                 self._send_moved(request.origin, request.frame.id, address)
                 self.ledger.end(request)
         if name in self.own.by_name:
@@ -209,6 +239,8 @@ class Resolver:
         request = self.ledger.get(number)
         if request is None or peer in self._topology.slaves():
             return
+        if request.anywhere:
+            return  # the machine where the task goes on is asked, too
         if request.forwarded_to.pop(peer.key, None) is None:
             return
         if Address.parse(address).machine == request.machine:
@@ -224,12 +256,34 @@ class Resolver:
         frame = Error(reason=Reason.MOVED, text=address, request=number)
         peer.session.send_control(frame)
 
+    # Names of any machine (BUS-ROUTE-21).
+
+    def on_absent(self, peer: Peer, number: RequestId, now: float) -> None:
+        """Handle the report of a master that its machine lacks a name."""
+        request = self.ledger.get(number)
+        if request is not None and peer.key in request.forwarded_to:
+            self.anywhere.on_absent(peer, request, now)
+
+    def on_eliminated(self, number: RegistrationId, now: float) -> None:
+        """Continue the searches for names of any machine after a departure."""
+        self.anywhere.on_eliminated(number, now)
+
+    def _frame_for(self, frame: Search, peer: Peer) -> Search:
+        """Return a search as it is forwarded: another machine seeks its own name."""
+        if not frame.anywhere or not self._topology.is_master:
+            return frame
+        machine = peer.machine
+        return replace(
+            frame, machine=machine, anywhere=machine != self._topology.me.machine
+        )
+
     # Peers.
 
-    def on_joined(self, peer: Peer) -> None:
+    def on_joined(self, peer: Peer, now: float) -> None:
         """Send a newly joined peer the searches that it has not received."""
         self.own.on_joined(peer)
         self.ledger.offer(peer)
+        self.anywhere.review(now)
 
     def on_export(self, peer: Peer, name: str) -> None:
         """Forward the searches for a name to the slave that has exported it."""

@@ -193,12 +193,18 @@ class Topology:
         return next((each for each in self.joined() if each.machine == machine), None)
 
     def next_hops(
-        self, machine: str, origin: Peer | None, owner: Key | None
+        self,
+        machine: str,
+        origin: Peer | None,
+        owner: Key | None,
+        *,
+        anywhere: bool = False,
     ) -> list[Peer]:
         """Return the peers to ask for something on a machine.
 
         origin: the peer that asked this process; None if this process itself asks.
         owner: the process known to have it.
+        anywhere: True to ask all other machines, too, unless the owner is known.
         """
         if not self.is_master:
             master = None if origin is not None else self.master()
@@ -206,8 +212,10 @@ class Topology:
         if machine == self.me.machine:
             slaves = [each for each in self.slaves() if each is not origin]
             known = [each for each in slaves if each.key == owner]
-            return known or slaves
-        if origin is not None and origin.machine != self.me.machine:
+            if known or not anywhere or self._is_abroad(origin):
+                return known or slaves
+            return slaves + [each for each in self.joined() if self._is_abroad(each)]
+        if self._is_abroad(origin):
             return []
         other = self.master_of(machine)
         return [] if other is None or other is origin else [other]
@@ -220,9 +228,12 @@ class Topology:
         if not self.is_master:
             master = None if origin is not None else self.master()
             return [] if master is None else [master]
-        abroad = origin is not None and origin.machine != self.me.machine
+        abroad = self._is_abroad(origin)
         return [
             each
             for each in self.joined()
-            if each is not origin and not (abroad and each.machine != self.me.machine)
+            if each is not origin and not (abroad and self._is_abroad(each))
         ]
+
+    def _is_abroad(self, peer: Peer | None) -> bool:
+        return peer is not None and peer.machine != self.me.machine

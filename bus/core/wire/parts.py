@@ -13,6 +13,7 @@ from typing import Annotated, Final, TypeAlias
 from msgspec import Meta, Struct
 
 from bus.address import (
+    ANY_MACHINE,
     Address,
     check_bus_name,
     check_machine_name,
@@ -92,6 +93,7 @@ class Reason(Enum):
     NAME_TAKEN = "name-taken"  # BUS-NAME-7
     UNREACHABLE = "unreachable"  # BUS-ROUTE-16
     MOVED = "moved"  # BUS-MOVE-9: the task goes on at another machine
+    ABSENT = "absent"  # BUS-ROUTE-21: no task of this machine has the name yet
     WIRE = "wire"  # BUS-WIRE-4: the frame was not understood
     CLOSING = "closing"  # BUS-DEREG-12
 
@@ -173,7 +175,7 @@ def check_moved_to(text: str) -> None:
         ValueError: it is none (BUS-MOVE-9).
     """
     address = Address.parse(text)
-    if address.machine is None or address.bus is not None:
+    if address.machine in {None, ANY_MACHINE} or address.bus is not None:
         raise ValueError(f"new address must name a machine and no bus, got {text!r}")
 
 

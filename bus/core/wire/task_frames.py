@@ -80,6 +80,10 @@ class Search(ControlFrame, frozen=True, kw_only=True):
     hops: how many links it may still cross (OPEN-9).
     milliseconds_left: how long a process that cannot answer keeps it (BUS-ROUTE-18);
       None until it is cancelled.
+    anywhere: True if the name may be of any machine (BUS-ROUTE-21). From a slave to its
+      master, ``machine`` is then its own one, which precedes all others. From a master
+      to another one, it is the machine of the latter, which reports if it lacks the
+      name. False by default, so that all other searches have the bytes that they had.
     """
 
     type = FrameType.SEARCH
@@ -89,6 +93,7 @@ class Search(ControlFrame, frozen=True, kw_only=True):
     sender: Characteristics
     hops: Annotated[int, Meta(ge=0, le=_HOPS_MAX)]
     milliseconds_left: U32 | None = None
+    anywhere: bool = False
 
     def __post_init__(self) -> None:
         check_machine_name(self.machine)

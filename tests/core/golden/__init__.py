@@ -84,6 +84,15 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
             hops=3,
             milliseconds_left=5000,
         ),
+        "SEARCH anywhere": wire.Search(
+            id=_REQUEST,
+            machine="alpha",
+            name="f",
+            sender=_SENDER,
+            hops=2,
+            milliseconds_left=5000,
+            anywhere=True,
+        ),
         "CANCEL": wire.Cancel(id=_REQUEST),
         "ADD_RELAY": wire.AddRelay(
             task=_TASK,
@@ -216,6 +225,7 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         ),
         "ERROR": wire.Error(reason=wire.Reason.NAME_TAKEN, text="f", id=_F),
         "ERROR request": wire.Error(reason=wire.Reason.ACCESS, request=_REQUEST),
+        "ERROR absent": wire.Error(reason=wire.Reason.ABSENT, request=_REQUEST),
         "PING": wire.Ping(number=1),
         "PONG": wire.Pong(number=1),
         "BYE": wire.Bye(),

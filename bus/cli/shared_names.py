@@ -1,0 +1,96 @@
+"""The public names that several machines of a bus have, for ``bus doctor``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.address import ANY_MACHINE, fresh_name, is_system, name_anywhere
+from bus.api.membership import open_bus
+from bus.cli.finding import OK, WARN, Finding
+from bus.cli.place import access_to
+from bus.cli.queries import ask_master, look_afar
+from bus.config import BusConfig
+from bus.errors import BusError
+from bus.role import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bus.cli.target import Target
+    from bus.network import Network
+
+__all__ = ["compare_names", "shared_names"]
+
+_WHAT: Final = "names"
+_NAMES_MAX: Final = 20  # findings; the others are counted
+
+
+def compare_names(target: Target, network: Network, machine: str) -> list[Finding]:
+    """Join the bus of this machine, and warn of names that other machines have, too.
+
+    network, machine: with which to join; the bus must run on this machine.
+    """
+    try:
+        with open_bus(
+            target.bus,
+            role=Role.SLAVE,
+            process=fresh_name("doctor"),
+            machine=machine,
+            config=BusConfig(access=access_to(target)),
+            network=network,
+        ) as bus:
+            _, own = ask_master(target, bus)
+            afar = look_afar(target, bus, own)
+    except (BusError, ValueError, OSError) as error:
+        do = "see 'bus tree --network' for the names of each machine"
+        return [Finding(_WHAT, WARN, f"not compared: {error}", do)]
+    users = {machine: _names(own)}
+    missing: dict[str, BusError] = {}
+    for other, answers in afar.items():
+        # Its master alone has the names of its machine.
+        users[other] = [name for told in answers.told for name in _names(told)]
+        missing |= answers.missing
+    findings = shared_names(users)
+    findings += [
+        Finding(_WHAT, WARN, f"cannot query {process}: {error}")
+        for process, error in missing.items()
+    ]
+    return findings
+
+
+def _names(told: Mapping[str, Any]) -> list[str]:
+    return [name for name in told.get("users", ()) if not is_system(name)]
+
+
+def shared_names(users: Mapping[str, Iterable[str]]) -> list[Finding]:
+    """Return a warning for each name that several machines have (BUS-NAME-8).
+
+    Return no finding if there is one machine only.
+
+    users: the public names of each machine.
+    """
+    holders: dict[str, list[str]] = {}
+    for machine in sorted(users):
+        for name in set(users[machine]):
+            holders.setdefault(name, []).append(machine)
+    shared = sorted(name for name in holders if len(holders[name]) > 1)
+    if len(users) == 1:
+        return []  # nothing to compare
+    if not shared:
+        return [
+            Finding(_WHAT, OK, f"no public name is on two of {len(users)} machines")
+        ]
+    findings = [
+        Finding(
+            f"name {name}",
+            WARN,
+            f"machines {', '.join(holders[name])} have it: {name_anywhere(name)} is the"
+            f" one of the sender's machine, else of {holders[name][0]}",
+            f"rename one if senders use {ANY_MACHINE!r} for its machine",
+        )
+        for name in shared[:_NAMES_MAX]
+    ]
+    if (more := len(shared) - _NAMES_MAX) > 0:
+        fact = f"{more} further names are on several machines"
+        findings.append(Finding(_WHAT, WARN, fact))
+    return findings

@@ -1,0 +1,139 @@
+"""`AnyMachineSearches`: searches for names that may be of any machine (BUS-ROUTE-21).
+
+The master of the sender's machine knows which machines are linked. So it asks their
+masters, collects the answers, and passes on the one that counts. The other masters
+answer for their own machine, and report if it lacks the name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.remote.candidates import Candidates
+from bus.core.wire import Error, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.name_registry import NameRegistry
+    from bus.core.remote.relays import Relays
+    from bus.core.remote.requests import Request, Requests
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import AddRelay, Search
+    from bus.registration import RegistrationId
+
+__all__ = ["AnyMachineSearches"]
+
+
+class AnyMachineSearches:
+    """The searches for names of any machine, in a master.
+
+    conclude: ends a search with the answer that counts; see `Resolver`.
+    """
+
+    __slots__ = ("_conclude", "_ledger", "_name_registry", "_relays", "_topology")
+
+    def __init__(
+        self,
+        topology: Topology,
+        name_registry: NameRegistry,
+        relays: Relays,
+        ledger: Requests[Search],
+        conclude: Callable[[Peer, Request[Search], AddRelay, float], object],
+    ) -> None:
+        self._topology: Final = topology
+        self._name_registry: Final = name_registry
+        self._relays: Final = relays
+        self._ledger: Final = ledger
+        self._conclude: Final = conclude
+
+    def is_collected(self, request: Request[Search]) -> bool:
+        """Return True if this process collects the answers of the machines."""
+        origin = request.origin
+        here = origin is None or origin.machine == self._topology.me.machine
+        return request.anywhere and here and self._topology.is_master
+
+    # Time.
+
+    def next_deadline(self) -> float | None:
+        """Return when an answer counts although a machine is silent; None for never."""
+        times = [
+            request.candidates.next_deadline(self._asked(request))
+            for request in self._ledger.all()
+            if request.candidates is not None
+        ]
+        return min((each for each in times if each is not None), default=None)
+
+    def review(self, now: float) -> None:
+        """Continue all searches: a process, a name or a link may be lost."""
+        for request in self._ledger.all():
+            self.review_one(request, now)
+
+    def review_one(self, request: Request[Search], now: float) -> None:
+        """Ask the machines not asked yet, answer for this machine, or conclude."""
+        if self.is_collected(request):
+            self._ledger.spread(request)
+            candidates = self._candidates(request, now)
+            choice = candidates.choice(self._asked(request), now)
+            if choice is not None:
+                self._conclude(choice[0], request, choice[1], now)
+        elif request.anywhere and self._topology.is_master and not request.absent:
+            self._report_absence(request)
+
+    def _report_absence(self, request: Request[Search]) -> None:
+        """Report to another master that no task of this machine has the name.
+
+        The search is kept: a task that takes the name later answers it.
+        """
+        if self._name_registry.users.find(request.name) is None:
+            assert request.origin is not None
+            request.absent = True
+            frame = Error(reason=Reason.ABSENT, request=request.frame.id)
+            request.origin.session.send_control(frame)
+
+    # Answers.
+
+    def on_answer(
+        self, peer: Peer, request: Request[Search], frame: AddRelay, now: float
+    ) -> None:
+        """Collect the answer of a machine; conclude if it counts already."""
+        if not frame.addresses:
+            # The peer assumes from now on that this process knows its task, also if
+            # another answer counts.
+            self._relays.add_relay(peer, frame.task, now)
+        candidates = self._candidates(request, now)
+        candidates.on_found(frame.task.id.machine, (peer, frame))
+        self.review_one(request, now)
+
+    def on_absent(self, peer: Peer, request: Request[Search], now: float) -> None:
+        """Note that a machine lacks the name; conclude if it was the last one."""
+        if self.is_collected(request):
+            self._candidates(request, now).on_absent(peer.machine)
+            self.review_one(request, now)
+
+    def on_eliminated(self, number: RegistrationId, now: float) -> None:
+        """Drop the answers with a task that has left, and continue the searches."""
+        for request in self._ledger.all():
+            if request.candidates is not None:
+                for machine, (_, frame) in request.candidates.found().items():
+                    if frame.task.id == number:
+                        request.candidates.on_absent(machine)
+        self.review(now)
+
+    # Helpers.
+
+    def _candidates(
+        self, request: Request[Search], now: float
+    ) -> Candidates[tuple[Peer, AddRelay]]:
+        if request.candidates is None:
+            until = now if request.deadline is None else request.deadline
+            request.candidates = Candidates(
+                self._topology.me.machine, now + max(0.0, until - now) / 2
+            )
+        return request.candidates
+
+    def _asked(self, request: Request[Search]) -> set[str]:
+        """Return the other machines that were asked and are still linked."""
+        machines = {each.machine for each in request.forwarded_to.values()}
+        return machines - {self._topology.me.machine}

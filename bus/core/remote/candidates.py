@@ -1,0 +1,78 @@
+"""`Candidates`: the answers of machines to one search for a name of any machine.
+
+It only decides which of them counts (BUS-NAME-8): it sends nothing, and knows no clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["Candidates"]
+
+Answer = TypeVar("Answer")
+
+
+class Candidates(Generic[Answer]):
+    """The answers to one search, by machine.
+
+    own: the sender's machine, which precedes all others.
+    patient_until: when an answer counts although a machine is silent, in seconds. It is
+      earlier than the end of the search, so that the messages can still be sent.
+
+    The machines that were asked are an argument, not a copy: a machine whose link is
+    lost is no longer among them.
+    """
+
+    __slots__ = ("_absent", "_found", "own", "patient_until")
+
+    def __init__(self, own: str, patient_until: float) -> None:
+        self.own: Final = own
+        self.patient_until: Final = patient_until
+        self._found: dict[str, Answer] = {}
+        self._absent: set[str] = set()
+
+    def on_found(self, machine: str, answer: Answer) -> None:
+        """Record that a machine has the name; it may have reported its absence."""
+        self._found[machine] = answer
+        self._absent.discard(machine)
+
+    def on_absent(self, machine: str) -> None:
+        """Record that a machine does not have the name, or has it no more."""
+        self._found.pop(machine, None)
+        self._absent.add(machine)
+
+    def found(self) -> dict[str, Answer]:
+        """Return the answers of the machines that have the name."""
+        return dict(self._found)
+
+    def awaits(self, asked: Collection[str]) -> bool:
+        """Return True if a machine was asked and has not answered.
+
+        asked: the other machines that were asked, and whose link is not lost.
+        """
+        return any(
+            each not in self._found and each not in self._absent for each in asked
+        )
+
+    def choice(self, asked: Collection[str], now: float) -> Answer | None:
+        """Return the answer that counts; None if there is none yet.
+
+        The own machine's answer counts at once. Another one counts as soon as all
+        machines have answered, or when ``patient_until`` has passed.
+
+        asked: as for `awaits`.
+        """
+        if self.own in self._found:
+            return self._found[self.own]
+        linked = [each for each in self._found if each in asked]
+        if not linked or (now < self.patient_until and self.awaits(asked)):
+            return None
+        return self._found[min(linked)]
+
+    def next_deadline(self, asked: Collection[str]) -> float | None:
+        """Return when `choice` may change by itself, in seconds; None for never."""
+        waits = any(each in asked for each in self._found) and self.awaits(asked)
+        return self.patient_until if waits else None

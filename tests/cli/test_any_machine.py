@@ -1,0 +1,124 @@
+"""Names of any machine in the shell: `doctor`, `route`, `call`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.cli.shared_names import shared_names
+from specs.clauses import clause
+from tests.cli.verbs import verb
+from tests.kit.site import HERE, THERE, Site
+from tests.links.real import Far
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
+    """Yield two machines with keys of one authority."""
+    yield Site(tmp_path)
+    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
+
+
+@clause("BUS-DISC-14", "BUS-NAME-8")
+@pytest.mark.parametrize(
+    ("users", "shared"),
+    [
+        ({"m1": ["log"], "m2": []}, []),
+        ({"m1": ["log", "a"], "m2": ["b"]}, []),
+        ({"m1": ["log", "a"], "m2": ["b", "log"]}, [("name log", "m1, m2")]),
+        (
+            {"m10": ["log", "a"], "m9": ["log"], "m2": ["a", "log"]},
+            [("name a", "m10, m2"), ("name log", "m10, m2, m9")],
+        ),
+    ],
+)
+def test_each_name_on_several_machines_gets_a_warning(
+    users: dict[str, list[str]], shared: list[tuple[str, str]]
+) -> None:
+    """With the machines in the order in which they precede each other."""
+    findings = shared_names(users)
+
+    assert [
+        (each.what, each.fact.partition(" have it")[0].removeprefix("machines "))
+        for each in findings
+        if each.state == "warn"
+    ] == shared
+    if not shared:
+        assert [each.state for each in findings] == ["ok"]
+    for each in findings:
+        assert (each.state == "ok") or each.fact.endswith(
+            f"else of {each.fact.split()[1].rstrip(',')}"
+        )
+
+
+def test_one_machine_has_nothing_to_compare() -> None:
+    assert shared_names({"m1": ["log"]}) == []
+
+
+def test_many_shared_names_are_counted() -> None:
+    names = [f"t{number:03}" for number in range(50)]
+
+    findings = shared_names({"m1": names, "m2": names})
+
+    assert len(findings) == 21
+    assert findings[-1].fact == "30 further names are on several machines"
+
+
+@clause("BUS-DISC-14", "BUS-NAME-8")
+def test_the_doctor_of_a_bus_that_runs_warns_of_shared_names(site: Site) -> None:
+    """Also if slaves have the tasks; the bus's own names are not compared."""
+    with (
+        Far("m1", role="master", machine=HERE, network=site.network(HERE)) as m1,
+        site.there("m2", role="master") as m2,
+        site.there("far") as far,
+    ):
+        m1.started()
+        m1("counter('log')")
+        far("counter('log')")
+        m2("counter('other')")
+        assert m1("bus.call('ism://*/other', 1, timeout=20)") == 1
+        path = site.folder / "network.toml"
+        path.write_text(
+            f'listen = "127.0.0.1:{site.ports[HERE]}"\n'
+            f'peers = ["127.0.0.1:{site.ports[THERE]}"]\n'
+            f'keys = "{site.network(HERE).keys}"\n'
+        )
+
+        result = verb("doctor", "--network", str(path), "--json")
+
+        found = {each["what"]: each for each in json.loads(result.stdout)}
+        assert result.exit_code == 0, result.stdout
+        assert [each for each in found if each.startswith("name")] == ["name log"]
+        warning = found["name log"]
+        assert warning["state"] == "warn"
+        assert f"machines {', '.join(sorted((HERE, THERE)))} have it" in warning["fact"]
+
+
+@clause("BUS-NAME-8")
+def test_route_and_call_take_a_name_of_any_machine(site: Site) -> None:
+    with (
+        Far("m1", role="master", machine=HERE, network=site.network(HERE)) as m1,
+        site.there("far", role="master") as far,
+    ):
+        m1.started()
+        far("counter('log')")
+        path = site.folder / "network.toml"
+        path.write_text(
+            f'listen = "127.0.0.1:{site.ports[HERE]}"\n'
+            f'keys = "{site.network(HERE).keys}"\n'
+        )
+        network = ("--network", str(path))
+
+        route = verb("route", "ism://*/log", *network)
+        assert route.stdout.startswith(f"ism://{THERE}/log: process {THERE}/far\n")
+        assert verb("call", "ism://*/log", "7", *network).stdout == "7\n"
+        missing = verb("route", "ism://*/nobody", "--timeout", "0.2", *network)
+        assert missing.exit_code == 1
+        assert "no machine has the public name 'nobody'" in missing.stderr

@@ -1,0 +1,150 @@
+"""`AnyMachineNames`: names of any machine, their messages, and their aliases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.core.local.actions import Bind, Open
+from bus.core.local.process_manager import ProcessManager
+from bus.message import Incoming, Kind
+from bus.registration import Visibility
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from bus.core.local.actions import Action
+    from bus.core.local.routing_table import Entry
+
+LOG = "ism://*/log"
+
+
+@pytest.fixture
+def manager() -> ProcessManager:
+    """Return the manager of a process that is alone on machine m1."""
+    return ProcessManager(
+        "m1", "p1", parked_per_name=9, parked_in_all=99, resolve_timeout_s=5.0
+    )
+
+
+def register(manager: ProcessManager, name: str) -> tuple[Entry, list[Action]]:
+    return manager.register(name, Visibility.PUBLIC, "bus1", "here", object())
+
+
+def park(manager: ProcessManager, number: int, name: str = LOG) -> Entry | None:
+    message = Incoming(kind=Kind.COMMAND, payload=number, _name=name)
+    return manager.park(name, message, 0.0)
+
+
+def bound(actions: list[Action]) -> Bind:
+    """Return the only `Bind` among actions; an opening may precede it."""
+    *before, bind = actions
+    assert all(isinstance(each, Open) for each in before)
+    assert isinstance(bind, Bind)
+    return bind
+
+
+def numbers(bind: Bind) -> list[int]:
+    return [each.payload for each in bind.messages]
+
+
+@clause("BUS-NAME-8")
+def test_messages_parked_while_others_are_sent_follow_them(
+    manager: ProcessManager,
+) -> None:
+    """No alias is found before all of them were sent."""
+    assert park(manager, 1) is None
+    log, actions = register(manager, "log")
+    first = bound(actions)
+    assert (numbers(first), first.entry) == ([1], log)
+    assert park(manager, 2) is None  # the driver has not sent the first one yet
+    assert manager.table.find(LOG) is None
+
+    second = bound(manager.on_bound(first, 0.0))
+    assert numbers(second) == [2]
+    assert park(manager, 3) is None
+    third = bound(manager.on_bound(second, 0.0))
+    assert numbers(third) == [3]
+    assert manager.on_bound(third, 0.0) == []
+
+    assert manager.table.find(LOG) is log
+    assert park(manager, 4) is log
+
+
+@clause("BUS-NAME-8")
+def test_an_end_that_is_reported_twice_counts_once(manager: ProcessManager) -> None:
+    """As after an interrupt between the end and its record."""
+    park(manager, 1)
+    _, actions = register(manager, "log")
+    first = bound(actions)
+    park(manager, 2)
+    second = bound(manager.on_bound(first, 0.0))
+
+    assert manager.on_bound(first, 0.0) == []
+
+    assert manager.table.find(LOG) is None
+    assert numbers(second) == [2]
+
+
+@clause("BUS-NAME-8")
+def test_a_task_that_leaves_meanwhile_passes_the_name_to_the_next_one(
+    manager: ProcessManager,
+) -> None:
+    park(manager, 1)
+    log, actions = register(manager, "log")
+    first = bound(actions)
+    manager.leave(log)
+    park(manager, 2)
+    assert manager.on_bound(first, 0.0) == []
+    assert manager.table.find(LOG) is None
+
+    heir, actions = register(manager, "log")
+
+    assert bound(actions).entry is heir
+    assert numbers(bound(actions)) == [2]
+
+
+@clause("BUS-NAME-8")
+def test_an_heir_that_is_there_by_the_end_gets_the_later_messages(
+    manager: ProcessManager,
+) -> None:
+    park(manager, 1)
+    log, actions = register(manager, "log")
+    first = bound(actions)
+    park(manager, 2)
+    manager.leave(log)
+    heir, _ = register(manager, "log")
+
+    second = bound(manager.on_bound(first, 0.0))
+
+    assert (second.entry, numbers(second)) == (heir, [2])
+
+
+@clause("BUS-NAME-8")
+def test_an_alias_ends_with_its_task(manager: ProcessManager) -> None:
+    log, _ = register(manager, "log")
+    assert park(manager, 1) is log
+    assert manager.table.find(LOG) is log
+    assert manager.table.public() == [log]
+    assert len(manager.table) == 1
+
+    manager.leave(log)
+
+    assert manager.table.find(LOG) is None
+    assert park(manager, 2) is None
+
+
+@clause("BUS-NAME-8")
+def test_a_withdrawn_message_waits_no_more(manager: ProcessManager) -> None:
+    messages = [Incoming(kind=Kind.COMMAND, payload=n, _name=LOG) for n in range(3)]
+    for each in messages:
+        manager.park(LOG, each, 0.0)
+
+    manager.withdraw(messages[1], 0.0)
+    manager.withdraw(messages[1], 0.0)
+
+    assert [each.message.payload for each in manager.parked.of(LOG)] == [0, 2]
+    assert (len(manager.parked), manager.parked.given_up) == (2, 1)
+    for each in messages:
+        manager.withdraw(each, 0.0)
+    assert manager.parked.waiting() == {}

@@ -1,0 +1,557 @@
+"""Names of any machine: ``ism://*/log`` among simulated machines."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.address import Address
+from bus.core.wire import AddRelay, Error, Reason, Search
+from bus.errors import MovedError, UnresolvedError
+from bus.rights import Rights
+from bus.specification import Specification
+from specs.clauses import clause
+from tests.simulate import run as simulation
+from tests.simulate.guests import Guests
+from tests.simulate.process import SimProcess
+from tests.simulate.stage import Stage, told
+from tests.simulate.world import World
+
+if TYPE_CHECKING:
+    from tests.simulate.counters import Letter
+    from tests.simulate.task import SimTask
+
+ALL = (Specification("**"),)
+GUESTS = Guests(("s2",), lambda who, _by: Rights(register=ALL, command=ALL))
+LOG = "ism://*/log"
+PATIENCE_S = 2.5  # half of the time that a message waits for its addressee
+
+
+def searches(stage: Stage) -> list[tuple[str, str, bool]]:
+    """Return the recorded searches: sender, receiver, and whether for any machine."""
+    return [
+        (sender.name, receiver.name, frame.anywhere)
+        for sender, receiver, frame in stage.world.frames or ()
+        if isinstance(frame, Search) and receiver is not None
+    ]
+
+
+def absences(stage: Stage) -> list[tuple[str, str]]:
+    """Return the recorded reports of absence: sender and receiver."""
+    return [
+        (sender.name, receiver.name)
+        for sender, receiver, frame in stage.world.frames or ()
+        if isinstance(frame, Error)
+        and frame.reason is Reason.ABSENT
+        and receiver is not None
+    ]
+
+
+def rest(stage: Stage) -> None:
+    """Let all times pass; no search or parked message may remain."""
+    stage.soon(20.0)
+    for process in stage.world.processes.values():
+        assert len(process.remote.resolver.ledger) == 0
+        assert not process.remote.resolver.own.by_name
+        assert len(process.manager.parked) == 0
+    stage.world.checks.rest()
+
+
+# The search.
+
+
+@clause("BUS-NAME-8", "BUS-ROUTE-21")
+def test_a_slave_finds_the_only_task_of_a_name_on_any_machine() -> None:
+    """Its master asks all others; messages go between the two end processes."""
+    stage = Stage(machines=3)
+    d, f = stage.task("d", "s2", "m1"), stage.task("log", "s3", "m3")
+    stage.soon()
+    stage.forget()
+
+    (letter,) = stage.send(d, LOG, asks=True)
+    stage.soon()
+
+    assert letter.taken_by == f.id
+    assert searches(stage)[:2] == [
+        ("m1/s2", "m1/s1", True),
+        ("m1/s1", "m1/s3", False),
+    ]
+    assert set(searches(stage)[2:]) == {
+        ("m1/s1", "m2/s1", True),
+        ("m1/s1", "m3/s1", True),
+        ("m2/s1", "m2/s2", False),
+        ("m2/s1", "m2/s3", False),
+        ("m3/s1", "m3/s3", False),
+    }
+    assert absences(stage) == [("m2/s1", "m1/s1")]
+    assert set(stage.relays("s2")) == {"ism://m3/log"}
+
+    stage.forget()
+    stage.send(d, LOG)
+    stage.soon()
+    assert searches(stage) == []
+    rest(stage)
+
+
+@clause("BUS-NAME-8", "BUS-ROUTE-21")
+@pytest.mark.parametrize("sender", ["s1", "s2", "s3"])
+@pytest.mark.parametrize("holder", ["s1", "s3"])
+def test_the_machine_of_the_sender_precedes_all_others(
+    sender: str, holder: str
+) -> None:
+    """It is asked alone, although the name of another machine is smaller."""
+    stage = Stage(machines=3)
+    d = stage.task("d", sender, "m2")
+    stage.task("log", "s1", "m1")
+    own = stage.task("log", holder, "m2")
+    stage.soon()
+    stage.forget()
+
+    letters = stage.send(d, LOG, 2)
+    stage.soon()
+
+    assert [each.taken_by for each in letters] == [own.id] * 2
+    assert not any(away.startswith(("m1", "m3")) for _, away, _ in searches(stage))
+    rest(stage)
+
+
+@clause("BUS-NAME-8")
+@pytest.mark.parametrize("sender", ["s1", "s2"])
+@pytest.mark.parametrize("seed", range(8))
+def test_of_other_machines_the_one_with_the_smallest_name_counts(
+    sender: str, seed: int
+) -> None:
+    """Whichever answers first."""
+    stage = Stage(machines=4, slaves=1, seed=seed)
+    d = stage.task("d", sender, "m4")
+    holders = [stage.task("log", "s2", each) for each in ("m3", "m2")]
+    stage.soon()
+
+    letters = stage.send(d, LOG, 3)
+    stage.soon()
+
+    assert [each.taken_by for each in letters] == [holders[1].id] * 3
+    rest(stage)
+
+
+@clause("BUS-ROUTE-21", "BUS-ROUTE-18")
+@pytest.mark.parametrize("machine", ["m1", "m2", "m3"])
+@pytest.mark.parametrize("process", ["s1", "s2"])
+def test_a_task_that_takes_the_name_later_answers(machine: str, process: str) -> None:
+    stage = Stage(machines=3, slaves=1)
+    senders = [stage.task("c", "s1", "m1"), stage.task("d", "s2", "m1")]
+    letters = [letter for each in senders for letter in stage.send(each, LOG, 2)]
+    stage.soon()
+    assert not any(each.taken_by for each in letters)
+
+    log = stage.task("log", process, machine)
+    stage.soon()
+
+    assert [each.taken_by for each in letters] == [log.id] * 4
+    rest(stage)
+
+
+@clause("BUS-ROUTE-21")
+def test_a_machine_that_is_linked_later_is_asked_too() -> None:
+    stage = Stage(slaves=1)
+    d = stage.task("d", "s2")
+    (letter,) = stage.send(d, LOG)
+    stage.soon()
+
+    stage.world.start("m2", "s1", master=True)
+    log = stage.task("log", "s1", "m2")
+    stage.soon()
+
+    assert letter.taken_by == log.id
+    rest(stage)
+
+
+@clause("BUS-ROUTE-21", "BUS-ROUTE-19")
+def test_a_name_that_no_machine_has_fails_clearly() -> None:
+    stage = Stage(machines=2)
+    d = stage.task("d", "s2")
+    letters = stage.send(d, LOG, 2)
+
+    stage.soon(6.0)
+
+    assert told(letters) == [UnresolvedError] * 2
+    assert "neither this machine nor any that it is linked with" in str(letters[0].told)
+    rest(stage)
+
+
+@clause("BUS-ROUTE-21")
+def test_a_machine_that_hangs_delays_the_choice_and_no_more() -> None:
+    stage = Stage(machines=3, slaves=0)
+    d, log = stage.task("d", "s1", "m2"), stage.task("log", "s1", "m3")
+    stage.soon()
+    stage.process("s1", "m1").frozen = True
+
+    (letter,) = stage.send(d, LOG)
+    stage.soon(PATIENCE_S - 0.2)
+    assert not letter.decided
+    stage.soon(0.4)
+
+    assert letter.taken_by == log.id
+    # Both know the task by each other: its departure is reported.
+    log.process.deregister(log)
+    stage.soon()
+    assert stage.relays("s1", "m2") == {}
+
+
+@clause("BUS-ROUTE-21")
+def test_a_late_answer_of_a_smaller_name_changes_nothing() -> None:
+    stage = Stage(machines=3, slaves=0)
+    d, log = stage.task("d", "s1", "m2"), stage.task("log", "s1", "m3")
+    stage.task("log", "s1", "m1")
+    stage.soon()
+    late = stage.process("s1", "m1")
+    late.frozen = True
+    (letter,) = stage.send(d, LOG)
+    stage.soon(PATIENCE_S + 0.2)
+
+    late.thaw()
+    stage.soon()
+    (second,) = stage.send(d, LOG)
+    stage.soon()
+
+    assert (letter.taken_by, second.taken_by) == (log.id, log.id)
+    rest(stage)
+
+
+@clause("BUS-ROUTE-21")
+@pytest.mark.parametrize("sender", ["s1", "s2"])
+def test_a_machine_whose_link_is_lost_is_not_waited_for(sender: str) -> None:
+    stage = Stage(machines=3, slaves=1)
+    d, log = stage.task("d", sender, "m2"), stage.task("log", "s2", "m3")
+    stage.task("log", "s2", "m1")
+    stage.soon()
+    stage.process("s1", "m1").frozen = True
+    (letter,) = stage.send(d, LOG)
+    stage.soon()
+    assert not letter.decided
+
+    stage.process("s1", "m1").die()
+    stage.soon(1.0)
+
+    assert letter.taken_by == log.id
+
+
+@clause("BUS-ROUTE-21")
+def test_a_holder_that_dies_before_it_answers_lets_the_others_answer() -> None:
+    """Then the machine of the sender lacks the name, and the others are asked."""
+    stage = Stage(machines=2, slaves=2)
+    d, log = stage.task("d", "s2", "m2"), stage.task("log", "s2", "m1")
+    stage.task("log", "s3", "m2")
+    stage.soon()
+    stage.process("s3", "m2").frozen = True
+    (letter,) = stage.send(d, LOG)
+    stage.soon()
+    assert not letter.decided
+
+    stage.process("s3", "m2").die()
+    stage.soon(1.5)
+
+    assert letter.taken_by == log.id
+    rest(stage)
+
+
+@clause("BUS-ROUTE-21")
+@pytest.mark.parametrize("sender", ["s1", "s2"])
+def test_an_answer_with_a_task_that_leaves_before_the_choice_does_not_count(
+    sender: str,
+) -> None:
+    stage = Stage(machines=4, slaves=1)
+    d = stage.task("d", sender, "m4")
+    first, second = stage.task("log", "s2", "m1"), stage.task("log", "s2", "m2")
+    stage.soon()
+    hanging = stage.process("s1", "m3")
+    hanging.frozen = True
+    (letter,) = stage.send(d, LOG)
+    stage.soon()
+
+    first.process.deregister(first)
+    stage.soon()
+    hanging.thaw()
+    stage.soon()
+
+    assert letter.taken_by == second.id
+    rest(stage)
+
+
+@clause("BUS-ROUTE-21", "BUS-RELAY-12")
+def test_a_master_whose_task_is_not_chosen_can_send_to_the_searching_task() -> None:
+    """It assumes that its answer has introduced its task."""
+    stage = Stage(machines=3, slaves=0)
+    d = stage.task("d", "s1", "m3")
+    stage.task("log", "s1", "m1")
+    other = stage.task("log", "s1", "m2")
+    stage.soon()
+    stage.send(d, LOG)
+    stage.soon()
+
+    letters = stage.send(other, "ism://m3/d", 2, asks=True)
+    stage.soon()
+
+    assert [each.taken_by for each in letters] == [d.id] * 2
+
+
+# After the name is bound.
+
+
+@clause("BUS-NAME-8")
+def test_a_bound_name_stays_bound_although_a_task_that_precedes_it_comes() -> None:
+    stage = Stage(machines=2, slaves=1)
+    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
+    stage.soon()
+    stage.send(d, LOG)
+    stage.soon()
+
+    stage.task("log", "s1", "m1")
+    stage.soon()
+    (letter,) = stage.send(d, LOG)
+    stage.soon()
+
+    assert letter.taken_by == log.id
+
+
+@clause("BUS-NAME-8")
+@pytest.mark.parametrize("new_place", ["m1", "m3"])
+def test_after_a_task_has_moved_the_next_command_searches_anew(new_place: str) -> None:
+    stage = Stage(machines=3, slaves=1)
+    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
+    stage.soon()
+    stage.send(d, LOG)
+    stage.soon()
+
+    heir = stage.task("log", "s2", new_place)
+    log.process.deregister(log, moved_to=f"ism://{new_place}/log")
+    stage.soon()
+    (letter,) = stage.send(d, LOG)
+    stage.soon()
+
+    assert letter.taken_by == heir.id
+    rest(stage)
+
+
+@clause("BUS-NAME-8", "BUS-MOVE-9")
+def test_commands_sent_before_a_move_follow_the_full_address() -> None:
+    """They are told the new address, like commands to that address."""
+    stage = Stage(machines=3, slaves=1)
+    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
+    stage.soon()
+    stage.send(d, LOG)
+    stage.soon()
+    stage.hold(log)
+    (unread,) = stage.send(d, LOG)
+    stage.soon()
+
+    stage.task("log", "s2", "m3")
+    log.process.deregister(log, moved_to="ism://m3/log")
+    stage.soon()
+
+    assert told([unread]) == [MovedError]
+
+
+@clause("BUS-NAME-8", "BUS-ROUTE-21")
+def test_the_search_ignores_a_moved_task_of_an_asked_machine() -> None:
+    """The machine where it goes on is asked, too."""
+    stage = Stage(machines=3, slaves=1)
+    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
+    heir = stage.task("log", "s2", "m3")
+    log.process.deregister(log, moved_to="ism://m3/log")
+    stage.soon()
+
+    (letter,) = stage.send(d, LOG)
+    stage.soon()
+
+    assert letter.taken_by == heir.id
+
+
+@clause("BUS-NAME-8")
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("recorded", [False, True])
+def test_commands_that_waited_for_the_search_are_not_overtaken(
+    seed: int, recorded: bool
+) -> None:
+    """Some wait, some are sent while the name is bound, some find it bound."""
+    stage = Stage(
+        machines=2, slaves=1, seed=seed, recorded=recorded, fast_paths=seed % 2
+    )
+    senders = [stage.task(name, "s2", "m1") for name in ("d", "d/x")]
+    log = stage.task("log", "s2", "m2")
+    stage.soon()
+
+    letters = []
+    for _ in range(30):
+        letters += [stage.send(each, LOG)[0] for each in senders]
+        stage.soon(0.0005)
+    stage.soon()
+
+    # The world's counters raise for each message that overtakes another one.
+    assert [each.taken_by for each in letters] == [log.id] * 60
+    rest(stage)
+
+
+@clause("BUS-NAME-8")
+@pytest.mark.parametrize("machines", [1, 2])
+def test_a_task_of_the_own_process_ends_the_search(machines: int) -> None:
+    stage = Stage(machines=machines)
+    d = stage.task("d", "s2")
+    letters = stage.send(d, LOG, 2)
+    stage.soon()
+    assert len(stage.process("s2").remote.resolver.ledger) == 1
+
+    log = stage.task("log", "s2")
+    stage.soon(0.1)
+
+    assert [each.taken_by for each in letters] == [log.id] * 2
+    assert len(stage.process("s2").remote.resolver.ledger) == 0
+    (third,) = stage.send(d, LOG)
+    stage.soon()
+    assert third.taken_by == log.id
+    rest(stage)
+
+
+@clause("BUS-NAME-8")
+def test_without_other_machines_the_star_is_this_machine() -> None:
+    stage = Stage()
+    d, log = stage.task("d", "s2"), stage.task("log", "s3")
+    stage.soon()
+    stage.forget()
+
+    (letter,) = stage.send(d, LOG)
+    stage.soon()
+
+    assert letter.taken_by == log.id
+    assert set(stage.relays("s2")) == {"log"}
+    rest(stage)
+
+
+@clause("BUS-NAME-8")
+def test_an_idle_relay_ends_the_binding() -> None:
+    """As it ends every other use of the task: the next command searches anew."""
+    stage = Stage(machines=2, slaves=1)
+    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
+    stage.soon()
+    stage.send(d, LOG)
+    stage.soon()
+    d.process.deregister(d)
+    stage.soon(120.0)
+    assert stage.relays("s2") == {}
+    assert d.process.manager.table.find(LOG) is None
+
+    other = stage.task("e", "s2", "m1")
+    (letter,) = stage.send(other, LOG)
+    stage.soon()
+
+    assert letter.taken_by == log.id
+
+
+# Rights, and the departure of senders.
+
+
+@clause("BUS-ROUTE-21", "BUS-SEC-1")
+def test_a_guest_searches_its_own_machine_only() -> None:
+    stage = Stage(machines=2, slaves=2, guests=GUESTS)
+    d = stage.task("d", "s2", "m1")
+    stage.task("log", "s1", "m2")
+    stage.soon()
+    stage.forget()
+
+    letters = stage.send(d, LOG)
+    stage.soon(6.0)
+
+    assert told(letters) == [UnresolvedError]
+    assert not any(away.startswith("m2") for _, away, _ in searches(stage))
+
+
+@clause("BUS-DEREG-11", "BUS-ROUTE-21")
+def test_the_search_of_a_sender_that_leaves_is_cancelled_on_all_machines() -> None:
+    stage = Stage(machines=2, slaves=1)
+    d = stage.task("d", "s2")
+    stage.send(d, LOG)
+    stage.soon()
+    assert len(stage.process("s1", "m2").remote.resolver.ledger) == 1
+
+    d.process.deregister(d)
+    stage.soon()
+
+    assert len(stage.process("s1", "m2").remote.resolver.ledger) == 0
+    assert len(stage.process("s1").remote.resolver.ledger) == 0
+    rest(stage)
+
+
+@clause("BUS-ROUTE-21", "OPEN-1")
+def test_a_slave_that_becomes_master_meanwhile_asks_the_machines_itself() -> None:
+    stage = Stage(machines=2, slaves=1)
+    d = stage.task("d", "s2")
+    (letter,) = stage.send(d, LOG)
+    stage.soon(0.1)
+
+    stage.process("s1").die()
+    heir = stage.process("s2")
+    stage.world.promote(heir)
+    stage.soon(1.0)
+    log = stage.task("log", "s2", "m2")
+    stage.soon()
+
+    assert letter.taken_by == log.id
+
+
+@clause("BUS-ROUTE-10", "BUS-ROUTE-21")
+def test_only_the_answer_that_counts_makes_a_relay_at_the_sender() -> None:
+    stage = Stage(machines=3, slaves=1)
+    d = stage.task("d", "s2", "m3")
+    for machine in ("m1", "m2"):
+        stage.task("log", "s2", machine)
+    stage.soon()
+    stage.forget()
+
+    stage.send(d, LOG)
+    stage.soon()
+
+    answers = [
+        frame
+        for _, receiver, frame in stage.world.frames or ()
+        if isinstance(frame, AddRelay)
+        and frame.search is not None
+        and receiver is d.process
+    ]
+    assert [each.task.id.machine for each in answers] == ["m1"]
+    assert set(stage.relays("s2", "m3")) == {"ism://m1/log"}
+    rest(stage)
+
+
+@clause("BUS-NAME-8", "BUS-ROUTE-21")
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_runs_with_faults_in_which_many_commands_name_no_machine(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Each command has one outcome, and no table keeps a search or a relay."""
+    command = SimProcess.command
+
+    def send(self: SimProcess, task: SimTask, to: str, **options: Any) -> Letter:
+        """Send all commands of a task for some names to any machine.
+
+        Commands to a task by two names may overtake one another.
+        """
+        module = Address.parse(to).module
+        drawn = Random(f"{seed} {task.id} {module}").random()
+        if task.name != "probe" and drawn < 0.6:
+            to = f"ism://*/{module}"
+        return command(self, task, to, **options)
+
+    class Unordered(World):
+        """After a departure, later commands may go to another machine than earlier."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options | {"ordered": False})
+
+    monkeypatch.setattr(SimProcess, "command", send)
+    monkeypatch.setattr(simulation, "World", Unordered)
+
+    failure = simulation.run(seed, machines=3, processes=2)
+
+    assert failure is None, failure.error
