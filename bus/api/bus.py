@@ -361,8 +361,7 @@ class Bus:
     def wait_for(self, where: Where, timeout: float | None = 5.0) -> Address:
         """Wait until a task is registered under a name; return the task's address.
 
-        where: a name of this machine, or an address; ``ism://*/name`` for the name on
-          any machine (BUS-NAME-8).
+        where: a name or an address; ``ism://*/name`` is on any machine (BUS-NAME-8).
 
         Raises:
             CommandTimeoutError: no task registered the name in time.

@@ -385,5 +385,12 @@ class Receiver:
         for interest in list(self.interests):
             interest.cancel()
         for exchange in list(self.proxied_on):
-            exchange.end_proxy(self.entry)
+            _end_proxy(exchange, self.entry)
         self.asker.on_deregistered()
+
+
+def _end_proxy(exchange: Exchange, task: Entry) -> None:
+    """End the proxy of a deregistered task on another bus (BUS-NAME-5)."""
+    manager = exchange.manager
+    if exchange.comm is not None:  # behind the last messages and answers of the task
+        exchange.comm.decide(lambda: manager.end_proxy(task, _sync.monotonic()))

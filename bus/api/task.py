@@ -166,8 +166,7 @@ class Task:
     ) -> CommandHandle:
         """Send a command to one task, or the same to several (BUS-MSG-2, BUS-MSG-8).
 
-        to: names of this machine, or addresses; ``ism://*/name`` is the task with the
-          name on any machine (BUS-NAME-8).
+        to: names or addresses; ``ism://*/name`` is that on any machine (BUS-NAME-8).
         bus: the bus of the addressee; None for the bus of this task.
         on_response: called once for each addressee, with its answer or an error.
         ref: passed to ``on_response`` as `Response.reference`.

@@ -266,11 +266,6 @@ class Exchange:
         self.decide(leave)
         call_in_host_thread(entry, lambda: self._empty(entry, final=final))
 
-    def end_proxy(self, task: Entry) -> None:
-        """End the proxy of a task that has departed from another bus (BUS-NAME-5)."""
-        if self.comm is not None:  # behind the last messages and answers of the task
-            self.comm.decide(lambda: self.manager.end_proxy(task, _sync.monotonic()))
-
     def tracer(self, entry: Entry) -> Tracer | None:
         """Return the tracer for a task's messages; None if no journal records them."""
         if self.trace_sink is None:
