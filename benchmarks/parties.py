@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from benchmarks.wires import CAPACITY
-from bus import BusConfig, Incoming, Role, open_bus
+from bus import BusConfig, Durability, Incoming, Role, open_bus
 from queuebroker import DisconnectedError
 from queuebroker.sockets import SocketQueueBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PARTIES", "Near", "missing"]
+__all__ = ["PARTIES", "Near", "far_bus", "missing"]
 
 LIMIT_S = 60.0
 
@@ -81,9 +81,18 @@ def _near_bus(folder: str, _: str) -> Near:
     )
 
 
-def _far_bus(folder: str, _: str, count: int, ready: Callable[[], object]) -> None:
+def far_bus(
+    folder: str,
+    _: str,
+    count: int,
+    ready: Callable[[], object],
+    durability: Durability | None = None,
+) -> None:
+    """Serve one job as the far side of our bus; see `_Party`."""
     config = BusConfig(run_directory=folder)
-    with open_bus(process="far", role=Role.MASTER, config=config) as bus:
+    with open_bus(
+        process="far", role=Role.MASTER, config=config, durability=durability
+    ) as bus:
         done = Event()
         left = count
 
@@ -131,7 +140,7 @@ def _far_queue(folder: str, job: str, count: int, ready: Callable[[], object]) -
 
 
 PARTIES = {
-    "ours": _Party(_near_bus, _far_bus),
+    "ours": _Party(_near_bus, far_bus),
     "queue": _Party(_near_queue, _far_queue),
 }
 missing: list[str] = []

@@ -24,6 +24,7 @@ SUITES = {
     "processes": "benchmarks.processes:suite",
     "machines": "benchmarks.machines:suite",
     "scale": "benchmarks.scale:suite",
+    "durable": "benchmarks.durable:suite",
 }
 
 

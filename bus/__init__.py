@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from bus.api.subscription import Subscription, Watch
     from bus.api.task import Task, Where
     from bus.config import BusConfig
+    from bus.durability import Durability
     from bus.errors import (
         AccessDeniedError,
         AddresseeGoneError,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         DuplicateSenderError,
         ExpiredError,
         HandOverError,
+        HorizonError,
         InDoubtError,
         MachineNameConflictError,
         MessageTooLargeError,
@@ -113,6 +115,8 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Where",
     # config
     "BusConfig",
+    # durability
+    "Durability",
     # core
     "Visibility",
     "Specification",
@@ -128,6 +132,7 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "DuplicateSenderError",
     "ExpiredError",
     "HandOverError",
+    "HorizonError",
     "InDoubtError",
     "MachineNameConflictError",
     "MessageTooLargeError",
@@ -189,6 +194,7 @@ _HOMES: Final = {
     "api.subscription": ("Subscription", "Watch"),
     "api.task": ("Task", "Where"),
     "config": ("BusConfig",),
+    "durability": ("Durability",),
     "registration": ("Visibility",),
     "specification": ("Specification",),
     "message": (

@@ -29,6 +29,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "Bus",
         "BusThread",
         "BusConfig",
+        "Durability",
         "Network",
         "DiscoveryScope",
         "Role",

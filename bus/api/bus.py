@@ -17,7 +17,6 @@ from bus.api.addresses import Addresses
 from bus.api.arguments import (
     UNSET,
     Unset,
-    check_instance,
     check_optional_callback,
     check_task_name,
     check_thread_name,
@@ -31,18 +30,16 @@ from bus.api.hand_over import accept_tasks, hand_over
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.lifetime import Lifetime
 from bus.api.network_node import NetworkNode
+from bus.api.new_exchange import new_exchange
 from bus.api.orphans import Orphans
 from bus.api.receiver import Receiver
 from bus.api.reentry import guarded
 from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
 from bus.api.task_registration import register_task
 from bus.at_exit import do_not_call_at_exit
-from bus.core.local.process_manager import ProcessManager
-from bus.journal.bus_recorder import BusRecorder
-from bus.journal.writer import Journal
+from bus.horizon.format import Owner
 from bus.registration import Visibility
 from bus.threads.account import Account, Overflow
-from bus.threads.exchange import Exchange
 from bus.threads.router import Router
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
@@ -56,6 +53,8 @@ if TYPE_CHECKING:
     from bus.api.subscription import Subscription
     from bus.api.task import Task, Where
     from bus.config import BusConfig
+    from bus.durability import Durability
+    from bus.journal.writer import Journal
     from bus.links.network import Network
     from bus.message import Incoming, Undelivered
     from bus.specification import Specification
@@ -82,6 +81,7 @@ class Bus:
         config: BusConfig | None = None,
         network: Network | None = None,
         journal: Journal | None = None,
+        durability: Durability | None = None,
     ) -> None:
         refuse_green_threads()
         check_bus_name(name)
@@ -91,17 +91,12 @@ class Bus:
         self.process: Final = fresh_name("p") if process is None else process
         check_module_name(self.process, what="process")
         self._config: Final = config_or_default(config)
-        incarnation = 0 if network is None else network.new_incarnation()
-        self._exchange: Final = Exchange(
-            ProcessManager(
-                self.machine,
-                self.process,
-                parked_per_name=self._config.parked_per_name,
-                parked_in_all=self._config.parked_per_process,
-                resolve_timeout_s=self._config.resolve_timeout_s,
-                incarnation=incarnation,
-            ),
-            trace_sink=_recorder(journal, incarnation),
+        number = 0 if network is None else network.new_incarnation()
+        self._exchange, incarnation = new_exchange(
+            Owner(name, self.machine, self.process, number),
+            self._config,
+            journal,
+            durability,
         )
         self._lifetime: Final = Lifetime(name, self._exchange)
         self._router: Final = Router(
@@ -415,18 +410,6 @@ class Bus:
         """Return a snapshot of the bus, and the managers of its threads."""
         managers = self._threads.managers()
         return inspect(self._exchange, self.name, managers), managers
-
-
-def _recorder(journal: Journal | None, incarnation: int) -> BusRecorder | None:
-    if journal is None:
-        return None
-    check_instance("journal", journal, Journal)
-    if journal.closed:
-        msg = f"journal must be open until the bus is closed, got {journal!r}"
-        raise ValueError(msg)
-    recorder = BusRecorder(journal)
-    recorder.on_registered(incarnation, "")
-    return recorder
 
 
 def _machine_name() -> str:

@@ -10,6 +10,7 @@ from bus.address import check_bus_name
 from bus.api.arguments import check_instance, config_or_default
 from bus.api.bus import Bus
 from bus.at_exit import call_at_exit
+from bus.durability import Durability
 from bus.errors import BusyError
 from bus.links.socket_network import SocketNetwork
 from bus.network import Network
@@ -34,6 +35,7 @@ def open_bus(
     config: BusConfig | None = None,
     network: Network | None = None,
     journal: Journal | None = None,
+    durability: Durability | None = None,
 ) -> Bus:
     """Join a bus; the first process to join creates it.
 
@@ -52,14 +54,22 @@ def open_bus(
       until the bus is closed. Recording costs some microseconds per message, and
       commands to other processes are then sent one by one.
 
+    durability: the storage of a process that gets no message twice, even if it is
+      started again after a power cut (AMO-20). Such a process needs a name, `process`,
+      which is the same each time. By default a restarted process relies on its senders,
+      which never repeat a message to it (AMO-19).
+
     Returns when this process has connected to the others, or is alone. A `Role.SLAVE`
     without a master continues to search for one.
 
     Raises:
         ValueError: a name is not legal (BUS-NAME-6), the path of the run directory is
-          too long or not UTF-8 (BUS-ENT-16), or the journal is closed.
+          too long or not UTF-8 (BUS-ENT-16), the journal is closed, or a durable
+          process has no name of its own.
         BusyError: this process has already joined that bus, another process has its
-          name, or it must be master and another process is master.
+          name, it must be master and another process is master, or another process
+          holds the directory of ``durability``.
+        HorizonError: that directory is broken, or belongs to another process.
         AccessDeniedError: this process may not join (BUS-INIT-5).
         VersionMismatchError: the master supports no protocol version that this process
           supports.
@@ -72,6 +82,14 @@ def open_bus(
     config = config_or_default(config)
     if network is not None:
         check_instance("network", network, Network)
+    if durability is not None:
+        check_instance("durability", durability, Durability)
+        if process is None:
+            # A default name is another one each time, so that no horizon would fit.
+            raise ValueError(
+                "durability needs the name of this process, which is the same after a "
+                "restart: give process='...'"
+            )
     if _joined.get(name) is not None:
         raise _joined_already(name)
     links = SocketNetwork(name, role, config, network)
@@ -82,9 +100,11 @@ def open_bus(
         config=config,
         network=links,
         journal=journal,
+        durability=durability,
     )
     bus._others = _joined
     if _joined.setdefault(name, bus) is not bus:
+        bus.close()
         raise _joined_already(name)
     # Registered after the journal's function, and so called before it (OPEN-21).
     call_at_exit(bus.close)

@@ -104,11 +104,21 @@ class NetworkNode:
         if self.inspector is not None:
             self.inspector.close()
         comm, network = self.comm, self.network
-        if comm is not None and network is not None:
-            manager = self._exchange.manager
-            comm.stop(
-                _sync.monotonic() + drain_s,
-                then=lambda: network.leave(manager.machine, manager.process, comm),
-            )
-            if waits:
-                comm.join()
+        if comm is None or network is None:
+            self._release_horizons()
+            return
+        manager = self._exchange.manager
+
+        def leave_network() -> None:
+            network.leave(manager.machine, manager.process, comm)
+            self._release_horizons()
+
+        comm.stop(_sync.monotonic() + drain_s, then=leave_network)
+        if waits:
+            comm.join()
+            self._release_horizons()  # if the thread had ended before
+
+    def _release_horizons(self) -> None:
+        """Release the directory of horizons: nothing more arrives."""
+        if self._exchange.horizon_store is not None:
+            self._exchange.horizon_store.close()

@@ -32,6 +32,7 @@
     ├── VersionMismatchError                no protocol version in common
     ├── MachineNameConflictError            two machines with one name
     ├── DuplicateSenderError                two processes with one identity
+    ├── HorizonError                        horizons are not readable, or not stored
     no party, but it can be reported
     ├── WireError                           a peer violated the protocol
     the tools
@@ -80,6 +81,7 @@ from bus.errors.delivery import (
 from bus.errors.machines import (
     AccessDeniedError,
     DuplicateSenderError,
+    HorizonError,
     MachineNameConflictError,
     VersionMismatchError,
 )
@@ -99,6 +101,7 @@ __all__ = [
     "DuplicateSenderError",
     "ExpiredError",
     "HandOverError",
+    "HorizonError",
     "InDoubtError",
     "JournalError",
     "MachineNameConflictError",

@@ -7,6 +7,7 @@ from bus.errors.bus_error import BusError
 __all__ = [
     "AccessDeniedError",
     "DuplicateSenderError",
+    "HorizonError",
     "MachineNameConflictError",
     "VersionMismatchError",
 ]
@@ -63,3 +64,20 @@ class DuplicateSenderError(BusError):
     def __init__(self, sender: str) -> None:
         super().__init__(f"cannot open a stream: another process sends as: {sender!r}")
         self.sender: str = sender
+
+
+class HorizonError(BusError):
+    """The horizons of this process cannot be read or stored (AMO-20).
+
+    path: their file. fact: the fault. offset: the position of the fault in the file, in
+    bytes; None if there is none.
+    """
+
+    def __init__(
+        self, path: str, fact: str, remedy: str, offset: int | None = None
+    ) -> None:
+        where = "" if offset is None else f" at byte {offset}"
+        super().__init__(f"cannot use the horizons in {path}{where}: {fact}; {remedy}")
+        self.path: str = path
+        self.fact: str = fact
+        self.offset: int | None = offset

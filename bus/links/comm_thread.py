@@ -25,6 +25,8 @@ from bus.core.local.actions import (
 from bus.core.peer.limits import Limits
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
+from bus.errors import HorizonError
+from bus.horizon.store import horizons_of
 from bus.links.fast_path_driver import FastPathDriver
 from bus.links.inbound_delivery import InboundDelivery
 from bus.links.join_state import JoinState
@@ -68,16 +70,13 @@ class CommThread:
 
     Args:
         exchange: the exchange of this process.
-        me: the identity of this process.
-        config: the configuration of the bus.
+        me: the identity of this process. config: the configuration of the bus.
         policy: the rules of the network. poller: see `LinkPool`.
-        listens: the address at which this process listens.
-        master: the address of the master of its machine.
+        listens, master: the addresses of this process, and of its machine's master.
         static: known addresses of the masters of other machines.
 
     Attributes:
-        remote: the remote manager of this process.
-        join_state: the join state of this process.
+        remote, join_state: the remote manager, and the join state, of this process.
         audience, account: see `RelayOutbox`.
         rejected_peers: the number of peers of other machines that got no link.
     """
@@ -119,6 +118,7 @@ class CommThread:
                 outside=self._listen_outside,
                 complain=self._peer_log.note,
                 trace_sink=exchange.trace_sink,
+                horizons=horizons_of(exchange.horizon_store),
             ),
             exchange.manager,
             host=outbox,
@@ -140,7 +140,9 @@ class CommThread:
         )
         self._shutdown: Final = Shutdown(exchange, remote, link_pool, rounds)
         self._inbound_delivery: Final = InboundDelivery(
-            messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
+            messages_max=config.task_fifo_messages,
+            bytes_max=config.task_fifo_bytes,
+            horizons=remote.topology.horizons,
         )
         self.rejected_peers: int = 0
         # Called for each decision or message, so without a method in between.
@@ -381,6 +383,8 @@ class CommThread:
                 # Without ``hold``: a thread waiting for it may hold a lock that a log
                 # handler needs.
                 self._peer_log.write(_sync.monotonic())
+        except HorizonError as error:
+            _log.error("this process leaves the bus: %s", error)
         except Exception:
             _log.exception("internal error of the bus: this process leaves it")
             raise

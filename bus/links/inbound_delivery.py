@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bus.core.local.routing_table import Entry
+    from bus.core.streams.horizons import Horizons
     from bus.threads.account import Account
     from bus.threads.delivery import Answer
 
@@ -40,15 +41,20 @@ class InboundDelivery:
 
     Args:
         messages_max, bytes_max: bound of the notifications held back for one task.
+        horizons: of the streams to this process. Once they have failed, messages are
+            dropped: after a restart they would be accepted again (AMO-20).
 
     Invariant: a task is given no message while an older one is held back.
     """
 
-    __slots__ = ("_bytes_max", "_held", "_messages_max")
+    __slots__ = ("_bytes_max", "_held", "_horizons", "_messages_max")
 
-    def __init__(self, *, messages_max: int, bytes_max: int) -> None:
+    def __init__(
+        self, *, messages_max: int, bytes_max: int, horizons: Horizons | None = None
+    ) -> None:
         self._messages_max: Final = messages_max
         self._bytes_max: Final = bytes_max
+        self._horizons: Final = horizons
         self._held: Final[dict[Entry, _Held]] = {}
 
     def __len__(self) -> int:
@@ -61,6 +67,8 @@ class InboundDelivery:
 
     def deliver(self, entry: Entry, messages: Sequence[Incoming | CommandRun]) -> None:
         """Give messages to a task, or hold them back."""
+        if self._horizons is not None and self._horizons.failed:
+            return
         for kind, some in groupby(messages, type):
             if kind is Incoming:
                 self._deliver(entry, list(cast("Iterator[Incoming]", some)))
@@ -120,9 +128,10 @@ class InboundDelivery:
         ):
             held.drop(message)
 
-    @staticmethod
-    def answer(entry: Entry, answer: Answer) -> None:
+    def answer(self, entry: Entry, answer: Answer) -> None:
         """Give an answer to a task, as `Router.deliver_answer` does."""
+        if self._horizons is not None and self._horizons.failed:
+            return
         host = entry.host
         if (
             host is not None

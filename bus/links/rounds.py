@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bus.core.local.actions import Action
     from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.remote.remote_manager import RemoteManager
+    from bus.errors import HorizonError
     from bus.links.frame_readers import Read
     from bus.links.join_state import JoinState
     from bus.links.link_pool import LinkPool
@@ -114,6 +115,8 @@ class Rounds:
         # if the comm thread wakes before then.
         self._due_at: float | None = None
         self._review_at: float = 0.0
+        if exchange.horizon_store is not None:
+            exchange.horizon_store.on_lost = self._on_horizon_lost
         self._review_s: Final = min(limits.ack_delay_s / 2, _REVIEW_S)
 
     # For any thread.
@@ -142,6 +145,15 @@ class Rounds:
         if arrived.asleep:
             with self.inbox.lock:
                 arrived.wake_one()
+
+    def _on_horizon_lost(self, error: HorizonError) -> None:
+        """End the comm thread, before it sends another frame (AMO-20)."""
+        # Not under ``hold``, which the caller may have: this is set before any action
+        # behind the failed one is performed, and no thread sends on the fast path while
+        # an action is pending.
+        self.links_reserved = True
+        self._fault = error
+        self.wake()
 
     def wake_soon(self) -> None:
         """Make sure that the comm thread wakes within ``ack_delay_s``."""
@@ -292,6 +304,8 @@ class Rounds:
 
     def _carry_out(self, most: float = math.inf) -> None:
         """Do up to ``most`` actions on links, in the order of the decisions."""
+        if self._fault is not None:
+            raise self._fault  # an acknowledgement may be among the frames
         monitor, done = self.monitor, 0
         while self.link_actions and done < most:
             done += 1

@@ -28,6 +28,7 @@ from bus.core.local.actions import (
     Post,
     Reply,
     Settled,
+    Store,
     Tell,
 )
 from bus.core.local.trace import Tracer
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import TraceSink
+    from bus.horizon.store import HorizonStore
     from bus.registration import Visibility
     from bus.threads.comm import Comm
     from bus.threads.thread_manager import ThreadManager
@@ -89,6 +91,7 @@ class Exchange:
     Attributes:
         manager: the process manager; call it by `decide` or `query` alone.
         trace_sink: the trace sink; None if no journal records the bus.
+        horizon_store: stores horizons; None for a volatile process (AMO-20).
         comm: the comm thread; None while this process is alone on the bus.
         failures: logs the exceptions of callbacks.
         parked_expiry: the timer that expires parked messages.
@@ -105,6 +108,7 @@ class Exchange:
         "comm",
         "failures",
         "find",
+        "horizon_store",
         "manager",
         "parked_expiry",
         "send_at_once",
@@ -114,10 +118,14 @@ class Exchange:
     send_at_once: Callable[[Incoming], None]
 
     def __init__(
-        self, manager: ProcessManager, trace_sink: TraceSink | None = None
+        self,
+        manager: ProcessManager,
+        trace_sink: TraceSink | None = None,
+        horizon_store: HorizonStore | None = None,
     ) -> None:
         self.manager: Final = manager
         self.trace_sink: Final = trace_sink
+        self.horizon_store: Final = horizon_store
         self.comm: Comm | None = None
         self.failures: Final = CallbackFailures()
         # Guards the manager, except for look-ups in its table, and the queue of
@@ -330,8 +338,8 @@ class Exchange:
                 self._do(action)
         except BaseException:
             with self._lock:
-                # The action was not begun, so it goes back. Only a reply may have
-                # begun: to deliver it a second time is harmless.
+                # The action was not begun, so it goes back. Only a reply or a write of
+                # horizons may have begun: to do it a second time is harmless.
                 if self._taken is not None and mine:
                     self._todo.appendleft(self._taken)
                     self._taken = None
@@ -343,6 +351,12 @@ class Exchange:
         if type(action) is Reply:
             assert self.comm is not None
             self.comm.do(action)
+            self._taken = None
+            return
+        if type(action) is Store:
+            assert self.horizon_store is not None
+            self.horizon_store.store(action, self._todo, self._lock)
+            # Not before: after an interrupt no message may precede its horizon.
             self._taken = None
             return
         if type(action) is Open:

@@ -23,6 +23,7 @@ from bus.errors import (
     DuplicateSenderError,
     ExpiredError,
     HandOverError,
+    HorizonError,
     InDoubtError,
     MachineNameConflictError,
     MessageTooLargeError,
@@ -198,6 +199,11 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
         DuplicateSenderError("m/7"),
         {"sender": "m/7"},
         "cannot open a stream: another process sends as: 'm/7'",
+    ),
+    (
+        HorizonError("/d/horizons", "it is broken", "restore it", 15),
+        {"path": "/d/horizons", "fact": "it is broken", "offset": 15},
+        "cannot use the horizons in /d/horizons at byte 15: it is broken; restore it",
     ),
 ]
 

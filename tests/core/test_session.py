@@ -9,7 +9,7 @@ import pytest
 from bus.config import BusConfig
 from bus.core.peer.limits import Limits
 from bus.core.peer.session import Session
-from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement
 from bus.core.wire import Ack, Batch, Bye, Frame, Unrelay
 from bus.errors import WireError
 from specs.clauses import clause
@@ -282,3 +282,30 @@ def test_the_time_left_is_computed_when_the_frame_is_sent() -> None:
 
     assert isinstance(batch, Batch)
     assert [each.milliseconds_left for each in batch.runs] == [2500, 0]
+
+
+@clause("AMO-17")
+def test_the_first_frame_names_the_epoch_that_is_remembered_of_the_peer() -> None:
+    """Once the peer has named its epoch, that one counts."""
+    one = session()
+    assert one.attach(1, 9).known == 9
+    assert one.attach(2).known == 0
+
+    one.open(opening(), Acknowledgement(1))
+
+    assert one.attach(3, 9).known == 7
+
+
+@clause("AMO-17")
+def test_a_session_takes_another_epoch_only_before_it_is_open() -> None:
+    one = session()
+    one.renew(9)
+    assert (one.epoch, one.outgoing.epoch, one.attach(1).epoch) == (9, 9, 9)
+    with pytest.raises(WireError, match=f"knows epoch {NUMBERS - 1}, sent is 9"):
+        one.renew(NUMBERS)
+
+    one.open(opening(), Acknowledgement(1))
+
+    with pytest.raises(WireError, match="knows epoch 10, sent is 9"):
+        one.renew(11)
+    assert one.epoch == 9

@@ -13,6 +13,7 @@ from tests.support import LIMIT_S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from bus import Durability
     from bus.journal.writer import Journal
 
 __all__ = [
@@ -82,6 +83,7 @@ def socket_bus(
     config: BusConfig | None = None,
     name: str = "bus1",
     journal: Journal | None = None,
+    durability: Durability | None = None,
 ) -> Iterator[Bus]:
     """Yield a process of a socket bus; one test process can hold several."""
     network = SocketNetwork(name, role, BusConfig() if config is None else config)
@@ -92,6 +94,7 @@ def socket_bus(
         config=config,
         network=network,
         journal=journal,
+        durability=durability,
     ) as bus:
         bus._node.join(name, bus._look)
         yield bus

@@ -118,10 +118,15 @@ class World:
         """Return a unique number for a message."""
         return next(self._numbers)
 
-    def start(self, machine: str, name: str, *, master: bool = False) -> SimProcess:
-        """Start a process, or restart it in a new incarnation."""
+    def start(
+        self, machine: str, name: str, *, master: bool = False, life: int = 0
+    ) -> SimProcess:
+        """Start a process, or restart it in a new incarnation.
+
+        life: its incarnation; 0 for one that rises with time.
+        """
         # Journals identify a registration by its number alone.
-        life = (int(self.now * 1e9) + next(self._order)) * _LIVES_APART
+        life = life or (int(self.now * 1e9) + next(self._order)) * _LIVES_APART
         process = SimProcess(self, machine, name, master=master, life=life)
         process.guest = name in self.guests.names
         self.processes[machine, name] = process

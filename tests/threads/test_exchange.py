@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bus
-from bus.core.local.actions import Fail, Reply
+from bus.core.local.actions import Fail, Post, Reply, Store
+from bus.core.streams.horizons import Horizon
 from bus.errors import BusFullError, UnresolvedError
 from bus.threads.account import Account
 from bus.threads.host_thread import move
@@ -22,7 +23,7 @@ from tests.strikes import Blow, everywhere
 from tests.threads.driven import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from bus.core.local.actions import Action
     from queuebroker.testing import Run
@@ -376,6 +377,29 @@ def test_a_reply_that_was_interrupted_is_given_once_more_and_nothing_else_is() -
     station.exchange.decide(list)
 
     assert given == [1, 1]
+
+
+@clause("AMO-20")
+def test_a_horizon_is_stored_before_the_action_behind_it_despite_an_interrupt() -> None:
+    """The write goes back to the head of the queue."""
+    station, done = Station(), list[Any]()
+
+    def store(action: Store, queued: Iterable[object], lock: object) -> None:
+        done.append(("store", [*queued]))
+        if len(done) == 1:
+            raise KeyboardInterrupt
+
+    comm: Any = SimpleNamespace(do=done.append, request_flush=lambda: None)
+    station.exchange.comm = comm
+    station.exchange.horizon_store = SimpleNamespace(store=store)  # type: ignore[misc, assignment]
+    post: Any = Post(None, [])  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        station.exchange.decide(lambda: [Store("a", Horizon(1, 1)), post])
+    assert done == [("store", [post])]
+
+    station.exchange.decide(list)
+
+    assert done == [("store", [post]), ("store", [post]), post]
 
 
 @clause("BUS-MSG-15")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bus.core.local.command_run import CommandRun
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
+    from bus.core.streams.horizons import Horizon
     from bus.core.wire import Frame, LinkKind
     from bus.errors import BusError
     from bus.message import Incoming, Presence
@@ -37,6 +38,7 @@ __all__ = [
     "Resume",
     "Send",
     "Settled",
+    "Store",
     "Tell",
     "Vacate",
 ]
@@ -94,6 +96,16 @@ class Post(Struct, frozen=True):
 
     entry: Entry
     messages: list[Incoming | CommandRun]
+
+
+class Store(Struct, frozen=True):
+    """Store a horizon before the following actions hand over messages (AMO-20).
+
+    sender: the process that sent these messages.
+    """
+
+    sender: str
+    horizon: Horizon
 
 
 @attrs.frozen
@@ -190,6 +202,7 @@ Action = (
     | Fail
     | Bind
     | Post
+    | Store
     | Resume
     | Reply
     | Vacate

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from bus.core.peer.delayed_acks import DelayedAcks
-from bus.core.streams.incoming_stream import Acknowledgement
+from bus.core.streams.incoming_stream import NUMBERS, Acknowledgement
 from bus.core.streams.outgoing_stream import OutgoingStream
 from bus.core.wire import (
     BATCH_BYTES_MAX,
@@ -79,7 +79,7 @@ class Session:
     def __init__(
         self, epoch: int, *, own: int, incarnation: int, nonce: int, limits: Limits
     ) -> None:
-        self.epoch: Final = epoch
+        self.epoch: int = epoch
         self.incarnation: Final = incarnation
         self.own: Final = own
         self._nonce: Final = nonce
@@ -102,8 +102,11 @@ class Session:
 
     # Links.
 
-    def attach(self, link: int) -> OpenStream:
-        """Use a link from now on; return the first frame to send on it."""
+    def attach(self, link: int, remembered: int = 0) -> OpenStream:
+        """Use a link from now on; return the first frame to send on it.
+
+        remembered: the newest epoch that the peer had before this session; 0 for none.
+        """
         self.link, self.ready, self._held = link, False, None
         self._outbox.clear()
         return OpenStream(
@@ -112,7 +115,7 @@ class Session:
             incarnation=self.incarnation,
             first=self.outgoing.floor,
             window=self._limits.stream_window,
-            known=self.their_epoch or 0,
+            known=self.their_epoch or remembered,
             last=self.acks.received.next - 1,
             heard=self.acks.controls_received,
         )
@@ -140,6 +143,20 @@ class Session:
                     self._outbox.append(controls.popleft()[1])
                 self._outbox.append(part)
         self._outbox += [frame for _, frame in controls]
+
+    def renew(self, epoch: int) -> None:
+        """Take another epoch: the peer knows a greater one of this process (AMO-17).
+
+        Raises:
+            WireError: the peer has opened this session, and so knows its epoch, or no
+                greater epoch is left.
+        """
+        if self.their_epoch is not None or epoch >= NUMBERS:
+            raise WireError(
+                f"OPEN_STREAM knows epoch {epoch - 1}, sent is {self.epoch}"
+            )
+        self.epoch = epoch
+        self.outgoing = OutgoingStream(epoch, window=self._limits.stream_window)
 
     def reset(self) -> None:
         """Start over, as the peer has: everything sent to it before is void."""

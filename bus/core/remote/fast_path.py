@@ -290,6 +290,8 @@ class FastPath:
             or session.link != self.link
             or not session.expects(batch)
             or self.peer.unresponsive
+            # A horizon must be stored first (AMO-20), by an action of a round.
+            or not self._is_covered(batch)
         ):
             return None
         [run] = batch.runs
@@ -317,6 +319,13 @@ class FastPath:
             return batch, ends, unpacked(run, run.bodies[0])
         except WireError:
             return None
+
+    def _is_covered(self, batch: Batch) -> bool:
+        """Return True if the message may be handed over without a write."""
+        horizons = self._remote.topology.horizons
+        return horizons is None or horizons.covers(
+            self.peer.name, batch.epoch, batch.first
+        )
 
     def _new_ends(self, run: Run) -> _Ends | None:
         """Look up the sender and the receiver of a run."""

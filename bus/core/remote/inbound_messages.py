@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.local.actions import Post, Reply
+from bus.core.local.actions import Post, Reply, Store
 from bus.core.peer.relay import AUDIENCE, Relay
 from bus.core.remote.inbound import (
     DeniedCommands,
@@ -70,7 +70,9 @@ class InboundMessages:
             ranges_max=limits.missing_ranges,
             life_s=limits.message_life_s,
             ended_max=limits.ended_streams,
+            horizons=topology.horizons,
         )
+        topology.newest_epoch = self._streams.newest_epoch
         self.strays: int = 0
 
     def on_link_open(self, peer: Peer, frame: OpenStream) -> None:
@@ -82,7 +84,15 @@ class InboundMessages:
         sender = peer.name
         opened = self._streams.open(sender, frame.epoch, frame.first)
         if opened.refusal is not None:
-            raise WireError(f"OPEN_STREAM of an old epoch: {frame.epoch}")
+            raise WireError(
+                f"OPEN_STREAM of an old epoch: {frame.epoch}, known is {opened.epoch}"
+            )
+        if opened.resumed:
+            self._topology.complain(
+                f"{sender} continues epoch {frame.epoch}: numbers below "
+                f"{opened.has.next} are refused, since they may have been delivered "
+                "before this process was restarted (AMO-20)"
+            )
         peer.session.open(frame, opened.has)
         peer.bound = True
 
@@ -103,7 +113,7 @@ class InboundMessages:
         heading = (sender, batch.epoch, batch.incarnation, batch.first)
         runs: Iterable[tuple[int, Run]]
         if streams.accept_next(*heading, count, batch.floor):
-            runs = numbered(batch)
+            runs, batch_end = numbered(batch), batch.first + count - 1
         else:
             singly = list(numbered_singly(batch))
             accepted = streams.accept(*heading, singly, batch.floor)
@@ -112,6 +122,9 @@ class InboundMessages:
             if len(accepted) < count:
                 peer.acks.repeat()
             runs = accepted
+            # In rising order (AMO-10): the last one is the greatest.
+            batch_end = accepted[-1][0] if accepted else 0
+        self._raise_horizon(sender, batch.epoch, batch_end)
         peer.acks.on_received(streams.acknowledgement(sender))
         # Most batches are successive commands of one task for another, so the tasks are
         # looked up only where one of them changes.
@@ -127,6 +140,19 @@ class InboundMessages:
                 commands = self._commands(peer, run)
             if commands is not None:
                 commands.add(number, run, now)
+
+    def _raise_horizon(self, sender: str, epoch: int, number: int) -> None:
+        """Have a horizon stored, unless all messages up to ``number`` are covered.
+
+        The action precedes those that hand the messages over, and the acknowledgement:
+        actions are performed in order, and a failed `Store` ends them.
+        """
+        horizons = self._topology.horizons
+        if horizons is None or not number:
+            return
+        raised = horizons.raise_over(sender, epoch, number)
+        if raised is not None:
+            self._topology.todo.append(Store(sender, raised))
 
     def _commands(
         self, peer: Peer, run: Run

@@ -229,7 +229,8 @@ class LinkTable:
         peer.received_at = peer.pinged_at = now
         peer.ping, peer.round_trip_s = 0, None
         self.on_process_up(peer, identity)
-        opening = peer.session.attach(link.id)
+        remembered = self._topology.newest_epoch(peer.name)
+        opening = peer.session.attach(link.id, remembered)
         if not link.dialled:
             self._topology.send(link.id, welcome(self._topology))
         self._topology.send(link.id, opening)

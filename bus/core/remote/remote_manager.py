@@ -399,6 +399,12 @@ class RemoteManager:
         assert peer is not None
         if frame.incarnation != self.topology.me.incarnation:
             raise WireError(f"OPEN_STREAM is for incarnation {frame.incarnation}")
+        if frame.known > peer.session.epoch:
+            # The clock of this process was set back. The peer refuses the OPEN_STREAM
+            # sent on this link; that on the next link has the greater epoch.
+            peer.session.renew(frame.known + 1)
+            self.links.drop(link, now)
+            return
         epoch = peer.session.their_epoch
         if epoch is not None and frame.epoch > epoch:
             assert link.identity is not None

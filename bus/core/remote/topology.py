@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bus.core.local.actions import Action
     from bus.core.local.trace import TraceSink
     from bus.core.peer.limits import Limits
+    from bus.core.streams.horizons import Horizons
     from bus.core.wire import Frame, Identity
     from bus.errors import BusError
     from bus.message import Incoming
@@ -43,8 +44,11 @@ class Topology:
     todo: the actions to perform, in order.
     lose: declares a process lost; part: drops a live process that needs no link. The
       `ProcessLoss` provides both, since it reaches the whole state of a process.
+    newest_epoch: returns the newest epoch known of a process, by its name; 0 for none.
+      The `InboundMessages` provide it.
     complain: takes a line about a violation by another process.
     trace_sink: the trace sink; None if nothing is recorded.
+    horizons: the horizons of the streams to this process; None if nothing outlives it.
     counters: counters of all messages for other processes, including lost ones.
     """
 
@@ -57,10 +61,12 @@ class Topology:
         "complain",
         "counters",
         "drop_peer",
+        "horizons",
         "key",
         "limits",
         "lose",
         "me",
+        "newest_epoch",
         "outside",
         "peers",
         "role",
@@ -78,6 +84,7 @@ class Topology:
         outside: Callable[[], tuple[str, ...]],
         complain: Callable[[str], object] = lambda _: None,
         trace_sink: TraceSink | None = None,
+        horizons: Horizons | None = None,
     ) -> None:
         self.me: Final = me
         self.key: Final[Key] = (me.machine, me.process)
@@ -85,6 +92,7 @@ class Topology:
         self.limits: Final = limits
         self.complain: Final = complain
         self.trace_sink: Final = trace_sink
+        self.horizons: Final = horizons
         self.addresses: Final = addresses
         self.outside: Final = outside
         self.peers: Final[dict[Key, Peer]] = {}
@@ -92,6 +100,7 @@ class Topology:
         self.todo: list[Action] = []
         self.lose: Callable[[Peer, float], None]
         self.drop_peer: Callable[[Peer, float], None]
+        self.newest_epoch: Callable[[str], int]
         self._nonces: Final = nonces
         # Above all numbers used by earlier incarnations (AMO-16).
         self._epochs = itertools.count(me.incarnation)

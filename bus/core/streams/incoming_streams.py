@@ -19,6 +19,8 @@ from bus.core.streams.incoming_stream import Acknowledgement, IncomingStream
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bus.core.streams.horizons import Horizons
+
 __all__ = ["IncomingStreams", "Opened", "Refusal"]
 
 M = TypeVar("M")
@@ -40,11 +42,13 @@ class Opened:
       sender may retry with a greater epoch.
     epoch: the newest epoch of that sender known here.
     has: the messages already received in that epoch; the sender may send the others.
+    resumed: True if this epoch is continued at its horizon, after a restart (AMO-20).
     """
 
     refusal: Refusal | None
     epoch: int
     has: Acknowledgement
+    resumed: bool = False
 
 
 @attrs.define
@@ -67,11 +71,14 @@ class IncomingStreams(Generic[M]):
         ended_max: the most ended streams remembered; the one that ended first is
           forgotten first.
         ordered: see `IncomingStream`.
+        horizons: those of all senders; None if nothing outlives this process. A stream
+            of which nothing else is remembered continues above its horizon (AMO-20).
     """
 
     __slots__ = (
         "_ended",
         "_ended_max",
+        "_horizons",
         "_life_s",
         "_ordered",
         "_ranges_max",
@@ -90,6 +97,7 @@ class IncomingStreams(Generic[M]):
         life_s: float,
         ended_max: int,
         ordered: bool = True,
+        horizons: Horizons | None = None,
     ) -> None:
         self.incarnation: Final = incarnation
         self._window = window
@@ -97,6 +105,7 @@ class IncomingStreams(Generic[M]):
         self._life_s = life_s
         self._ended_max = ended_max
         self._ordered = ordered
+        self._horizons = horizons
         self._senders: dict[str, _Sender[M]] = {}
         # The senders whose streams have ended, in order, with the time to forget each.
         self._ended: dict[str, float] = {}
@@ -110,14 +119,23 @@ class IncomingStreams(Generic[M]):
         older epoch are refused from now on. A closed stream that is re-opened resumes
         above all its earlier numbers.
         """
-        known = self._senders.get(sender)
+        known = remembered = self._senders.get(sender)
+        if known is None:
+            known = self._at_horizon(sender)
         if known is not None and epoch < known.epoch:
             return Opened(Refusal.OLD_EPOCH, known.epoch, known.stream.acknowledgement)
+        resumed = remembered is None and known is not None and epoch == known.epoch
         if known is None or epoch > known.epoch:
-            known = self._senders[sender] = _Sender(epoch, self._stream(first))
+            known = _Sender(epoch, self._stream(first))
+        self._senders[sender] = known
         known.open = True
         self._ended.pop(sender, None)
-        return Opened(None, epoch, known.stream.acknowledgement)
+        return Opened(None, epoch, known.stream.acknowledgement, resumed)
+
+    def newest_epoch(self, sender: str) -> int:
+        """Return the newest epoch known of a sender; 0 for none."""
+        known = self._senders.get(sender) or self._at_horizon(sender)
+        return 0 if known is None else known.epoch
 
     def accept(
         self,
@@ -204,6 +222,14 @@ class IncomingStreams(Generic[M]):
 
     def _forget(self, sender: str) -> None:
         del self._ended[sender], self._senders[sender]
+
+    def _at_horizon(self, sender: str) -> _Sender[M] | None:
+        """Return the state of a sender as its horizon has it; None without one."""
+        horizon = None if self._horizons is None else self._horizons.of(sender)
+        if horizon is None:
+            return None
+        stream = self._stream(horizon.number + 1)
+        return _Sender(horizon.epoch, stream, open=False)
 
     def _stream(self, first: int) -> IncomingStream[M]:
         return IncomingStream(

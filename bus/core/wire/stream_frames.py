@@ -35,8 +35,9 @@ class OpenStream(ControlFrame, frozen=True, kw_only=True):
     incarnation: of the receiver that it is meant for (AMO-19).
     first: the number of its first message (AMO-6).
     window: how many numbers may be outstanding (AMO-13).
-    known: the epoch of the stream in the other direction, as known here; 0 for none.
-    last: the greatest number received of that stream; heard: how many control frames
+    known: the newest epoch known of the process that gets this frame; 0 for none. If it
+      is greater than that process's own, that process takes a greater one (AMO-17).
+    last: the greatest number received in that epoch; heard: how many control frames
       were received. All later ones are sent again, in their original order.
     """
 

@@ -1,0 +1,56 @@
+"""`new_exchange`: the exchange of a process that begins another life on a bus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.api.arguments import check_instance
+from bus.core.local.process_manager import ProcessManager
+from bus.horizon.store import HorizonStore
+from bus.journal.bus_recorder import BusRecorder
+from bus.journal.writer import Journal
+from bus.threads.exchange import Exchange
+
+if TYPE_CHECKING:
+    from bus.config import BusConfig
+    from bus.durability import Durability
+    from bus.horizon.format import Owner
+
+__all__ = ["new_exchange"]
+
+
+def new_exchange(
+    process: Owner,
+    config: BusConfig,
+    journal: Journal | None,
+    durability: Durability | None,
+) -> tuple[Exchange, int]:
+    """Return the exchange of a process, and the incarnation of this life of it.
+
+    process: has the incarnation that the network gives. A durable process takes a
+      higher one if an earlier life has had that one, or a later one (AMO-17).
+
+    Raises:
+        TypeError, ValueError: the journal is none, or closed.
+        BusyError, HorizonError, OSError: see `HorizonStore.open`.
+    """
+    if journal is not None:
+        check_instance("journal", journal, Journal)
+        if journal.closed:
+            msg = f"journal must be open until the bus is closed, got {journal!r}"
+            raise ValueError(msg)
+    store = None if durability is None else HorizonStore.open(durability, process)
+    incarnation = process.incarnation if store is None else store.incarnation
+    recorder = None
+    if journal is not None:
+        recorder = BusRecorder(journal)
+        recorder.on_registered(incarnation, "")
+    manager = ProcessManager(
+        process.machine,
+        process.process,
+        parked_per_name=config.parked_per_name,
+        parked_in_all=config.parked_per_process,
+        resolve_timeout_s=config.resolve_timeout_s,
+        incarnation=incarnation,
+    )
+    return Exchange(manager, recorder, store), incarnation

@@ -1,0 +1,61 @@
+"""`Durability`: the stable storage of a receiver that never repeats a message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["Durability"]
+
+_STEP_MAX: Final = 2**32
+
+
+def _folder(given: str | os.PathLike[str]) -> Path:
+    return Path(given).absolute()
+
+
+def _is_step(_: object, attribute: attrs.Attribute[int], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{attribute.name} must be an int, got {value!r}")
+    if not 1 <= value <= _STEP_MAX:
+        raise ValueError(f"{attribute.name} must be in 1..{_STEP_MAX}, got {value}")
+
+
+def _is_bool(_: object, attribute: attrs.Attribute[bool], value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{attribute.name} must be a bool, got {value!r}")
+
+
+@attrs.frozen
+class Durability:
+    """The storage of a process whose tasks get no message twice, even after a restart.
+
+    The storage holds a horizon for each stream: the greatest number that may have been
+    handed over. After a restart all messages up to it are refused (AMO-20).
+
+    directory: holds the horizons of one process of one bus, and nothing else. It is
+      created if its parent exists. One process at a time can use it.
+    step: how far the horizon is raised at a time, in messages. After a crash a stream
+      that continues loses at most this many messages that had not arrived.
+    accept_log: True to raise the horizon exactly to the messages that are handed over,
+      those that arrive together by one write. Then only messages on their way to a task
+      are lost, and each group of messages waits for the storage.
+
+    Raises:
+        TypeError: ``step`` is not an `int`, or ``accept_log`` is not a `bool`.
+        ValueError: ``step`` is out of range.
+    """
+
+    directory: Path = attrs.field(converter=_folder)
+    step: int = attrs.field(default=1024, validator=_is_step)
+    accept_log: bool = attrs.field(default=False, validator=_is_bool)
+
+    @property
+    def ahead(self) -> int:
+        """How far above a message that is handed over its horizon is put."""
+        return 0 if self.accept_log else self.step

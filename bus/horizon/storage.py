@@ -1,0 +1,166 @@
+"""`DiskStorage`: the directory of one process's horizons, each write and sync of it.
+
+A directory holds the file ``horizons``, and for a moment its successor
+``horizons.new``. `HorizonLog` decides on the order of the operations; `Storage` is the
+interface that it uses, so that tests can record them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakSet
+
+from bus.errors import BusyError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["DiskStorage", "Storage"]
+
+_FILE: Final = "horizons"
+_NEW: Final = "horizons.new"
+_READ_BYTES: Final = 1 << 20
+
+
+class Storage(Protocol):
+    """The file of horizons, and its successor while that is being written.
+
+    All methods but `close` raise `OSError` if the storage fails.
+    """
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+
+    def read(self) -> bytes | None:
+        """Return the contents of the file; None if there is none."""
+
+    def create(self) -> None:
+        """Create an empty successor, to which `write` and `sync` apply from now on."""
+
+    def write(self, data: bytes, at: int) -> None:
+        """Write bytes at an offset; they may be lost until `sync`."""
+
+    def sync(self) -> None:
+        """Return when all bytes written so far are on stable storage."""
+
+    def publish(self) -> None:
+        """Replace the file by its successor; may be undone until `sync_directory`."""
+
+    def sync_directory(self) -> None:
+        """Return when the names of the files are on stable storage."""
+
+    def close(self) -> None:
+        """Release the directory; does nothing the second time."""
+
+
+class DiskStorage:
+    """A directory of the file system, held by one process at a time.
+
+    Raises:
+        BusyError: another process, or another bus of this one, holds the directory.
+        OSError: the directory cannot be created or opened.
+    """
+
+    __slots__ = ("__weakref__", "_directory", "_file", "path")
+
+    def __init__(self, directory: Path) -> None:
+        self.path: Final = str(directory / _FILE)
+        self._directory: int = -1
+        self._file: int = -1
+        with suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
+        # At each start: an earlier process may have been killed in between.
+        _sync_entry(directory.parent)
+        _open_storages.add(self)
+        self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # The directory itself, so that no file of it needs to outlive a process.
+            fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise BusyError(
+                f"the directory {directory}, by a process that keeps its horizons "
+                "there; give each process on each bus a directory of its own"
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> bytes | None:
+        """Return the contents of the file; None if there is none."""
+        try:
+            file = os.open(_FILE, os.O_RDONLY, dir_fd=self._directory)
+        except FileNotFoundError:
+            return None
+        data = bytearray()
+        try:
+            while part := os.read(file, _READ_BYTES):
+                data += part
+        finally:
+            os.close(file)
+        return bytes(data)
+
+    def create(self) -> None:
+        """Create an empty successor; forget the file before."""
+        self._forget_file()
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        self._file = os.open(_NEW, flags, 0o600, dir_fd=self._directory)
+
+    def write(self, data: bytes, at: int) -> None:
+        """Write all bytes at an offset."""
+        while data:
+            written = os.pwrite(self._file, data, at)
+            data, at = data[written:], at + written
+
+    def sync(self) -> None:
+        """Sync the bytes, and the length of the file as far as reading needs it."""
+        os.fdatasync(self._file)
+
+    def publish(self) -> None:
+        """Rename the successor."""
+        here = self._directory
+        os.rename(_NEW, _FILE, src_dir_fd=here, dst_dir_fd=here)
+
+    def sync_directory(self) -> None:
+        """Sync the entries of the directory."""
+        os.fsync(self._directory)
+
+    def close(self) -> None:
+        """Close the descriptors; the lock goes with that of the directory."""
+        self._forget_file()
+        directory, self._directory = self._directory, -1
+        if directory >= 0:
+            os.close(directory)
+
+    def _forget_file(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+def _sync_entry(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_open_storages: Final[WeakSet[DiskStorage]] = WeakSet()
+
+
+def _close_in_child() -> None:
+    """Close the copies of a forked child.
+
+    They share the lock of the parent: a child that outlives it would keep the directory
+    from the next process. Closing a copy releases no lock.
+    """
+    for each in list(_open_storages):
+        each.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

@@ -1,0 +1,1 @@
+"""Tests of `bus.horizon`, and of the processes that use it."""

@@ -1,0 +1,100 @@
+"""`HorizonStore`: what one write stores, and what a failure ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus import Durability
+from bus.core.local.actions import Resume, Store
+from bus.core.streams.horizons import Horizon
+from bus.horizon.format import Owner
+from bus.horizon.store import HorizonStore
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bus.errors import HorizonError
+
+OWNER = Owner("bus1", "machine", "me", 1000)
+
+
+@pytest.fixture
+def durability(tmp_path: Path) -> Durability:
+    return Durability(tmp_path / "horizons", step=8)
+
+
+@pytest.fixture
+def store(durability: Durability) -> Iterator[HorizonStore]:
+    store = HorizonStore.open(durability, OWNER)
+    yield store
+    store.close()
+
+
+def reopened(store: HorizonStore, durability: Durability) -> HorizonStore:
+    store.close()
+    later = HorizonStore.open(durability, OWNER)
+    later.close()
+    return later
+
+
+@clause("AMO-20")
+def test_one_write_stores_all_queued_horizons(
+    store: HorizonStore, durability: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round with many frames waits for the storage once."""
+    syncs: list[int] = []
+    fdatasync = os.fdatasync
+
+    def synced(file: int) -> None:
+        syncs.append(file)
+        fdatasync(file)
+
+    monkeypatch.setattr(os, "fdatasync", synced)
+    first, second = Store("a", Horizon(1, 1)), Store("a", Horizon(1, 2))
+    third, lock = Store("b", Horizon(1, 9)), threading.Lock()
+    store.store(first, [Resume(None), second, third], lock)  # type: ignore[arg-type]
+    store.store(second, [third], lock)
+    store.store(third, [], lock)
+
+    assert len(syncs) == 1
+    later = reopened(store, durability)
+    assert later.horizons.of("a") == Horizon(1, 2)
+    assert later.horizons.of("b") == Horizon(1, 9)
+
+
+@clause("AMO-20")
+def test_a_failure_is_reported_once_nothing_is_covered(
+    store: HorizonStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    raised = store.horizons.raise_over("a", 1, 1)
+    assert raised is not None
+    seen: list[tuple[bool, HorizonError]] = []
+    store.on_lost = lambda error: seen.append((store.horizons.failed, error))
+
+    store.store(Store("a", raised), [], threading.Lock())
+
+    ((failed, error),) = seen
+    assert failed
+    assert "check the storage and start this process again" in str(error)
+    assert not store.horizons.covers("a", 1, 1)
+
+
+@pytest.mark.parametrize(("accept_log", "ahead"), [(False, 8), (True, 0)])
+def test_the_settings_say_how_far_ahead_a_horizon_is(
+    durability: Durability, accept_log: bool, ahead: int
+) -> None:
+    settings = Durability(durability.directory, step=8, accept_log=accept_log)
+    store = HorizonStore.open(settings, OWNER)
+    store.close()
+
+    assert store.horizons.raise_over("a", 1, 1) == Horizon(1, 1 + ahead)
