@@ -263,6 +263,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "opening",
         "parked_expiry",
         "binding",
+        "fast_delivery",
         "exchange",
         "router",
     ),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.local.command_run import CommandRun
 from bus.core.remote.fast_path import FastPath
 from bus.core.wire import FrameType
-from bus.threads.exchange import FastDelivery
+from bus.threads.fast_delivery import FastDelivery
 from queuebroker import _sync
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ host_thread             calls in the thread that hosts a task, and moves to anot
 opening                 the opening of a mailbox, with the messages that waited for it
 parked_expiry           the timer that expires parked messages
 comm                    the comm thread, as the exchange uses it
+binding                 the messages that waited for a name of any machine
+fast_delivery           the delivery of a frame by the thread that reads it
 exchange                the decisions of the process, and the actions that follow
 router                  finds the task or relay of a message, and posts the message
 verdict                 the decision of another process on a join or a name

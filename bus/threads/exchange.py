@@ -11,12 +11,11 @@ these. Of ``_lock`` and the locks of inboxes, a thread holds one at a time.
 
 from __future__ import annotations
 
-import enum
 import itertools
 import math
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bus.core.local.actions import (
     Action,
@@ -38,6 +37,7 @@ from bus.threads.account import Admission
 from bus.threads.binding import send_bound
 from bus.threads.callback_failures import CallbackFailures
 from bus.threads.delivery import Answer, News, answer_of
+from bus.threads.fast_delivery import FastDelivery
 from bus.threads.host_thread import call_in_host_thread
 from bus.threads.mailbox import Client, Mailbox
 from bus.threads.opening import Opening
@@ -54,33 +54,12 @@ if TYPE_CHECKING:
     from bus.horizon.store import HorizonStore
     from bus.registration import Visibility
     from bus.threads.comm import Comm
+    from bus.threads.fast_delivery import FastReceiver
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["Exchange", "FastDelivery"]
+__all__ = ["Exchange"]
 
 T = TypeVar("T")
-
-
-class FastDelivery(enum.Enum):
-    """The outcome of a frame that a thread of tasks receives on the fast path.
-
-    REFUSED: the frame must be handled as part of a round of the comm thread.
-    QUEUED: its action is queued for `Exchange.act`.
-    DELIVERED: its message is in the mailbox of the addressee.
-    """
-
-    REFUSED = enum.auto()
-    QUEUED = enum.auto()
-    DELIVERED = enum.auto()
-
-
-class FastReceiver(Protocol):
-    """The fast path of one link: see `bus.core.remote.fast_path`."""
-
-    def receive(
-        self, data: bytes, now: float, todo: deque[Action], *, answers_only: bool
-    ) -> bool:
-        """Handle a frame and append its action to ``todo``; return False to refuse."""
 
 
 class Exchange:
@@ -413,19 +392,8 @@ class Exchange:
     def _empty(self, entry: Entry, *, final: bool) -> None:
         """Empty the mailbox of a deregistered task, in the thread that hosts it."""
         host: ThreadManager = entry.host
-        unread = []
         client: Client = entry.mailbox.client
-        for item in [
-            *client.take_unclaimed(),
-            *host.remove(entry, None, Mailbox(client)),
-        ]:
-            if type(item) is Incoming and item._account.extract(item, host.inbox.lock):
-                item._account.returned += 1
-                item.gap = 0  # the gap concerned this receiver alone
-                unread.append(item)
-            elif type(item) is Answer:
-                client.on_unread_answer(item)
-        host.inbox.wake_senders()
+        unread = _take_unread(entry, host, client)
         now = _sync.monotonic()
 
         def left() -> list[Action]:
@@ -450,3 +418,17 @@ def _give(news: News) -> None:
     while (host := news._to.host) is not None:
         if host.post(news) is not Admission.GONE:
             return
+
+
+def _take_unread(entry: Entry, host: ThreadManager, client: Client) -> list[Incoming]:
+    """Remove a task from its host; return its unread messages, in order."""
+    unread = []
+    for item in [*client.take_unclaimed(), *host.remove(entry, None, Mailbox(client))]:
+        if type(item) is Incoming and item._account.extract(item, host.inbox.lock):
+            item._account.returned += 1
+            item.gap = 0  # the gap concerned this receiver alone
+            unread.append(item)
+        elif type(item) is Answer:
+            client.on_unread_answer(item)
+    host.inbox.wake_senders()
+    return unread

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from bus.links.fast_path_driver import FastPathDriver, _WaitableLink
-from bus.threads.exchange import FastDelivery
+from bus.threads.fast_delivery import FastDelivery
 from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync

@@ -10,7 +10,7 @@ import pytest
 
 from bus.core.wire import FrameType
 from bus.links.fast_path_driver import _WaitableLink
-from bus.threads.exchange import FastDelivery
+from bus.threads.fast_delivery import FastDelivery
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause

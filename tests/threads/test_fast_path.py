@@ -10,7 +10,7 @@ import pytest
 from bus.core.local.actions import Post, Reply
 from bus.message import Incoming
 from bus.threads.delivery import Answer
-from bus.threads.exchange import FastDelivery
+from bus.threads.fast_delivery import FastDelivery
 from bus.threads.host_thread import call_in_host_thread
 from bus.threads.thread_manager import ThreadManager
 from queuebroker.waiting.shared_parker import SharedParker
