@@ -19,6 +19,6 @@ def test_both_figures_have_the_storage_beside_them() -> None:
     contests, missing = durable.suite(Effort.of(quick=True))
 
     assert [each.figure for each in contests] == ["U1", "U2"]
-    assert {*contests[0].rivals} == {"step 1024", "exact log", "sync alone"}
+    assert {*contests[0].rivals} == {"volatile", "exact log", "sync alone"}
     assert missing == []
     assert contests[0].rivals["sync alone"]() > 0
