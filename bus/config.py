@@ -322,9 +322,6 @@ class BusConfig:
     missing_ranges: int = _count(
         1024, "ranges", "AMO-14", "Maximum number of gaps recorded per stream."
     )
-    takeover_s: float = _timeout(
-        10.0, "AMO-18", "Time for which the identity of a lost sender is kept."
-    )
     message_life_s: float = _period(
         3600.0, "AMO-21", "Time for which an ended stream is remembered."
     )

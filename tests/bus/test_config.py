@@ -90,7 +90,6 @@ def test_the_defaults_have_their_agreed_values() -> None:
         "unauthenticated_bytes": 4096,
         "stream_window": 16384,
         "missing_ranges": 1024,
-        "takeover_s": 10.0,
         "message_life_s": 3600.0,
         "ended_streams": 4096,
         "arena_bytes": 64 * MIB,

@@ -33,8 +33,7 @@ NUMBERS = {
     "QB-BULK": range(1, 4),
     "QB-BOOK": range(1, 6),
     "QB-WAIT": (1,),
-    # 18 comes with rivals of one identity.
-    "AMO": (*range(1, 18), *range(19, 30)),
+    "AMO": range(1, 30),
     # 4 and 6, the receivers and the contents of a search, are not built yet.
     "B": (1, 2, 3, 5),
     "QB-SOCK": range(1, 11),
