@@ -1,15 +1,18 @@
-"""A live bus of real processes, for the verbs that look at one."""
+"""Fixtures: a live bus of real processes, and two machines."""
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.kit.site import THERE, Site
 from tests.links.real import Far
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -28,3 +31,10 @@ def beta(alpha: Far) -> Iterator[Far]:
         far.started()
         far("counter('far')")
         yield far
+
+
+@pytest.fixture
+def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
+    """Yield two machines with keys of one authority."""
+    yield Site(tmp_path)
+    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)

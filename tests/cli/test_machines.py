@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import socket
 from typing import TYPE_CHECKING, Any
@@ -18,15 +17,7 @@ from tests.links.real import Far
 from tests.support import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
-    """Yield two machines with keys of one authority."""
-    yield Site(tmp_path)
-    shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
 
 
 def machines() -> list[dict[str, Any]]:

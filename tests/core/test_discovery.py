@@ -4,64 +4,36 @@ from __future__ import annotations
 
 from random import Random
 
-import attrs
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.core.discovery.announcement_reader import Rejection
-from bus.core.discovery.discovery import Discovery, DiscoverySettings
+from bus.core.discovery.discovery import Discovery
 from bus.core.discovery.machine_table import MACHINES_MAX, Change
 from bus.core.wire import (
     ANNOUNCEMENT_BYTES_MAX,
-    VERSIONS,
     Announcement,
-    Identity,
-    Role,
     decode_announcement,
     encode_announcement,
     is_signed,
 )
 from bus.errors import WireError
 from specs.clauses import clause
+from tests.kit.discovery import GROUP_KEY as KEY
+from tests.kit.discovery import announcement, discovery_settings
+from tests.kit.identities import identity
 
-KEY = bytes(range(32))
-ANNOUNCEMENT = Announcement(
-    bus="b",
-    machine="m",
-    machine_id="id-m",
-    instance=7,
-    counter=1,
-    versions=VERSIONS,
-    host="192.0.2.1",
-    port=7400,
-)
+ANNOUNCEMENT = announcement("m", instance=7, host="192.0.2.1", port=7400)
 
 
 def discovery(
     machine: str = "here", *, machine_id: str = "", instance: int = 5, **changed: object
 ) -> Discovery:
     """Return the discovery of one master."""
-    settings = DiscoverySettings(
-        host="192.0.2.9",
-        port=7400,
-        scheme="tls",
-        key=KEY,
-        interval_s=1.0,
-        jitter=0.2,
-        lease_s=10.0,
-    )
-    me = Identity(
-        bus="b",
-        machine=machine,
-        machine_id=machine_id or f"id-{machine}",
-        process="p",
-        process_id=1,
-        incarnation=1,
-        role=Role.MASTER,
-    )
-    settings = attrs.evolve(settings, **changed)  # type: ignore[arg-type]
+    settings = discovery_settings("192.0.2.9", **changed)
+    me = identity(machine, machine_id=machine_id or f"id-{machine}")
     return Discovery(me, instance, settings, Random(1).random)
 
 

@@ -12,20 +12,13 @@ from bus.config import BusConfig
 from bus.core.peer.limits import Limits
 from bus.core.remote.handshake import handshake, refusal, welcome
 from bus.core.remote.topology import Topology
-from bus.core.wire import Identity, LinkKind, Reason, Role
+from bus.core.wire import LinkKind, Reason, Role
 from specs.clauses import clause
+from tests.kit.identities import identity
 
 
 def topology(process: str, **about: Any) -> Topology:
-    me = Identity(
-        bus="bus1",
-        machine="m1",
-        machine_id="id1",
-        process=process,
-        process_id=1,
-        incarnation=1,
-        role=Role.SLAVE,
-    )
+    me = identity("m1", machine_id="id1", process=process, role=Role.SLAVE)
     return Topology(
         replace(me, **about),
         limits=Limits.of(BusConfig()),

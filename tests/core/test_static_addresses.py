@@ -13,10 +13,11 @@ from bus.core.local.process_manager import ProcessManager
 from bus.core.peer.limits import Limits
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
-from bus.core.wire import Eliminate, Error, Identity, LinkKind, Reason, Refused, Role
+from bus.core.wire import Eliminate, Error, LinkKind, Reason, Refused
 from bus.registration import RegistrationId
 from bus.rights import Credentials
 from specs.clauses import clause
+from tests.kit.identities import identity
 
 if TYPE_CHECKING:
     from bus.core.local.actions import Action
@@ -33,14 +34,11 @@ class Master:
         self, machine: str, *static: str, incarnation: int = 1, machine_id: str = ""
     ) -> None:
         self.log: list[str] = []
-        me = Identity(
-            bus="bus1",
-            machine=machine,
+        me = identity(
+            machine,
             machine_id=machine_id or machine,
             process="p",
-            process_id=1,
             incarnation=incarnation,
-            role=Role.MASTER,
         )
         topology = Topology(
             me,

@@ -9,6 +9,8 @@ journals      the journal of a bus in words; to compare its steps, and check its
 station       an exchange, threads and clerks without the API; to test them alone
 messages      a message, or commands that arrived together; to give one to a component
 clock         a monotonic clock that the test sets; to let time pass without waiting
+identities    the identity of a process; for a peer, or for the process under test
+discovery     settings, announcements and a free port; to test how machines are found
 site          two machines on one host, with keys and TLS; to test their links
 raw_peer      a plain socket connected to a process; to send bytes that break the rules
 collector     a garbage collection in the middle of a call; to test finalizers there

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.core.local.process_manager import ProcessManager
-from bus.core.wire import Identity, Role
 from bus.registration import Visibility
 from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
 from bus.threads.router import Router
 from bus.threads.thread_manager import ThreadManager
+from tests.kit.identities import identity
 from tests.kit.messages import new_message
 
 if TYPE_CHECKING:
@@ -26,15 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["IDENTITY", "Clerk", "Station", "run_due"]
 
 # The process of a station, as its peers see it.
-IDENTITY: Final = Identity(
-    bus="bus1",
-    machine="here",
-    machine_id="here",
-    process="p1",
-    process_id=1,
-    incarnation=1,
-    role=Role.MASTER,
-)
+IDENTITY: Final = identity()
 
 _SEND_TIMEOUT_S = 5.0
 _RESOLVE_TIMEOUT_S = 5.0

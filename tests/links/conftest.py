@@ -12,6 +12,7 @@ from bus.core.remote import fast_path
 from bus.core.wire import decode, encode_single, pieces
 from bus.links import rounds
 from tests.kit.buses import socket_bus
+from tests.kit.discovery import free_udp_port
 from tests.kit.site import THERE, Site
 from tests.kit.tasks import echo
 from tests.links import real  # noqa: F401 # starts its server before any test
@@ -58,6 +59,12 @@ def site(tmp_path: Path, own_run_directory: Path) -> Iterator[Site]:
     """Yield two machines with keys of one authority."""
     yield Site(tmp_path)
     shutil.rmtree(f"{own_run_directory}-{THERE}", ignore_errors=True)
+
+
+@pytest.fixture
+def port() -> int:
+    """Return a UDP port for the announcements of machines, free at present."""
+    return free_udp_port()
 
 
 @pytest.fixture

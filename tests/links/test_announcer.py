@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import BusConfig
-from bus.core.discovery.discovery import Discovery, DiscoverySettings, Event
+from bus.core.discovery.discovery import Discovery, Event
 from bus.core.discovery.machine_table import Change
-from bus.core.wire import Identity, Role
 from bus.links import announcer
 from bus.links.announcement_group import AnnouncementGroup
 from bus.links.announcer import Announcer
@@ -18,6 +17,8 @@ from bus.network import DiscoveryScope
 from queuebroker import _net, _sync
 from queuebroker.sockets import Driver
 from specs.clauses import clause
+from tests.kit.discovery import discovery_settings
+from tests.kit.identities import identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,23 +30,9 @@ class Party:
     """One master: its announcer, and the changes that it was told."""
 
     def __init__(self, driver: Driver, machine: str, lease_s: float = 60.0) -> None:
-        me = Identity(
-            bus="b",
-            machine=machine,
-            machine_id="id",
-            process="p",
-            process_id=1,
-            incarnation=1,
-            role=Role.MASTER,
-        )
-        settings = DiscoverySettings(
-            host="127.0.0.1",
-            port=7400,
-            scheme="tcp",
-            key=None,
-            interval_s=0.05,
-            jitter=0.2,
-            lease_s=lease_s,
+        me = identity(machine, machine_id="id")
+        settings = discovery_settings(
+            "127.0.0.1", scheme="tcp", key=None, interval_s=0.05, lease_s=lease_s
         )
         self.discovery = Discovery(me, 1 + len(machine), settings, Random(1).random)
         self.changes: list[tuple[Change, str]] = []

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 QUICK = BusConfig(announce_s=0.05)
 
 
-@pytest.fixture
-def port() -> int:
-    """Return a UDP port that is free at present."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def found(bus: Bus) -> dict[str, str]:
     """Return the address of each machine that a master has found."""
     machines = bus._node.network._discovery.machines()  # type: ignore[union-attr]

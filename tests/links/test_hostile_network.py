@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusConfig
-from bus.core.wire import VERSIONS, Announcement, encode_announcement
+from bus.core.wire import encode_announcement
 from bus.keys.machine_keys import MACHINE, TRUSTED, MachineKeys
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
+from tests.kit.discovery import announcement
 from tests.kit.site import HERE, THERE, Site
 from tests.links.processes import linked
 from tests.support import LIMIT_S, until
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
 
 BROADCAST = "127.255.255.255"
 CONFIG = BusConfig(announce_s=0.1, unauthenticated_links=64, auth_timeout_s=60.0)
-
-
-@pytest.fixture
-def port() -> int:
-    """Return a UDP port that is free at present."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -157,17 +150,3 @@ def test_a_flood_of_datagrams_keeps_no_machine_out(
         }
         assert counted["not signed with the group key"] > 0
         joins(site, port, near)
-
-
-def announcement(machine: str) -> Announcement:
-    """Return the announcement of a machine at a port where nothing listens."""
-    return Announcement(
-        bus="bus1",
-        machine=machine,
-        machine_id=f"id-{machine}",
-        instance=1,
-        counter=1,
-        versions=VERSIONS,
-        host="127.0.0.1",
-        port=9,
-    )

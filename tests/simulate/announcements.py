@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.core.discovery.discovery import Discovery, DiscoverySettings
+from bus.core.discovery.discovery import Discovery
+from tests.kit.discovery import discovery_settings
 
 if TYPE_CHECKING:
     from bus.core.discovery.discovery import Event
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Announcements"]
 
-_KEY: Final = bytes(32)
 _DELAY_S: Final = 0.05
 _REPEATED: Final = 0.1
 _STEP_S: Final = 1e-6
@@ -44,19 +44,10 @@ class Announcements:
         machine = master.key[0]
         number = len(self._hosts) + 1
         host = self._hosts.setdefault(machine, f"10.0.{number // 250}.{number % 250}")
-        settings = DiscoverySettings(
-            host=host,
-            port=7400,
-            scheme="tls",
-            key=_KEY,
-            interval_s=1.0,
-            jitter=0.2,
-            lease_s=10.0,
-        )
         discovery = Discovery(
             master.remote.topology.me,
             next(self._instances),
-            settings,
+            discovery_settings(host),
             self._random.random,
         )
         self._masters.append((master, discovery))

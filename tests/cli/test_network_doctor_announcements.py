@@ -1,0 +1,108 @@
+"""``bus doctor --network``: the announcements that it receives, and their machines."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.core.wire import encode_announcement
+from bus.keys.machine_keys import MachineKeys
+from bus.links.peer_probe import Fault
+from specs.clauses import clause
+from tests.cli.findings import failure, findings, is_fault, states
+from tests.kit.discovery import announcement, free_udp_port
+from tests.kit.site import HERE, THERE, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def announced(site: Site, port: int, **given: Any) -> Iterator[None]:
+    """Announce a machine again and again, as one that others do not accept."""
+    keys = site.network(THERE).keys
+    assert keys is not None
+    key = given.pop("key", MachineKeys(keys).group_key)
+    machine = given.pop("machine", THERE)
+    fields = {"port": site.ports[THERE]} | given
+    ends = threading.Event()
+
+    def run() -> None:
+        counter = 0
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            sender.bind(("127.0.0.1", 0))
+            while not ends.wait(0.05):
+                counter += 1
+                made = announcement(machine, counter=counter, **fields)
+                data = encode_announcement(made, key)
+                sender.sendto(data, ("127.255.255.255", port))
+
+    helper = threading.Thread(target=run)
+    helper.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        helper.join()
+
+
+@clause("BUS-DISC-14", "BUS-DISC-11")
+@pytest.mark.parametrize(
+    ("given", "state", "words", "fault"),
+    [
+        ({"bus": "bus2"}, "warn", "ignored: of another bus", Fault.OTHER_BUS),
+        (
+            {"versions": (8, 9)},
+            "warn",
+            "ignored: of another protocol version",
+            Fault.VERSION,
+        ),
+        (
+            {"key": b"k" * 32},
+            "warn",
+            "ignored: not signed with the group key",
+            Fault.UNTRUSTED,
+        ),
+        (
+            {"machine": HERE},
+            "fail",
+            f"another machine is named {HERE}: the one at tls://127.0.0.1:",
+            Fault.CONFLICT,
+        ),
+    ],
+)
+def test_announcements_that_are_ignored_are_named_by_their_reason(
+    site: Site, given: dict[str, Any], state: str, words: str, fault: Fault
+) -> None:
+    port = free_udp_port()
+    with announced(site, port, **given):
+        found = findings(site, discovery="host", discovery_port=port)
+
+    [one] = [
+        each
+        for each in found
+        if each["what"] == "announcements" and words in each["fact"]
+    ]
+    assert one["state"] == state
+    assert is_fault(one, fault)
+
+
+@clause("BUS-DISC-14", "BUS-SEC-6")
+def test_a_found_machine_is_tried_and_must_be_the_announced_one(site: Site) -> None:
+    port = free_udp_port()
+    address = f"127.0.0.1:{site.ports[THERE]}"
+    with (
+        site.there("far", network=site.network(THERE, peers=[])),
+        announced(site, port, machine="attic"),
+    ):
+        found = findings(site, discovery="host", discovery_port=port)
+
+    assert states(found, address) == {"tcp": "ok", "tls": "fail"}
+    failed = failure(found)
+    assert failed["fact"] == f"machine attic is announced, {THERE} is certified there"
+    assert is_fault(failed, Fault.MACHINE_NAME)

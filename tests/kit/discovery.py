@@ -1,0 +1,54 @@
+"""The discovery of machines: its settings, its announcements, and a port for them."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Final
+
+from bus.core.discovery.discovery import DiscoverySettings
+from bus.core.wire import VERSIONS, Announcement
+
+__all__ = ["GROUP_KEY", "announcement", "discovery_settings", "free_udp_port"]
+
+GROUP_KEY: Final = bytes(range(32))
+
+
+def discovery_settings(host: str, **fields: Any) -> DiscoverySettings:
+    """Return the settings of a master with keys, except for the given fields.
+
+    host: the address at which other masters dial this one.
+    """
+    usual: dict[str, Any] = {
+        "port": 7400,
+        "scheme": "tls",
+        "key": GROUP_KEY,
+        "interval_s": 1.0,
+        "jitter": 0.2,
+        "lease_s": 10.0,
+    }
+    return DiscoverySettings(host=host, **(usual | fields))
+
+
+def announcement(machine: str, **fields: Any) -> Announcement:
+    """Return the first announcement of a machine, except for the given fields.
+
+    Without a port, it names one where nothing listens.
+    """
+    usual: dict[str, Any] = {
+        "bus": "bus1",
+        "machine": machine,
+        "machine_id": f"id-{machine}",
+        "instance": 1,
+        "counter": 1,
+        "versions": VERSIONS,
+        "host": "127.0.0.1",
+        "port": 9,
+    }
+    return Announcement(**(usual | fields))
+
+
+def free_udp_port() -> int:
+    """Return a UDP port that is free at present."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
