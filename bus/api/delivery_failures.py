@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.api.questions import Questions
+    from bus.api.task_owner import TaskOwner
     from bus.core.local.routing_table import Entry
     from bus.events import BusReason
     from bus.message import Incoming
@@ -39,6 +40,7 @@ class DeliveryFailures:
         router: the router of the bus.
         questions: the open questions of the task.
         on_undelivered: the callback for commands that requested no answer.
+        bus: the bus of the task; None if the task sends on that bus alone.
         follow_moves: as `BusConfig.follow_moves`.
 
     Attributes:
@@ -47,6 +49,7 @@ class DeliveryFailures:
     """
 
     __slots__ = (
+        "_bus",
         "_follow_moves",
         "_lock",
         "_on_undelivered",
@@ -60,10 +63,12 @@ class DeliveryFailures:
         router: Router,
         questions: Questions,
         on_undelivered: Callable[[Undelivered], object] | None,
+        bus: TaskOwner | None,
         *,
         follow_moves: bool,
     ) -> None:
         self._router: Final = router
+        self._bus: Final = bus
         self._questions: Final = questions
         self._on_undelivered: Final = on_undelivered
         self._follow_moves: Final = follow_moves
@@ -108,13 +113,21 @@ class DeliveryFailures:
             self._router.post(Returned(_to=source, undelivered=undelivered))
 
     def _follow(self, message: Incoming, moved: MovedError) -> None:
-        """Send a message to the new address of its addressee."""
+        """Send a message to the new address of its addressee, over the same bus."""
+        router, machine = self._router, message._source.address.machine
+        if moved.bus != message._source.address.bus:
+            bus = None if self._bus is None else self._bus._others.get(moved.bus)
+            if bus is None:  # the process has left it
+                message._moves = _MOVES_MAX
+                self.report(message, moved)
+                return
+            router, machine = bus._router, bus.machine
         message._moves += 1
-        new, own = Address.parse(moved.address), message._source.address
-        message._name = new.module if new.machine == own.machine else moved.address
+        new = Address.parse(moved.address)
+        message._name = new.module if new.machine == machine else moved.address
         message._to = message._account = None
         try:
-            self._router.send(message, at_once=True)
+            router.send(message, at_once=True)
         except BusError as error:
             self.report(message, error)
 

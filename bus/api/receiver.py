@@ -55,7 +55,6 @@ class Receiver:
         delivery_failures: reports the messages of the task that were not delivered.
         questions, try_deliver_directly: those of the asker, without an added call.
         interests: its subscriptions and watches, in order of creation.
-        proxied_on: the exchanges of other buses on which it may have a proxy.
         leaving: True once the deregistration has begun; the task does nothing then.
         on_leave: returns the state of the task for `Bus.hand_over`; None without one.
         error: the reason for a forced deregistration; None for a requested one.
@@ -64,6 +63,7 @@ class Receiver:
     """
 
     __slots__ = (
+        "_bus",
         "_exchange",
         "_on_command",
         "_openings",
@@ -79,7 +79,6 @@ class Receiver:
         "interests",
         "leaving",
         "on_leave",
-        "proxied_on",
         "questions",
         "responder",
         "try_deliver_directly",
@@ -106,11 +105,14 @@ class Receiver:
         self.asker: Final = Asker(router, self)
         self.questions: Final[Questions] = self.asker.questions
         self.try_deliver_directly: Final = self.asker.try_deliver_directly
-        # An ordered set, as `interests`: a deregistered task ends its proxies.
-        self.proxied_on: Final[dict[Exchange, None]] = {}
-        self.responder: Final = Responder(router, config, bus, self.proxied_on)
+        self._bus: Final = bus
+        self.responder: Final = Responder(router, config, bus)
         self.delivery_failures: Final = DeliveryFailures(
-            router, self.questions, on_undelivered, follow_moves=config.follow_moves
+            router,
+            self.questions,
+            on_undelivered,
+            bus,
+            follow_moves=config.follow_moves,
         )
         # An ordered set. Threads add and remove single keys, which is atomic.
         self.interests: Final[dict[Subscription | Watch, None]] = {}
@@ -384,8 +386,10 @@ class Receiver:
         """
         for interest in list(self.interests):
             interest.cancel()
-        for exchange in list(self.proxied_on):
-            _end_proxy(exchange, self.entry)
+        if self._bus is not None:
+            for other in list(self._bus._others.values()):
+                if other is not self._bus:
+                    _end_proxy(other._exchange, self.entry)
         self.asker.on_deregistered()
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
     from bus.message import Incoming
-    from bus.threads.exchange import Exchange
     from bus.threads.router import Router
 
 __all__ = ["Responder"]
@@ -33,26 +32,22 @@ class Responder:
 
     Args:
         bus: the bus of the task; None if the task asks and answers on that bus alone.
-        proxied_on: the exchanges of the other buses on which the task may have a proxy.
-          An ordered set: any thread adds single keys, which is atomic.
 
     Attributes:
         unasked: the number of answers that nobody requested (BUS-MSG-7).
     """
 
-    __slots__ = ("_bus", "_config", "_proxied_on", "_router", "unasked")
+    __slots__ = ("_bus", "_config", "_router", "unasked")
 
     def __init__(
         self,
         router: Router,
         config: BusConfig,
         bus: TaskOwner | None,
-        proxied_on: dict[Exchange, None],
     ) -> None:
         self._router: Final = router
         self._config: Final = config
         self._bus: Final = bus
-        self._proxied_on: Final = proxied_on
         self.unasked: int = 0
 
     def respond(
@@ -107,5 +102,4 @@ class Responder:
         bus = None if self._bus is None else self._bus._others.get(str(name))
         if bus is None:
             raise NotJoinedError(str(name))
-        self._proxied_on[bus._exchange] = None
         return bus._router

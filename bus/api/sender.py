@@ -105,8 +105,6 @@ class Sender:
         entry = self._exchange.find(to) if bus is None else None
         if entry is None:
             name, there = there._route(to, bus)
-            if there is not self.bus:
-                self._note_proxy(there)
         elif entry.remote and usual and self._tracer is None:
             lasts_s = None if deadline is None else config.command_timeout_s
             if self._begin_send_batch(to, entry, payload, lasts_s):
@@ -222,8 +220,6 @@ class Sender:
             )
             if self._tracer is not None:
                 message._trace = self._tracer.command(size)
-            if there is not self.bus:
-                self._note_proxy(there)
             if on_response is not None:
                 message._id = self.asker.ask(
                     Question(
@@ -252,14 +248,6 @@ class Sender:
         if refused is not None:
             raise refused
         return CommandHandle(self.asker.questions, tuple(numbers))
-
-    def _note_proxy(self, bus: TaskOwner) -> None:
-        """Note that the task may have a proxy on another bus (BUS-NAME-5).
-
-        Called before each send over that bus. If the task deregisters meanwhile, it is
-        no longer in its routing table, and gets no proxy; or it ends the proxy later.
-        """
-        self._receiver.proxied_on[bus._exchange] = None
 
     # Notifications.
 

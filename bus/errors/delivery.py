@@ -90,15 +90,17 @@ class MovedError(BusError):
 
     name: the addressee, as it was written.
     address: its new address.
+    bus: the name of the bus of both; "" if it is not known.
     """
 
-    def __init__(self, name: str, address: str) -> None:
+    def __init__(self, name: str, address: str, bus: str = "") -> None:
         super().__init__(
             f"cannot deliver to {name!r}: the task has moved to {address!r}: "
             "send there, or set BusConfig.follow_moves"
         )
         self.name: str = name
         self.address: str = address
+        self.bus: str = bus
 
 
 class PeerLostError(BusError):

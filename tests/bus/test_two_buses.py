@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from bus import (
@@ -18,10 +20,10 @@ from bus import (
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, join_both
-from tests.kit.comm_threads import comm_of
+from tests.kit.comm_threads import comm_of, held
 from tests.kit.inspection import all_acknowledged, unbalanced
 from tests.kit.serving import serve
-from tests.kit.tasks import Reader
+from tests.kit.tasks import Reader, unwanted
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -205,3 +207,135 @@ def test_a_question_of_a_bus_that_was_left_cannot_be_answered() -> None:
 
         with pytest.raises(NotJoinedError, match="'two'"):
             heard[0].respond("answer")
+
+
+def numbered(bus: Bus) -> set[str]:
+    """Return the names of the tasks that have a relay number on a bus."""
+    remote = comm_of(bus).remote
+    found = bus._exchange.query(lambda: list(remote.relays._tasks.values()))
+    return {each.name for each in found}
+
+
+@clause("BUS-NAME-5", "BUS-ENT-14", "BUS-ENT-17")
+@pytest.mark.parametrize("verb", ["subscribe", "watch"])
+def test_an_interest_on_another_bus_leaves_the_task_its_number_on_its_own(
+    verb: str,
+) -> None:
+    """Other processes of its own bus know it by that number, and answer to it."""
+    with (
+        two_buses() as (one, two, other),
+        memory_bus("one", process="near", beside=one, config=PATIENT) as near,
+    ):
+        other.register("filler")
+        Reader(near, "v")
+        t = one.register("t", thread=one.here())
+        if verb == "subscribe":
+            t.subscribe("n", print, bus="two")
+        else:
+            t.watch("n", print, bus="two")
+        until(lambda: "t" in numbered(two), "the request is sent")
+
+        assert t.call("v", 1, timeout=LIMIT_S) == 1
+
+        assert t._entry.table is one._exchange.manager.table
+        t.deregister()
+        until(lambda: "t" not in numbered(two), "its proxy ends")
+
+
+@clause("BUS-NAME-5", "BUS-MSG-9")
+@pytest.mark.parametrize("known", [True, False])
+def test_an_answer_over_two_buses_is_its_own_though_the_task_leaves_right_then(
+    *, known: bool
+) -> None:
+    """Not that of another task with the number that the task has on its own bus."""
+    with (
+        two_buses() as (one, two, other),
+        memory_bus("one", process="near", beside=one, config=PATIENT) as near,
+    ):
+        Reader(other, "w")
+        for name in ("f1", "f2", "f3"):
+            assert two.register(name, thread=two.here()).call("w", 1) == 1
+        Reader(near, "v")
+        u = other.register("u", thread=other.here())
+        t = one.register("t", thread=one.here())
+        if known:
+            assert t.call("v", 1, timeout=LIMIT_S) == 1
+        heard: list[Incoming] = []
+        t.subscribe(u.address, heard.append)
+        matches = comm_of(other).remote.remote_subscriptions.matches
+        until(lambda: bool(matches.subscribed_peers(u._entry)), "it is subscribed to")
+        got: list[Response] = []
+        u.notify("news", on_response=got.append, timeout=LIMIT_S)
+        serve(one, lambda: heard, "it arrives")
+
+        with held(two):  # the answer waits in its comm thread
+            heard[0].respond("answer")
+            t.deregister()
+
+        serve(other, lambda: got, "the answer arrives")
+        assert got[0].payload == "answer"
+        assert got[0].responder is not None
+        assert got[0].responder.module == "t"
+        until(lambda: "t" not in numbered(two), "nothing stays")
+
+
+@clause("BUS-NAME-5", "BUS-DEREG-13", "BUS-ENT-17")
+def test_a_relay_does_not_keep_a_subscriber_of_another_bus() -> None:
+    with two_buses() as (one, two, other):
+        u = other.register("u", thread=other.here())
+        t = one.register("t", thread=one.here())
+        heard: list[Incoming] = []
+        t.subscribe(u.address, heard.append)
+        matches = comm_of(other).remote.remote_subscriptions.matches
+        until(lambda: bool(matches.subscribed_peers(u._entry)), "it is subscribed to")
+        u.notify("news", on_response=print, timeout=LIMIT_S)
+        serve(one, lambda: heard, "it arrives")
+        [relay] = [
+            relay
+            for peer in comm_of(two).remote.topology.peers.values()
+            for relay in peer.relays.values()
+            if relay.entry.name == "u"
+        ]
+        assert relay.users
+
+        t.deregister()
+
+        until(lambda: not relay.users, "the relay has no user")
+
+
+@clause("BUS-NAME-5", "BUS-ENT-17")
+def test_a_wait_for_a_name_of_another_bus_leaves_no_proxy() -> None:
+    with two_buses() as (one, two, other):
+        other.register("u")
+        found: list[object] = []
+        waiting = Thread(
+            target=lambda: found.append(one.wait_for("ism://two@*/u", LIMIT_S))
+        )
+        waiting.start()
+        waiting.join()
+
+        assert [str(each) for each in found] == ["ism://two@machine/u"]
+        one.register("t")  # deregisters the tasks of threads that have ended
+        until(lambda: proxies(two) == 0, "its proxy ends")
+
+
+@clause("BUS-NAME-5", "BUS-MOVE-9")
+def test_a_command_follows_a_task_on_the_bus_where_it_moved() -> None:
+    """It waits there for the new address, not on the bus of its sender."""
+    following = attrs.evolve(PATIENT, follow_moves=True)
+    with (
+        memory_bus("one", config=following) as one,
+        memory_bus("two", config=following) as two,
+        memory_bus("two", process="other", beside=two, config=PATIENT) as other,
+    ):
+        join_both(one, two)
+        u = Reader(other, "u")
+        two.wait_for("u", timeout=LIMIT_S)
+        u.task.deregister(moved_to="ism://elsewhere/u")
+        until(lambda: two._exchange.find("u") is None, "it has left")
+        t = one.register("t", on_undelivered=unwanted)
+
+        t.command("u", 1, bus="two")
+
+        until(lambda: two.inspect().parked == {"ism://elsewhere/u": 1}, "it waits")
+        assert one.inspect().parked == {}

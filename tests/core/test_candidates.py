@@ -37,6 +37,20 @@ CASES = (
 )
 
 
+@clause("BUS-ROUTE-21")
+def test_a_machine_that_was_lost_answers_anew() -> None:
+    candidates: Candidates[str] = Candidates("m5", PATIENT_UNTIL_S)
+    candidates.on_found("m1", "before its loss")
+    candidates.on_absent("m2")
+
+    for each in ("m1", "m2"):
+        candidates.forget(each)
+
+    assert candidates.awaits({"m1"})
+    assert candidates.awaits({"m2"})
+    assert candidates.choice({"m1", "m2"}, PATIENT_UNTIL_S) is None
+
+
 def machines(text: str) -> set[str]:
     return set(text.split())
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus import BusConfig
+from bus import NOREPLY, BusConfig, Response
 from bus.core import wire
 from bus.core.wire import Reason
+from bus.message import Kind
 from bus.registration import Visibility
 from bus.testing import memory_bus
 from queuebroker.sockets import frames
@@ -23,6 +24,7 @@ from specs.clauses import clause
 from tests.kit.buses import join_both
 from tests.kit.inspection import report
 from tests.kit.raw_peer import raw
+from tests.kit.serving import settle
 from tests.links.hostile import HELLO, NAME, TASK, Hostile, is_known, served
 from tests.links.misdeeds import STRANGE, VIOLATIONS
 from tests.support import LIMIT_S, Threads, until
@@ -245,6 +247,34 @@ def test_a_command_to_the_proxy_of_a_task_of_another_bus_ends_the_link(
         assert isinstance(word, wire.Error)
         assert "which is a proxy" in word.text
         served(near, other)
+
+
+@clause("BUS-NAME-5", "BUS-ENT-14")
+@pytest.mark.parametrize("kind", [Kind.COMMAND_RESPONSE, Kind.NOTIFICATION_RESPONSE])
+def test_a_peer_cannot_answer_a_question_that_was_asked_on_another_bus(
+    near: Bus, other: Bus, place: Path, kind: Kind
+) -> None:
+    with memory_bus("second") as second, Hostile(place / "Master") as rogue:
+        join_both(near, second)
+        rogue.greet()
+        rogue.say(wire.AddRelay(task=rogue.task(visibility=Visibility.PUBLIC)))
+        assert rogue.is_heard()
+        second.register("bank", on_command=lambda _: NOREPLY)
+        asker = second.register("asker")
+        asker.command(TASK, bus=near.name)
+        introduced = rogue.hear_any(wire.AddRelay)
+        got: list[Response] = []
+        asker.command("bank", on_response=got.append, timeout=None)
+
+        for number in range(6):  # one of them is that of the question
+            rogue.say(
+                rogue.messages(to=introduced.task.relay, kind=kind, flags=0, id=number)
+            )
+
+        assert rogue.is_heard()
+        served(near, other)
+        settle(second)
+        assert got == []
 
 
 @clause("BUS-NAME-7")

@@ -6,8 +6,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from bus.address import Address
+from bus.core.peer.session import Session
+from bus.core.remote.requests import Requests
 from bus.core.wire import AddRelay, Error, Reason, Search
 from bus.errors import MovedError, UnresolvedError
 from bus.rights import Rights
@@ -198,6 +201,64 @@ def test_a_machine_that_hangs_delays_the_choice_and_no_more() -> None:
     log.process.deregister(log)
     stage.soon()
     assert stage.relays("s1", "m2") == {}
+
+
+@clause("BUS-ROUTE-21", "BUS-FLOW-1")
+def test_a_machine_that_keeps_no_more_searches_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It counts as one without the name, until it is linked anew."""
+    stage = Stage(machines=3, slaves=0)
+    sender = stage.task("sender", "s1", "m1")
+    log = stage.task("log", "s1", "m3")
+    stage.soon()
+    stage.forget()
+    full = stage.process("s1", "m2").remote.resolver.ledger
+    has_room = Requests.has_room
+    monkeypatch.setattr(
+        Requests,
+        "has_room",
+        lambda ledger, *limits: ledger is not full and has_room(ledger, *limits),
+    )
+
+    (letter,) = stage.send(sender, LOG)
+    stage.soon()
+
+    assert letter.taken_by == log.id
+    assert searches(stage).count(("m1/s1", "m2/s1", True)) == 1
+
+
+@clause("BUS-ROUTE-21", "BUS-WIRE-4")
+@pytest.mark.parametrize("silent", ["m2", "m3"])
+def test_a_master_that_answers_for_a_process_without_an_address_loses_its_link(
+    monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    """At once, and not the peer, or the timer, that causes the choice."""
+    stage = Stage(machines=4, slaves=1)
+    sender = stage.task("sender", "s1", "m4")
+    stage.task("log", "s2", "m1")
+    stage.soon()
+    stage.process("s1", silent).frozen = True
+    topology = stage.process("s1", "m1").remote.topology
+    lying = topology.peers["m4", "s1"].session
+    send_control = Session.send_control
+
+    def lie(session: Session, frame: Any) -> None:
+        if session is lying and isinstance(frame, AddRelay):
+            frame = replace(frame, addresses=())
+        send_control(session, frame)
+
+    monkeypatch.setattr(Session, "send_control", lie)
+    complaints: list[str] = []
+    searching = stage.process("s1", "m4").remote.topology
+    searching.complain = complaints.append  # type: ignore[misc]
+
+    stage.send(sender, LOG)
+    stage.soon()
+
+    assert [each.partition(" is closed")[0] for each in complaints] == [
+        "the link with m1/s1"
+    ]
 
 
 @clause("BUS-ROUTE-21")

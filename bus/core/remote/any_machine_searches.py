@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.core.remote.candidates import Candidates
+from bus.core.remote.requests import check_passed_on
 from bus.core.wire import Error, Reason
 
 if TYPE_CHECKING:
@@ -97,7 +98,13 @@ class AnyMachineSearches:
     def on_answer(
         self, peer: Peer, request: Request[Search], frame: AddRelay, now: float
     ) -> None:
-        """Collect the answer of a machine; conclude if it counts already."""
+        """Collect the answer of a machine; conclude if it counts already.
+
+        Raises:
+            WireError: the answer has no address, and the peer does not host the task.
+        """
+        # Now, and not when the answer is chosen: another peer may cause the choice.
+        check_passed_on(frame, peer)
         if not frame.addresses:
             # The peer assumes from now on that this process knows its task, also if
             # another answer counts.
@@ -111,6 +118,12 @@ class AnyMachineSearches:
         if self.is_collected(request):
             self._candidates(request, now).on_absent(peer.machine)
             self.review_one(request, now)
+
+    def on_process_lost(self, peer: Peer) -> None:
+        """Drop the answers of a process: after a new link it answers anew."""
+        for request in self._ledger.all():
+            if request.candidates is not None:
+                request.candidates.forget(peer.machine)
 
     def on_eliminated(self, number: RegistrationId, now: float) -> None:
         """Drop the answers with a task that has left, and continue the searches."""

@@ -44,6 +44,11 @@ class Candidates(Generic[Answer]):
         self._found.pop(machine, None)
         self._absent.add(machine)
 
+    def forget(self, machine: str) -> None:
+        """Drop the answer of a machine, which may answer again."""
+        self._found.pop(machine, None)
+        self._absent.discard(machine)
+
     def found(self) -> dict[str, Answer]:
         """Return the answers of the machines that have the name."""
         return dict(self._found)

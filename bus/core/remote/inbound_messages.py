@@ -240,7 +240,15 @@ class InboundMessages:
 
     @staticmethod
     def _was_asked(peer: Peer, relay: Relay, target: Entry, run: Run) -> bool:
-        """Return True if the remote task may answer; always with all rights."""
+        """Return True if the remote task may answer.
+
+        With all rights it always may, except for the answer to a proxy.
+        """
+        if isinstance(target, Proxy):
+            # Its task counts its questions on all buses: without this check a peer of
+            # one bus could answer a question that was asked on another.
+            command = run.kind is Kind.COMMAND_RESPONSE
+            return command and relay.is_unanswered(target, run.id)
         if peer.rights.whole:
             return True
         if run.kind is Kind.COMMAND_RESPONSE:
@@ -273,7 +281,9 @@ class InboundMessages:
         answerable = bool(run.flags & WANTS_REPLY)
         for host, each in enumerate(self._relays.audience(relay)):
             if answerable:
-                relay.users.add(each.entry)  # needed for its answer, however late
+                user = self._relays.proxies.sender(each.entry)
+                if user.table is not None:
+                    relay.users.add(user)  # needed for its answer, however late
             incoming = Incoming(
                 kind=Kind.NOTIFICATION,
                 # Make all copies before any is posted: a callback may change its own.

@@ -19,6 +19,7 @@ from bus.core.peer.outbound_run import (
     pack_payload,
 )
 from bus.core.peer.relay import AUDIENCE, Relay
+from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import FAILED, RAW, WANTS_REPLY
 from bus.error_text import error_text_of
@@ -183,6 +184,8 @@ class OutboundMessages:
             return False
         outbound_run = self._answer_outbound_run(question, payload, error)
         relay.append((outbound_run,))
+        if isinstance(outbound_run.source, Proxy):
+            self._report_departures(relay, (outbound_run,))
         relay.pump()
         if not relay.peer.answers.count(outbound_run.size):
             relay.peer.flooded = True
@@ -193,7 +196,11 @@ class OutboundMessages:
     ) -> OutboundRun:
         relay: Relay = question._source.mailbox
         command = question.kind is Kind.COMMAND
-        source = self._relays.with_number(self._relays.proxies.sender(question._to))
+        source = self._relays.proxies.sender(question._to)
+        if source is question._to:
+            number = self._relays.with_number(source).relay
+        else:
+            number = self._number(relay, source)
         own, most = (
             self._topology.limits.message_bytes_max,
             relay.peer.message_bytes_max,
@@ -209,7 +216,7 @@ class OutboundMessages:
         return OutboundRun(
             kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
             source=source,
-            relay=source.relay,
+            relay=number,
             id=question._id,
             flags=flags,
             turn=next(self.turns),

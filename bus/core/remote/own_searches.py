@@ -256,7 +256,7 @@ class OwnSearches:
             self._deferred_new_addresses[name] = address
             return
         self._deferred_new_addresses.pop(name, None)
-        self._fail(name, MovedError(name, address))
+        self._fail(name, MovedError(name, address, self._topology.me.bus))
 
     # Peers.
 

@@ -57,27 +57,28 @@ class Proxies:
     def sender(self, task: Entry) -> Entry:
         """Return the registration in whose name a task of this process sends here.
 
-        That is the task's own registration, or its proxy, which this call creates. A
-        task that has departed from its bus has no proxy and gets none: its `end` may
-        have come before.
+        That is the task's own registration, or its proxy, which this call creates. If
+        the task has departed from its bus, its `end` may have come before. It then gets
+        a proxy that is not kept, and is not in the table, as for a task of this bus
+        that has departed.
         """
         if task.address.bus == self._topology.me.bus:
             return task
         proxy = self._by_task.get(task)
         if proxy is None:
-            if task.table is None:
-                return task
             machine, bus = self._topology.me.machine, self._topology.me.bus
-            proxy = self._by_task[task] = Proxy(
+            proxy = Proxy(
                 id=self._manager.new_id(),
                 name=task.name,
                 visibility=Visibility.PRIVATE,
                 address=Address(task.name, machine=machine, bus=bus),
                 host=None,
                 mailbox=None,
-                table=self._manager.table,
                 task=task,
             )
+            if task.table is not None:
+                proxy.table = self._manager.table
+                self._by_task[task] = proxy
         return proxy
 
     def end(self, task: Entry) -> Proxy | None:

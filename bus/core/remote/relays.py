@@ -86,7 +86,12 @@ class Relays:
         self._tasks.pop(task.relay, None)
 
     def with_number(self, task: Entry) -> Entry:
-        """Assign a local task its relay number, unless it has one; return the task."""
+        """Assign a local task its relay number, unless it has one; return the task.
+
+        A task of another bus has a relay number of that bus, so it must not come here:
+        see `Proxies.sender`.
+        """
+        assert task.address.bus == self._topology.me.bus
         if not task.relay:
             task.relay = self.new_number()
             self._tasks[task.relay] = task

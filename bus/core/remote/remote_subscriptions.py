@@ -86,7 +86,7 @@ class RemoteSubscriptions:
         pattern = interest.specification.pattern
         if (machine, pattern, presence) in self.own:
             return
-        task = self._relays.with_number(interest.entry)
+        task = self._relays.with_number(self._relays.proxies.sender(interest.entry))
         frame = Subscribe(
             id=self._topology.new_request(),
             specification=str(Specification(pattern, machine=machine)),

@@ -159,12 +159,15 @@ class Resolver:
         fail.
         """
         request = self.ledger.get(number)
-        if request is None or request.forwarded_to.pop(peer.key, None) is None:
+        if request is None or peer.key not in request.forwarded_to:
             return
-        if peer in self._topology.slaves():
+        slave = peer in self._topology.slaves()
+        if self.anywhere.is_collected(request) and not slave:
+            # It stays among those asked: else it would be asked again at once.
+            self.anywhere.on_absent(peer, request, now)
             return
-        if self.anywhere.is_collected(request):
-            self.anywhere.review_one(request, now)  # it was removed from those asked
+        del request.forwarded_to[peer.key]
+        if slave:
             return
         if request.origin is not None:
             self._refuse(request.origin, number)
@@ -292,8 +295,9 @@ class Resolver:
             self.ledger.forward(request, [peer])
 
     def on_process_lost(self, peer: Peer) -> None:
-        """Drop the searches that came from a lost process."""
+        """Drop the searches that came from a lost process, and its answers."""
         self.own.on_process_lost(peer)
+        self.anywhere.on_process_lost(peer)
         self.ledger.lose(peer)
 
     def _owner(self, request: Request[Search]) -> Key | None:
