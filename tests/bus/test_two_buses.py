@@ -277,6 +277,7 @@ def test_an_answer_over_two_buses_is_its_own_though_the_task_leaves_right_then(
         assert got[0].responder is not None
         assert got[0].responder.module == "t"
         until(lambda: "t" not in numbered(two), "nothing stays")
+        until(lambda: relays_of_proxies(other, "t") == [], "others forget it")
 
 
 @clause("BUS-NAME-5", "BUS-DEREG-13", "BUS-ENT-17")

@@ -19,7 +19,6 @@ from bus.core.peer.outbound_run import (
     pack_payload,
 )
 from bus.core.peer.relay import AUDIENCE, Relay
-from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import FAILED, RAW, WANTS_REPLY
 from bus.error_text import error_text_of
@@ -184,8 +183,6 @@ class OutboundMessages:
             return False
         outbound_run = self._answer_outbound_run(question, payload, error)
         relay.append((outbound_run,))
-        if isinstance(outbound_run.source, Proxy):
-            self._report_departures(relay, (outbound_run,))
         relay.pump()
         if not relay.peer.answers.count(outbound_run.size):
             relay.peer.flooded = True
@@ -196,11 +193,9 @@ class OutboundMessages:
     ) -> OutboundRun:
         relay: Relay = question._source.mailbox
         command = question.kind is Kind.COMMAND
-        source = self._relays.proxies.sender(question._to)
-        if source is question._to:
-            number = self._relays.with_number(source).relay
-        else:
-            number = self._number(relay, source)
+        # If the task has left, its number stays until all its answers are sent. A task
+        # of another bus has had a proxy since the question came.
+        source = self._relays.with_number(self._relays.proxies.sender(question._to))
         own, most = (
             self._topology.limits.message_bytes_max,
             relay.peer.message_bytes_max,
@@ -216,7 +211,7 @@ class OutboundMessages:
         return OutboundRun(
             kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
             source=source,
-            relay=number,
+            relay=source.relay,
             id=question._id,
             flags=flags,
             turn=next(self.turns),
