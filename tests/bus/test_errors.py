@@ -126,7 +126,7 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     ),
     (
         MovedError("z", "ism://m/z"),
-        {"name": "z", "address": "ism://m/z"},
+        {"name": "z", "address": "ism://m/z", "bus": ""},
         "cannot deliver to 'z': the task has moved to 'ism://m/z': send there, or set "
         "BusConfig.follow_moves",
     ),
