@@ -294,7 +294,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "gateway_address",
         "gateway_requests",
         "gateway_client",
-        "gateway",
+        "gateway_server",
         "socket_listeners",
         "announcement_group",
         "announcer",

@@ -39,11 +39,11 @@ def machines(target: Target) -> None:
     state but linked, without one.
     """
     with joined(target) as bus:
-        told = ask_master(target, bus)[1]
+        state = ask_master(target, bus)[1]
         machine = bus.machine
     # A master of an earlier version reports neither.
-    found = told.get("machines", [])
-    ignored = told.get("ignored_announcements", {})
+    found = state.get("machines", [])
+    ignored = state.get("ignored_announcements", {})
     if target.as_json:
         about = {"bus": target.bus, "machine": machine, "machines": found}
         click.echo(to_json(about | {"ignored_announcements": ignored}))

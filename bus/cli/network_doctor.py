@@ -103,8 +103,8 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
         role=Role.SLAVE,
     )
     group_key = None if keys is None else keys.group_key
-    found, heard = _announcements(me, network, group_key)
-    findings += heard
+    found, results = _announcements(me, network, group_key)
+    findings += results
     probe = PeerProbe(
         me,
         PeerTrust(access_to(target), None if keys is None else keys.tls),

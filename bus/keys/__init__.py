@@ -1,4 +1,4 @@
-"""The keys of a bus between machines: its own authority, and what a machine holds.
+"""The keys of a bus between machines: its own authority, and the files of a machine.
 
 secret_files   files that only their owner may read, replaced at once
 certificates   X.509 certificates: made with the package cryptography, and read

@@ -36,8 +36,8 @@ class MachineKeys:
 
     Attributes:
         folder: the folder.
-        machine: the machine that the certificate names, as the first line of its file
-            says. Only for an early error: a peer reads the certificate itself.
+        machine: the machine that the certificate names, by the first line of its
+            file. Only for an early error: a peer reads the certificate itself.
         group_key: the key of the bus that authenticates announcements (BUS-SEC-6).
 
     Raises:

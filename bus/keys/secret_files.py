@@ -34,7 +34,7 @@ def write_file(path: Path, data: bytes, *, secret: bool) -> None:
 def check_secret(path: Path, act: str) -> None:
     """Refuse a secret file that another user owns or may open.
 
-    act: what needs the file, for the error.
+    act: the action that needs the file, for the error.
 
     Raises:
         AccessDeniedError: another user than root or the caller's owns it, or its mode

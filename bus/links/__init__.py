@@ -18,6 +18,6 @@ socket_listeners, peer_trust    the sockets for links; the peers that may have o
 announcement_group, announcer   datagrams between machines that do not know each other;
 machine_discovery               the discovery of one master
 gateway_requests, _address      links through the masters of two machines:
-gateway_client, gateway         the process that asks, and the master that serves it
+gateway_client, gateway_server  the process that asks, and the master that serves it
 memory                          inside one process, for tests
 """

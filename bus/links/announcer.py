@@ -89,7 +89,7 @@ class Announcer:
         # The last failure, which is logged once until it ends; how many there were.
         self._failure: str = ""
         self._failures: int = 0
-        # True if datagrams that have arrived may be unread: nobody is silent then.
+        # True if datagrams that have arrived may be unread: no lease expires then.
         self._is_behind: bool = False
         self._timer_at: float | None = None
 
@@ -112,7 +112,7 @@ class Announcer:
         """Announce that this master shuts down, and close the sockets."""
         if self._datagrams is not None and not self._ended:
             with suppress(OSError):  # else they notice it by the link, or the lease
-                self._datagrams.send(self._discovery.farewell())
+                self._datagrams.send(self._discovery.leave_datagram())
         self._ended = True
         self._close()
 

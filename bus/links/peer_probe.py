@@ -198,7 +198,7 @@ class PeerProbe:
         self, queue: SocketMessageQueue, expected: str | None
     ) -> None:
         """Check the machine that the peer proves (BUS-SEC-5)."""
-        if (why := self._trust.admit_outside(queue.peer)) is not None:
+        if (why := self._trust.outside_refusal(queue.peer)) is not None:
             raise _FailedError(Step.TLS, Fault.MACHINE_NAME, why)
         proved = self._trust.proved(queue)
         if expected and proved and proved != expected:

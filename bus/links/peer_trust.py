@@ -47,18 +47,18 @@ class PeerTrust:
             WeakKeyDictionary()
         )
 
-    def admit(self, peer: Peer) -> str | None:
-        """Return why a process of this machine may not join; None if it may."""
+    def refusal(self, peer: Peer) -> str | None:
+        """Return the reason to refuse a process of this machine, or None."""
         return self._access.refusal(peer.uid, peer.gid)
 
-    def admit_outside(self, peer: Peer) -> str | None:
-        """Return why a process of another machine may not join; None if it may."""
+    def outside_refusal(self, peer: Peer) -> str | None:
+        """Return the reason to refuse a process of another machine, or None."""
         if self.tls is None or _machine_of(peer) is not None:
             return None
         return "its certificate names no machine"
 
-    def admit_vouched(self, queue: MessageQueue, machine: str) -> str | None:
-        """Note the machine for which a master vouches; return why it is not trusted.
+    def vouched_refusal(self, queue: MessageQueue, machine: str) -> str | None:
+        """Note the machine that a master vouches for; return the reason to refuse it.
 
         Returns None if the master is trusted. ``machine`` is "" if it has no keys.
         """

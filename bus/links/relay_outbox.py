@@ -243,7 +243,7 @@ class RelayOutbox:
                         message._id,
                         message._trace,
                         message.gap,
-                        heard=bool(message.subscriptions),
+                        delivered=bool(message.subscriptions),
                     )
             else:
                 for kind, some in groupby(run, type):

@@ -165,7 +165,7 @@ class SocketListeners:
                 handshake_s=config.auth_timeout_s,
                 unknown_peers_max=config.unauthenticated_links,
                 ports=ports,
-                admit=self._trust.admit_outside if outside else self._trust.admit,
+                admit=self._trust.outside_refusal if outside else self._trust.refusal,
                 # On this machine, a process also connects to see whether one listens.
                 on_rejected=self._reject_outside if outside else None,
             ),

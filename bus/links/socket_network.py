@@ -22,13 +22,13 @@ from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
 from bus.keys.machine_keys import MachineKeys
 from bus.links.comm_thread import CommThread
-from bus.links.gateway import Gateway
 from bus.links.gateway_address import (
     address_via_master,
     gateway_address,
     split_gateway_address,
 )
 from bus.links.gateway_client import GatewayClient
+from bus.links.gateway_server import GatewayServer
 from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import PORT
 from bus.links.machine_discovery import MachineDiscovery
@@ -88,7 +88,7 @@ class SocketNetwork:
         # All None until there is a comm thread; no gateway without a network.
         self._exchange: Exchange | None = None
         self._comm: CommThread | None = None
-        self._gateway: Gateway | None = None
+        self._gateway: GatewayServer | None = None
         self._failure: str = ""  # of the last attempt to become master
         self._role: Final = role
         self._config: Final = config
@@ -163,7 +163,7 @@ class SocketNetwork:
             self._listeners.on_rejected = comm.on_rejected
             self._exchange, self._comm = exchange, comm
             if self._network.has_links:
-                self._gateway = Gateway(
+                self._gateway = GatewayServer(
                     process, self._client, self._trust, self._network, self
                 )
             for broker in brokers:
@@ -292,9 +292,9 @@ class SocketNetwork:
             return None
         outside = queue.peer.uid is None
         trust = self._trust
-        why = (trust.admit_outside if outside else trust.admit)(queue.peer)
+        why = (trust.outside_refusal if outside else trust.refusal)(queue.peer)
         if dialled is not None and not dialled.is_direct:
-            why = trust.admit_vouched(queue, dialled.machine) or why
+            why = trust.vouched_refusal(queue, dialled.machine) or why
         if why is not None:
             queue.disconnect()
             raise PermissionError(f"the listener there is not trusted: {why}")
@@ -390,7 +390,7 @@ class SocketNetwork:
     def on_vouched(self, made: LinkEnd) -> None:
         """Use a link that a master has made to this process, if it is trusted."""
         assert self._comm is not None
-        if self._trust.admit_vouched(made.queue, made.machine) is None:
+        if self._trust.vouched_refusal(made.queue, made.machine) is None:
             self._comm.add_link(made.queue)
         else:
             made.queue.disconnect()  # its master has no keys, and proves nothing

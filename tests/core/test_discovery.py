@@ -141,7 +141,7 @@ def test_own_announcements_are_skipped() -> None:
     """A master hears itself, and neither finds nor rejects itself."""
     here = discovery()
     assert here.on_datagram(here.announce(1.0), "192.0.2.9", 1.0) is None
-    assert here.on_datagram(here.farewell(), "192.0.2.9", 1.0) is None
+    assert here.on_datagram(here.leave_datagram(), "192.0.2.9", 1.0) is None
     assert (here.reader.read, not here.reader.rejected) == (0, True)
 
 

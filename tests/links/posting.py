@@ -85,9 +85,9 @@ class Remote:
         trace: object,
         gap: int,
         *,
-        heard: bool,
+        delivered: bool,
     ) -> None:
-        assert not heard  # no subscriber is in this process
+        assert not delivered  # no subscriber is in this process
         self.notified.append((payload, question))
         self.gaps.append((source, gap))
 

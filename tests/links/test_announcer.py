@@ -27,7 +27,7 @@ PORT = 17_399
 
 
 class Party:
-    """One master: its announcer, and the changes that it was told."""
+    """One master: its announcer, and the changes reported to it."""
 
     def __init__(self, driver: Driver, machine: str, lease_s: float = 60.0) -> None:
         me = identity(machine, machine_id="id")
@@ -70,7 +70,7 @@ def run(driver: Driver, until: Callable[[], bool]) -> None:
 
 @clause("BUS-DISC-2", "BUS-DISC-3")
 def test_machines_of_one_host_find_each_other(driver: Driver) -> None:
-    """Each hears the others, also the later one."""
+    """Each receives the others' announcements, also the later one."""
     first, second = Party(driver, "a"), Party(driver, "bb")
     first.announcer.start()
     run(driver, lambda: first.discovery.due_at > 0)

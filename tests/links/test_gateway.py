@@ -11,7 +11,6 @@ import pytest
 from bus import Role, UnreachableError
 from bus.config import BusConfig
 from bus.demo.cable import Cable
-from bus.links.gateway import Gateway
 from bus.links.gateway_client import GatewayClient
 from bus.links.gateway_requests import (
     GATEWAY_PORT,
@@ -20,6 +19,7 @@ from bus.links.gateway_requests import (
     DialOutside,
     Vouch,
 )
+from bus.links.gateway_server import GatewayServer
 from bus.links.peer_trust import PeerTrust
 from bus.network import Network
 from queuebroker import BrokerManager
@@ -159,7 +159,7 @@ def test_the_loss_of_a_process_behind_a_gateway_is_noticed(site: Site) -> None:
 
 @clause("OPEN-15")
 def test_end_processes_listen_within_the_given_ports(site: Site) -> None:
-    """If all are in use, their senders are told."""
+    """If all are in use, their senders get an error."""
     port = Site.free_port()
     network = site.network(THERE, ports=(port, port))
     with (
@@ -242,14 +242,14 @@ class Alone:
         self.vouched: list[LinkEnd] = []
         self.address = f"ipc://{folder}/master"
         self.broker = SocketQueueBroker("m", listen=self.address, manager=manager)
-        # By the network no system tells the user of a peer.
+        # Over the network no system reports the user of a peer.
         self.outside = SocketQueueBroker(
             "m outside", listen="tcp://127.0.0.1:0", manager=manager
         )
         self.asker = SocketQueueBroker("asker", manager=manager)
         client = client_of(self.address, self.trust, timeout_s=0.5)
         network = Network(keys=folder)  # permits TLS alone
-        self.gateway = Gateway("m", client, self.trust, network, self)
+        self.gateway = GatewayServer("m", client, self.trust, network, self)
         self.folder = folder
         self.absent = 0  # how often the slave is still unknown
         self.entrance = f"{self.outside.address}/slave"

@@ -135,7 +135,7 @@ class Discovery:
         self.due_at = now + self._settings.interval_s * (1 + spread)
         return self._encoded(leaves=False)
 
-    def farewell(self) -> bytes:
+    def leave_datagram(self) -> bytes:
         """Return the announcement that this master shuts down (BUS-DISC-9)."""
         return self._encoded(leaves=True)
 

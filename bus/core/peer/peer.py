@@ -202,7 +202,7 @@ class Peer:
             return False
         return user not in {None, known.uid}
 
-    def admit(self, credentials: Credentials) -> None:
+    def set_credentials(self, credentials: Credentials) -> None:
         """Record the identity from its first link; drop forbidden notifications."""
         self.credentials = credentials
         may_subscribe = credentials.rights.may_subscribe
@@ -259,9 +259,9 @@ class Peer:
         self.waiting[relay] -= count
         if not self.waiting[relay]:
             del self.waiting[relay]
-            farewell = self._departing.pop(relay, None)
-            if farewell is not None:
-                self._send_unrelay(farewell)
+            unrelay = self._departing.pop(relay, None)
+            if unrelay is not None:
+                self._send_unrelay(unrelay)
 
     def count_dropped(self, oldest: OutboundRun) -> None:
         """Count a dropped notification, its task's oldest (BUS-FLOW-3)."""

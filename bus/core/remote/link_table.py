@@ -224,7 +224,7 @@ class LinkTable:
             self.hang_up(old)
         link.peer = peer
         if peer.credentials is None:
-            peer.admit(link.credentials)
+            peer.set_credentials(link.credentials)
         peer.closing, peer.idle_since = False, None
         peer.received_at = peer.pinged_at = now
         peer.ping, peer.round_trip_s = 0, None

@@ -263,7 +263,7 @@ class MasterDialler:
             self.failures.forget(address)
 
     def tick(self, now: float) -> None:
-        """Dial the masters whose time to be dialled again has come."""
+        """Dial the masters that are due to be dialled again."""
         for key, at in list(self.redial_at.items()):
             if at <= now:
                 del self.redial_at[key]

@@ -223,7 +223,7 @@ class OutboundMessages:
 
     def notify(
         self,
-        hearers: Iterable[Peer],
+        subscribers: Iterable[Peer],
         source: Entry,
         payload: Payload,
         question: int,
@@ -249,7 +249,7 @@ class OutboundMessages:
             size=len(body),
             gap=gap,
         )
-        for peer in hearers:
+        for peer in subscribers:
             peer.audience.make_room(outbound_run)
             each = outbound_run
             if trace is not None:

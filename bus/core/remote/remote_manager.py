@@ -170,16 +170,16 @@ class RemoteManager:
         trace: Trace | None = None,
         gap: int = 0,
         *,
-        heard: bool = True,
+        delivered: bool = True,
     ) -> None:
         """Send a notification to all processes that have a subscriber to its sender.
 
-        heard: True if a subscriber in this process has received it.
+        delivered: True if a subscriber in this process has received it.
         """
-        hearers = self._matches.subscribed_peers(source)
-        if not (hearers or heard):
+        peers = self._matches.subscribed_peers(source)
+        if not (peers or delivered):
             source.unheard += 1
-        self.outbound_messages.notify(hearers, source, payload, question, trace, gap)
+        self.outbound_messages.notify(peers, source, payload, question, trace, gap)
 
     # Links.
 

@@ -1,4 +1,4 @@
-"""`Gateway`: links between processes that reach each other only through their masters.
+"""`GatewayServer`: links between processes that only their masters connect.
 
 A gateway is a master that forwards frames between the processes of its machine and
 other machines (BUS-ROUTE-16). A process that other machines do not reach
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from bus.network import Network
     from queuebroker.sockets import SocketQueueBroker
 
-__all__ = ["Gateway", "GatewayOwner"]
+__all__ = ["GatewayOwner", "GatewayServer"]
 
 _FRAMES_MAX: Final = 256  # forwarded at once
 _REQUESTS_MAX: Final = 256  # served at a time; each takes one thread, and later two
@@ -60,7 +60,7 @@ class GatewayOwner(Protocol):
         """Use a link that a master has made to this process."""
 
 
-class Gateway:
+class GatewayServer:
     """The server of one process for links that a gateway forwards.
 
     Any thread may call the methods. Each request is served by a thread of its own.
@@ -117,7 +117,7 @@ class Gateway:
             self._requests.add(queue)
         try:
             _start("gateway request", partial(self._serve, broker, queue))
-        except RuntimeError:  # no thread is left: the asker may ask again
+        except RuntimeError:  # no thread is left: the client may retry
             self._end(queue)
             return False
         return True
@@ -132,7 +132,7 @@ class Gateway:
             onward = self._answer(broker, queue)
             if onward is not None:
                 self._run(_Forwarder(queue, onward.queue))
-        except Exception as error:  # noqa: BLE001 # the asker is told, whatever it is
+        except Exception as error:  # noqa: BLE001 # the answer reports any error
             why = str(error) or type(error).__name__
             retry = isinstance(error, NotReachedError)
             with suppress(QueueBrokerError):
@@ -282,7 +282,7 @@ def _forward(one: SocketMessageQueue, other: SocketMessageQueue) -> None:
                 for frame in frames[sent + 1 :]:
                     other.send(frame)
     except DisconnectedError as error:
-        cause = error.__cause__  # the other end is told if this was no orderly end
+        cause = error.__cause__  # the other end learns of a disorderly end
     except QueueBrokerError as error:
         cause = error
     other.disconnect(cause)
