@@ -82,11 +82,15 @@ def pytest_xdist_auto_num_workers() -> int:
 def own_run_directory() -> Iterator[Path]:
     """Isolate the buses of a test, and of the programs it starts, from all others."""
     # Short, since socket paths have a limit. The process that opens a bus creates it.
-    path = Path(tempfile.gettempdir()) / f"qb-{os.getpid()}-{next(_tests)}"
+    folder = Path(tempfile.gettempdir())
+    mode = folder.stat().st_mode
+    path = folder / f"qb-{os.getpid()}-{next(_tests)}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BUS_RUN_DIR", str(path))
         yield path
     shutil.rmtree(path, ignore_errors=True)
+    # Other programs use it, too: without its sticky bit none of them could.
+    assert folder.stat().st_mode == mode, f"a test has changed the mode of {folder}"
 
 
 @pytest.fixture(autouse=True)

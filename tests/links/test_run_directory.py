@@ -317,7 +317,6 @@ def test_a_group_of_a_grant_is_one_of_the_list(base: Path) -> None:
 @as_root
 def test_the_error_names_a_group_that_cannot_be_assigned(base: Path) -> None:
     base.mkdir(mode=0o711)
-    base.parent.chmod(0o711)
     mine = base / "mine"
     mine.mkdir(mode=0o700)
     os.chown(mine, 4321, 4321)
