@@ -83,7 +83,7 @@ def test_a_process_killed_right_before_a_system_call_hangs_no_other(
 def test_a_client_that_is_spared_outlives_the_others_and_does_not_grow(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Three blows; ``python -m tests.kills.soak`` goes on for an hour."""
+    """A few blows; ``python -m tests.kills.soak`` goes on for an hour."""
     assert soak.main(["--seconds", "3", "--seed", "5"]) == 0, capsys.readouterr().out
 
     first, line, *_, last = capsys.readouterr().out.splitlines()
