@@ -228,13 +228,16 @@ class BusThreads:
             return [entry for entry in entries if entry.host is manager]
 
         while True:
-            for entry in hosted():
-                exchange.deregister(entry, final=thread._final)
+            while entries := hosted():
+                for entry in entries:
+                    exchange.deregister(entry, final=thread._final)
             # In this order: a task is announced to the manager before it arrives. So
             # `hosted` finds it, or `end` refuses.
-            if not hosted() and manager.end():
+            if manager.end():
                 break
-            manager.poll(None)  # until the announced task is open, or withdrawn
+            # Until the announced task is open, or withdrawn. Not while a task is
+            # hosted: this thread itself may just have opened it, which wakes no thread.
+            manager.poll(None)
         with self.lock:
             if thread in self.running:
                 self.running.remove(thread)

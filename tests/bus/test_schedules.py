@@ -16,7 +16,7 @@ from bus import (
     UnresolvedError,
 )
 from bus.testing import memory_bus
-from queuebroker.testing import explore
+from queuebroker.testing import explore, replay
 from specs.clauses import clause
 from tests.depth import schedules
 from tests.kit.inspection import unbalanced
@@ -157,24 +157,35 @@ def test_a_task_that_deregisters_keeps_no_subscription() -> None:
     under_every_schedule(program)
 
 
+def stop_a_thread_that_gets_a_task(run: Run) -> None:
+    """Stop a thread while another one registers a task in it."""
+    with memory_bus() as bus:
+        there = bus.thread()
+        reader = bus.register("reader", thread=there)
+        reader.subscribe("notifier", lambda _: None)
+        notifier = bus.register("notifier", thread=bus.here(), on_command=unwanted)
+        stopping = run.spawn(there.stop)
+        for number in range(2):
+            notifier.notify(number)
+        with suppress(UnknownTaskError):
+            bus.register("late", thread=there)
+        stopping.join()
+        assert [each.address.module for each in bus.tasks()] == ["notifier"]
+        assert notifier._entry.audience == ()
+
+
 @clause("BUS-DEREG-12")
 def test_a_thread_that_stops_takes_its_tasks_along() -> None:
-    def program(run: Run) -> None:
-        with memory_bus() as bus:
-            there = bus.thread()
-            reader = bus.register("reader", thread=there)
-            reader.subscribe("notifier", lambda _: None)
-            notifier = bus.register("notifier", thread=bus.here(), on_command=unwanted)
-            stopping = run.spawn(there.stop)
-            for number in range(2):
-                notifier.notify(number)
-            with suppress(UnknownTaskError):
-                bus.register("late", thread=there)
-            stopping.join()
-            assert [each.address.module for each in bus.tasks()] == ["notifier"]
-            assert notifier._entry.audience == ()
+    under_every_schedule(stop_a_thread_that_gets_a_task)
 
-    under_every_schedule(program)
+
+@clause("BUS-DEREG-12")
+def test_a_thread_that_stops_does_not_wait_for_a_task_that_it_has_opened() -> None:
+    """The last task arrives while the thread deregisters the others."""
+    choices = [0] * 64
+    for at, choice in ((22, 1), (45, 2), (50, 1), (63, 1)):
+        choices[at] = choice
+    replay(stop_a_thread_that_gets_a_task, choices)
 
 
 @clause("BUS-DEREG-12")

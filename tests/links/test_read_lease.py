@@ -227,7 +227,7 @@ def test_between_threads_one_thread_has_it_at_a_time() -> None:
 @clause("BUS-CHAN-7")
 def test_of_a_long_message_it_is_known_how_much_of_it_is_to_come(led: Led) -> None:
     # More than sixteen reads can take, however much each finds in the socket.
-    message, lacks, came = bytes(2**24), list[int](), list[bytes]()
+    message, lacks, came = bytes(2**26), list[int](), list[bytes]()
     assert led.lease.take(led.inbox)
     assert led.lease.missing_bytes == 0
     led.far.send(message)
