@@ -35,6 +35,8 @@ _HARMLESS: Final = {
     "Channel.read_exactly": "it handles other exceptions",
     "CommThread._run": "no signal handler runs in that thread",
     "Driver._run": "no signal handler runs in that thread",
+    "GatewayServer._accept": "no signal handler runs in that thread",
+    "_forward": "no signal handler runs in that thread",
     "SocketPoller.wait": "no signal handler runs in that thread",
     "Protocol.receive_data": "it handles other exceptions",
     "Segment._sum_up": "a view of the map is released with its last reference",

@@ -96,13 +96,10 @@ class DiskStorage:
             file = os.open(_FILE, os.O_RDONLY, dir_fd=self._directory)
         except FileNotFoundError:
             return None
-        data = bytearray()
         try:
-            while part := os.read(file, _READ_BYTES):
-                data += part
+            return _read_all(file)
         finally:
             os.close(file)
-        return bytes(data)
 
     def create(self) -> None:
         """Create an empty successor; forget the file before."""
@@ -164,3 +161,11 @@ def _close_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_close_in_child)
+
+
+def _read_all(file: int) -> bytes:
+    # Apart from the handler that closes the file: see `queuebroker._sync.Lock`.
+    data = bytearray()
+    while part := os.read(file, _READ_BYTES):
+        data += part
+    return bytes(data)
