@@ -45,7 +45,7 @@ def out_of_order(tree: Tree, package: str, order: Sequence[str]) -> list[str]:
         if entry not in ranks:
             found.append(
                 f"{module.at(1)}: {entry!r} has no place in the order of {package}: "
-                "add it to ORDER in tests/test_imports.py, below what it imports"
+                "add it to ORDER in tests/module_order.py, below what it imports"
             )
             continue
         found += _upward_imports(tree, module, package, ranks)

@@ -8,7 +8,6 @@ import re
 import stat
 import subprocess
 from contextlib import ExitStack
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,6 @@ import pytest
 
 from bus import (
     NOREPLY,
-    AccessDeniedError,
-    BusConfig,
     BusyError,
     CommandTimeoutError,
     InDoubtError,
@@ -44,6 +41,8 @@ from tests.processes import run, start
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bus import Bus
 
 
@@ -139,25 +138,6 @@ def test_buses_of_other_names_are_other_buses(near: Bus) -> None:
         assert near.call("t") == "one"
         assert other.call("t") == "two"
         assert linked(other) == set()
-
-
-@clause("BUS-INIT-5", "BUS-SEC-1", "BUS-SEC-3")
-@as_root
-def test_another_user_is_kept_out(near: Bus, own_run_directory: Path) -> None:
-    assert near.machine
-    with Far("far") as far:
-        # The directory rejects it: the process does not own it, and cannot enter it.
-        far.started()
-        error = far(
-            "[__import__('os').setegid(4321), __import__('os').seteuid(4321)] and None"
-        )
-        assert error is None
-        words = far(
-            "str(__import__('pytest').raises(Exception, "
-            "__import__('bus').open_bus, 'bus1b', process='stranger').value)"
-        )
-        assert "access is denied" in words
-        assert str(own_run_directory) in words
 
 
 # Departures and deaths.
@@ -287,80 +267,6 @@ def test_a_bus_of_a_process_that_ends_by_itself_is_left_in_order(
     assert complaints == ""
     until(lambda: seen == [True, False], "it came and went")
     assert names(own_run_directory / "bus1") == ["Master", "lock"]
-
-
-@clause("BUS-INIT-5")
-def test_a_bus_that_may_not_be_joined_says_where_it_looked(tmp_path: Path) -> None:
-    wrong = Path("/tmp") / f"qbw-{os.getpid()}"
-    wrong.mkdir()
-    wrong.chmod(0o777)
-    try:
-        with pytest.raises(AccessDeniedError, match="cannot join bus 'bus1'"):
-            open_bus(config=BusConfig(run_directory=str(wrong)))
-    finally:
-        wrong.rmdir()
-
-
-_STRANGER = """
-    import ctypes, os, sys
-    # Another user, as the kernel tells peers; it may still do with files what root may.
-    os.seteuid(4321)
-    ctypes.CDLL(None).setfsuid(0)
-    from queuebroker.errors import QueueBrokerError
-    from queuebroker.sockets import SocketQueueBroker
-    place, what = sys.argv[1:]
-    if what == "dials":
-        try:
-            SocketQueueBroker("stranger").connect("ipc://" + place, 1, timeout=30)
-        except QueueBrokerError as error:
-            print(type(error).__name__, error)
-    else:
-        with SocketQueueBroker("squatter", listen="ipc://" + place) as broker:
-            print("listens", flush=True)
-            try:
-                broker.accept(1).receive(timeout=30)
-            except QueueBrokerError as error:
-                print("heard nothing:", type(error).__name__, flush=True)
-"""
-
-
-@clause("BUS-SEC-2", "BUS-SEC-4", "BUS-INIT-5")
-@as_root
-@pytest.mark.parametrize("which", ["Master", "Slave*"])
-def test_the_credentials_of_a_dialling_process_are_checked(
-    near: Bus, own_run_directory: Path, which: str
-) -> None:
-    """By master and slave alike, whatever it sends and whichever files it can open."""
-    with Far("far") as far:
-        far.started()
-        [place] = (own_run_directory / "bus1").glob(which)
-
-        exit_code, answer, complaints = run(_STRANGER, place, "dials")
-
-        assert exit_code == 0, complaints
-        assert "NotAdmittedError" in answer
-        assert "uid 4321" in answer
-        assert linked(near) == {"far"}
-
-
-@clause("BUS-SEC-2", "BUS-INIT-5")
-@as_root
-def test_the_credentials_of_a_listening_process_are_checked(
-    own_run_directory: Path,
-) -> None:
-    """A stranger in the master's place receives no messages."""
-    with socket_bus("keeper", role=Role.MASTER):
-        pass  # creates the directory
-    place = own_run_directory / "bus1" / "Master"
-    with start(_STRANGER, place, "listens") as squatter:
-        assert squatter.stdout is not None
-        assert squatter.stdout.readline() == "listens\n"
-
-        with pytest.raises(AccessDeniedError, match="is not trusted: uid 4321"):
-            open_bus(role=Role.SLAVE)
-
-        answer, complaints = squatter.communicate(timeout=LIMIT_S)
-        assert answer.startswith("heard nothing"), complaints
 
 
 @clause("BUS-INIT-6", "BUS-INIT-5")

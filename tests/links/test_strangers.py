@@ -1,4 +1,4 @@
-"""F3: peers that do not even speak the link protocol, and processes of other users."""
+"""F3: peers that do not even speak the link protocol."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus import AccessDeniedError, AccessList, BusConfig, Role
+from bus import BusConfig, Role
 from bus.core import wire
 from bus.links.link_pool import PORT
-from bus.links.run_directory import RunDirectory
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.raw_peer import raw
 from tests.links.hostile import HELLO, served
-from tests.processes import run
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -125,59 +123,3 @@ def test_unwanted_descriptors_are_closed(near: Bus, other: Bus, place: Path) -> 
         # No other descriptor is open, so this is the end of the pipe.
         assert os.read(reading, 1) == b""
     os.close(reading)
-
-
-_NOBODY = """
-    import os, socket, sys
-    from queuebroker.errors import QueueBrokerError
-    from queuebroker.sockets import SocketQueueBroker
-    from bus import BusError, Role, open_bus
-    place = sys.argv[1]
-    os.setgroups([])
-    os.setgid(65534)
-    os.setuid(65534)
-    try:
-        with socket.socket(socket.AF_UNIX) as bare:
-            bare.connect(place)
-        SocketQueueBroker("nobody").connect("ipc://" + place, 1, timeout=30)
-    except (OSError, QueueBrokerError) as error:
-        print(type(error).__name__, error)
-    try:
-        open_bus(role=Role.SLAVE)
-    except BusError as error:
-        print(type(error).__name__, error)
-"""
-
-
-@clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-INIT-5")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
-def test_another_user_is_refused_wherever_files_are_open(
-    near: Bus, other: Bus, place: Path, *, opened: bool
-) -> None:
-    """By the directory, or by the peer credentials if the directory is open."""
-    if opened:
-        place.parent.chmod(0o755)
-        place.chmod(0o755)
-        (place / "Master").chmod(0o666)
-
-    exit_code, answer, complaints = run(_NOBODY, place / "Master")
-
-    assert exit_code == 0, complaints
-    dialled, joined = answer.splitlines()
-    if opened:
-        assert dialled.startswith("NotAdmittedError")
-        assert "uid 65534" in dialled
-    else:
-        assert dialled.startswith("PermissionError")
-    assert joined.startswith("AccessDeniedError")
-
-
-@clause("BUS-SEC-3")
-def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
-    base = tmp_path / "b"
-    base.mkdir(mode=0o700)
-    (base / "bus1").mkdir()
-    (base / "bus1").chmod(0o777)
-    with pytest.raises(AccessDeniedError, match="open to others: mode 0777"):
-        RunDirectory("bus1", AccessList(), str(base))

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from bus.address import Address
 from bus.core.peer.session import Session
 from bus.core.remote.requests import Requests
-from bus.core.wire import AddRelay, Error, Reason, Search
-from bus.errors import MovedError, UnresolvedError
+from bus.core.wire import AddRelay
+from bus.errors import UnresolvedError
 from bus.rights import Rights
 from bus.specification import Specification
 from specs.clauses import clause
 from tests.simulate import run as simulation
+from tests.simulate.any_machine import LOG, absences, rest, searches
 from tests.simulate.guests import Guests
 from tests.simulate.process import SimProcess
 from tests.simulate.stage import Stage, told
@@ -28,38 +29,7 @@ if TYPE_CHECKING:
 
 ALL = (Specification("**"),)
 GUESTS = Guests(("s2",), lambda who, _by: Rights(register=ALL, command=ALL))
-LOG = "ism://*/log"
 PATIENCE_S = 2.5  # half of the time that a message waits for its addressee
-
-
-def searches(stage: Stage) -> list[tuple[str, str, bool]]:
-    """Return the recorded searches: sender, receiver, and whether for any machine."""
-    return [
-        (sender.name, receiver.name, frame.anywhere)
-        for sender, receiver, frame in stage.world.frames or ()
-        if isinstance(frame, Search) and receiver is not None
-    ]
-
-
-def absences(stage: Stage) -> list[tuple[str, str]]:
-    """Return the recorded reports of absence: sender and receiver."""
-    return [
-        (sender.name, receiver.name)
-        for sender, receiver, frame in stage.world.frames or ()
-        if isinstance(frame, Error)
-        and frame.reason is Reason.ABSENT
-        and receiver is not None
-    ]
-
-
-def rest(stage: Stage) -> None:
-    """Let all times pass; no search or parked message may remain."""
-    stage.soon(20.0)
-    for process in stage.world.processes.values():
-        assert len(process.remote.resolver.ledger) == 0
-        assert not process.remote.resolver.own.by_name
-        assert len(process.manager.parked) == 0
-    stage.world.checks.rest()
 
 
 # The search.
@@ -356,158 +326,6 @@ def test_a_master_whose_task_is_not_chosen_can_send_to_the_searching_task() -> N
     stage.soon()
 
     assert [each.taken_by for each in letters] == [d.id] * 2
-
-
-# After the name is bound.
-
-
-@clause("BUS-NAME-8")
-def test_a_bound_name_stays_bound_although_a_task_that_precedes_it_comes() -> None:
-    stage = Stage(machines=2, slaves=1)
-    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
-    stage.soon()
-    stage.send(d, LOG)
-    stage.soon()
-
-    stage.task("log", "s1", "m1")
-    stage.soon()
-    (letter,) = stage.send(d, LOG)
-    stage.soon()
-
-    assert letter.taken_by == log.id
-
-
-@clause("BUS-NAME-8")
-@pytest.mark.parametrize("new_place", ["m1", "m3"])
-def test_after_a_task_has_moved_the_next_command_searches_anew(new_place: str) -> None:
-    stage = Stage(machines=3, slaves=1)
-    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
-    stage.soon()
-    stage.send(d, LOG)
-    stage.soon()
-
-    heir = stage.task("log", "s2", new_place)
-    log.process.deregister(log, moved_to=f"ism://{new_place}/log")
-    stage.soon()
-    (letter,) = stage.send(d, LOG)
-    stage.soon()
-
-    assert letter.taken_by == heir.id
-    rest(stage)
-
-
-@clause("BUS-NAME-8", "BUS-MOVE-9")
-def test_commands_sent_before_a_move_follow_the_full_address() -> None:
-    """They are told the new address, like commands to that address."""
-    stage = Stage(machines=3, slaves=1)
-    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
-    stage.soon()
-    stage.send(d, LOG)
-    stage.soon()
-    stage.hold(log)
-    (unread,) = stage.send(d, LOG)
-    stage.soon()
-
-    stage.task("log", "s2", "m3")
-    log.process.deregister(log, moved_to="ism://m3/log")
-    stage.soon()
-
-    assert told([unread]) == [MovedError]
-
-
-@clause("BUS-NAME-8", "BUS-ROUTE-21")
-def test_the_search_ignores_a_moved_task_of_an_asked_machine() -> None:
-    """The machine where it goes on is asked, too."""
-    stage = Stage(machines=3, slaves=1)
-    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
-    heir = stage.task("log", "s2", "m3")
-    log.process.deregister(log, moved_to="ism://m3/log")
-    stage.soon()
-
-    (letter,) = stage.send(d, LOG)
-    stage.soon()
-
-    assert letter.taken_by == heir.id
-
-
-@clause("BUS-NAME-8")
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("recorded", [False, True])
-def test_commands_that_waited_for_the_search_are_not_overtaken(
-    seed: int, recorded: bool
-) -> None:
-    """Some wait, some are sent while the name is bound, some find it bound."""
-    stage = Stage(
-        machines=2, slaves=1, seed=seed, recorded=recorded, fast_paths=seed % 2
-    )
-    senders = [stage.task(name, "s2", "m1") for name in ("d", "d/x")]
-    log = stage.task("log", "s2", "m2")
-    stage.soon()
-
-    letters = []
-    for _ in range(30):
-        letters += [stage.send(each, LOG)[0] for each in senders]
-        stage.soon(0.0005)
-    stage.soon()
-
-    # The world's counters raise for each message that overtakes another one.
-    assert [each.taken_by for each in letters] == [log.id] * 60
-    rest(stage)
-
-
-@clause("BUS-NAME-8")
-@pytest.mark.parametrize("machines", [1, 2])
-def test_a_task_of_the_own_process_ends_the_search(machines: int) -> None:
-    stage = Stage(machines=machines)
-    d = stage.task("d", "s2")
-    letters = stage.send(d, LOG, 2)
-    stage.soon()
-    assert len(stage.process("s2").remote.resolver.ledger) == 1
-
-    log = stage.task("log", "s2")
-    stage.soon(0.1)
-
-    assert [each.taken_by for each in letters] == [log.id] * 2
-    assert len(stage.process("s2").remote.resolver.ledger) == 0
-    (third,) = stage.send(d, LOG)
-    stage.soon()
-    assert third.taken_by == log.id
-    rest(stage)
-
-
-@clause("BUS-NAME-8")
-def test_without_other_machines_the_star_is_this_machine() -> None:
-    stage = Stage()
-    d, log = stage.task("d", "s2"), stage.task("log", "s3")
-    stage.soon()
-    stage.forget()
-
-    (letter,) = stage.send(d, LOG)
-    stage.soon()
-
-    assert letter.taken_by == log.id
-    assert set(stage.relays("s2")) == {"log"}
-    rest(stage)
-
-
-@clause("BUS-NAME-8")
-def test_an_idle_relay_ends_the_binding() -> None:
-    """As it ends every other use of the task: the next command searches anew."""
-    stage = Stage(machines=2, slaves=1)
-    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
-    stage.soon()
-    stage.send(d, LOG)
-    stage.soon()
-    d.process.deregister(d)
-    stage.soon(120.0)
-    assert stage.relays("s2") == {}
-    assert d.process.manager.table.find(LOG) is None
-
-    other = stage.task("e", "s2", "m1")
-    (letter,) = stage.send(other, LOG)
-    stage.soon()
-
-    assert letter.taken_by == log.id
 
 
 # Rights, and the departure of senders.
