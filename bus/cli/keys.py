@@ -76,7 +76,7 @@ def issue(machine: str, folder: str, out: str | None, days: int) -> None:
 @keys.command(cls=KeysCommand)
 @_authority
 def rotate(folder: str) -> None:
-    """Make a new authority, and go on trusting the earlier one.
+    """Make a new authority and a new group key; the earlier ones stay valid.
 
     Certify all machines again and copy their folders, in any order; then `retire`.
     """
@@ -89,7 +89,7 @@ def rotate(folder: str) -> None:
 @keys.command(cls=KeysCommand)
 @_authority
 def retire(folder: str) -> None:
-    """Stop trusting the earlier authority, in the folders issued from now on."""
+    """Drop the earlier authority and group key from folders issued from now on."""
     authority = Authority(folder)
     authority.retire()
     click.echo(f"only {authority.name} is trusted, in the folders issued from now on")

@@ -31,7 +31,7 @@ from queuebroker import _net, _sync
 from queuebroker.sockets.address import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bus.cli.target import Target
     from bus.network import Network
@@ -102,8 +102,8 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
         incarnation=_sync.wall_ns(),
         role=Role.SLAVE,
     )
-    group_key = None if keys is None else keys.group_key
-    found, results = _announcements(me, network, group_key)
+    group_keys = () if keys is None else keys.group_keys()
+    found, results = _announcements(me, network, group_keys)
     findings += results
     probe = PeerProbe(
         me,
@@ -202,7 +202,7 @@ def _in_use(target: Target, what: str) -> Finding:
 
 
 def _announcements(
-    me: Identity, network: Network, key: bytes | None
+    me: Identity, network: Network, keys: Sequence[bytes]
 ) -> tuple[dict[str, str], list[Finding]]:
     """Listen for announcements; return the found machines, by address."""
     what, config, scope = "announcements", BusConfig(), network.discovery
@@ -211,7 +211,7 @@ def _announcements(
     host = Address.parse(network.listen_address).host
     port = network.discovery_port
     seconds = _INTERVALS * config.announce_s
-    survey = AnnouncementSurvey(me, network.scheme, key, config.announce_s)
+    survey = AnnouncementSurvey(me, network.scheme, keys, config.announce_s)
     try:
         group = AnnouncementGroup.of(host, port, scope, config)
     except OSError as error:

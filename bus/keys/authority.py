@@ -2,7 +2,8 @@
 
 Rotation: `rotate` makes a new authority, and the earlier one signs it as well. So a
 machine that has only the earlier authority accepts certificates of the new one, and the
-folders of the machines may be replaced in any order. `retire` ends it.
+folders of the machines may be replaced in any order. `rotate` also makes a new group
+key; folders issued from then on hold both keys, and both sign. `retire` ends it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from bus.keys.certificates import (
     read_pair,
     read_pem,
 )
-from bus.keys.machine_keys import GROUP_KEY, GROUP_KEY_BYTES, HEAD, MACHINE, TRUSTED
+from bus.keys.machine_keys import (
+    GROUP_KEY,
+    GROUP_KEY_BYTES,
+    HEAD,
+    MACHINE,
+    TRUSTED,
+    read_group_keys,
+)
 from bus.keys.secret_files import check_secret, write_file
 
 if TYPE_CHECKING:
@@ -103,8 +111,7 @@ class Authority:
             )
         path.chmod(0o700)
         (path / _ISSUED).mkdir(0o700)
-        group_key = secrets.token_hex(GROUP_KEY_BYTES).encode()
-        write_file(path / GROUP_KEY, group_key, secret=True)
+        _write_group_keys(path / GROUP_KEY, _new_group_key())
         signer = new_authority()
         write_file(path / CROSS, b"", secret=False)
         write_file(path / TRUSTED, pem_of(signer.certificate), secret=False)
@@ -133,8 +140,8 @@ class Authority:
         folder = Path(out)
         folder.mkdir(0o700, parents=True, exist_ok=True)
         made = certify_machine(machine, days, self._signer)
-        group_key = (self.folder / GROUP_KEY).read_bytes()
-        write_file(folder / GROUP_KEY, group_key, secret=True)
+        group_keys = read_group_keys(self.folder / GROUP_KEY)
+        _write_group_keys(folder / GROUP_KEY, *group_keys)
         write_file(folder / TRUSTED, pem_of(*self.trusted), secret=False)
         _write_pair(folder / MACHINE, made, self._cross, f"{HEAD}{machine}\n")
         record = self.folder / _ISSUED / f"{machine}.pem"
@@ -160,7 +167,9 @@ class Authority:
     # Rotation.
 
     def rotate(self) -> None:
-        """Make a new authority; the earlier one stays trusted until `retire`.
+        """Make a new authority and a new group key.
+
+        The earlier ones stay valid until `retire`.
 
         Raises:
             ValueError: an earlier rotation has not ended.
@@ -171,6 +180,8 @@ class Authority:
                 "cannot rotate: two authorities are valid already; certify all "
                 "machines again, then 'bus keys retire'"
             )
+        path = self.folder / GROUP_KEY
+        newest = read_group_keys(path)[0]
         earlier, signer = self._signer, new_authority()
         self._cross = pem_of(cross_sign(signer.certificate, earlier))
         self.trusted = [signer.certificate, earlier.certificate]
@@ -178,9 +189,12 @@ class Authority:
         write_file(self.folder / CROSS, self._cross, secret=False)
         _write_pair(self.folder / AUTHORITY, signer)
         self._signer = signer
+        # Last: after a crash before it, the rotation keeps the group key. Any earlier,
+        # `retire` could drop a key that folders of the earlier authority need.
+        _write_group_keys(path, _new_group_key(), newest)
 
     def retire(self) -> None:
-        """Stop trusting the earlier authority, in the folders issued from now on.
+        """Drop the earlier authority and group key from folders issued from now on.
 
         Raises:
             ValueError: a machine has a valid certificate of the earlier authority, or
@@ -196,10 +210,21 @@ class Authority:
                 f"cannot retire: {', '.join(left)} would be locked out; certify each "
                 "again with 'bus keys issue', and copy its folder"
             )
+        path = self.folder / GROUP_KEY
+        _write_group_keys(path, read_group_keys(path)[0])
         self.trusted = [self._signer.certificate]
         self._cross = b""
         write_file(self.folder / CROSS, b"", secret=False)
         write_file(self.folder / TRUSTED, pem_of(*self.trusted), secret=False)
+
+
+def _new_group_key() -> bytes:
+    return secrets.token_bytes(GROUP_KEY_BYTES)
+
+
+def _write_group_keys(path: Path, *keys: bytes) -> None:
+    lines = "\n".join(key.hex() for key in keys)
+    write_file(path, lines.encode(), secret=True)
 
 
 def _write_pair(path: Path, pair: Pair, others: bytes = b"", head: str = "") -> None:

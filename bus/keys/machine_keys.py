@@ -18,6 +18,7 @@ __all__ = [
     "MACHINE",
     "TRUSTED",
     "MachineKeys",
+    "read_group_keys",
 ]
 
 # The key and the certificate are in one file, so that both are replaced at once.
@@ -26,35 +27,37 @@ TRUSTED: Final = "trusted.pem"
 GROUP_KEY: Final = "group.key"
 
 GROUP_KEY_BYTES: Final = 32
+_KEY_COUNTS: Final = (1, 2)
 # The first line of `MACHINE`, with the name after it; text before the key is ignored.
 HEAD: Final = "machine "
 _ACT: Final = "use the keys of this machine"
 
 
 class MachineKeys:
-    """The keys of one machine, in a folder; read once.
+    """The keys of one machine, in a folder.
+
+    The folder is checked once. The keys are read again whenever they are used, so that
+    a process need not be restarted after they are replaced.
 
     Attributes:
         folder: the folder.
         machine: the machine that the certificate names, by the first line of its
             file. Only for an early error: a peer reads the certificate itself.
-        group_key: the key of the bus that authenticates announcements (BUS-SEC-6).
 
     Raises:
         OSError: a file cannot be read; the text names it and the command that makes it.
         AccessDeniedError: another user owns a secret file, or may read it.
-        ValueError: the group key, or the first line, has another form.
+        ValueError: a group key, or the first line, has another form.
     """
 
-    __slots__ = ("folder", "group_key", "machine")
+    __slots__ = ("folder", "machine")
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder: Final = Path(folder)
         try:
             check_secret(self.folder / MACHINE, _ACT)
-            check_secret(self.folder / GROUP_KEY, _ACT)
+            self.group_keys()
             (self.folder / TRUSTED).stat()
-            text = (self.folder / GROUP_KEY).read_bytes()
             pem = (self.folder / MACHINE).read_bytes()
         except OSError as error:
             raise OSError(
@@ -62,8 +65,18 @@ class MachineKeys:
                 f"cannot {_ACT}: {error.filename}: {error.strerror}; "
                 "'bus keys issue MACHINE' makes such a folder",
             ) from None
-        self.group_key: Final = _group_key(text, self.folder / GROUP_KEY)
         self.machine: Final = _machine(pem, self.folder / MACHINE)
+
+    def group_keys(self) -> tuple[bytes, ...]:
+        """Return the keys that sign announcements, the newest first (BUS-SEC-6).
+
+        There are two while the authority is replaced, otherwise one.
+
+        Raises:
+            OSError, AccessDeniedError, ValueError: as for the class.
+        """
+        check_secret(self.folder / GROUP_KEY, _ACT)
+        return read_group_keys(self.folder / GROUP_KEY)
 
     @property
     def tls(self) -> Tls:
@@ -82,12 +95,18 @@ def _machine(pem: bytes, path: Path) -> str:
     return line.removeprefix(HEAD)
 
 
-def _group_key(text: bytes, path: Path) -> bytes:
+def read_group_keys(path: Path) -> tuple[bytes, ...]:
+    """Return the keys in a file: one in each line, in hexadecimal digits.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it has another form.
+    """
     try:
-        key = bytes.fromhex(text.decode("ascii"))
+        keys = tuple(map(bytes.fromhex, path.read_text("ascii").split()))
     except ValueError:
-        key = b""
-    if len(key) != GROUP_KEY_BYTES:
-        msg = f"{path} must hold {2 * GROUP_KEY_BYTES} hexadecimal digits"
-        raise ValueError(f"{msg}: issue and copy this folder again")
-    return key
+        keys = ()
+    if len(keys) not in _KEY_COUNTS or {len(key) for key in keys} != {GROUP_KEY_BYTES}:
+        msg = f"{path} must hold {2 * GROUP_KEY_BYTES} hexadecimal digits in a line"
+        raise ValueError(f"{msg}, or in each of two: issue and copy this folder again")
+    return keys

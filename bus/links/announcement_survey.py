@@ -9,6 +9,8 @@ from bus.core.discovery.machine_table import Change
 from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus.core.discovery.machine_table import Machine
     from bus.core.wire import Identity
 
@@ -22,7 +24,7 @@ class AnnouncementSurvey:
         me: the identity of a process of this machine. Its own announcements are known
           by its name and its id.
         scheme: of the addresses, ``tls`` or ``tcp``.
-        key: the group key; None without keys.
+        keys: the group keys; empty without keys.
         interval_s: the interval between the announcements of a machine, in seconds.
 
     conflicts: the machines whose name another one has.
@@ -31,13 +33,13 @@ class AnnouncementSurvey:
     __slots__ = ("_discovery", "conflicts")
 
     def __init__(
-        self, me: Identity, scheme: str, key: bytes | None, interval_s: float
+        self, me: Identity, scheme: str, keys: Sequence[bytes], interval_s: float
     ) -> None:
         settings = DiscoverySettings(
             host="127.0.0.1",  # this machine is not announced
             port=1,
             scheme=scheme,
-            key=key,
+            keys=keys,
             interval_s=interval_s,
             jitter=0.0,
             lease_s=60.0,  # nothing is forgotten in so short a time

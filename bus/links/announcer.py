@@ -11,6 +11,8 @@ import attrs
 from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus.core.discovery.discovery import Discovery, Event
     from bus.core.discovery.machine_table import Machine
     from queuebroker.sockets import Driver
@@ -34,6 +36,12 @@ class AnnouncerHost(Protocol):
 
         Raises:
             OSError, ModuleNotFoundError: see `AnnouncementGroup`.
+        """
+
+    def group_keys(self) -> Sequence[bytes]:
+        """Return the group keys, which may be replaced; called for each announcement.
+
+        The newest is first; empty without keys.
         """
 
     def on_event(self, event: Event) -> None:
@@ -186,8 +194,10 @@ class Announcer:
             self._open_again()
         now = _sync.monotonic()
         discovery, data = self._discovery, b""
+        keys = self._host.group_keys() if discovery.due_at <= now else None
         with self._lock:
-            if discovery.due_at <= now:
+            if keys is not None:
+                discovery.set_keys(keys)
                 data = discovery.announce(now)
             silent = [] if self._is_behind else discovery.expire(now)
         if data and self._datagrams is not None:

@@ -10,6 +10,7 @@ from bus.core.discovery.discovery import (
     Discovery,
     DiscoverySettings,
 )
+from bus.errors import AccessDeniedError
 from bus.links.announcement_group import AnnouncementGroup
 from bus.links.announcer import Announcer
 from bus.network import DiscoveryScope
@@ -17,11 +18,12 @@ from queuebroker import _sync
 from queuebroker.sockets.address import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bus.config import BusConfig
     from bus.core.discovery.discovery import Event
     from bus.core.discovery.machine_table import Machine
+    from bus.keys.machine_keys import MachineKeys
     from bus.links.comm_thread import CommThread
     from bus.links.socket_listeners import SocketListeners
     from bus.network import Network
@@ -36,7 +38,7 @@ class MachineDiscovery:
     Args:
         network: its scope, its port, and the advertised address.
         config: its intervals and groups.
-        key: the group key; None without keys.
+        keys: of this machine; None without keys.
         listeners: where the process listens for other machines, and the driver.
     """
 
@@ -44,12 +46,14 @@ class MachineDiscovery:
         self,
         network: Network,
         config: BusConfig,
-        key: bytes | None,
+        keys: MachineKeys | None,
         listeners: SocketListeners,
     ) -> None:
         self._network: Final = network
         self._config: Final = config
-        self._key: Final = key
+        self._keys: Final = keys
+        self._group_keys: Sequence[bytes] = () if keys is None else keys.group_keys()
+        self._key_failure: str = ""  # the last one, which is logged once
         self._listeners: Final = listeners
         self._comm: CommThread
         self._announcer: Announcer | None = None
@@ -62,7 +66,7 @@ class MachineDiscovery:
               says which.
             ModuleNotFoundError: the package `ifaddr` is not installed.
         """
-        self.end()  # what an earlier attempt to become master has left
+        self.end()  # the sockets of an earlier attempt to become master
         network, config = self._network, self._config
         listens = self._listens
         if network.discovery is DiscoveryScope.OFF or listens is None:
@@ -73,7 +77,7 @@ class MachineDiscovery:
             host=seen.host,
             port=seen.port,
             scheme=network.scheme,
-            key=self._key,
+            keys=self._group_keys,
             interval_s=config.announce_s,
             jitter=config.announce_jitter,
             lease_s=max(config.lease_s, INTERVALS_BEFORE_DIAL * config.announce_s),
@@ -109,6 +113,19 @@ class MachineDiscovery:
         return AnnouncementGroup.of(
             listens.host, network.discovery_port, network.discovery, self._config
         ).open()
+
+    def group_keys(self) -> Sequence[bytes]:
+        """Return the group keys that are in the folder now, or the earlier ones."""
+        if self._keys is None:
+            return ()
+        try:
+            self._group_keys, failure = self._keys.group_keys(), ""
+        except (OSError, ValueError, AccessDeniedError) as error:
+            failure = f"the earlier group keys stay in use: {error}"
+        if failure and failure != self._key_failure:
+            self.report(failure)
+        self._key_failure = failure
+        return self._group_keys
 
     def on_event(self, event: Event) -> None:
         """Let the comm thread decide on a change of the known machines."""

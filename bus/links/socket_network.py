@@ -96,9 +96,8 @@ class SocketNetwork:
         self._listeners: Final = SocketListeners(
             bus, config, self._network, self._trust
         )
-        group_key = None if self._keys is None else self._keys.group_key
         self._discovery: Final = MachineDiscovery(
-            self._network, config, group_key, self._listeners
+            self._network, config, self._keys, self._listeners
         )
         self._client: Final = GatewayClient(
             self.directory.master,

@@ -26,7 +26,7 @@ def announced(site: Site, port: int, **given: Any) -> Iterator[None]:
     """Announce a machine again and again, as one that others do not accept."""
     keys = site.network(THERE).keys
     assert keys is not None
-    key = given.pop("key", MachineKeys(keys).group_key)
+    group_keys = given.pop("keys", MachineKeys(keys).group_keys())
     machine = given.pop("machine", THERE)
     fields = {"port": site.ports[THERE]} | given
     ends = threading.Event()
@@ -39,7 +39,7 @@ def announced(site: Site, port: int, **given: Any) -> Iterator[None]:
             while not ends.wait(0.05):
                 counter += 1
                 made = announcement(machine, counter=counter, **fields)
-                data = encode_announcement(made, key)
+                data = encode_announcement(made, group_keys)
                 sender.sendto(data, ("127.255.255.255", port))
 
     helper = threading.Thread(target=run)
@@ -63,7 +63,7 @@ def announced(site: Site, port: int, **given: Any) -> Iterator[None]:
             Fault.VERSION,
         ),
         (
-            {"key": b"k" * 32},
+            {"keys": [b"k" * 32]},
             "warn",
             "ignored: not signed with the group key",
             Fault.UNTRUSTED,

@@ -21,10 +21,11 @@ from bus.core.wire import (
 )
 from bus.errors import WireError
 from specs.clauses import clause
-from tests.kit.discovery import GROUP_KEY as KEY
-from tests.kit.discovery import announcement, discovery_settings
+from tests.kit.discovery import GROUP_KEY, announcement, discovery_settings
 from tests.kit.identities import identity
 
+KEYS = (GROUP_KEY,)
+LATER_KEY = b"later key".ljust(32)
 ANNOUNCEMENT = announcement("m", instance=7, host="192.0.2.1", port=7400)
 
 
@@ -37,17 +38,24 @@ def discovery(
     return Discovery(me, instance, settings, Random(1).random)
 
 
-def datagram(key: bytes | None = KEY, **changed: object) -> bytes:
-    """Return a signed announcement that differs from `ANNOUNCEMENT` in some fields."""
-    return encode_announcement(msgspec.structs.replace(ANNOUNCEMENT, **changed), key)
+def datagram(*keys: bytes, **changed: object) -> bytes:
+    """Return an announcement that differs from `ANNOUNCEMENT` in some fields.
+
+    Without keys it is signed with the group key of `discovery`.
+    """
+    made = msgspec.structs.replace(ANNOUNCEMENT, **changed)
+    return encode_announcement(made, keys or KEYS)
+
+
+PLAIN = encode_announcement(ANNOUNCEMENT, ())
 
 
 @clause("BUS-DISC-4")
 def test_an_announcement_comes_back_from_its_bytes() -> None:
     """Machine, address and instance travel in one signed datagram."""
-    data = encode_announcement(ANNOUNCEMENT, KEY)
+    data = encode_announcement(ANNOUNCEMENT, KEYS)
     assert decode_announcement(data) == ANNOUNCEMENT
-    assert is_signed(data, KEY)
+    assert is_signed(data, KEYS)
 
 
 @clause("BUS-DISC-4")
@@ -65,7 +73,7 @@ def test_the_longest_announcement_fits_into_its_bound() -> None:
         advertised=True,
         leaves=True,
     )
-    data = encode_announcement(longest, KEY)
+    data = encode_announcement(longest, (GROUP_KEY, LATER_KEY))
     assert len(data) < ANNOUNCEMENT_BYTES_MAX
     assert decode_announcement(data) == longest
 
@@ -74,16 +82,39 @@ def test_the_longest_announcement_fits_into_its_bound() -> None:
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_one_changed_byte_is_noticed(at: int, change: int) -> None:
     """No byte of a signed announcement can be changed."""
-    data = bytearray(encode_announcement(ANNOUNCEMENT, KEY))
+    data = bytearray(encode_announcement(ANNOUNCEMENT, KEYS))
     data[at % len(data)] ^= change
-    assert not is_signed(bytes(data), KEY)
+    assert not is_signed(bytes(data), KEYS)
+
+
+@clause("BUS-SEC-6")
+@pytest.mark.parametrize("tags", [0, 1])
+def test_no_tag_can_be_taken_away(tags: int) -> None:
+    data = bytearray(encode_announcement(ANNOUNCEMENT, (LATER_KEY, GROUP_KEY)))
+    assert is_signed(bytes(data), KEYS)
+    body, tag = data[:-64], data[-32:]
+    body[4] = tags
+
+    assert not is_signed(bytes(body + tag * tags), KEYS)
+
+
+@clause("BUS-SEC-6")
+def test_new_group_keys_are_in_force_at_once() -> None:
+    here = discovery()
+    here.set_keys((LATER_KEY, GROUP_KEY))
+    assert is_signed(here.announce(1.0), (LATER_KEY,))
+    assert here.on_datagram(datagram(LATER_KEY), "192.0.2.1", 1.0) is not None
+
+    here.set_keys((LATER_KEY,))
+    assert here.on_datagram(datagram(counter=2), "192.0.2.1", 2.0) is None
+    assert here.reader.rejected == {Rejection.UNAUTHENTICATED: 1}
 
 
 @clause("BUS-SEC-8")
 @given(st.binary(max_size=600))
 def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     """No bytes raise another error than `WireError`."""
-    for each in (data, b"ISMA\0" + data, b"ISMA\1" + data):
+    for each in (data, *(b"ISMA" + bytes([tags]) + data for tags in range(4))):
         try:
             decode_announcement(each)
         except WireError as error:
@@ -102,7 +133,7 @@ def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
         (datagram(bus="c"), "192.0.2.1", Rejection.OTHER_BUS),
         (datagram(versions=(90, 91)), "192.0.2.1", Rejection.VERSION),
         (datagram(), "192.0.2.2", Rejection.OTHER_HOST),
-        (datagram(None), "192.0.2.1", Rejection.UNAUTHENTICATED),
+        (PLAIN, "192.0.2.1", Rejection.UNAUTHENTICATED),
         (datagram(b"x" * 32), "192.0.2.1", Rejection.UNAUTHENTICATED),
         (datagram(machine="here"), "192.0.2.1", Rejection.CONFLICT),
     ],
@@ -121,9 +152,9 @@ def test_a_wrong_datagram_is_counted_and_changes_nothing(
 @clause("BUS-SEC-6")
 def test_a_plain_announcement_counts_without_keys_alone() -> None:
     """With keys, no unsigned announcement is accepted, and vice versa."""
-    here = discovery(key=None, scheme="tcp")
+    here = discovery(keys=(), scheme="tcp")
     assert here.on_datagram(datagram(), "192.0.2.1", 1.0) is None
-    found = here.on_datagram(datagram(None), "192.0.2.1", 1.0)
+    found = here.on_datagram(PLAIN, "192.0.2.1", 1.0)
     assert found is not None
     assert found.machine.address == "tcp://192.0.2.1:7400"
 
@@ -178,7 +209,7 @@ def test_only_the_first_announcement_of_an_instance_is_a_change() -> None:
     for counter in range(2, 31):
         assert not here.on_datagram(datagram(counter=counter), "192.0.2.1", counter)
     [machine] = here.machines
-    assert (machine.found_at, machine.heard_at) == (1.0, 30)
+    assert (machine.found_at, machine.announced_at) == (1.0, 30)
 
 
 @clause("BUS-DISC-11")

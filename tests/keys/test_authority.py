@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.core.wire import encode_announcement, is_signed
 from bus.errors import AccessDeniedError
 from bus.keys.authority import AUTHORITY, Authority
 from bus.keys.certificates import cross_sign, new_authority, read_pem
 from bus.keys.machine_keys import GROUP_KEY, MACHINE, TRUSTED, MachineKeys
 from specs.clauses import clause
 from tests.keys.handshake import shown
+from tests.kit.discovery import announcement
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+ANNOUNCEMENT = announcement("kitchen")
 
 
 @pytest.fixture
@@ -31,6 +35,12 @@ def keys(authority: Authority, machine: str, *, days: int = 1) -> MachineKeys:
     return MachineKeys(authority.issue(machine, out, days=days))
 
 
+def accepts(receiver: MachineKeys, sender: MachineKeys) -> bool:
+    """Return True if a machine accepts the announcements of another one."""
+    data = encode_announcement(ANNOUNCEMENT, sender.group_keys())
+    return is_signed(data, receiver.group_keys())
+
+
 @clause("BUS-SEC-5")
 def test_machines_of_one_authority_accept_each_other_by_their_uris(
     authority: Authority,
@@ -38,7 +48,7 @@ def test_machines_of_one_authority_accept_each_other_by_their_uris(
     kitchen, cellar = keys(authority, "kitchen"), keys(authority, "cellar")
 
     assert shown(kitchen, cellar) == (["ism://kitchen/"], ["ism://cellar/"])
-    assert kitchen.group_key == cellar.group_key
+    assert kitchen.group_keys() == cellar.group_keys()
 
 
 @pytest.mark.parametrize("foreign", ["server", "client"])
@@ -92,6 +102,35 @@ def test_folders_may_be_replaced_in_any_order_after_a_rotation(
             assert shown(cellar, kitchen) == (["ism://cellar/"], ["ism://kitchen/"])
 
 
+@clause("BUS-SEC-6")
+def test_announcements_are_accepted_while_the_group_key_is_replaced(
+    authority: Authority,
+) -> None:
+    """Folders of neighbouring steps accept each other, and a retired key is refused."""
+    before = keys(authority, "kitchen").group_keys()
+    authority.rotate()
+    during = keys(authority, "kitchen").group_keys()
+    authority.retire()
+    after = keys(authority, "kitchen").group_keys()
+
+    assert (len(before), len(during), len(after)) == (1, 2, 1)
+    for one, other in ((before, during), (during, after), (during, during)):
+        assert is_signed(encode_announcement(ANNOUNCEMENT, one), other)
+        assert is_signed(encode_announcement(ANNOUNCEMENT, other), one)
+    assert not is_signed(encode_announcement(ANNOUNCEMENT, before), after)
+    assert not is_signed(encode_announcement(ANNOUNCEMENT, after), before)
+
+
+@clause("BUS-SEC-6")
+def test_a_second_rotation_keeps_the_key_of_the_first(authority: Authority) -> None:
+    authority.rotate()
+    authority.retire()
+    kept = keys(authority, "kitchen").group_keys()
+    authority.rotate()
+
+    assert keys(authority, "kitchen").group_keys()[1:] == kept
+
+
 @clause("BUS-SEC-5")
 def test_after_a_retirement_the_earlier_authority_is_not_trusted(
     authority: Authority,
@@ -134,7 +173,7 @@ def test_a_rotation_that_is_cut_short_leaves_an_authority(
 ) -> None:
     """Machines accept each other after a crash between any two written files."""
     kitchen = keys(authority, "kitchen")
-    for count in range(3):
+    for count in range(4):
         copy = authority.folder.parent / f"copy {count}"
         copy.mkdir()
         for path in authority.folder.iterdir():
@@ -152,6 +191,8 @@ def test_a_rotation_that_is_cut_short_leaves_an_authority(
 
         assert shown(kitchen, cellar) == (["ism://kitchen/"], ["ism://cellar/"])
         assert shown(cellar, kitchen) == (["ism://cellar/"], ["ism://kitchen/"])
+        assert accepts(kitchen, cellar)
+        assert accepts(cellar, kitchen)
 
 
 def _cut(writes: object) -> object:

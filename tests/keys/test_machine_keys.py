@@ -27,10 +27,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_they_hold_the_group_key_of_the_bus(folder: Path) -> None:
-    keys = MachineKeys(folder)
+    [key] = MachineKeys(folder).group_keys()
 
-    assert len(keys.group_key) == GROUP_KEY_BYTES
-    assert keys.group_key.hex() == (folder / GROUP_KEY).read_text()
+    assert len(key) == GROUP_KEY_BYTES
+    assert key.hex() == (folder / GROUP_KEY).read_text()
 
 
 @pytest.mark.parametrize("name", [MACHINE, TRUSTED, GROUP_KEY])
@@ -54,7 +54,17 @@ def test_a_key_that_others_may_read_is_not_used(
         MachineKeys(folder)
 
 
-@pytest.mark.parametrize("text", [b"", b"00" * 31, b"zz" * 32, "é".encode() * 32])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"00" * 31,
+        b"zz" * 32,
+        "é".encode() * 32,
+        b"00" * 32 + b"\n" + b"00" * 31,
+        (b"00" * 32 + b"\n") * 3,
+    ],
+)
 def test_a_group_key_of_another_form_is_refused(folder: Path, text: bytes) -> None:
     (folder / GROUP_KEY).write_bytes(text)
 

@@ -21,7 +21,7 @@ def discovery_settings(host: str, **fields: Any) -> DiscoverySettings:
     usual: dict[str, Any] = {
         "port": 7400,
         "scheme": "tls",
-        "key": GROUP_KEY,
+        "keys": (GROUP_KEY,),
         "interval_s": 1.0,
         "jitter": 0.2,
         "lease_s": 10.0,

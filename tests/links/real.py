@@ -15,11 +15,15 @@ from multiprocessing.reduction import send_handle
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Final, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from bus import Network, Role
 from tests.links import real_process
 from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["MACHINE", "Far"]
 
@@ -40,6 +44,7 @@ class Far:
     journal: the folder of its journal; None to record nothing.
     machine: its machine; each has a run directory of its own.
     network: its links with other machines.
+    settings: of its `BusConfig`, by name; the others have their defaults.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Far:
         journal: Path | None = None,
         machine: str = MACHINE,
         network: Network | None = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.name: Final = name
         environment = dict(os.environ)
@@ -68,6 +74,7 @@ class Far:
                     "process": name,
                     "machine": machine,
                     "network": network,
+                    "settings": dict(settings),
                 },
                 journal,
             ),

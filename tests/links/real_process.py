@@ -11,7 +11,7 @@ from contextlib import suppress
 from multiprocessing.reduction import recv_handle
 from typing import TYPE_CHECKING, Any
 
-from bus import open_bus
+from bus import BusConfig, open_bus
 from bus.journal.writer import Journal
 from tests.kit.tasks import Reader
 
@@ -32,6 +32,7 @@ def evaluate(
 ) -> None:
     """Join the bus with these options of `open_bus`, and serve the connection.
 
+    options: ``settings`` among them are those of the configuration.
     folder: of the journal; None to record nothing.
     """
     stderr = recv_handle(connection)
@@ -61,9 +62,10 @@ def evaluate(
         if folder is None
         else Journal(folder, machine=options["machine"], segment_bytes=16 << 10)
     )
+    config = BusConfig(**options.pop("settings"))
     with (
         suppress(EOFError),
-        open_bus(**options, journal=journal) as bus,
+        open_bus(**options, config=config, journal=journal) as bus,
     ):
         tell("ok", "joined")
         around = {

@@ -32,12 +32,13 @@ class Party:
     def __init__(self, driver: Driver, machine: str, lease_s: float = 60.0) -> None:
         me = identity(machine, machine_id="id")
         settings = discovery_settings(
-            "127.0.0.1", scheme="tcp", key=None, interval_s=0.05, lease_s=lease_s
+            "127.0.0.1", scheme="tcp", keys=(), interval_s=0.05, lease_s=lease_s
         )
         self.discovery = Discovery(me, 1 + len(machine), settings, Random(1).random)
         self.changes: list[tuple[Change, str]] = []
         self.log: list[str] = []
         self.opened = 0
+        self.keys: tuple[bytes, ...] = ()
         self.announcer = Announcer(self.discovery, self, driver)
 
     def open_group(self) -> _net.Datagrams:
@@ -45,6 +46,9 @@ class Party:
         return AnnouncementGroup.of(
             "127.0.0.1", PORT, DiscoveryScope.HOST, BusConfig()
         ).open()
+
+    def group_keys(self) -> tuple[bytes, ...]:
+        return self.keys
 
     def report(self, text: str) -> None:
         self.log.append(text)

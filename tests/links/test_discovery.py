@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus import BusConfig, MachineState, Network, open_bus
+from bus.core.discovery.announcement_reader import AnnouncementReader, Rejection
+from bus.keys.machine_keys import GROUP_KEY
+from bus.links.announcer import Announcer
 from specs.clauses import clause
 from tests.kit.comm_threads import comm_of
 from tests.kit.site import HERE, THERE, Site
@@ -17,7 +21,6 @@ from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from bus import Bus
 
@@ -34,6 +37,28 @@ def instance(bus: Bus) -> int:
     """Return the instance of the other machine that a master has found."""
     machines = bus._node.network._discovery.machines()  # type: ignore[union-attr]
     return max((each.instance for each in machines), default=0)
+
+
+def announcer_of(bus: Bus) -> Announcer:
+    announcer = bus._node.network._discovery._announcer  # type: ignore[union-attr]
+    assert isinstance(announcer, Announcer)
+    return announcer
+
+
+def reader_of(bus: Bus) -> AnnouncementReader:
+    """Return the checks of the announcements that a master receives."""
+    return announcer_of(bus)._discovery.reader
+
+
+def await_announcements(reader: AnnouncementReader, count: int) -> None:
+    """Wait until a master has accepted some more announcements."""
+    enough = reader.read + count
+    until(lambda: reader.read >= enough, "announcements are accepted")
+
+
+def next_announcement(bus: Bus) -> float:
+    """Return the time of a master's next announcement, in seconds."""
+    return announcer_of(bus)._discovery.due_at
 
 
 def options(port: int, **given: Any) -> dict[str, Any]:
@@ -56,6 +81,58 @@ def test_two_machines_find_each_other_and_talk(site: Site, port: int) -> None:
         assert linked(near) == {"far"}
         [machine] = near.inspect().machines
         assert (machine.name, machine.state) == (THERE, MachineState.LINKED)
+
+
+@clause("BUS-SEC-6")
+def test_running_masters_use_a_group_key_that_replaces_another(
+    site: Site, port: int
+) -> None:
+    """No announcement is rejected, though one folder is replaced after the other."""
+    networks = {each: site.network(each, **options(port)) for each in (HERE, THERE)}
+
+    def issue_again(count: int) -> None:
+        """Replace the folders of both machines, and await their use by this one."""
+        for machine in (THERE, HERE):
+            folder = networks[machine].keys
+            assert folder is not None
+            site.authority.issue(machine, folder, days=1)
+            await_announcements(reader, 5)
+        until(lambda: len(reader.keys) == count, "the new keys are in use")
+
+    with (
+        site.here(network=networks[HERE], config=QUICK) as near,
+        site.there("far", network=networks[THERE], settings={"announce_s": 0.05}),
+    ):
+        reader = reader_of(near)
+        until(lambda: bool(found(near)), "the machines have found each other")
+        (first,) = reader.keys
+        site.authority.rotate()
+        issue_again(2)
+        site.authority.retire()
+        issue_again(1)
+
+        assert first not in reader.keys
+        assert Rejection.UNAUTHENTICATED not in reader.rejected
+
+
+@clause("BUS-SEC-6")
+def test_damaged_group_keys_leave_the_former_ones_in_use(
+    site: Site, port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = site.network(HERE, **options(port))
+    assert network.keys is not None
+    path = Path(network.keys) / GROUP_KEY
+    with site.here(network=network, config=QUICK) as near:
+        former, good = reader_of(near).keys, path.read_bytes()
+        path.write_bytes(b"damaged")
+        until(lambda: "stay in use" in caplog.text, "the damage is logged")
+        since = next_announcement(near)
+        until(lambda: next_announcement(near) > since + 0.2, "it announces itself")
+        assert reader_of(near).keys == former
+        assert caplog.text.count("must hold 64 hexadecimal digits") == 1
+
+        path.write_bytes(bytes(reversed(good)))
+        until(lambda: reader_of(near).keys != former, "the mended file is read")
 
 
 @clause("BUS-DISC-1")

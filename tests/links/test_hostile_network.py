@@ -130,9 +130,9 @@ def test_a_flood_of_datagrams_keeps_no_machine_out(
     site: Site, port: int, near: Bus
 ) -> None:
     """Forged, repeated and random ones; the rate of one host is bounded."""
-    key = MachineKeys(site.issue("cellar")).group_key
-    known = encode_announcement(announcement("cellar"), key)
-    forged = encode_announcement(announcement("attic"), bytes(32))
+    keys = MachineKeys(site.issue("cellar")).group_keys()
+    known = encode_announcement(announcement("cellar"), keys)
+    forged = encode_announcement(announcement("attic"), [bytes(32)])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.bind(("127.0.0.1", 0))
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)

@@ -6,7 +6,7 @@ import ipaddress
 import math
 from collections import Counter
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import (
     VERSIONS,
@@ -16,6 +16,9 @@ from bus.core.wire import (
     negotiate,
 )
 from bus.errors import VersionMismatchError, WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["AnnouncementReader", "Rejection"]
 
@@ -55,25 +58,28 @@ class AnnouncementReader:
     Args:
         bus: the name of the bus.
         instance: of this master; its own datagrams are not rejected, but skipped.
-        key: the group key; None without keys.
+        keys: the group keys; empty without keys.
+
+    Attributes:
+        keys: the same; `Discovery.set_keys` replaces them.
     """
 
     __slots__ = (
         "_bus",
         "_from_hosts",
         "_instance",
-        "_key",
         "_period_at",
         "_total",
         "_unsigned",
+        "keys",
         "read",
         "rejected",
     )
 
-    def __init__(self, bus: str, instance: int, key: bytes | None) -> None:
+    def __init__(self, bus: str, instance: int, keys: Sequence[bytes]) -> None:
         self._bus: Final = bus
         self._instance: Final = instance
-        self._key: Final = key
+        self.keys: Sequence[bytes] = keys
         # The present period: its start, and the datagrams in it.
         self._period_at = -math.inf
         self._from_hosts: Final[Counter[str]] = Counter()
@@ -90,7 +96,7 @@ class AnnouncementReader:
         if now - self._period_at >= _PERIOD_S:
             self._period_at, self._total, self._unsigned = now, 0, 0
             self._from_hosts.clear()
-        if not is_signed(data, self._key):
+        if not is_signed(data, self.keys):
             self.rejected[self._why_unsigned(data)] += 1
             return None
         if self._is_too_many(host):

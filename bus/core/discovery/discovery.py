@@ -18,7 +18,7 @@ from bus.core.discovery.machine_table import Change, Machine, MachineTable
 from bus.core.wire import VERSIONS, Announcement, encode_announcement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from bus.core.wire import Identity
 
@@ -47,7 +47,7 @@ class DiscoverySettings:
     host, port: the address at which other masters dial this one.
     advertised: True if it is the address of a router that translates it.
     scheme: of all addresses, ``tls`` or ``tcp``.
-    key: the group key; None without keys.
+    keys: the group keys, the newest first; empty without keys.
     interval_s: the interval between announcements, in seconds; jitter: its relative
       variation (BUS-DISC-3).
     lease_s: the silence, in seconds, after which a machine is forgotten (BUS-DISC-12).
@@ -56,7 +56,7 @@ class DiscoverySettings:
     host: str
     port: int
     scheme: str
-    key: bytes | None = attrs.field(repr=False)
+    keys: Sequence[bytes] = attrs.field(repr=False)
     interval_s: float
     jitter: float
     lease_s: float
@@ -117,7 +117,7 @@ class Discovery:
         self._counter: Final = itertools.count(1)
         self._rank: Final = (me.machine_id, me.machine)
         interval_s = settings.interval_s
-        self.reader: Final = AnnouncementReader(me.bus, instance, settings.key)
+        self.reader: Final = AnnouncementReader(me.bus, instance, settings.keys)
         self.machines: Final = MachineTable(
             me.machine,
             me.machine_id,
@@ -126,6 +126,10 @@ class Discovery:
             settings.scheme,
         )
         self.due_at: float = -math.inf
+
+    def set_keys(self, keys: Sequence[bytes]) -> None:
+        """Sign with these group keys from now on, and accept any of them."""
+        self.reader.keys = keys
 
     # Out.
 
@@ -143,7 +147,7 @@ class Discovery:
         announcement = msgspec.structs.replace(
             self._announcement, counter=next(self._counter), leaves=leaves
         )
-        return encode_announcement(announcement, self._settings.key)
+        return encode_announcement(announcement, self.reader.keys)
 
     # In.
 
@@ -183,7 +187,7 @@ class Discovery:
         silent = [
             each
             for each in self.machines
-            if now - each.heard_at >= self._settings.lease_s
+            if now - each.announced_at >= self._settings.lease_s
         ]
         for each in silent:
             self.machines.remove(each.name)
@@ -191,5 +195,5 @@ class Discovery:
 
     def next_deadline(self) -> float:
         """Return when the next call of `announce` or `expire` is due."""
-        leases = [each.heard_at + self._settings.lease_s for each in self.machines]
+        leases = [each.announced_at + self._settings.lease_s for each in self.machines]
         return min([self.due_at, *leases])

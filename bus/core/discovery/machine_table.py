@@ -42,7 +42,7 @@ class Machine:
     id: the id of its host (BUS-DISC-8).
     instance: of its present master.
     address: the address at which that master is dialled.
-    found_at, heard_at: the times, in seconds, of the first announcement of that
+    found_at, announced_at: the times, in seconds, of the first announcement of that
       instance, and of the latest one.
     counter: of the latest announcement.
     """
@@ -52,7 +52,7 @@ class Machine:
     instance: int
     address: str
     found_at: float
-    heard_at: float
+    announced_at: float
     counter: int
 
 
@@ -128,12 +128,12 @@ class MachineTable:
             return Change.REPEATED
         if announcement.leaves:
             known.instance, known.counter = announcement.instance, announcement.counter
-            known.heard_at = now
+            known.announced_at = now
             self.remove(known.name)
             return Change.LEFT
         restarted = announcement.instance != known.instance
         known.instance, known.counter = announcement.instance, announcement.counter
-        known.heard_at = now
+        known.announced_at = now
         if not restarted:
             return Change.NONE
         known.found_at, known.address = now, self._address(announcement)
@@ -145,7 +145,7 @@ class MachineTable:
         """Return True for a datagram that is older than the latest one."""
         if announcement.instance == known.instance:
             return announcement.counter <= known.counter
-        quiet = now - known.heard_at > self._quiet_s
+        quiet = now - known.announced_at > self._quiet_s
         return announcement.instance < known.instance and not quiet
 
     def remove(self, name: str) -> None:
@@ -178,7 +178,7 @@ class MachineTable:
             instance=announcement.instance,
             address=self._address(announcement),
             found_at=now,
-            heard_at=now,
+            announced_at=now,
             counter=announcement.counter,
         )
 

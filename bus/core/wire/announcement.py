@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from bus.core.wire.parts import (
 )
 from bus.errors import WireError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = [
     "ANNOUNCEMENT_BYTES_MAX",
     "Announcement",
@@ -35,11 +38,12 @@ __all__ = [
 # Below the smallest datagram that every IP network delivers in one piece.
 ANNOUNCEMENT_BYTES_MAX: Final = 512
 
-# The fifth byte tells whether a tag follows the map.
+# The fifth byte is the number of tags that follow the map: 0 without keys, 2 while the
+# group key is replaced.
 _MAGIC: Final = b"ISMA"
-_PLAIN: Final = _MAGIC + b"\0"
-_SIGNED: Final = _MAGIC + b"\1"
+_HEAD_BYTES: Final = len(_MAGIC) + 1
 _TAG_BYTES: Final = 32
+_TAGS_MAX: Final = 2
 _HOST_MAX: Final = 64  # an IPv6 address with its zone is shorter
 _TO_ALL: Final = "255.255.255.255"
 _WORDS_MAX: Final = 100  # characters of a foreign text that an error quotes
@@ -86,13 +90,14 @@ _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
 _DECODER: Final = msgspec.msgpack.Decoder(Announcement)
 
 
-def encode_announcement(announcement: Announcement, key: bytes | None) -> bytes:
-    """Return the datagram of an announcement, signed with the group key, if any."""
-    body = _ENCODER.encode(announcement)
-    if key is None:
-        return _PLAIN + body
-    data = _SIGNED + body
-    return data + _tag(key, data)
+def encode_announcement(announcement: Announcement, keys: Sequence[bytes]) -> bytes:
+    """Return the datagram of an announcement, with a tag for each group key.
+
+    keys: at most 2; empty without keys.
+    """
+    assert len(keys) <= _TAGS_MAX
+    data = _MAGIC + bytes([len(keys)]) + _ENCODER.encode(announcement)
+    return data + b"".join(_tag(key, data) for key in keys)
 
 
 def decode_announcement(data: bytes) -> Announcement:
@@ -103,26 +108,42 @@ def decode_announcement(data: bytes) -> Announcement:
     """
     if len(data) > ANNOUNCEMENT_BYTES_MAX:
         raise WireError(f"announcement is longer than {ANNOUNCEMENT_BYTES_MAX} bytes")
-    head = data[: len(_MAGIC) + 1]
-    if head not in {_PLAIN, _SIGNED}:
+    tags = _tags_in(data)
+    if tags is None:
         raise WireError("datagram is no announcement")
-    end = len(data) - (_TAG_BYTES if head == _SIGNED else 0)
+    end = max(len(data) - tags * _TAG_BYTES, _HEAD_BYTES)
     try:
-        return _DECODER.decode(memoryview(data)[len(head) : max(end, len(head))])
+        return _DECODER.decode(memoryview(data)[_HEAD_BYTES:end])
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         words = str(error)[:_WORDS_MAX]
         raise WireError(f"announcement cannot be decoded: {words}") from error
 
 
-def is_signed(data: bytes, key: bytes | None) -> bool:
-    """Return True if a datagram has the tag of a group key or, without one, none.
+def is_signed(data: bytes, keys: Sequence[bytes]) -> bool:
+    """Return True if a datagram has the tag of one of the keys or, without keys, none.
 
-    So a process with keys never accepts a plain announcement.
+    So a process with keys never accepts a plain announcement. One common key is enough:
+    while it is replaced, a machine has the earlier key, both, or the later one.
     """
-    if key is None:
-        return data.startswith(_PLAIN)
-    body, tag = data[:-_TAG_BYTES], data[-_TAG_BYTES:]
-    return data.startswith(_SIGNED) and hmac.compare_digest(tag, _tag(key, body))
+    count = _tags_in(data)
+    if not keys or not count:
+        return count == 0 and not keys
+    end = len(data) - count * _TAG_BYTES
+    body = data[: max(end, 0)]
+    tags = [data[at : at + _TAG_BYTES] for at in range(end, len(data), _TAG_BYTES)]
+    return any(
+        hmac.compare_digest(tag, expected)
+        for expected in (_tag(key, body) for key in keys)
+        for tag in tags
+    )
+
+
+def _tags_in(data: bytes) -> int | None:
+    """Return the number of tags in a datagram; None if it is no announcement."""
+    if not data.startswith(_MAGIC) or len(data) < _HEAD_BYTES:
+        return None
+    count = data[len(_MAGIC)]
+    return count if count <= _TAGS_MAX else None
 
 
 def _tag(key: bytes, data: bytes) -> bytes:
