@@ -12,6 +12,7 @@ that memory is flat; 1, with the reason and the seed, if not.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import statistics
 import sys
@@ -27,21 +28,21 @@ from tests.kills.crew import NAMES
 from tests.leaks import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Memory", "growth", "main"]
 
 _SPARED: Final = NAMES[-1]
 _LINE_S: Final = 60.0
-# The fraction of samples left out at the start, while caches reach their size.
-_WARM: Final = 1 / 4
+# The fraction of samples that are left out at the start, while caches reach their size,
+# and of those that are compared.
+_PART: Final = 1 / 4
 # A leak is at least one block of memory for each blow; a table resized once is none.
 _BLOCKS_EACH: Final = 1 / 2
-_BLOCKS: Final = 200
-# During the first blows caches fill up, by some 1,000 blocks. A short run may consist
-# of these blows alone: a fast machine strikes three times a second.
-_FIRST_BLOWS: Final = 30
-_FILLING: Final = 2_000
+# Between the two compared parts, a run without a leak differs by up to 300 blocks.
+_BLOCKS: Final = 1_000
+# During the first blows caches fill up, by some 1,000 blocks: these do not count.
+_WARM_UP: Final = 20
 # The kernel also counts gaps between the blocks in use.
 _RESIDENT_KIB: Final = 2_048
 
@@ -63,10 +64,9 @@ class Memory:
 def growth(seen: Sequence[Memory]) -> list[str]:
     """Compare the last quarter of the samples with the second; return the increases.
 
-    seen: one sample after each blow. Of 120 samples or more, those of the first blows
-      do not count.
+    seen: one sample after each blow.
     """
-    part = max(int(len(seen) * _WARM), 1)
+    part = max(int(len(seen) * _PART), 1)
     early, late = seen[part : 2 * part] or seen[:1], seen[-part:]
     blows = len(seen) - 2 * part
     blocks = statistics.median(each.blocks for each in late) - statistics.median(
@@ -76,8 +76,6 @@ def growth(seen: Sequence[Memory]) -> list[str]:
         each.resident for each in early
     )
     allowed = _BLOCKS + _BLOCKS_EACH * blows
-    if part < _FIRST_BLOWS:
-        allowed += _FILLING
     told = []
     if blocks > allowed:
         told.append(f"{blocks:,.0f} more blocks in use after {blows} blows")
@@ -86,10 +84,21 @@ def growth(seen: Sequence[Memory]) -> list[str]:
     return told
 
 
+def _blows(count: int | None, seconds: float) -> Iterator[int]:
+    """Yield the number of each blow; without a count, for so long."""
+    end = monotonic() + seconds
+    for number in itertools.count():
+        if number == count or (count is None and monotonic() >= end):
+            return
+        yield number
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Strike for the given time; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.kills.soak")
-    parser.add_argument("--seconds", type=float, default=3600.0)
+    end = parser.add_mutually_exclusive_group()
+    end.add_argument("--seconds", type=float, default=3600.0)
+    end.add_argument("--count", type=int, metavar="BLOWS")
     parser.add_argument(
         "--seed", type=int, default=random.SystemRandom().getrandbits(32)
     )
@@ -102,8 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with Campaign(folder, options.seed, spared=_SPARED) as bus:
             began = monotonic()
             next_line = began
-            while monotonic() < began + options.seconds:
-                bus.strike(len(seen))
+            for number in _blows(options.count, options.seconds):
+                bus.strike(number)
                 seen.append(Memory(*bus.crew.living[_SPARED].do("memory")))
                 if monotonic() >= next_line:
                     next_line += _LINE_S
@@ -115,7 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bus.end()
         left = before.leaks()
         assert not left, f"left behind: {left}"
-        grown = growth(seen)
+        judged = seen[_WARM_UP:]
+        assert judged, f"{len(seen)} blows are too few to compare memory"
+        grown = growth(judged)
         assert not grown, f"{_SPARED} grew: {'; '.join(grown)}"
     except AssertionError as error:
         print(f"seed {options.seed}: {error}")

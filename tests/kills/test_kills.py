@@ -83,8 +83,8 @@ def test_a_process_killed_right_before_a_system_call_hangs_no_other(
 def test_a_client_that_is_spared_outlives_the_others_and_does_not_grow(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A few blows; ``python -m tests.kills.soak`` goes on for an hour."""
-    assert soak.main(["--seconds", "3", "--seed", "5"]) == 0, capsys.readouterr().out
+    """In 40 blows after the first 20; ``python -m tests.kills.soak`` takes an hour."""
+    assert soak.main(["--count", "60", "--seed", "5"]) == 0, capsys.readouterr().out
 
     first, line, *_, last = capsys.readouterr().out.splitlines()
     assert first == "seed 5"
@@ -96,16 +96,17 @@ def test_a_client_that_is_spared_outlives_the_others_and_does_not_grow(
     ("blocks_each", "kib_each", "told"),
     [
         (0, 0, []),
-        (1, 0, ["1,000 more blocks in use after 1000 blows"]),
-        (0, 3, ["3,000 KiB more resident after 1000 blows"]),
+        (1 / 4, 0, []),
+        (1, 0, ["4,000 more blocks in use after 4000 blows"]),
+        (0, 3, ["12,000 KiB more resident after 4000 blows"]),
     ],
 )
 def test_an_object_kept_for_each_blow_is_growth(
-    blocks_each: int, kib_each: int, told: list[str]
+    blocks_each: float, kib_each: int, told: list[str]
 ) -> None:
     seen = [
-        Memory(90_000 + blocks_each * number, 40_000 + kib_each * number)
-        for number in range(2000)
+        Memory(int(90_000 + blocks_each * number), 40_000 + kib_each * number)
+        for number in range(8000)
     ]
 
     assert soak.growth(seen) == told
