@@ -7,6 +7,8 @@ import enum
 import errno
 import os
 import ssl
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
 from queuebroker._net.polling import READ, WRITE
@@ -34,9 +36,9 @@ __all__ = [
 ]
 
 TlsContext = ssl.SSLContext
-TlsSocket = ssl.SSLSocket
 TlsError = ssl.SSLError
-TlsSocketLike = ssl.SSLSocket | ssl.SSLObject
+# As `getpeercert` returns it; empty without one.
+Certificate = Mapping[str, object]
 
 # Raised when the peer has ended the connection, in order or not.
 TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
@@ -45,6 +47,17 @@ _NO_TLS: Final = (
     *("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"),
     *("HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNSUPPORTED_PROTOCOL"),
 )
+
+
+class TlsSocket(ssl.SSLSocket):
+    """A socket with TLS.
+
+    shown: the certificate of the peer, once the handshake is complete. It is kept here
+      since OpenSSL gives none after the peer has ended the connection early, perhaps
+      with frames that are still to be read.
+    """
+
+    shown: Certificate = MappingProxyType({})
 
 
 class CertificateFault(enum.Enum):
@@ -91,6 +104,7 @@ def tls_context(
     made = ssl.SSLContext(
         ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT
     )
+    made.sslsocket_class = TlsSocket
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.check_hostname = check_host and not server
     if certificate is not None:
@@ -125,7 +139,7 @@ def secure(
     context: TlsContext, plain: Socket, *, server: bool, host: str | None = None
 ) -> TlsSocket:
     """Put TLS over a connected socket; the handshake is still to be done."""
-    return context.wrap_socket(
+    made = context.wrap_socket(
         plain,
         server_side=server,
         do_handshake_on_connect=False,
@@ -133,6 +147,8 @@ def secure(
         suppress_ragged_eofs=False,
         server_hostname=host,
     )
+    assert isinstance(made, TlsSocket)
+    return made
 
 
 def do_handshake_once(secured: TlsSocket) -> int:
@@ -147,20 +163,19 @@ def do_handshake_once(secured: TlsSocket) -> int:
         return READ
     except ssl.SSLWantWriteError:
         return WRITE
+    secured.shown = secured.getpeercert() or {}
     return 0
 
 
-def common_name(secured: TlsSocket) -> str | None:
-    """Return the common name in the certificate of the peer."""
-    shown = secured.getpeercert() or {}
+def common_name(shown: Certificate) -> str | None:
+    """Return the common name in a certificate."""
     subject = cast("tuple[tuple[tuple[str, str], ...], ...]", shown.get("subject", ()))
     names = [value for part in subject for key, value in part if key == "commonName"]
     return names[0] if names else None
 
 
-def uris(secured: TlsSocketLike) -> tuple[str, ...]:
-    """Return the URIs in the certificate of the peer, in its order."""
-    shown = secured.getpeercert() or {}
+def uris(shown: Certificate) -> tuple[str, ...]:
+    """Return the URIs in a certificate, in its order."""
     names = cast("tuple[tuple[str, str], ...]", shown.get("subjectAltName", ()))
     return tuple(value for kind, value in names if kind == "URI")
 
@@ -184,8 +199,8 @@ def certificate_fault(error: TlsError) -> CertificateFault | None:
     return _ALERTS.get((error.reason or "").partition("_ALERT_")[2])
 
 
-def shown_certificate(server: TlsContext, client: TlsContext) -> TlsSocketLike:
-    """Let two contexts make a handshake in memory; return the client's side of it.
+def shown_certificate(server: TlsContext, client: TlsContext) -> Certificate:
+    """Let two contexts make a handshake in memory; return the server's certificate.
 
     Raises:
         OSError: one of them does not accept the certificate of the other.
@@ -201,7 +216,7 @@ def shown_certificate(server: TlsContext, client: TlsContext) -> TlsSocketLike:
             except ssl.SSLWantReadError:
                 continue
             pending.remove(each)
-    return dials
+    return dials.getpeercert() or {}
 
 
 def is_no_tls(error: OSError) -> bool:

@@ -36,8 +36,8 @@ class Peer:
 def peer_of(socket: Socket, name: str) -> Peer:
     """Return the peer's identity from the kernel, or from its certificate."""
     if isinstance(socket, _net.TlsSocket):
-        names = _net.common_name(socket), _net.uris(socket)
-        return Peer(name, certificate=names[0], uris=names[1])
+        shown = socket.shown
+        return Peer(name, certificate=_net.common_name(shown), uris=_net.uris(shown))
     credentials = _net.credentials_of(socket)
     if credentials is None:
         return Peer(name)

@@ -23,6 +23,7 @@ from queuebroker.sockets import (
     frames,
     listener,
 )
+from queuebroker.sockets.address import Address
 from queuebroker.sockets.frames import HEAD, Frame, Hello
 from specs.clauses import clause
 from tests import processes
@@ -72,6 +73,48 @@ def test_over_tls_the_certificate_identifies_the_peer() -> None:
         assert remote.peer is not None
         assert (local.peer.certificate, remote.peer.certificate) == ("guest", "host")
         assert local.peer.pid is None
+
+
+@clause("QB-SOCK-9", "QB-SOCK-10")
+def test_a_peer_that_ends_after_its_first_frame_has_its_certificate() -> None:
+    """Both arrive together, and TLS gives no certificate after an early end."""
+    peers: list[Peer] = []
+    host_tls = {"tls": identity("host"), "options": SocketOptions(admit=peers.append)}
+    with (
+        closing(Driver()) as driver,
+        brokers(TLS, host_tls | {"driver": driver}) as (host, _),
+    ):
+        assert host.address is not None
+        assert host._listener is not None
+        unknown = host._listener.unknown
+        address = Address.parse(host.address)
+        with _net.secure(
+            identity("guest").context(server=False),
+            socket.create_connection((address.host, address.port)),
+            server=False,
+            host="localhost",
+        ) as secured:
+            secured.setblocking(False)
+
+            def is_secured() -> bool:
+                driver.poll(0)
+                here = all(each.link._opening is None for each in unknown)
+                return _net.do_handshake_once(secured) == 0 and here
+
+            until(is_secured, "the handshake is complete on both sides")
+            secured.sendall(frames.encode(Hello("guest", PORT, 100)))
+            socket.socket.shutdown(secured, socket.SHUT_WR)  # without an end of TLS
+
+            def has_left() -> bool:
+                driver.poll(0)
+                return not unknown
+
+            until(has_left, "the peer has left")
+
+        assert [peer.certificate for peer in peers] == ["guest"]
+        assert driver.failures == 0
+        host.close()
+        driver.poll(0)
 
 
 @clause("QB-SOCK-9")
