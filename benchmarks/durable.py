@@ -13,7 +13,6 @@ CONTESTANT JOB COUNT`` measures, and starts the far one.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from functools import partial
@@ -26,7 +25,7 @@ import attrs
 from benchmarks.contest import Contest, steady_rate
 from benchmarks.figure import OURS
 from benchmarks.parties import PARTIES, far_bus
-from benchmarks.program import command, environment, run_program
+from benchmarks.program import command, far_program, run_program
 from bus import Durability
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ _MODULE: Final = "benchmarks.durable"
 _MESSAGE: Final = bytes(64)
 _LIMIT_S: Final = 60.0
 _MUST: Final = 0.7  # of the rate of a volatile receiver, as a sync is rare
-_END_S: Final = 5.0  # for the far side to end by itself after the near side has closed
 _VOLATILE: Final = "volatile"
 # By contestant, for any directory; None for a volatile receiver.
 _SETTINGS: Final = {
@@ -94,31 +92,21 @@ def _syncs(count: int) -> float:
 
 
 def _near(name: str, job: str, count: int) -> float:
-    # A short prefix, since the path of a socket must be short.
-    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
-        arguments = command(_MODULE, "far", name, job, count, folder)
-        with subprocess.Popen(
-            arguments, env=environment(), stdout=subprocess.PIPE, text=True
-        ) as far:
-            assert far.stdout is not None
-            far.stdout.readline()  # it is ready
-            near = PARTIES[OURS].near(folder, job)
-            try:
-                began = perf_counter()
-                if job == "echo":
-                    for _ in range(count):
-                        near.ask(_MESSAGE)
-                else:
-                    for _ in range(count):
-                        near.send(_MESSAGE)
-                    near.finished()
-                return perf_counter() - began
-            finally:
-                near.close()
-                try:
-                    far.wait(_END_S)
-                except subprocess.TimeoutExpired:
-                    far.kill()
+    with far_program(_MODULE, "far", name, job, count) as (folder, _):
+        near = PARTIES[OURS].near(folder, job)
+        try:
+            began = perf_counter()
+            if job == "echo":
+                for _ in range(count):
+                    near.ask(_MESSAGE)
+            else:
+                for _ in range(count):
+                    near.send(_MESSAGE)
+                near.finished()
+            taken_s = perf_counter() - began
+        finally:
+            near.close()
+    return taken_s
 
 
 def _far(name: str, job: str, count: int, folder: str) -> None:

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import resource
 import statistics
-import subprocess
 import sys
-import tempfile
 from functools import partial
 from itertools import repeat
 from time import perf_counter, perf_counter_ns, process_time
@@ -23,7 +21,7 @@ from benchmarks.condition import BUSY, ONE_CORE, TWO_CORES, possible
 from benchmarks.contest import Contest, Runs, steady_rate
 from benchmarks.figure import OURS
 from benchmarks.parties import PARTIES, missing
-from benchmarks.program import command, environment, run_program
+from benchmarks.program import command, far_program, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,7 +37,6 @@ LIMIT_S: Final = 60.0
 
 _MODULE: Final = "benchmarks.processes"
 _SMALL_BYTES: Final = 64
-_END_S: Final = 5.0  # for the far side to end by itself after the near side has closed
 _ROUND_TRIPS: Final = 5_000
 _SIZES: Final = {"1 KiB": 1 << 10, "64 KiB": 1 << 16, "1 MiB": 1 << 20}
 
@@ -158,35 +155,25 @@ def run_job(
 def _measure(name: str, job: str, count: int, size: int) -> list[float]:
     """Run as the near process, which measures."""
     message = bytes(size)
-    # A short prefix, since the path of a socket must be short.
-    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
-        arguments = command(_MODULE, "far", name, job, count, folder)
-        with subprocess.Popen(
-            arguments, env=environment(), stdout=subprocess.PIPE, text=True
-        ) as far:
-            assert far.stdout is not None
-            ready_s = float(far.stdout.readline())
-            near = PARTIES[name].near(folder, job)
-            try:
-                if job != "echo":
-                    began = perf_counter()
-                    for _ in repeat(None, count):
-                        near.send(message)
-                    near.finished()
-                    return [perf_counter() - began]
-                used_s = process_time()
-                trips = _round_trips(near.ask, message, count)
-                near_s = process_time() - used_s
-            finally:
-                near.close()
-                try:
-                    far.wait(_END_S)
-                except subprocess.TimeoutExpired:
-                    far.kill()
-        # The far process is the only child, and has ended.
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        far_s = used.ru_utime + used.ru_stime - ready_s
-        return [*trips, near_s / count, far_s / count]
+    with far_program(_MODULE, "far", name, job, count) as (folder, line):
+        ready_s = float(line)
+        near = PARTIES[name].near(folder, job)
+        try:
+            if job != "echo":
+                began = perf_counter()
+                for _ in repeat(None, count):
+                    near.send(message)
+                near.finished()
+                return [perf_counter() - began]
+            used_s = process_time()
+            trips = _round_trips(near.ask, message, count)
+            near_s = process_time() - used_s
+        finally:
+            near.close()
+    # The far process is the only child, and has ended.
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    far_s = used.ru_utime + used.ru_stime - ready_s
+    return [*trips, near_s / count, far_s / count]
 
 
 def _round_trips(

@@ -1,4 +1,7 @@
-"""`run_program`: one job in processes of its own, with a time limit."""
+"""`run_program`: one job in processes of its own, with a time limit.
+
+`far_program` starts the second process of a job from its first one.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["command", "environment", "run_program"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["command", "environment", "far_program", "run_program"]
+
+_END_S: Final = 5.0  # for the far process to end by itself
 
 
 def command(module: str, *arguments: object) -> list[str]:
@@ -44,3 +55,31 @@ def run_program(what: str, arguments: list[str], limit_s: float) -> list[float]:
     if process.returncode:
         raise RuntimeError(f"{what}: ended with exit code {process.returncode}")
     return [float(each) for each in answer.split()]
+
+
+@contextmanager
+def far_program(module: str, *arguments: object) -> Iterator[tuple[str, str]]:
+    """Run a module as the far process of a job; yield a folder and its first line.
+
+    Both processes use the folder; it is the last argument of the module. The far
+    process prints the line when it is ready. It must end by itself once the near party
+    is closed, within 5 s of the end of the block, or is killed.
+    """
+    # A short prefix, since the path of a socket must be short.
+    with (
+        tempfile.TemporaryDirectory(prefix="qb-") as folder,
+        subprocess.Popen(
+            command(module, *arguments, folder),
+            env=environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as far,
+    ):
+        assert far.stdout is not None
+        try:
+            yield folder, far.stdout.readline()
+        finally:
+            try:
+                far.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                far.kill()

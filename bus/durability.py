@@ -33,18 +33,18 @@ def _is_bool(_: object, attribute: attrs.Attribute[bool], value: object) -> None
 
 @attrs.frozen
 class Durability:
-    """The storage of a process whose tasks get no message twice, even after a restart.
+    """The storage of a process that delivers no message twice, even after a restart.
 
     The storage holds a horizon for each stream: the greatest number that may have been
-    handed over. After a restart all messages up to it are refused (AMO-20).
+    handed over. After a restart the process refuses all messages up to it (AMO-20).
 
-    directory: holds the horizons of one process of one bus, and nothing else. It is
+    directory: holds the horizons of one process of one bus, and no other files. It is
       created if its parent exists. One process at a time can use it.
     step: how far the horizon is raised at a time, in messages. After a crash a stream
       that continues loses at most this many messages that had not arrived.
-    accept_log: True to raise the horizon exactly to the messages that are handed over,
-      those that arrive together by one write. Then only messages on their way to a task
-      are lost, and each group of messages waits for the storage.
+    accept_log: True to raise the horizon exactly to the last message handed over.
+      Messages that arrive together share one write. Then a crash loses only messages on
+      their way to a task, and each group of messages waits for the storage.
 
     Raises:
         TypeError: ``step`` is not an `int`, or ``accept_log`` is not a `bool`.
@@ -57,5 +57,5 @@ class Durability:
 
     @property
     def ahead(self) -> int:
-        """How far above a message that is handed over its horizon is put."""
+        """How far a raised horizon lies above the message handed over, in messages."""
         return 0 if self.accept_log else self.step

@@ -40,12 +40,13 @@ _DESCRIPTORS_GOOD: Final = 1024
 def doctor(target: Target) -> None:
     """Check that a bus can run on this machine, and list missing optional items.
 
-    With --network FILE, find out instead why this machine and others do not see each
-    other: it listens for announcements, and tries each step to a link with each machine
-    that it finds or is given. No bus needs to run. If it runs on this machine, the last
-    lines warn of each public name that several machines have.
+    With --network FILE, show instead why this machine and others do not find each
+    other: the command listens for announcements. It tries each step to a link with each
+    machine that it finds, and with each address in FILE. No bus needs to run. If the
+    bus runs on this machine, the last lines warn of each public name that several
+    machines have.
 
-    Exits with 1 if an item is missing that every bus needs, or a machine cannot be
+    Exits with 1 if an item is missing that every bus needs, or if a machine cannot be
     linked.
     """
     if target.network is None:
@@ -59,7 +60,7 @@ def doctor(target: Target) -> None:
 
 
 def _directory(target: Target) -> Finding:
-    """Check that the run directory can be used; it is created if it is missing."""
+    """Check that the run directory can be used; create it if it is missing."""
     what = "run directory"
     try:
         directory = run_directory(target)
@@ -84,10 +85,10 @@ def _sockets(target: Target) -> Finding:
             place.unlink()
     except OSError as error:
         do = "set BUS_RUN_DIR to a folder on a local file system"
-        return Finding(what, FAIL, f"cannot create one: {error}", do)
+        return Finding(what, FAIL, f"cannot create a socket: {error}", do)
     if not dialled:
-        return Finding(what, FAIL, "one was created, but cannot be dialled")
-    return Finding(what, OK, "one was created and dialled")
+        return Finding(what, FAIL, "a socket was created, but cannot be dialled")
+    return Finding(what, OK, "a socket was created and dialled")
 
 
 def _descriptors(_: Target) -> Finding:
@@ -125,7 +126,7 @@ def _shared_memory(_: Target) -> Finding:
         finally:
             os.close(descriptor)
     except OSError as error:
-        do = "long messages are sent over sockets: nothing, unless that is too slow"
+        do = "none needed: long messages are sent over sockets, which is slower"
         return Finding(what, WARN, f"memfd cannot be used: {error}", do)
     return Finding(what, OK, "memfd can be created and mapped")
 
@@ -134,11 +135,11 @@ def _java(_: Target) -> Finding:
     from bus.pipeline.session import JAVA_MAJOR_MIN, missing  # noqa: PLC0415
 
     what = "Java and Spark"
-    if lacks := missing(drawing=False):
-        return Finding(what, WARN, "bus pipeline cannot run", lacks)
-    if lacks := missing():
+    if do := missing(drawing=False):
+        return Finding(what, WARN, "bus pipeline cannot run", do)
+    if do := missing():
         fact = "bus pipeline can check, but cannot draw a report"
-        return Finding(what, WARN, fact, lacks)
+        return Finding(what, WARN, fact, do)
     return Finding(what, OK, f"installed, Java {JAVA_MAJOR_MIN} or newer")
 
 

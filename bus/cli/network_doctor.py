@@ -1,8 +1,8 @@
-"""``bus doctor --network``: why this machine and others do not see each other.
+"""``bus doctor --network``: why this machine and others do not find each other.
 
 It checks this machine first: keys, address, announcements. Then it tries each step to a
-link with each machine that it has found, or whose address it was given. If the bus runs
-on this machine, it compares the names of the linked machines last.
+link, with each machine that it has found and each address in the file of the network.
+If the bus runs on this machine, it finally compares the names of the linked machines.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ if TYPE_CHECKING:
 
 __all__ = ["diagnose"]
 
-_INTERVALS: Final = 2  # of announcements, during which the survey listens
-# For each step of a trial, in seconds. The system itself takes 3 s to find out that no
-# host has an address of its own subnet.
+# How long the survey listens, in intervals between announcements.
+_INTERVALS: Final = 2
+# Time limit of each step of a trial, in seconds. The kernel takes 3 s to report that no
+# host has an address of the own subnet.
 _STEP_S: Final = 4.0
 
-# What to do about each fault of a trial.
+# The remedy for each fault of a trial.
 _ADVICE: Final[Mapping[Fault, str]] = MappingProxyType(
     {
-        Fault.PORT_CLOSED: "open the bus there with `listen` at this port, or correct"
+        Fault.PORT_CLOSED: "open the bus there with `listen` on this port, or correct"
         " the port in `peers`",
         Fault.NO_HOST: "correct the address in `peers`, or start that host; check the"
-        " routes with 'ip route get'",
-        Fault.DROPPED: "let the firewalls of both machines pass this TCP port; check"
+        " route with 'ip route get'",
+        Fault.DROPPED: "open this TCP port in the firewalls of both machines; check"
         " that the host runs",
         Fault.NAME: "give an address that this machine can resolve and dial",
         Fault.NO_BUS: "another service listens there: correct the port in `peers`",
@@ -60,17 +61,17 @@ _ADVICE: Final[Mapping[Fault, str]] = MappingProxyType(
         " folder; check the clocks",
         Fault.NOT_YET_VALID: "set the clocks of both machines: the certificate begins"
         " in the future",
-        Fault.TLS: "give both machines keys, made by 'bus keys issue'",
+        Fault.TLS: "give both machines keys made with 'bus keys issue'",
         Fault.MACHINE_NAME: "give each machine the folder of keys that bears its name",
         Fault.CONFLICT: "give one of the two machines another name, and keys for it",
         Fault.VERSION: "install one version of queuebroker on both machines",
-        Fault.OTHER_BUS: "open both with one name of the bus, or pass --bus",
+        Fault.OTHER_BUS: "open the bus with the same name on both, or pass --bus",
         Fault.ACCESS: "see the log there: its rules do not admit this machine",
-        Fault.CLOSED: "see the log there: it names the reason",
-        Fault.SILENT: "see whether the process there is stopped or overloaded",
+        Fault.CLOSED: "see the log there: it states the reason",
+        Fault.SILENT: "check whether the process there is stopped or overloaded",
     }
 )
-# What to do about ignored announcements. The others have no cause to remove.
+# The remedy for ignored announcements, by reason. The other reasons need none.
 _REJECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         Rejection.MALFORMED.value: "another program may use this UDP port: set"
@@ -78,8 +79,8 @@ _REJECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         Rejection.OTHER_BUS.value: _ADVICE[Fault.OTHER_BUS],
         Rejection.VERSION.value: _ADVICE[Fault.VERSION],
         Rejection.UNAUTHENTICATED.value: _ADVICE[Fault.UNTRUSTED],
-        Rejection.OTHER_HOST.value: "set `advertise` on the machine behind a router"
-        " that translates its address",
+        Rejection.OTHER_HOST.value: "set `advertise` on the machine whose address a"
+        " router translates",
         Rejection.CONFLICT.value: _ADVICE[Fault.CONFLICT],
     }
 )
@@ -89,7 +90,7 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
     """Return a finding for each step; see `doctor`."""
     keys, findings = _keys(target, network)
     if findings[-1].state == FAIL:
-        return findings  # no link can work without them
+        return findings  # without valid keys, no link can be opened
     machine = target.machine or (os.uname().nodename if keys is None else keys.machine)
     here = _bus_here(target)
     findings += [here, *_listening(target, network)]
@@ -112,12 +113,12 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
     )
     expected: dict[str, str | None] = dict.fromkeys(network.peer_addresses)
     expected |= found
-    expected.pop(network.listen_address or "", None)  # that is this machine
+    expected.pop(network.listen_address or "", None)  # this machine itself
     for trial in _trials(probe, expected):
         findings += _steps(trial, secured=keys is not None)
     if not expected:
         fact = "no machine was found, and `peers` of the network has no address"
-        do = "set `discovery`, or give the address of one of the two to the other"
+        do = "set `discovery`, or give one machine the address of the other in `peers`"
         findings.append(Finding("other machines", FAIL, fact, do))
     if here.state == OK:
         findings += compare_names(target, network, machine)
@@ -128,7 +129,7 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
 
 
 def _keys(target: Target, network: Network) -> tuple[MachineKeys | None, list[Finding]]:
-    """Check the keys of this machine, as the other machines will."""
+    """Check the keys of this machine as another machine checks them."""
     what = "keys"
     if network.keys is None:
         fact = "none: only machines of this host can be linked"
@@ -136,7 +137,7 @@ def _keys(target: Target, network: Network) -> tuple[MachineKeys | None, list[Fi
     try:
         keys = MachineKeys(network.keys)
     except (BusError, ValueError, OSError) as error:
-        do = "make them with 'bus keys issue', and copy the folder"
+        do = "make keys with 'bus keys issue', and copy their folder"
         return None, [Finding(what, FAIL, str(error), do)]
     try:
         shown = _net.shown_certificate(
@@ -152,7 +153,7 @@ def _keys(target: Target, network: Network) -> tuple[MachineKeys | None, list[Fi
     certified = machine_in(_net.uris(shown))
     for where, name in (("--machine", target.machine), ("their folder", keys.machine)):
         if name is not None and name != certified:
-            fact = f"certified is machine {certified}, {where} names {name}"
+            fact = f"the certificate names machine {certified}, {where} names {name}"
             return keys, [Finding(what, FAIL, fact, _ADVICE[Fault.MACHINE_NAME])]
     fact = f"machine {certified} is certified, and its certificate is valid"
     return keys, [Finding(what, OK, fact)]
@@ -163,11 +164,11 @@ def _bus_here(target: Target) -> Finding:
     what = f"bus {target.bus}"
     try:
         if is_served(target):
-            fact = "runs here: 'bus machines' shows what its master knows"
+            fact = "runs here: 'bus machines' lists the machines known to its master"
             return Finding(what, OK, fact)
     except (BusError, ValueError, OSError) as error:
         return Finding(what, FAIL, str(error), remedy(target, error))
-    do = "open it with this network, for other machines to find"
+    do = "open it with this network, so that other machines find it"
     return Finding(what, WARN, "does not run here", do)
 
 
@@ -183,7 +184,7 @@ def _listening(target: Target, network: Network) -> list[Finding]:
     except OSError as error:
         if _net.is_in_use(error):
             return [_in_use(target, what)]
-        do = "set `listen` to an address of this machine, as 'ip address' shows them"
+        do = "set `listen` to an address of this machine: 'ip address' lists them"
         return [Finding(what, FAIL, f"cannot listen: {error.strerror}", do)]
     return [Finding(what, OK, "the address is free")]
 
@@ -193,7 +194,7 @@ def _in_use(target: Target, what: str) -> Finding:
         if is_served(target):
             return Finding(what, OK, "a process listens there: the bus runs here")
     except (BusError, ValueError, OSError):
-        pass  # as `_bus_here` reports
+        pass  # `_bus_here` reports the error
     do = "set `listen` to another port, or end that process"
     return Finding(what, FAIL, "another process listens there", do)
 
@@ -204,7 +205,7 @@ def _in_use(target: Target, what: str) -> Finding:
 def _announcements(
     me: Identity, network: Network, keys: Sequence[bytes]
 ) -> tuple[dict[str, str], list[Finding]]:
-    """Listen for announcements; return the found machines, by address."""
+    """Listen for announcements; return the machines found, by address."""
     what, config, scope = "announcements", BusConfig(), network.discovery
     if scope is DiscoveryScope.OFF or network.listen_address is None:
         return {}, [Finding(what, OK, "discovery is off: addresses are static")]
@@ -225,13 +226,13 @@ def _announcements(
             survey.listen(datagrams, _sync.monotonic() + seconds)
     except OSError as error:
         fact = f"no route for broadcasts or multicasts: {error.strerror}"
-        do = "see whether the interface is up: 'ip address' and 'ip route'"
+        do = "check that the interface is up: 'ip address' and 'ip route'"
         return {}, [Finding(what, FAIL, fact, do)]
     found = {each.address: each.name for each in survey.machines()}
     where = f"UDP port {port}, {seconds:g} s"
     findings = [Finding(what, OK, f"{where}: {', '.join(found.values())}")]
     if not found:
-        do = f"let the firewalls pass UDP port {port}; check `discovery` there"
+        do = f"open UDP port {port} in the firewalls; check `discovery` there"
         findings = [Finding(what, WARN, f"{where}: no other machine of the bus", do)]
     for each in survey.conflicts:
         fact = f"another machine is named {each.name}: the one at {each.address}"
@@ -246,7 +247,7 @@ def _announcements(
 
 
 def _trials(probe: PeerProbe, expected: Mapping[str, str | None]) -> list[Trial]:
-    """Try all addresses side by side: a dead one costs its whole timeout."""
+    """Try all addresses at once: an unreachable one takes its whole timeout."""
     trials: dict[str, Trial] = {}
 
     def attempt(address: str) -> None:

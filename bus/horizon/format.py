@@ -7,15 +7,15 @@
     owner  = MessagePack map: bus, machine, process, incarnation
     group  = MessagePack array of (sender, epoch, number)
 
-All integers of a frame are little-endian. A group is written and synced as a whole
-before the next one is begun. So after a crash only the last group can be torn, and a
-torn group was not synced: none of its messages was handed over, and the reader drops
-it. A broken group before an intact one is no effect of a crash.
+All integers of a frame are little-endian. The writer writes and syncs a whole group
+before it begins the next one. So after a crash only the last group can be torn. A torn
+group was not synced, so none of its messages was handed over, and the reader drops it.
+A crash cannot leave a broken group before an intact one.
 
-A flipped bit in the last group looks like a torn one. To drop that group would let its
-messages be handed over again. The reader therefore looks for the one bit whose change
-makes the group whole. If the group was torn after all, its horizons are merely higher
-than necessary.
+A flipped bit in the last group looks like a torn group. If the reader dropped that
+group, its messages could be handed over again. It therefore searches for the one bit
+whose change makes the group intact. If the group was torn after all, its horizons are
+merely higher than necessary.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ __all__ = ["GROUP_BYTES_MAX", "Owner", "groups", "head", "read"]
 T = TypeVar("T")
 
 MAGIC: Final = b"bus horizons 1\n"
-# Payload of a group, but for its last horizon; bounds the search for a flipped bit.
+# Maximum length of a group without its last horizon, in bytes. It bounds the search for
+# a flipped bit.
 GROUP_BYTES_MAX: Final = 4096
 _PAYLOAD_MAX: Final = 2 * GROUP_BYTES_MAX
 _FRAME: Final = struct.Struct("<II")
 _LENGTH: Final = struct.Struct("<I")
 _RESTORE: Final = (
-    "restore the directory from a copy made since, or move the file away when all "
-    "processes that sent to this one have ended"
+    "restore the directory from a copy made after the last run of this process, or "
+    "end all processes that sent to it and move the file away"
 )
 
 
 class Owner(Struct, frozen=True):
-    """The process whose horizons a file has.
+    """The process whose horizons a file contains.
 
-    incarnation: the number of its latest life (AMO-17).
+    incarnation: the incarnation of its latest life (AMO-17).
     """
 
     bus: str
@@ -61,18 +62,18 @@ class Owner(Struct, frozen=True):
     incarnation: int
 
     def is_same(self, other: Owner) -> bool:
-        """Return True for another life of the same process."""
+        """Return True for the same process, in any of its lives."""
         mine = (self.bus, self.machine, self.process)
         return mine == (other.bus, other.machine, other.process)
 
 
 def head(owner: Owner) -> bytes:
-    """Return the beginning of a file."""
+    """Return the first bytes of a file, up to its first group."""
     return MAGIC + _frame(msgspec.msgpack.encode(owner))
 
 
 def groups(horizons: Mapping[str, Horizon]) -> Iterator[bytes]:
-    """Yield the horizons in groups of bounded length, each to be written at once."""
+    """Yield the horizons in groups of bounded length, one for each write."""
     entries: list[tuple[str, int, int]] = []
     size = 0
     for sender, horizon in horizons.items():
@@ -88,18 +89,19 @@ def groups(horizons: Mapping[str, Horizon]) -> Iterator[bytes]:
 def read(data: bytes, path: str) -> tuple[Owner, dict[str, Horizon]]:
     """Return the contents of a file: its owner, and the horizon of each sender.
 
-    path: the file's, for errors.
+    path: the path of the file, for errors.
 
     Raises:
         HorizonError: the file is of another format, or broken before its last group.
     """
     if not data.startswith(MAGIC):
-        raise HorizonError(path, "it does not begin as a file of horizons", _RESTORE, 0)
+        fact = "the file does not begin with the magic number of such files"
+        raise HorizonError(path, fact, _RESTORE, 0)
     at = len(MAGIC)
     payload = _payload(data, at)
     if payload is None:
         raise HorizonError(path, "its owner is not readable", _RESTORE, at)
-    owner = _decoded(payload, Owner, path, at)
+    owner = _decode(payload, Owner, path, at)
     horizons: dict[str, Horizon] = {}
     while True:
         at += _FRAME.size + len(payload)
@@ -111,7 +113,7 @@ def read(data: bytes, path: str) -> tuple[Owner, dict[str, Horizon]]:
     if any(_payload(rest, each) is not None for each in range(1, len(rest))):
         fact = "a group of horizons is broken, and intact ones follow it"
         raise HorizonError(path, fact, _RESTORE, at)
-    if (repaired := _repaired(rest)) is not None:
+    if (repaired := _repair(rest)) is not None:
         _add(horizons, repaired, path, at)
     return owner, horizons
 
@@ -122,7 +124,7 @@ def _frame(payload: bytes) -> bytes:
 
 
 def _payload(data: bytes | bytearray, at: int) -> bytes | None:
-    """Return the payload of an intact frame; None if there is none."""
+    """Return the payload of the frame at an offset; None if no intact one is there."""
     if len(data) - at < _FRAME.size:
         return None
     length, crc = _FRAME.unpack_from(data, at)
@@ -134,14 +136,13 @@ def _payload(data: bytes | bytearray, at: int) -> bytes | None:
     return payload if whole else None
 
 
-def _repaired(rest: bytes) -> bytes | None:
-    """Return the payload of a frame in which one bit was flipped; None if there is
-    none."""
+def _repair(rest: bytes) -> bytes | None:
+    """Return the payload of a frame with one bit flipped; None for other faults."""
     if len(rest) < _FRAME.size:
         return None
     length, _ = _FRAME.unpack_from(rest)
     fits = 0 < length <= min(_PAYLOAD_MAX, len(rest) - _FRAME.size)
-    # If the length does not fit, the flipped bit can only be one of its own.
+    # If the length does not fit, the flipped bit can only be a bit of the length.
     stop = _FRAME.size + length if fits else _LENGTH.size
     tried = bytearray(rest)
     for at in range(stop):
@@ -154,16 +155,14 @@ def _repaired(rest: bytes) -> bytes | None:
 
 
 def _add(horizons: dict[str, Horizon], payload: bytes, path: str, at: int) -> None:
-    for sender, epoch, number in _decoded(
-        payload, list[tuple[str, int, int]], path, at
-    ):
+    for sender, epoch, number in _decode(payload, list[tuple[str, int, int]], path, at):
         horizon = Horizon(epoch, number)
         known = horizons.get(sender)
         if known is None or horizon.covers(known):
             horizons[sender] = horizon
 
 
-def _decoded(payload: bytes, kind: type[T], path: str, at: int) -> T:
+def _decode(payload: bytes, kind: type[T], path: str, at: int) -> T:
     try:
         return msgspec.msgpack.decode(payload, type=kind)
     except msgspec.MsgspecError as error:

@@ -1,17 +1,17 @@
 """`HorizonLog`: the horizons of one process on stable storage (AMO-20).
 
-The log only grows, and is rewritten when the process starts, and when it has become
-long: into a second file, which then takes the name of the first. Each step is synced
-before the next one relies on it:
+The log is append-only. When the process starts, and when the log has become long, it is
+rewritten into a second file, which then takes the name of the first. Each step is
+synced before the next one relies on it:
 
 1. the horizons of a group before `store` returns, and so before their messages are
    handed over;
-2. the second file before it is renamed, else the name could lead to a file without
-   contents;
-3. the directory before `store` appends to the renamed file, else the old file could
-   come back, without what was appended.
+2. the second file before it is renamed; otherwise the name could refer to a file
+   without contents;
+3. the directory before `store` appends to the renamed file; otherwise a crash could
+   restore the old file, without the appended groups.
 
-`tests.crash_states` checks what any crash leaves of these steps.
+`tests.crash_states` checks the states that a crash can leave between these steps.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["HorizonLog"]
 
-# Above the epochs that an earlier life can have begun (AMO-16).
+# Added to the last incarnation, so that the next life begins above all epochs that an
+# earlier life can have begun (AMO-16).
 _LIFE: Final = 2**32
-# A log is rewritten when it is longer than this, and than a multiple of its contents.
+# A log is rewritten when it is longer than this, and longer than a multiple of its
+# length after the last rewrite.
 _BYTES_MAX: Final = 1 << 18
 _GROWTH: Final = 4
 _MEND: Final = "check the storage and start this process again"
@@ -42,17 +44,17 @@ class HorizonLog:
 
     Args:
         storage: released by `close`, and if this constructor fails.
-        owner: the process; its incarnation is the one that its clock gives.
+        owner: the process; its incarnation is the one taken from its clock.
         bytes_max: the length above which the log may be rewritten.
 
     Attributes:
-        incarnation: the incarnation of this life: above those of all earlier lives,
-            also if the clock was set back (AMO-17).
+        incarnation: the incarnation of this life: greater than those of all earlier
+            lives, even if the clock was set back (AMO-17).
         horizons: the stored horizons, by sender.
 
-    Invariant: while ``_appends`` is True, the name of the file leads to the file that
-    `Storage.write` applies to, even after a crash; it has all of ``horizons`` in its
-    first ``_size`` bytes.
+    Invariant: while ``_appends`` is True, the name of the file refers to the file that
+    `Storage.write` applies to, even after a crash. The first ``_size`` bytes of that
+    file contain all of ``horizons``.
 
     Raises:
         HorizonError: the file is broken, or belongs to another process.
@@ -102,7 +104,7 @@ class HorizonLog:
             raise HorizonError(
                 path,
                 f"they are those of process {before.process!r} of machine "
-                f"{before.machine!r} on bus {before.bus!r}, this is "
+                f"{before.machine!r} on bus {before.bus!r}, and this process is "
                 f"{owner.process!r} of {owner.machine!r} on {owner.bus!r}",
                 "give each process on each bus a directory of its own",
             )
@@ -114,13 +116,13 @@ class HorizonLog:
         return not self._missing(horizons)
 
     def store(self, horizons: Mapping[str, Horizon]) -> None:
-        """Return when these horizons, by sender, are on stable storage.
+        """Store horizons, by sender; return when they are on stable storage.
 
-        After an interrupt it may be called again with the same horizons.
+        After an interrupt the caller may call this again with the same horizons.
 
         Raises:
-            HorizonError: the storage fails, or has failed before, or is closed. A
-                failed sync may have lost earlier writes, so no later one is trusted.
+            HorizonError: the storage fails, has failed before, or is closed. A failed
+                sync may have lost earlier writes, so a later sync proves nothing.
         """
         missing = self._missing(horizons)
         if not missing:
@@ -132,7 +134,7 @@ class HorizonLog:
                 self._rewrite()
             self._appends = False  # as in `_rewrite`
             for group in groups(missing):
-                # Not several groups at once: a crash could leave the last of them.
+                # Not several groups in one write: a crash could keep only the last one.
                 self._storage.write(group, self._size)
                 self._storage.sync()
                 self._size += len(group)
@@ -145,7 +147,7 @@ class HorizonLog:
             raise HorizonError(self._storage.path, self._failure, _MEND) from error
 
     def close(self) -> None:
-        """Release the storage; what is stored remains."""
+        """Release the storage; the stored horizons remain."""
         self._failure = self._failure or "their log is closed"
         self._storage.close()
 
@@ -160,8 +162,8 @@ class HorizonLog:
     def _rewrite(self) -> None:
         """Replace the file by one that has each horizon once."""
         storage = self._storage
-        # An interrupt may come between the renaming and the end. Then nothing may be
-        # appended to either file before the next rewriting.
+        # An interrupt may come between the renaming and the end. Then `store` must not
+        # append to either file before the next rewrite.
         self._appends = False
         data = b"".join([head(self._owner), *groups(self.horizons)])
         storage.create()

@@ -1,8 +1,8 @@
-"""`DiskStorage`: the directory of one process's horizons, each write and sync of it.
+"""`DiskStorage`: the directory of the horizons of one process, with its system calls.
 
-A directory holds the file ``horizons``, and for a moment its successor
-``horizons.new``. `HorizonLog` decides on the order of the operations; `Storage` is the
-interface that it uses, so that tests can record them.
+A directory holds the file ``horizons`` and, while that is replaced, its successor
+``horizons.new``. `HorizonLog` decides on the order of the operations. It uses the
+interface `Storage`, so that tests can record them.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class Storage(Protocol):
         """The path of the file."""
 
     def read(self) -> bytes | None:
-        """Return the contents of the file; None if there is none."""
+        """Return the contents of the file; None if it does not exist."""
 
     def create(self) -> None:
         """Create an empty successor, to which `write` and `sync` apply from now on."""
 
     def write(self, data: bytes, at: int) -> None:
-        """Write bytes at an offset; they may be lost until `sync`."""
+        """Write bytes at an offset; until `sync`, a crash may lose them."""
 
     def sync(self) -> None:
         """Return when all bytes written so far are on stable storage."""
 
     def publish(self) -> None:
-        """Replace the file by its successor; may be undone until `sync_directory`."""
+        """Rename the successor to the file; `sync_directory` makes that stable."""
 
     def sync_directory(self) -> None:
         """Return when the names of the files are on stable storage."""
@@ -73,12 +73,12 @@ class DiskStorage:
         self._file: int = -1
         with suppress(FileExistsError):
             os.mkdir(directory, 0o700)
-        # At each start: an earlier process may have been killed in between.
+        # At each start: an earlier process may have been killed before this sync.
         _sync_entry(directory.parent)
         _open_storages.add(self)
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # The directory itself, so that no file of it needs to outlive a process.
+            # Lock the directory itself: a lock file would have to outlive the process.
             fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
@@ -91,7 +91,7 @@ class DiskStorage:
             raise
 
     def read(self) -> bytes | None:
-        """Return the contents of the file; None if there is none."""
+        """Return the contents of the file; None if it does not exist."""
         try:
             file = os.open(_FILE, os.O_RDONLY, dir_fd=self._directory)
         except FileNotFoundError:
@@ -102,8 +102,8 @@ class DiskStorage:
             os.close(file)
 
     def create(self) -> None:
-        """Create an empty successor; forget the file before."""
-        self._forget_file()
+        """Close the file in use, and create an empty successor."""
+        self._close_file()
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
         self._file = os.open(_NEW, flags, 0o600, dir_fd=self._directory)
 
@@ -114,11 +114,11 @@ class DiskStorage:
             data, at = data[written:], at + written
 
     def sync(self) -> None:
-        """Sync the bytes, and the length of the file as far as reading needs it."""
+        """Sync the bytes of the file, and its length, which readers need."""
         os.fdatasync(self._file)
 
     def publish(self) -> None:
-        """Rename the successor."""
+        """Rename the successor to the file."""
         here = self._directory
         os.rename(_NEW, _FILE, src_dir_fd=here, dst_dir_fd=here)
 
@@ -127,13 +127,13 @@ class DiskStorage:
         os.fsync(self._directory)
 
     def close(self) -> None:
-        """Close the descriptors; the lock goes with that of the directory."""
-        self._forget_file()
+        """Close the descriptors; that of the directory holds the lock."""
+        self._close_file()
         directory, self._directory = self._directory, -1
         if directory >= 0:
             os.close(directory)
 
-    def _forget_file(self) -> None:
+    def _close_file(self) -> None:
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
@@ -151,10 +151,10 @@ _open_storages: Final[WeakSet[DiskStorage]] = WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close the copies of a forked child.
+    """Close the descriptors that a forked child has inherited.
 
-    They share the lock of the parent: a child that outlives it would keep the directory
-    from the next process. Closing a copy releases no lock.
+    They share the lock of the parent: a child that outlives the parent would keep the
+    directory locked for the next process. Closing a copy does not release the lock.
     """
     for each in list(_open_storages):
         each.close()

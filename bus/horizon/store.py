@@ -21,17 +21,17 @@ __all__ = ["HorizonStore", "horizons_of"]
 
 
 class HorizonStore:
-    """What the exchange of a durable process needs to perform `Store` actions.
+    """The horizons on which the exchange of a durable process performs `Store` actions.
 
     Args:
         log: the log, closed by `close`.
         ahead: see `Horizons`.
 
     Attributes:
-        horizons: decides; used under the lock of the exchange.
+        horizons: the horizons in memory, guarded by the lock of the exchange.
         incarnation: see `HorizonLog`.
-        on_lost: called once a horizon is not stored: no message from another process
-            may be delivered, or acknowledged, any more. The caller holds no lock.
+        on_lost: called when a horizon cannot be stored: from then on, no message from
+            another process may be delivered or acknowledged. The caller holds no lock.
     """
 
     __slots__ = ("_log", "horizons", "incarnation", "on_lost")
@@ -44,7 +44,7 @@ class HorizonStore:
 
     @classmethod
     def open(cls, durability: Durability, owner: Owner) -> HorizonStore:
-        """Open the directory of a process, and begin another life of it.
+        """Open the directory of a process, and begin its next life.
 
         Raises:
             BusyError, HorizonError, OSError: see `DiskStorage` and `HorizonLog`.
@@ -55,24 +55,24 @@ class HorizonStore:
     def store(
         self, action: Store, queued: Iterable[object], lock: _thread.LockType
     ) -> None:
-        """Store the horizon of an action, and by the same write all that wait behind.
+        """Store the horizon of an action, and in the same write those queued behind.
 
-        Without this each frame of a round would wait for a sync of its own.
+        With a write for each action, each frame of a round would wait for its own sync.
 
         queued: the actions behind this one, guarded by ``lock``.
         """
         if self._log.has({action.sender: action.horizon}):
-            return  # by an earlier write
+            return  # an earlier write has stored it
         with lock:
             behind = [each for each in queued if isinstance(each, Store)]
-        # The last one of a sender is the highest.
+        # The last horizon of a sender is the highest.
         group = {each.sender: each.horizon for each in (action, *behind)}
         try:
             self._log.store(group)
         except HorizonError as error:
             with lock:
                 self.horizons.fail()  # before any action behind this one
-            self.close()  # no more is stored, so another process may take over
+            self.close()  # so that another process may use the directory
             self.on_lost(error)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`AnnouncementGroup`: the hosts to which one master announces its machine."""
+"""`AnnouncementGroup`: the group of hosts that receives a master's announcements."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 __all__ = ["AnnouncementGroup"]
 
-# Of the scope of one link; the other bits are ours.
+# A multicast group of link-local scope; the project has chosen its other bits.
 _LINK_GROUP: Final = "ff02::49:534d"
-# The length of the prefix, and the index of the interface.
+# The prefix length of the IPv4 loopback network, and the index of its interface.
 _LOOPBACK: Final = (8, 1)
 
 
 @attrs.frozen
 class AnnouncementGroup:
-    """A subnet or a multicast group, as one interface of this host reaches it.
+    """A subnet or a multicast group, reached through one interface of this host.
 
     source: the address of this host in it.
     to: the broadcast address of the subnet, or the multicast group.
     port: the UDP port.
-    hops: the TTL, or the hop limit of IPv6; 1 stays on the link.
+    hops: the TTL, or the hop limit of IPv6; with 1 no router forwards a datagram.
     interface: the index of the interface.
     """
 
@@ -46,8 +46,8 @@ class AnnouncementGroup:
         """Return the group for the address at which a master listens (BUS-DISC-2).
 
         Raises:
-            OSError: the host has no such address, its subnet no broadcast address, or
-              the multicast group is of the other version of IP.
+            OSError: the host has no such address, its subnet has no broadcast address,
+              or the multicast group is of the other version of IP.
             ModuleNotFoundError: the package `ifaddr` is not installed.
         """
         prefix, interface = _interface(host)
@@ -67,7 +67,7 @@ class AnnouncementGroup:
         return cls(host, group, port, hops, interface)
 
     def open(self) -> _net.Datagrams:
-        """Return sockets for the group.
+        """Open the sockets of the group.
 
         Raises:
             OSError: the system refuses a socket.
@@ -78,11 +78,11 @@ class AnnouncementGroup:
 
 
 def _interface(host: str) -> tuple[int, int]:
-    """Return the length of the prefix, and the index of the interface, of an address.
+    """Return the prefix length and the interface index of an address.
 
     Raises:
-        OSError: no interface of this host has it.
-        ModuleNotFoundError: the package that knows the interfaces is missing.
+        OSError: no interface of this host has the address.
+        ModuleNotFoundError: the package `ifaddr` is not installed.
     """
     try:
         import ifaddr  # noqa: PLC0415 # only discovery needs it
@@ -97,5 +97,5 @@ def _interface(host: str) -> tuple[int, int]:
             if ipaddress.ip_address(text) == wanted:
                 return each.network_prefix, adapter.index or 0
     if wanted.is_loopback and wanted.version == 4:
-        return _LOOPBACK  # each of its addresses is usable, though only one is listed
+        return _LOOPBACK  # all its addresses are usable, but `ifaddr` lists only one
     raise OSError(errno.EADDRNOTAVAIL, f"no interface of this host has address {host}")

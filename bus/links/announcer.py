@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Announcer", "AnnouncerHost"]
 
-# Datagrams read before the links are served again.
+# Maximum number of datagrams read before the driver serves the links again.
 _DATAGRAMS_MAX: Final = 64
-# Failures to send, one after another, after which the sockets are opened anew: those of
-# an interface that was removed never work again.
+# Consecutive failures to send after which the sockets are re-opened: the sockets of a
+# removed interface never work again.
 _FAILURES_MAX: Final = 3
-# When to try again to open the sockets, in seconds.
-_AGAIN_S: Final = 5.0
+# Delay before the next attempt to open the sockets, in seconds.
+_REOPEN_S: Final = 5.0
 
 
 class AnnouncerHost(Protocol):
     """The owner of an `Announcer`."""
 
     def open_group(self) -> _net.Datagrams:
-        """Open the sockets; called at first, and after failures.
+        """Open the sockets; called at the start, and again after failures.
 
         Raises:
             OSError, ModuleNotFoundError: see `AnnouncementGroup`.
@@ -54,16 +54,16 @@ class AnnouncerHost(Protocol):
 class Announcer:
     """The sockets and the timer of one master's discovery.
 
-    It is a `Handler` of the driver of the links, and all its methods are for the thread
-    that runs the driver, unless their docstrings say otherwise.
+    It is a `Handler` of the driver of the links. Only the thread that runs the driver
+    calls its methods, except those whose docstring permits any thread.
 
-    Lock: only the driver's thread changes the discovery, and under ``_lock``; other
-    threads read it under ``_lock``. The host is never called under it.
+    Lock: only the driver's thread changes the discovery, and it holds ``_lock``; other
+    threads read the discovery under ``_lock``. The host is never called under it.
 
     Args:
-        discovery: the decisions.
-        host: opens the sockets, and handles the changes.
-        driver: calls this for datagrams, and in time.
+        discovery: decides when to announce, and which machines are known.
+        host: opens the sockets, and handles the changes of the known machines.
+        driver: calls this object when datagrams arrive, and at its deadlines.
 
     Raises:
         OSError, ModuleNotFoundError: see `AnnouncementGroup`.
@@ -94,15 +94,16 @@ class Announcer:
         self._lock: Final = _sync.Lock()
         self._datagrams: _net.Datagrams | None = host.open_group()
         self._ended: bool = False
-        # The last failure, which is logged once until it ends; how many there were.
+        # The last failure, logged once until a send succeeds, and the number of
+        # consecutive failures to send.
         self._failure: str = ""
         self._failures: int = 0
-        # True if datagrams that have arrived may be unread: no lease expires then.
+        # True if the sockets may hold unread datagrams: then no lease expires.
         self._is_behind: bool = False
         self._timer_at: float | None = None
 
     def start(self) -> None:
-        """Announce the machine from now on, and listen for others; for any thread."""
+        """Start to announce the machine and to listen; any thread may call this."""
         self._driver.call(self._begin, self)
 
     def machines(self) -> list[Machine]:
@@ -119,12 +120,12 @@ class Announcer:
     def stop(self) -> None:
         """Announce that this master shuts down, and close the sockets."""
         if self._datagrams is not None and not self._ended:
-            with suppress(OSError):  # else they notice it by the link, or the lease
+            with suppress(OSError):  # others detect the lost link, or the expired lease
                 self._datagrams.send(self._discovery.leave_datagram())
         self._ended = True
         self._close()
 
-    # For the driver.
+    # Methods of a `Handler`.
 
     def ready(self, mask: int) -> None:
         """Read the datagrams that have arrived."""
@@ -145,13 +146,13 @@ class Announcer:
         self._set_timer()
 
     def fail(self, error: BaseException) -> None:
-        """Close the sockets for a while; the links stay."""
+        """Close the sockets, and re-open them later; the links stay open."""
         self._note_failure(f"{type(error).__name__}: {error}")
         self._close()
         self._set_timer()
 
     def abort(self, error: BaseException) -> None:
-        """Do nothing: nothing waits for discovery."""
+        """Do nothing: no caller blocks on discovery."""
 
     def abandon_after_fork(self) -> None:
         """Close the sockets and send nothing: the parent process is still master."""
@@ -171,8 +172,8 @@ class Announcer:
             self._driver.unregister(datagrams.fileno())
             datagrams.close()
 
-    def _open_again(self) -> None:
-        """Open the sockets after a failure, perhaps at an interface that is new."""
+    def _reopen(self) -> None:
+        """Open the sockets after a failure; the host may have another interface now."""
         try:
             self._datagrams = self._host.open_group()
         except OSError as error:
@@ -181,17 +182,17 @@ class Announcer:
             self._failures = 0
             self._begin()
 
-    def _on_time(self, moment: float) -> None:
-        """Announce the machine, and forget the silent ones, if it is time.
+    def _on_timer(self, moment: float) -> None:
+        """Announce the machine if that is due, and expire silent machines.
 
-        moment: the time for which this call was scheduled; an earlier call may have
-          taken its place.
+        moment: the time for which this call was scheduled. If another call has been
+          scheduled for an earlier time, this call does nothing.
         """
         if self._ended or moment != self._timer_at:
             return
         self._timer_at = None
         if self._datagrams is None:
-            self._open_again()
+            self._reopen()
         now = _sync.monotonic()
         discovery, data = self._discovery, b""
         keys = self._host.group_keys() if discovery.due_at <= now else None
@@ -209,7 +210,7 @@ class Announcer:
     def _send(self, datagrams: _net.Datagrams, data: bytes) -> None:
         try:
             datagrams.send(data)
-        except OSError as error:  # such as an interface that is down for a moment
+        except OSError as error:  # such as an interface that is down temporarily
             self._note_failure(str(error))
             self._failures += 1
             if self._failures >= _FAILURES_MAX:
@@ -223,15 +224,15 @@ class Announcer:
         self._failure = failure
 
     def _set_timer(self) -> None:
-        """Call `_on_time` at the next deadline, unless an earlier call is scheduled."""
+        """Call `_on_timer` at the next deadline, unless it is called earlier anyway."""
         if self._ended:
             return
-        # No lease ends while datagrams are unread: a deadline in the past would come
-        # again at once.
+        # No lease expires while datagrams are unread, so the deadline of an overdue
+        # lease is ignored: the timer would fire again at once.
         discovery = self._discovery
         at = discovery.due_at if self._is_behind else discovery.next_deadline()
         if self._datagrams is None:
-            at = max(at, _sync.monotonic() + _AGAIN_S)
+            at = max(at, _sync.monotonic() + _REOPEN_S)
         if self._timer_at is None or at < self._timer_at:
             self._timer_at = at
-            self._driver.at(at, partial(self._on_time, at), self)
+            self._driver.at(at, partial(self._on_timer, at), self)

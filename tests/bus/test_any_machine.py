@@ -30,7 +30,7 @@ from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bus import Bus, Response, Undelivered
     from tests.strikes import Blow
@@ -250,44 +250,52 @@ def test_a_task_that_leaves_takes_its_search_along() -> None:
         until(lambda: is_quiet(one), "nothing is left")
 
 
-@clause("BUS-NAME-8")
-def test_an_interrupted_wait_leaves_nothing() -> None:
-    """At whichever point of the call the interrupt comes."""
+def interrupt_everywhere(prepare: Callable[[Bus], Callable[[Blow], None]]) -> None:
+    """Interrupt a call on a bus at each of its points, in a thread of its own.
 
-    def strikes() -> None:
+    prepare: registers the tasks of a bus, and returns the case with the call.
+    """
+
+    def run() -> None:
         with memory_bus(config=PATIENT) as bus:
-            Reader(bus, "log")
-
-            def case(interrupted: Blow) -> None:
-                interrupted(lambda: bus.wait_for(LOG, timeout=LIMIT_S))
-                assert len(bus._exchange.manager.parked) == 0
-                assert not bus._exchange.manager.any_machine_names._binding
-                assert bus.call(LOG, 1) == 1
-
-            everywhere(case, packages=(package,))
+            everywhere(prepare(bus), packages=(package,))
 
     with Threads() as threads:
-        threads.start(strikes).result(LIMIT_S)
+        threads.start(run).result(LIMIT_S)
 
 
 @clause("BUS-NAME-8")
-def test_an_interrupted_wait_for_a_name_that_nobody_has_leaves_nothing() -> None:
-    def strikes() -> None:
-        with memory_bus(config=PATIENT) as bus:
-            bus.register("other", thread=bus.here())
+def test_an_interrupted_wait_leaves_nothing() -> None:
+    def prepare(bus: Bus) -> Callable[[Blow], None]:
+        Reader(bus, "log")
 
-            def waits() -> None:
-                with suppress(CommandTimeoutError):
-                    bus.wait_for(LOG, timeout=0.001)
+        def case(interrupted: Blow) -> None:
+            interrupted(lambda: bus.wait_for(LOG, timeout=LIMIT_S))
+            assert len(bus._exchange.manager.parked) == 0
+            assert not bus._exchange.manager.any_machine_names._binding
+            assert bus.call(LOG, 1) == 1
 
-            def case(interrupted: Blow) -> None:
-                interrupted(waits)
-                assert len(bus._exchange.manager.parked) == 0
+        return case
 
-            everywhere(case, packages=(package,))
+    interrupt_everywhere(prepare)
 
-    with Threads() as threads:
-        threads.start(strikes).result(LIMIT_S)
+
+@clause("BUS-NAME-8")
+def test_an_interrupted_wait_for_a_name_without_a_task_leaves_nothing() -> None:
+    def prepare(bus: Bus) -> Callable[[Blow], None]:
+        bus.register("other", thread=bus.here())
+
+        def wait() -> None:
+            with suppress(CommandTimeoutError):
+                bus.wait_for(LOG, timeout=0.001)
+
+        def case(interrupted: Blow) -> None:
+            interrupted(wait)
+            assert len(bus._exchange.manager.parked) == 0
+
+        return case
+
+    interrupt_everywhere(prepare)
 
 
 @clause("BUS-NAME-8")

@@ -1,4 +1,4 @@
-"""Messages over two buses of one process, to and from other processes (BUS-NAME-5)."""
+"""Messages between tasks of two buses, in two processes (BUS-NAME-5)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ from tests.support import LIMIT_S, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from bus import Task
+
 
 @contextmanager
 def two_buses() -> Iterator[tuple[Bus, Bus, Bus]]:
-    """Give a process's buses one and two, and another process of bus two."""
+    """Yield one and two, the buses of a process, and another process of bus two."""
     with (
         memory_bus("one", config=PATIENT) as one,
         memory_bus("two", config=PATIENT) as two,
@@ -44,7 +46,7 @@ def two_buses() -> Iterator[tuple[Bus, Bus, Bus]]:
 
 
 def keeper(held: list[Incoming]) -> Callable[[Incoming], object]:
-    """Return a callback that keeps each command, to be answered later."""
+    """Return a callback that keeps each command, for the test to answer later."""
 
     def keep(message: Incoming) -> object:
         held.append(message)
@@ -54,13 +56,13 @@ def keeper(held: list[Incoming]) -> Callable[[Incoming], object]:
 
 
 def proxies(bus: Bus) -> int:
-    """Return how many tasks of other buses have a proxy on a bus."""
+    """Return the number of tasks of other buses that have a proxy on a bus."""
     remote = comm_of(bus).remote
     return int(bus._exchange.query(lambda: len(remote.relays.proxies)))
 
 
 def relays_of_proxies(bus: Bus, name: str) -> list[str]:
-    """Return the relays that a process has of proxies of another process's tasks."""
+    """Return the relays that a process has for proxies of a name."""
     return [
         relay.address.module
         for peer in bus.inspect().peers
@@ -69,12 +71,36 @@ def relays_of_proxies(bus: Bus, name: str) -> list[str]:
     ]
 
 
+def await_subscriber(bus: Bus, task: Task) -> None:
+    """Wait until another process has subscribed to a task of this bus."""
+    matches = comm_of(bus).remote.remote_subscriptions.matches
+    until(
+        lambda: bool(matches.subscribed_peers(task._entry)),
+        f"a process subscribes to {task.address}",
+    )
+
+
+def notify(
+    notifier: tuple[Bus, Task],
+    subscriber: tuple[Bus, Task],
+    on_response: Callable[[Response], object],
+) -> Incoming:
+    """Let a task subscribe to another, which notifies it; return the notification."""
+    (other, u), (one, t) = notifier, subscriber
+    received: list[Incoming] = []
+    t.subscribe(u.address, received.append)
+    await_subscriber(other, u)
+    u.notify("news", on_response=on_response, timeout=LIMIT_S)
+    serve(one, lambda: received, "the notification arrives")
+    return received[0]
+
+
 @clause("BUS-NAME-5", "BUS-ENT-14")
 @pytest.mark.parametrize("known", [True, False])
-def test_a_task_asks_one_of_another_bus_in_another_process(*, known: bool) -> None:
-    """In the order of its commands, whether or not an answer is requested.
+def test_commands_over_two_buses_arrive_in_order(*, known: bool) -> None:
+    """Whether or not their sender requests an answer.
 
-    known: True if the asker's process already knows the addressee.
+    known: True if the sender's process already has a relay for the addressee.
     """
     with two_buses() as (one, two, other):
         u = Reader(other, "u", reply=lambda payload: ["got", payload])
@@ -105,7 +131,7 @@ def test_one_command_goes_to_tasks_of_both_buses() -> None:
 
 
 @clause("BUS-NAME-5", "BUS-MSG-6")
-def test_a_failure_over_two_buses_reaches_the_asker() -> None:
+def test_a_failure_over_two_buses_reaches_the_sender() -> None:
     def refuse(_: Incoming) -> None:
         raise ValueError("no")
 
@@ -124,8 +150,7 @@ def test_a_subscriber_of_another_bus_answers_a_notification() -> None:
         t = one.register("t")
         t.subscribe(u.address, lambda message: message.respond(message.payload + 1))
         two.register("near").subscribe("u", lambda message: message.respond(0))
-        matches = comm_of(other).remote.remote_subscriptions.matches
-        until(lambda: bool(matches.subscribed_peers(u._entry)), "it is subscribed to")
+        await_subscriber(other, u)
         got: list[Response] = []
 
         u.notify(1, on_response=got.append, timeout=LIMIT_S)
@@ -139,7 +164,7 @@ def test_a_subscriber_of_another_bus_answers_a_notification() -> None:
 
 @clause("BUS-NAME-5", "BUS-DEREG-2", "BUS-ENT-17")
 def test_a_proxy_ends_when_its_task_deregisters() -> None:
-    """Behind the task's last command; a later task of its name is another proxy."""
+    """After the last command of the task. A later task of its name has a new proxy."""
     with two_buses() as (one, two, other):
         u = Reader(other, "u")
         for number in range(3):
@@ -152,25 +177,25 @@ def test_a_proxy_ends_when_its_task_deregisters() -> None:
             t.deregister()
 
             until(lambda: proxies(two) == 0, "its proxy ends")
-            until(lambda: relays_of_proxies(other, "t") == [], "others forget it")
+            until(lambda: relays_of_proxies(other, "t") == [], "its relay ends")
         all_acknowledged(two)
         assert u.got == [0, "last", 1, "last", 2, "last"]
 
 
 @clause("BUS-NAME-5", "BUS-DEREG-10")
 def test_a_task_that_has_deregistered_gets_no_proxy() -> None:
-    """Though its command waits for its addressee, and is sent after that."""
+    """Although its commands are parked, and sent after that."""
     with two_buses() as (one, two, other):
         t = one.register("t", thread=one.here())
-        t.command("u", "told", bus="two")
-        t.command("u", "asked", bus="two", on_response=print)
+        t.command("u", "without answer", bus="two")
+        t.command("u", "with answer", bus="two", on_response=print)
         t.deregister()
-        until(lambda: proxies(two) == 0, "the proxy that searched has ended")
+        until(lambda: proxies(two) == 0, "the proxy for the search has ended")
 
         u = Reader(other, "u")
         assert two.call("u", "of another task", timeout=LIMIT_S) == "of another task"
 
-        assert sorted(u.got) == ["asked", "of another task", "told"]
+        assert sorted(u.got) == ["of another task", "with answer", "without answer"]
         assert proxies(two) == 0
 
 
@@ -182,31 +207,26 @@ def test_an_answer_follows_a_task_of_another_bus_to_its_new_thread() -> None:
         first, second = one.thread("first"), one.thread("second")
         t = one.register("t", thread=first)
         got: list[Any] = []
-        t.command("u", bus="two", on_response=lambda one: got.append(one.payload))
-        serve(other, lambda: held, "the question arrives")
+        t.command("u", bus="two", on_response=lambda each: got.append(each.payload))
+        serve(other, lambda: held, "the command arrives")
 
         t.move(second)
         held[0].respond("late")
 
-        until(lambda: got == ["late"], "it gets the answer")
+        until(lambda: got == ["late"], "the answer arrives")
 
 
 @clause("BUS-NAME-5")
-def test_a_question_of_a_bus_that_was_left_cannot_be_answered() -> None:
+def test_after_leaving_a_bus_a_task_cannot_answer_its_messages() -> None:
     with two_buses() as (one, two, other):
         u = other.register("u", thread=other.here())
         t = one.register("t", thread=one.here())
-        heard: list[Incoming] = []
-        t.subscribe(u.address, heard.append)
-        matches = comm_of(other).remote.remote_subscriptions.matches
-        until(lambda: bool(matches.subscribed_peers(u._entry)), "it is subscribed to")
-        u.notify("news", on_response=print, timeout=LIMIT_S)
-        serve(one, lambda: heard, "it arrives")
+        notification = notify((other, u), (one, t), on_response=print)
 
         two.close()
 
         with pytest.raises(NotJoinedError, match="'two'"):
-            heard[0].respond("answer")
+            notification.respond("answer")
 
 
 def numbered(bus: Bus) -> set[str]:
@@ -218,10 +238,10 @@ def numbered(bus: Bus) -> set[str]:
 
 @clause("BUS-NAME-5", "BUS-ENT-14", "BUS-ENT-17")
 @pytest.mark.parametrize("verb", ["subscribe", "watch"])
-def test_an_interest_on_another_bus_leaves_the_task_its_number_on_its_own(
+def test_a_subscription_on_another_bus_keeps_the_number_on_the_own_bus(
     verb: str,
 ) -> None:
-    """Other processes of its own bus know it by that number, and answer to it."""
+    """Other processes of the own bus identify the task by that number."""
     with (
         two_buses() as (one, two, other),
         memory_bus("one", process="near", beside=one, config=PATIENT) as near,
@@ -229,10 +249,7 @@ def test_an_interest_on_another_bus_leaves_the_task_its_number_on_its_own(
         other.register("filler")
         Reader(near, "v")
         t = one.register("t", thread=one.here())
-        if verb == "subscribe":
-            t.subscribe("n", print, bus="two")
-        else:
-            t.watch("n", print, bus="two")
+        getattr(t, verb)("n", print, bus="two")
         until(lambda: "t" in numbered(two), "the request is sent")
 
         assert t.call("v", 1, timeout=LIMIT_S) == 1
@@ -244,10 +261,13 @@ def test_an_interest_on_another_bus_leaves_the_task_its_number_on_its_own(
 
 @clause("BUS-NAME-5", "BUS-MSG-9")
 @pytest.mark.parametrize("known", [True, False])
-def test_an_answer_over_two_buses_is_its_own_though_the_task_leaves_right_then(
+def test_an_answer_names_its_responder_although_that_task_deregisters_at_once(
     *, known: bool
 ) -> None:
-    """Not that of another task with the number that the task has on its own bus."""
+    """Not a task that has the same number on the other bus.
+
+    known: True if the responder has a number on its own bus.
+    """
     with (
         two_buses() as (one, two, other),
         memory_bus("one", process="near", beside=one, config=PATIENT) as near,
@@ -260,24 +280,19 @@ def test_an_answer_over_two_buses_is_its_own_though_the_task_leaves_right_then(
         t = one.register("t", thread=one.here())
         if known:
             assert t.call("v", 1, timeout=LIMIT_S) == 1
-        heard: list[Incoming] = []
-        t.subscribe(u.address, heard.append)
-        matches = comm_of(other).remote.remote_subscriptions.matches
-        until(lambda: bool(matches.subscribed_peers(u._entry)), "it is subscribed to")
         got: list[Response] = []
-        u.notify("news", on_response=got.append, timeout=LIMIT_S)
-        serve(one, lambda: heard, "it arrives")
+        notification = notify((other, u), (one, t), on_response=got.append)
 
-        with held(two):  # the answer waits in its comm thread
-            heard[0].respond("answer")
+        with held(two):  # its comm thread does not send the answer yet
+            notification.respond("answer")
             t.deregister()
 
         serve(other, lambda: got, "the answer arrives")
         assert got[0].payload == "answer"
         assert got[0].responder is not None
         assert got[0].responder.module == "t"
-        until(lambda: "t" not in numbered(two), "nothing stays")
-        until(lambda: relays_of_proxies(other, "t") == [], "others forget it")
+        until(lambda: "t" not in numbered(two), "its proxy ends")
+        until(lambda: relays_of_proxies(other, "t") == [], "its relay ends")
 
 
 @clause("BUS-NAME-5", "BUS-DEREG-13", "BUS-ENT-17")
@@ -285,12 +300,7 @@ def test_a_relay_does_not_keep_a_subscriber_of_another_bus() -> None:
     with two_buses() as (one, two, other):
         u = other.register("u", thread=other.here())
         t = one.register("t", thread=one.here())
-        heard: list[Incoming] = []
-        t.subscribe(u.address, heard.append)
-        matches = comm_of(other).remote.remote_subscriptions.matches
-        until(lambda: bool(matches.subscribed_peers(u._entry)), "it is subscribed to")
-        u.notify("news", on_response=print, timeout=LIMIT_S)
-        serve(one, lambda: heard, "it arrives")
+        notify((other, u), (one, t), on_response=print)
         [relay] = [
             relay
             for peer in comm_of(two).remote.topology.peers.values()
@@ -322,7 +332,7 @@ def test_a_wait_for_a_name_of_another_bus_leaves_no_proxy() -> None:
 
 @clause("BUS-NAME-5", "BUS-MOVE-9")
 def test_a_command_follows_a_task_on_the_bus_where_it_moved() -> None:
-    """It waits there for the new address, not on the bus of its sender."""
+    """It is parked there for the new address, not on the bus of its sender."""
     following = attrs.evolve(PATIENT, follow_moves=True)
     with (
         memory_bus("one", config=following) as one,
@@ -333,10 +343,10 @@ def test_a_command_follows_a_task_on_the_bus_where_it_moved() -> None:
         u = Reader(other, "u")
         two.wait_for("u", timeout=LIMIT_S)
         u.task.deregister(moved_to="ism://elsewhere/u")
-        until(lambda: two._exchange.find("u") is None, "it has left")
+        until(lambda: two._exchange.find("u") is None, "it has deregistered")
         t = one.register("t", on_undelivered=unwanted)
 
         t.command("u", 1, bus="two")
 
-        until(lambda: two.inspect().parked == {"ism://elsewhere/u": 1}, "it waits")
+        until(lambda: two.inspect().parked == {"ism://elsewhere/u": 1}, "it is parked")
         assert one.inspect().parked == {}

@@ -72,7 +72,7 @@ def states(found: list[Finding], address: str) -> dict[str, str]:
 
 
 def diagnosis(site: Site, port: int, **given: Any) -> tuple[str, Finding]:
-    """Return the step to a peer that fails, and its finding."""
+    """Return the step at which a peer fails, and its finding."""
     address = f"127.0.0.1:{port}"
     found = findings(site, peers=[address], **given)
     failed = failure(found)
@@ -84,5 +84,5 @@ def diagnosis(site: Site, port: int, **given: Any) -> tuple[str, Finding]:
 
 
 def is_fault(failed: Finding, fault: Fault) -> bool:
-    """Return True if the remedy is the one for a fault."""
+    """Return True if the remedy is that of a fault."""
     return failed["do"] == _ADVICE[fault]

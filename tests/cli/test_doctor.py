@@ -1,4 +1,4 @@
-"""``bus doctor``: the requirements of a bus that this machine lacks."""
+"""``bus doctor``: the requirements of a bus that this machine does not meet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def findings() -> dict[str, dict[str, str]]:
-    """Return the findings by subject; none is an error of the check itself."""
+    """Return the findings by subject."""
     return {each["what"]: each for each in read("doctor")}
 
 
@@ -43,7 +43,7 @@ def test_each_finding_is_a_line() -> None:
 
 
 @pytest.mark.usefixtures("alpha")
-def test_a_bus_that_is_there_is_not_disturbed(own_run_directory: Path) -> None:
+def test_the_check_does_not_disturb_a_running_bus(own_run_directory: Path) -> None:
     before = sorted(each.name for each in (own_run_directory / "bus1").iterdir())
 
     assert findings()["bus bus1"]["fact"] == "has at least one process"
@@ -53,7 +53,7 @@ def test_a_bus_that_is_there_is_not_disturbed(own_run_directory: Path) -> None:
 
 @pytest.fixture
 def open_to_all() -> Iterator[Path]:
-    """Give a folder that is writable by anybody, with a short path."""
+    """Yield a folder with a short path that all users may write to."""
     place = Path("/tmp") / f"qbd-{os.getpid()}"
     place.mkdir()
     place.chmod(0o777)
@@ -86,7 +86,7 @@ def test_a_path_that_is_too_long_is_a_failure(
     assert "set BUS_RUN_DIR to a shorter path" in result.stdout
 
 
-def test_where_no_socket_can_be_made_is_a_failure(
+def test_a_machine_without_sockets_is_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -97,7 +97,7 @@ def test_where_no_socket_can_be_made_is_a_failure(
     result = verb("doctor")
 
     assert result.exit_code == 1
-    assert "cannot create one: [Errno 1] Operation not permitted" in result.stdout
+    assert "cannot create a socket: [Errno 1] Operation not permitted" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """``bus doctor --network``: a machine that can be linked, and this machine itself.
 
 The faults of other machines are in ``test_network_doctor_faults.py``, announcements in
-``test_network_doctor_announcements.py``, hosts and routes that are missing in
+``test_network_doctor_announcements.py``, missing hosts and routes in
 ``test_network_doctor_namespaces.py``.
 """
 
@@ -29,7 +29,7 @@ def test_a_good_peer_passes_each_step_and_is_not_disturbed(site: Site) -> None:
     address = f"127.0.0.1:{site.ports[THERE]}"
     with site.there("far", network=site.network(THERE, peers=[])) as far:
         found = findings(site, peers=[address])
-        # It has got a process of this machine, and no master.
+        # The doctor dials as a process, not as a master: the peer lists no machine.
         peers = far("[each.key[0] for each in bus._node.comm.remote.topology.joined()]")
 
     assert states(found, address) == dict.fromkeys(("tcp", "tls", "bus"), "ok")
@@ -42,7 +42,7 @@ def test_a_good_peer_passes_each_step_and_is_not_disturbed(site: Site) -> None:
 def test_without_keys_the_machine_is_the_one_that_the_peer_states(
     site: Site, machine: str
 ) -> None:
-    """It may be another one of the same name."""
+    """It may be another machine with the same name."""
     address = f"127.0.0.1:{site.ports[THERE]}"
     network = site.network(THERE, peers=[], keys=None)
     with Far("far", role="master", machine=machine, network=network) as far:
@@ -73,7 +73,7 @@ def test_the_address_of_this_machine_itself_is_not_tried(site: Site) -> None:
 
 
 @clause("BUS-DISC-14")
-def test_a_machine_that_runs_is_reported_so(site: Site) -> None:
+def test_a_running_bus_is_reported(site: Site) -> None:
     with Far("near", role="master", network=site.network(HERE)) as near:
         near.started()
         found = {each["what"]: each for each in findings(site)}
@@ -97,7 +97,7 @@ def test_an_address_in_use_or_of_another_host_is_named(site: Site) -> None:
 
 
 @clause("BUS-DISC-14")
-def test_keys_that_are_missing_are_named(site: Site, tmp_path: Path) -> None:
+def test_missing_keys_are_named(site: Site, tmp_path: Path) -> None:
     failed = failure(findings(site, keys=str(tmp_path / "none")))
 
     assert failed["what"] == "keys"

@@ -1,4 +1,4 @@
-"""``bus doctor --network``: the announcements that it receives, and their machines."""
+"""``bus doctor --network``: the announcements received, and their machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def announced(site: Site, port: int, **given: Any) -> Iterator[None]:
-    """Announce a machine again and again, as one that others do not accept."""
+    """Announce a machine repeatedly; the arguments make others reject it."""
     keys = site.network(THERE).keys
     assert keys is not None
     group_keys = given.pop("keys", MachineKeys(keys).group_keys())
@@ -76,7 +76,7 @@ def announced(site: Site, port: int, **given: Any) -> Iterator[None]:
         ),
     ],
 )
-def test_announcements_that_are_ignored_are_named_by_their_reason(
+def test_ignored_announcements_are_reported_with_their_reason(
     site: Site, given: dict[str, Any], state: str, words: str, fault: Fault
 ) -> None:
     port = free_udp_port()

@@ -47,9 +47,9 @@ DAY = dt.timedelta(days=1)
 
 @contextmanager
 def planted(keys: Path, *answers: Frame) -> Iterator[int]:
-    """Listen as a machine, and answer its first HELLO with some frames.
+    """Listen as the master of a machine, answer one HELLO, and yield the port.
 
-    Yields the port.
+    keys: the folder of keys of that machine. answers: the frames sent in reply.
     """
     got: list[object] = []
 
@@ -61,7 +61,7 @@ def planted(keys: Path, *answers: Frame) -> Iterator[int]:
                     queue.send(encode(each))
                 queue.receive(timeout=LIMIT_S)
         except QueueBrokerError:
-            return  # the other side has closed
+            return  # the doctor has closed the connection
 
     with SocketQueueBroker(
         "planted",
@@ -77,22 +77,22 @@ def planted(keys: Path, *answers: Frame) -> Iterator[int]:
     assert not answers or isinstance(got[0], Hello)
 
 
-def refused(reason: Reason, machine: str = THERE) -> Refused:
-    """Return the refusal of a machine."""
+def refusal(reason: Reason, machine: str = THERE) -> Refused:
+    """Return the REFUSED frame of a machine."""
     return Refused(reason=reason, versions=(8, 9), machine=machine)
 
 
 def dated(
     site: Site, machine: str, shift: dt.timedelta, patch: pytest.MonkeyPatch
 ) -> Path:
-    """Make keys of a machine, for one day that begins earlier or later than now."""
+    """Issue keys that are valid for one day, which begins earlier or later than now."""
     then = dt.datetime.now(tz=dt.UTC) + shift
     with patch.context() as patched:
         patched.setattr(certificates, "_now", lambda: then)
         return site.authority.issue(machine, site.folder / f"{machine} dated", days=1)
 
 
-# The twelve faults.
+# The faults of a trial, in the order of its steps.
 
 
 @clause("BUS-DISC-14")
@@ -139,7 +139,7 @@ def test_another_authority_is_named(site: Site, tmp_path: Path) -> None:
 def test_a_peer_that_does_not_trust_this_machine_is_named(
     site: Site, tmp_path: Path
 ) -> None:
-    """It has issued its own keys, but trusts another authority for its peers."""
+    """The right authority has issued its keys, but it trusts another authority."""
     keys = site.issue("attic")
     Authority.create(tmp_path / "other").issue("x", tmp_path / "x", days=1)
     shutil.copy(tmp_path / "x" / "trusted.pem", keys / "trusted.pem")
@@ -177,7 +177,7 @@ def test_the_dates_of_a_certificate_are_checked_on_both_sides(
 
 @clause("BUS-DISC-14", "BUS-SEC-5")
 def test_another_machine_name_in_a_certificate_is_named(site: Site) -> None:
-    """Of a peer that claims to be another machine, and of this machine itself."""
+    """A peer may claim to be another machine, and so may this machine."""
     welcome = Welcome(
         version=VERSIONS[1],
         identity=identity("attic"),
@@ -190,7 +190,9 @@ def test_another_machine_name_in_a_certificate_is_named(site: Site) -> None:
     own = failure(findings(site, keys=str(keys)))
 
     assert (step, failed["fact"]) == ("bus", f"machine {THERE} claims to be attic")
-    assert own["fact"] == f"certified is machine {THERE}, --machine names {HERE}"
+    assert own["fact"] == (
+        f"the certificate names machine {THERE}, --machine names {HERE}"
+    )
     for each in (failed, own):
         assert is_fault(each, Fault.MACHINE_NAME)
 
@@ -224,7 +226,7 @@ def test_a_refusal_is_named_by_its_reason(
 ) -> None:
     keys = site.network(THERE).keys
     assert keys is not None
-    with planted(keys, refused(reason)) as port:
+    with planted(keys, refusal(reason)) as port:
         step, failed = diagnosis(site, port)
 
     assert (step, failed["fact"]) == ("bus", fact)

@@ -1,4 +1,4 @@
-"""``bus doctor --network`` in namespaces: hosts and routes that are missing."""
+"""``bus doctor --network`` in namespaces: missing hosts and missing routes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specs.clauses import clause
 from tests.cli.findings import failure, file_of, is_fault
 from tests.cli.verbs import MACHINE
 from tests.network.conditions import Conditions
-from tests.network.ethernet import Ethernet, ip, is_permitted
+from tests.network.ethernet import Ethernet, ip, refusal_reason
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.cli.findings import Finding
     from tests.kit.site import Site
 
-REFUSED = is_permitted()
+REFUSED = refusal_reason()
 pytestmark = pytest.mark.skipif(bool(REFUSED), reason=REFUSED)
 
 
@@ -66,7 +66,7 @@ def test_an_address_that_no_host_has_is_named(ethernet: Ethernet, site: Site) ->
 def test_a_network_that_drops_all_packets_is_named(
     ethernet: Ethernet, site: Site
 ) -> None:
-    """As a firewall does; the hardware address is known, so the host is not missing."""
+    """As a firewall does. The hardware address is known, so the kernel can send."""
     to, device = ethernet.address(1), ethernet.device(0)
     place = ("neigh", "add", to, "lladdr", "02:00:00:00:00:09", "dev", device)
     ip("-n", ethernet.names[0], *place)

@@ -21,7 +21,7 @@ LOG = "ism://*/log"
 
 @pytest.fixture
 def manager() -> ProcessManager:
-    """Return the manager of a process that is alone on machine m1."""
+    """Return the manager of the only process of machine m1."""
     return ProcessManager(
         "m1", "p1", parked_per_name=9, parked_in_all=99, resolve_timeout_s=5.0
     )
@@ -48,11 +48,18 @@ def numbers(bind: Bind) -> list[int]:
     return [each.payload for each in bind.messages]
 
 
+def begin_binding(manager: ProcessManager) -> tuple[Entry, Bind]:
+    """Bind the name to a task; the driver has not sent the one parked message yet."""
+    park(manager, 1)
+    log, actions = register(manager, "log")
+    return log, bound(actions)
+
+
 @clause("BUS-NAME-8")
 def test_messages_parked_while_others_are_sent_follow_them(
     manager: ProcessManager,
 ) -> None:
-    """No alias is found before all of them were sent."""
+    """No alias exists before all of them are sent."""
     assert park(manager, 1) is None
     log, actions = register(manager, "log")
     first = bound(actions)
@@ -72,11 +79,9 @@ def test_messages_parked_while_others_are_sent_follow_them(
 
 
 @clause("BUS-NAME-8")
-def test_an_end_that_is_reported_twice_counts_once(manager: ProcessManager) -> None:
-    """As after an interrupt between the end and its record."""
-    park(manager, 1)
-    _, actions = register(manager, "log")
-    first = bound(actions)
+def test_a_repeated_report_has_no_effect(manager: ProcessManager) -> None:
+    """An interrupt makes the driver report the same `Bind` twice."""
+    _, first = begin_binding(manager)
     park(manager, 2)
     second = bound(manager.on_bound(first, 0.0))
 
@@ -87,37 +92,33 @@ def test_an_end_that_is_reported_twice_counts_once(manager: ProcessManager) -> N
 
 
 @clause("BUS-NAME-8")
-def test_a_task_that_leaves_meanwhile_passes_the_name_to_the_next_one(
+def test_if_the_task_deregisters_meanwhile_the_next_task_is_bound(
     manager: ProcessManager,
 ) -> None:
-    park(manager, 1)
-    log, actions = register(manager, "log")
-    first = bound(actions)
+    log, first = begin_binding(manager)
     manager.leave(log)
     park(manager, 2)
     assert manager.on_bound(first, 0.0) == []
     assert manager.table.find(LOG) is None
 
-    heir, actions = register(manager, "log")
+    successor, actions = register(manager, "log")
 
-    assert bound(actions).entry is heir
+    assert bound(actions).entry is successor
     assert numbers(bound(actions)) == [2]
 
 
 @clause("BUS-NAME-8")
-def test_an_heir_that_is_there_by_the_end_gets_the_later_messages(
+def test_a_successor_registered_meanwhile_gets_the_later_messages(
     manager: ProcessManager,
 ) -> None:
-    park(manager, 1)
-    log, actions = register(manager, "log")
-    first = bound(actions)
+    log, first = begin_binding(manager)
     park(manager, 2)
     manager.leave(log)
-    heir, _ = register(manager, "log")
+    successor, _ = register(manager, "log")
 
     second = bound(manager.on_bound(first, 0.0))
 
-    assert (second.entry, numbers(second)) == (heir, [2])
+    assert (second.entry, numbers(second)) == (successor, [2])
 
 
 @clause("BUS-NAME-8")
@@ -135,7 +136,7 @@ def test_an_alias_ends_with_its_task(manager: ProcessManager) -> None:
 
 
 @clause("BUS-NAME-8")
-def test_a_withdrawn_message_waits_no_more(manager: ProcessManager) -> None:
+def test_a_withdrawn_message_is_no_longer_parked(manager: ProcessManager) -> None:
     messages = [Incoming(kind=Kind.COMMAND, payload=n, _name=LOG) for n in range(3)]
     for each in messages:
         manager.park(LOG, each, 0.0)

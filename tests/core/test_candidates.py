@@ -14,13 +14,13 @@ PATIENT_UNTIL_S = 10.0
 # Other machines that were asked and are linked; machines that have the name; machines
 # that lack it; the choice before and after `PATIENT_UNTIL_S`. The own machine is m5.
 CASES = (
-    # Nobody has answered.
+    # No machine has answered.
     ("m1 m2", "", "", None, None),
     ("", "", "", None, None),
     # The own machine precedes all others, and waits for none.
     ("m1 m2", "m5", "", "m5", "m5"),
     ("m1 m2", "m1 m5", "m2", "m5", "m5"),
-    # Another one counts once all have answered, or after the time of patience.
+    # Another one counts once all have answered, or from `PATIENT_UNTIL_S` on.
     ("m1 m2", "m1", "", None, "m1"),
     ("m1 m2", "m2", "", None, "m2"),
     ("m1 m2", "m2", "m1", "m2", "m2"),
@@ -38,7 +38,7 @@ CASES = (
 
 
 @clause("BUS-ROUTE-21")
-def test_a_machine_that_was_lost_answers_anew() -> None:
+def test_after_its_loss_a_machine_must_answer_again() -> None:
     candidates: Candidates[str] = Candidates("m5", PATIENT_UNTIL_S)
     candidates.on_found("m1", "before its loss")
     candidates.on_absent("m2")
@@ -46,8 +46,8 @@ def test_a_machine_that_was_lost_answers_anew() -> None:
     for each in ("m1", "m2"):
         candidates.forget(each)
 
-    assert candidates.awaits({"m1"})
-    assert candidates.awaits({"m2"})
+    assert candidates.is_incomplete({"m1"})
+    assert candidates.is_incomplete({"m2"})
     assert candidates.choice({"m1", "m2"}, PATIENT_UNTIL_S) is None
 
 
@@ -60,7 +60,7 @@ def machines(text: str) -> set[str]:
 def test_the_choice_for_each_set_of_answers(
     asked: str, found: str, absent: str, before: str | None, after: str | None
 ) -> None:
-    """In whatever order the answers arrive."""
+    """The order in which the answers arrive makes no difference."""
     answers = [*machines(found), *machines(absent)]
     for order in itertools.permutations(answers):
         candidates: Candidates[str] = Candidates("m5", PATIENT_UNTIL_S)

@@ -1,11 +1,11 @@
 """Crash states: what a power cut may leave of the horizons of a process (AMO-20).
 
 ``python -m tests.crash_states --count N`` runs the code that stores horizons on a
-simulated disk. At each system call it makes the states in which a power cut could leave
-that disk, and starts the process again from each of them. SIGKILL keeps the page cache,
-so a test that kills processes cannot notice a deleted sync.
+simulated disk. At each system call it builds the states in which a power cut could
+leave that disk, and restarts the process from each of them. SIGKILL keeps the page
+cache, so a test that kills processes cannot detect a missing sync.
 
-disk      a disk: the stable contents, the writes not synced, and its crash states
+disk      a disk: the stable contents, the pending operations, and the crash states
 system    the system calls of `bus.horizon.storage`, on such a disk
 run       a process that receives messages, is killed and loses power
 campaign  runs until enough states are checked

@@ -1,7 +1,7 @@
 """``python -m tests.crash_states --count 1000000 --seed S``: crash states of horizons.
 
-Prints how many states were checked, in how many seconds, and the violations. Exit 0 if
-there is none; 1, with the run and its seed, at the first.
+Prints the number of states checked, and the seconds that this took. Exit code 0 if no
+state violates a promise; 1 at the first violation, printed with its run and seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the given number of states; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash_states")
-    parser.add_argument("--count", type=int, default=10_000, help="of states")
+    parser.add_argument("--count", type=int, default=10_000, help="number of states")
     parser.add_argument(
         "--seed", type=int, default=random.SystemRandom().getrandbits(32)
     )

@@ -13,18 +13,18 @@ _RUNS_MAX: Final = 2**32  # of one campaign
 
 
 def campaign(count: int, seed: int) -> int:
-    """Check at least ``count`` states; return how many were checked.
+    """Check at least ``count`` states; return the number of states checked.
 
     Raises:
-        ViolationError: a promise is broken in one; its note names the run.
+        ViolationError: a state violates a promise; its note names the run.
     """
     done = number = 0
     while done < count:
         system = System()
-        run = Run(system, seed * _RUNS_MAX + number, full=count - done)
-        with system.installed():
+        run = Run(system, seed * _RUNS_MAX + number, states_max=count - done)
+        with system.install():
             try:
-                run.go()
+                run.simulate()
             except ViolationError as error:
                 error.add_note(f"seed {seed}, run {number}")
                 raise

@@ -1,10 +1,10 @@
-"""`Disk`: a directory on stable storage, and what is on its way there.
+"""`Disk`: a directory on stable storage, and the operations not yet synced.
 
 A write, a truncation or a change of names stays pending until the file, or the
-directory, is synced. A crash keeps any of the pending operations, in any order where
-they touch the same bytes, and any part of a write. Bytes that a longer file had not got
-yet are zeros. The entry of the directory in its parent is pending, too: without it
-nothing of the directory is left.
+directory, is synced. A crash keeps any subset of the pending operations, in any order
+where they touch the same bytes, and any part of a write. If the length of a file is
+kept without its bytes, these are zeros. The entry of the directory in its parent is
+pending, too: without it a crash loses the whole directory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Disk", "Made", "Named", "Truncated", "Written"]
+__all__ = ["DirectoryCreation", "Disk", "EntryChange", "Truncation", "Write"]
 
 
 @attrs.frozen
-class Written:
-    """Bytes written to a file at an offset."""
+class Write:
+    """A write of bytes to a file at an offset."""
 
     file: int
     at: int
@@ -31,25 +31,25 @@ class Written:
 
 
 @attrs.frozen
-class Truncated:
-    """A file that was emptied."""
+class Truncation:
+    """A truncation of a file to no bytes."""
 
     file: int
 
 
 @attrs.frozen
-class Named:
-    """Names that lead to another file; None for a name that was removed."""
+class EntryChange:
+    """A change of the file that each name refers to; None for a removed name."""
 
     names: tuple[tuple[str, int | None], ...]
 
 
 @attrs.frozen
-class Made:
-    """The directory itself, as an entry of its parent."""
+class DirectoryCreation:
+    """The creation of the directory: its entry in its parent."""
 
 
-Operation: TypeAlias = Written | Truncated | Named | Made
+Operation: TypeAlias = Write | Truncation | EntryChange | DirectoryCreation
 
 
 @attrs.define
@@ -70,12 +70,12 @@ class Disk:
         """Return a disk with the same stable contents, and nothing pending."""
         return Disk(dict(self.files), dict(self.names), self.exists)
 
-    def seen(self) -> Disk:
-        """Return what processes see: all operations, synced or not."""
+    def current(self) -> Disk:
+        """Return the state that processes read: all operations, synced or not."""
         return self.with_operations(self.pending)
 
     def with_operations(self, operations: Iterable[Operation]) -> Disk:
-        """Return the disk after a power cut that keeps just these operations."""
+        """Return the disk after a power cut that keeps only these operations."""
         disk = self.copy()
         for each in operations:
             disk._apply(each)
@@ -85,28 +85,28 @@ class Disk:
 
     def _apply(self, operation: Operation) -> None:
         match operation:
-            case Written(file, at, data):
+            case Write(file, at, data):
                 before = self.files.get(file, b"").ljust(at, b"\0")
                 self.files[file] = before[:at] + data + before[at + len(data) :]
-            case Truncated(file):
+            case Truncation(file):
                 self.files[file] = b""
-            case Named(names):
+            case EntryChange(names):
                 for name, number in names:
                     if number is None:
                         self.names.pop(name, None)
                     else:
                         self.names[name] = number
                         self.files.setdefault(number, b"")
-            case Made():
+            case DirectoryCreation():
                 self.exists = True
 
     # Syncs.
 
     def sync_file(self, file: int) -> None:
-        """Make the contents of a file stable; not its name."""
+        """Make the contents of a file stable, but not its name."""
         kept: list[Operation] = []
         for each in self.pending:
-            if isinstance(each, (Written, Truncated)) and each.file == file:
+            if isinstance(each, (Write, Truncation)) and each.file == file:
                 self._apply(each)
             else:
                 kept.append(each)
@@ -114,13 +114,13 @@ class Disk:
 
     def sync_names(self) -> None:
         """Make the entries of the directory stable."""
-        self._settle(Named)
+        self._sync_kind(EntryChange)
 
     def sync_parent(self) -> None:
         """Make the entry of the directory stable."""
-        self._settle(Made)
+        self._sync_kind(DirectoryCreation)
 
-    def _settle(self, kind: type[Named | Made]) -> None:
+    def _sync_kind(self, kind: type[EntryChange | DirectoryCreation]) -> None:
         for each in self.pending:
             if isinstance(each, kind):
                 self._apply(each)
@@ -133,10 +133,11 @@ class Disk:
         for kept in itertools.product((False, True), repeat=len(self.pending)):
             yield self.with_operations(itertools.compress(self.pending, kept))
 
-    def torn(self, draw: random.Random) -> Disk:
-        """Return the disk with some operations, in another order, and parts of writes.
+    def with_torn_writes(self, draw: random.Random) -> Disk:
+        """Return the disk after a power cut that tears writes, at random.
 
-        The last write is always kept in part.
+        It keeps some operations, perhaps in another order, and of some writes only a
+        part. Of the last write it always keeps only a part.
         """
         kept = [each for each in self.pending if draw.random() < 0.7]
         last = next((each for each in reversed(self.pending) if _is_write(each)), None)
@@ -144,23 +145,23 @@ class Disk:
             kept.append(last)
         parts: list[Operation] = []
         for each in kept:
-            if isinstance(each, Written) and (each is last or draw.random() < 0.3):
+            if isinstance(each, Write) and (each is last or draw.random() < 0.3):
                 parts += _parts(each, draw)
             else:
                 parts.append(each)
         if draw.random() < 0.5:
-            # Names keep their order: each change begins with the one before.
+            # Changes of names keep their order: each relies on the one before.
             order = list(range(len(parts)))
             draw.shuffle(order)
-            names = iter([each for each in parts if isinstance(each, Named)])
+            names = iter([each for each in parts if isinstance(each, EntryChange)])
             parts = [
-                next(names) if isinstance(parts[at], Named) else parts[at]
+                next(names) if isinstance(parts[at], EntryChange) else parts[at]
                 for at in order
             ]
         return self.with_operations(parts)
 
-    def flipped(self, name: str, draw: random.Random) -> Disk:
-        """Return the disk with one bit of a file flipped."""
+    def with_flipped_bit(self, name: str, draw: random.Random) -> Disk:
+        """Return the disk with one bit of a file flipped, at random."""
         disk = self.copy()
         file = disk.names[name]
         data = bytearray(disk.files[file])
@@ -171,21 +172,21 @@ class Disk:
 
 
 def _is_write(operation: Operation) -> bool:
-    return isinstance(operation, Written)
+    return isinstance(operation, Write)
 
 
-def _parts(write: Written, draw: random.Random) -> list[Operation]:
-    """Return a part of a write: its beginning, some of its middle, or its length."""
+def _parts(write: Write, draw: random.Random) -> list[Operation]:
+    """Return the operations that a torn write leaves, at random."""
     size = len(write.data)
     begin, stop = sorted(draw.randrange(size + 1) for _ in range(2))
     parts: list[Operation] = []
     match draw.randrange(4):
-        case 0:  # cut short
+        case 0:  # only the beginning arrived
             parts.append(attrs.evolve(write, data=write.data[:stop]))
         case 1:  # the length arrived, and the beginning of the bytes
             parts.append(attrs.evolve(write, data=write.data[:stop].ljust(size, b"\0")))
-        case 2:  # the end arrived first
-            parts.append(Written(write.file, write.at + stop, write.data[stop:]))
+        case 2:  # only the end arrived
+            parts.append(Write(write.file, write.at + stop, write.data[stop:]))
         case _:  # a piece in the middle did not arrive
             hole = bytes(stop - begin)
             data = write.data[:begin] + hole + write.data[stop:]

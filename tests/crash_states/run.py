@@ -1,8 +1,9 @@
-"""`Run`: lives of one receiver, each ended by a kill or a power cut, and all states.
+"""`Run`: several lives of one receiver, and the crash states of its disk.
 
-A life opens the directory as a bus does, and receives batches of several senders. It
-performs the actions in the order of `bus.threads.exchange`: a horizon is stored, then
-the messages are delivered. Some calls are interrupted and repeated, some fail.
+A life opens the directory as a bus does, and receives batches from several senders. It
+performs the actions in the order of `bus.threads.exchange`: it stores a horizon, then
+delivers the messages. Some calls are interrupted and repeated, and some fail. A kill or
+a power cut ends each life.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _FILE: Final = "horizons"
 _FOLDER: Final = Path("/simulated/horizons")
 _BYTES_MAX: Final = 256  # so that logs are rewritten within a life
 _SENDERS: Final = ("m1/near", "m1/p-1", "other.machine/with-a-longer-name")
-_DEEP: Final = 4  # more pending operations are not tried in every subset
+_ALL_SUBSETS_MAX: Final = 4  # with more pending operations, not every subset is checked
 
 
 class ViolationError(AssertionError):
@@ -43,10 +44,10 @@ class ViolationError(AssertionError):
 
 
 @attrs.define
-class _Known:
-    """What the run knows of one sender: its epoch, and the numbers of that epoch.
+class _Stream:
+    """The stream of one sender: its epoch, and the numbers of that epoch.
 
-    arrived, delivered: the greatest numbers.
+    arrived, delivered: the greatest numbers that arrived, and that were delivered.
     """
 
     epoch: int = 1
@@ -55,30 +56,30 @@ class _Known:
 
 
 class Run:
-    """One run; its states are counted and checked while it goes.
+    """One run, which counts and checks the states of its disk.
 
     Args:
         system: the system that the storage uses.
         seed: determines the run and its states.
-        full: the run may end once it has checked this many states.
+        states_max: the run may end once it has checked this many states.
 
     states: the number of states checked so far.
     """
 
-    def __init__(self, system: System, seed: int, full: int) -> None:
+    def __init__(self, system: System, seed: int, states_max: int) -> None:
         self._system: Final = system
         self._draw: Final = random.Random(seed)
-        self._full: Final = full
+        self._states_max: Final = states_max
         self._ahead: Final = self._draw.choice((0, 1, 2, 5, 50))
-        self._senders: Final = {sender: _Known() for sender in _SENDERS}
+        self._senders: Final = {sender: _Stream() for sender in _SENDERS}
         # Of each earlier epoch that had messages: sender, epoch and last delivered.
         self._past: Final[list[tuple[str, int, int]]] = []
         self._begun: int = -1  # the greatest incarnation of a life that has begun
         self._checking: bool = False
         self.states: int = 0
 
-    def go(self) -> None:
-        """Live some lives.
+    def simulate(self) -> None:
+        """Simulate some lives of the receiver.
 
         Raises:
             ViolationError: a message could be delivered again after a crash.
@@ -87,19 +88,19 @@ class Run:
         system.on_call = self._on_call
         for _ in range(draw.randint(1, 4)):
             try:
-                self._live()
+                self._simulate_life()
             except (HorizonError, OSError):
-                pass  # the storage failed: that process ends
+                pass  # the storage has failed: the process ends
             except KeyboardInterrupt:
-                pass  # within `open`: so does this one
+                pass  # an interrupt within `_open`: the process ends, too
             self._check_states()
             if draw.random() < 0.5:
-                system.disk = system.disk.torn(draw)
+                system.disk = system.disk.with_torn_writes(draw)
             system.kill()
-            if self.states >= self._full:
+            if self.states >= self._states_max:
                 return
 
-    def _live(self) -> None:
+    def _simulate_life(self) -> None:
         store = self._open(self._draw.randrange(10**6))
         self._begun = store.incarnation
         lost: list[HorizonError] = []
@@ -116,7 +117,7 @@ class Run:
             if lost:
                 break
             self._check_states()  # after the deliveries
-            if self.states >= self._full:
+            if self.states >= self._states_max:
                 break
         if self._draw.random() < 0.3:
             store.close()
@@ -167,7 +168,7 @@ class Run:
             try:
                 store.store(action, queued, lock)
             except KeyboardInterrupt:
-                continue  # as `Exchange.act`: the action goes back
+                continue  # as in `Exchange.act`, which repeats the action
             return
 
     # States.
@@ -182,21 +183,21 @@ class Run:
             raise OSError(5, f"{name} failed")
 
     def _check_states(self) -> None:
-        """Check the states of a power cut at this moment."""
+        """Check the states that a power cut at this moment could leave."""
         system, draw = self._system, self._draw
         here, on_call = system.disk, system.on_call
         before = dict(system._open)
         self._checking = True
         try:
-            if len(here.pending) <= _DEEP:
+            if len(here.pending) <= _ALL_SUBSETS_MAX:
                 for state in here.subsets():
                     self._check(state)
             self._check(here.with_operations(()))
             for _ in range(2):
-                torn = here.torn(draw)
+                torn = here.with_torn_writes(draw)
                 self._check(torn.copy())
                 if torn.names.get(_FILE) and torn.files[torn.names[_FILE]]:
-                    self._check(torn.flipped(_FILE, draw), flipped=True)
+                    self._check(torn.with_flipped_bit(_FILE, draw), flipped=True)
         finally:
             self._checking = False
             system.disk, system.on_call = here, on_call
@@ -204,7 +205,7 @@ class Run:
             system._open.update(before)
 
     def _check(self, disk: Disk, *, flipped: bool = False) -> None:
-        """Start the process again from a state; check what it refuses."""
+        """Restart the process from a state; it must refuse delivered messages."""
         self.states += 1
         self._system.disk = disk
         self._system.kill()
@@ -234,7 +235,7 @@ class Run:
         streams: IncomingStreams[int],
         store: HorizonStore,
         sender: str,
-        known: _Known,
+        known: _Stream,
         *,
         flipped: bool,
     ) -> None:
@@ -245,14 +246,14 @@ class Run:
             return
         most = known.arrived + self._ahead
         if horizon.number > most:
-            msg = f"{sender}: horizon {horizon.number} loses more than up to {most}"
+            msg = f"{sender}: horizon {horizon.number} is above its bound {most}"
             raise ViolationError(msg)
 
     @staticmethod
     def _check_refused(
         streams: IncomingStreams[int], sender: str, epoch: int, number: int
     ) -> None:
-        """Send a delivered message again, as a sender that knows of no restart."""
+        """Send a delivered message again, like a sender that missed the restart."""
         streams.open(sender, epoch)
         again = streams.accept(sender, epoch, streams.incarnation, number, [0], 1)
         if again == [0]:

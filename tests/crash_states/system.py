@@ -1,7 +1,7 @@
 """`System`: the system calls of `bus.horizon.storage`, on a simulated disk.
 
-It stands in for the modules `os` and `fcntl` there, so that the code under test is the
-one that runs in production, down to each sync.
+It replaces the modules `os` and `fcntl` there, so that the code under test is the
+production code, down to each sync.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from bus.horizon import storage
-from tests.crash_states.disk import Disk, Made, Named, Truncated, Written
+from tests.crash_states.disk import (
+    DirectoryCreation,
+    Disk,
+    EntryChange,
+    Truncation,
+    Write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +33,8 @@ _PARENT: Final = "/simulated"
 class System:
     """The descriptors of one process, and its disk.
 
-    disk: replaced to let the process start from another state.
-    on_call: called before each call that changes or syncs something; it may raise.
+    disk: assign another one to restart the process from another state.
+    on_call: called before each system call that changes or syncs something; may raise.
     """
 
     O_RDONLY, O_RDWR, O_CREAT, O_TRUNC, O_DIRECTORY = (
@@ -40,28 +46,28 @@ class System:
         self.disk = Disk()
         self.on_call: Callable[[str], object] = lambda _: None
         self._files = 0
-        # Of each descriptor: the file and the position, or the path of a folder.
+        # By descriptor: a file and the position in it, or the path of a folder.
         self._open: dict[int, tuple[int, int] | str] = {}
 
     @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Let `bus.horizon.storage` use this system."""
+    def install(self) -> Iterator[None]:
+        """Let `bus.horizon.storage` use this system within the block."""
         with patch.object(storage, "os", self), patch.object(storage, "fcntl", self):
             yield
 
     def kill(self) -> None:
-        """End the process: close its descriptors, and sync nothing."""
+        """Kill the process: close its descriptors, and sync nothing."""
         self._open.clear()
 
     # Calls.
 
     def mkdir(self, path: Path, mode: int) -> None:
-        """Make the directory."""
+        """Create the directory."""
         assert str(path) == FOLDER
-        if self.disk.seen().exists:
+        if self.disk.current().exists:
             raise FileExistsError
         self.on_call("mkdir")
-        self.disk.pending.append(Made())
+        self.disk.pending.append(DirectoryCreation())
 
     def open(
         self, path: Any, flags: int, mode: int = 0, *, dir_fd: int | None = None
@@ -70,36 +76,36 @@ class System:
         descriptor = max(self._open, default=2) + 1
         if dir_fd is None:
             assert str(path) in {FOLDER, _PARENT}
-            assert str(path) == _PARENT or self.disk.seen().exists
+            assert str(path) == _PARENT or self.disk.current().exists
             self._open[descriptor] = str(path)
             return descriptor
         assert self._open[dir_fd] == FOLDER
-        file = self.disk.seen().names.get(path)
+        file = self.disk.current().names.get(path)
         if file is None:
             if not flags & os.O_CREAT:
                 raise FileNotFoundError
             self.on_call("create")
             self._files += 1
             file = self._files
-            self.disk.pending.append(Named(((path, file),)))
+            self.disk.pending.append(EntryChange(((path, file),)))
         elif flags & os.O_TRUNC:
             self.on_call("truncate")
-            self.disk.pending.append(Truncated(file))
+            self.disk.pending.append(Truncation(file))
         self._open[descriptor] = (file, 0)
         return descriptor
 
     def read(self, descriptor: int, count: int) -> bytes:
-        """Read on in a file."""
+        """Read from a file at its position."""
         file, at = self._file(descriptor)
-        data = self.disk.seen().files[file][at : at + count]
+        data = self.disk.current().files[file][at : at + count]
         self._open[descriptor] = (file, at + len(data))
         return data
 
     def pwrite(self, descriptor: int, data: bytes, at: int) -> int:
-        """Write to a file."""
+        """Write to a file at an offset."""
         file, _ = self._file(descriptor)
         self.on_call("write")
-        self.disk.pending.append(Written(file, at, data))
+        self.disk.pending.append(Write(file, at, data))
         return len(data)
 
     def fdatasync(self, descriptor: int) -> None:
@@ -119,15 +125,15 @@ class System:
     def rename(self, old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
         """Rename a file."""
         self.on_call("rename")
-        file = self.disk.seen().names[old]
-        self.disk.pending.append(Named(((old, None), (new, file))))
+        file = self.disk.current().names[old]
+        self.disk.pending.append(EntryChange(((old, None), (new, file))))
 
     def close(self, descriptor: int) -> None:
-        """Close a descriptor; nothing is synced by that."""
+        """Close a descriptor; this syncs nothing."""
         del self._open[descriptor]
 
     def flock(self, descriptor: int, operation: int) -> None:
-        """Lock the directory: no other process runs."""
+        """Do nothing: no other process runs."""
 
     def _file(self, descriptor: int) -> tuple[int, int]:
         opened = self._open[descriptor]

@@ -1,4 +1,4 @@
-"""Crash states of the horizons: a few thousand in every run."""
+"""Crash states of the horizons: a few thousand in each test run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from specs.clauses import clause
 from tests.crash_states.__main__ import main
 from tests.crash_states.campaign import campaign
-from tests.crash_states.disk import Disk, Made, Named, Truncated, Written
+from tests.crash_states.disk import (
+    DirectoryCreation,
+    Disk,
+    EntryChange,
+    Truncation,
+    Write,
+)
 from tests.depth import DEEP
 
 if TYPE_CHECKING:
@@ -26,7 +32,7 @@ def test_no_crash_lets_a_message_be_delivered_again(seed: int) -> None:
     assert campaign(COUNT, seed) >= COUNT
 
 
-def test_the_command_prints_what_it_has_checked(
+def test_the_command_prints_the_number_of_states(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--count", "100", "--seed", "7"]) == 0
@@ -40,41 +46,44 @@ def test_the_command_prints_what_it_has_checked(
 # The disk.
 
 
-def named(disk: Disk, name: str = "file") -> bytes | None:
+def contents_of(disk: Disk, name: str = "file") -> bytes | None:
     number = disk.names.get(name)
     return None if number is None else disk.files[number]
 
 
 def contents(states: Iterator[Disk]) -> set[bytes | None]:
-    return {named(state) for state in states}
+    return {contents_of(state) for state in states}
 
 
-def written() -> Disk:
+def unsynced_file() -> Disk:
+    """Return a disk on which the creation of a file and two writes are pending."""
     disk = Disk(exists=True)
-    disk.pending = [Named((("file", 1),)), Written(1, 0, b"ab"), Written(1, 2, b"c")]
+    disk.pending = [EntryChange((("file", 1),)), Write(1, 0, b"ab"), Write(1, 2, b"c")]
     return disk
 
 
-def test_any_part_of_what_is_not_synced_may_be_lost() -> None:
-    assert contents(written().subsets()) == {None, b"", b"ab", b"\0\0c", b"abc"}
+def test_a_crash_may_lose_any_pending_operations() -> None:
+    assert contents(unsynced_file().subsets()) == {None, b"", b"ab", b"\0\0c", b"abc"}
 
 
 def test_a_synced_file_may_have_no_name() -> None:
-    disk = written()
+    disk = unsynced_file()
     disk.sync_file(1)
 
     assert contents(disk.subsets()) == {None, b"abc"}
 
 
 def test_a_synced_name_may_lead_to_no_contents() -> None:
-    disk = written()
+    disk = unsynced_file()
     disk.sync_names()
 
     assert contents(disk.subsets()) == {b"", b"ab", b"\0\0c", b"abc"}
 
 
-def test_without_its_entry_nothing_of_a_directory_is_left() -> None:
-    disk = Disk(pending=[Made(), Named((("file", 1),)), Written(1, 0, b"ab")])
+def test_a_crash_loses_a_directory_whose_entry_is_pending() -> None:
+    disk = Disk(
+        pending=[DirectoryCreation(), EntryChange((("file", 1),)), Write(1, 0, b"ab")]
+    )
     disk.sync_file(1)
     disk.sync_names()
     assert contents(disk.subsets()) == {None, b"ab"}
@@ -84,36 +93,36 @@ def test_without_its_entry_nothing_of_a_directory_is_left() -> None:
     assert contents(disk.subsets()) == {b"ab"}
 
 
-def test_a_renamed_file_replaces_the_other_or_not() -> None:
+def test_a_crash_may_undo_a_renaming() -> None:
     disk = Disk({1: b"old", 2: b"new"}, {"file": 1, "next": 2}, exists=True)
-    disk.pending = [Named((("next", None), ("file", 2)))]
+    disk.pending = [EntryChange((("next", None), ("file", 2)))]
 
     assert contents(disk.subsets()) == {b"old", b"new"}
 
 
-def test_a_truncation_may_be_lost() -> None:
+def test_a_crash_may_undo_a_truncation() -> None:
     disk = Disk({1: b"old"}, {"file": 1}, exists=True)
-    disk.pending = [Truncated(1), Written(1, 0, b"n")]
+    disk.pending = [Truncation(1), Write(1, 0, b"n")]
 
     assert contents(disk.subsets()) == {b"old", b"nld", b"", b"n"}
 
 
 def test_a_torn_write_leaves_any_part_of_it() -> None:
     disk = Disk({1: b""}, {"file": 1}, exists=True)
-    disk.pending = [Written(1, 0, b"abc")]
+    disk.pending = [Write(1, 0, b"abc")]
     draw = random.Random(1)
 
-    seen = {named(disk.torn(draw)) for _ in range(500)}
+    seen = {contents_of(disk.with_torn_writes(draw)) for _ in range(500)}
 
     assert {b"", b"a", b"a\0\0", b"\0\0c", b"a\0c", b"abc"} <= seen
 
 
 def test_writes_of_the_same_bytes_may_arrive_in_either_order() -> None:
     disk = Disk({1: b""}, {"file": 1}, exists=True)
-    disk.pending = [Written(1, 0, b"one"), Written(1, 0, b"two")]
+    disk.pending = [Write(1, 0, b"one"), Write(1, 0, b"two")]
     draw = random.Random(1)
 
-    seen = {named(disk.torn(draw)) for _ in range(500)}
+    seen = {contents_of(disk.with_torn_writes(draw)) for _ in range(500)}
 
     assert {b"one", b"two"} <= seen
 
@@ -121,7 +130,7 @@ def test_writes_of_the_same_bytes_may_arrive_in_either_order() -> None:
 def test_one_bit_of_a_file_is_flipped() -> None:
     disk = Disk({1: b"\0" * 4}, {"file": 1}, exists=True)
 
-    data = named(disk.flipped("file", random.Random(1)))
+    data = contents_of(disk.with_flipped_bit("file", random.Random(1)))
 
     assert data is not None
     assert int.from_bytes(data).bit_count() == 1

@@ -88,8 +88,8 @@ def test_a_flipped_bit_before_the_last_group_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("data", "fact"),
     [
-        (b"", "does not begin as a file of horizons"),
-        (b"MCAP" + bytes(60), "does not begin as a file of horizons"),
+        (b"", "does not begin with the magic number"),
+        (b"MCAP" + bytes(60), "does not begin with the magic number"),
         (MAGIC, "its owner is not readable"),
         (head(OWNER)[:-1], "its owner is not readable"),
         (head(OWNER) + horizon_format._frame(b"\x01"), "Expected `array`"),

@@ -83,11 +83,11 @@ class Load:
             visibility=Visibility.PRIVATE if client else Visibility.PUBLIC,
             on_undelivered=self._undelivered,
         )
-        self.hear("from/*")
+        self.subscribe("from/*")
         self._thread: Final = threading.Thread(target=self._run, daemon=True)
 
-    def hear(self, specification: str) -> None:
-        """Note the notifications of some tasks."""
+    def subscribe(self, specification: str) -> None:
+        """Subscribe to some tasks, and note their notifications."""
         self.sender.subscribe(Specification.parse(specification), self._heard)
 
     # Start and end.

@@ -1,4 +1,4 @@
-"""`Announcer`: discovery by real datagrams, on the loopback interface."""
+"""`Announcer`: discovery with real datagrams, on the loopback interface."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def driver() -> Iterator[Driver]:
 
 
 def run(driver: Driver, until: Callable[[], bool]) -> None:
-    """Run the driver until something holds."""
+    """Run the driver until a condition holds."""
     end = _sync.monotonic() + 20
     while not until():
         assert _sync.monotonic() < end
@@ -74,7 +74,7 @@ def run(driver: Driver, until: Callable[[], bool]) -> None:
 
 @clause("BUS-DISC-2", "BUS-DISC-3")
 def test_machines_of_one_host_find_each_other(driver: Driver) -> None:
-    """Each receives the others' announcements, also the later one."""
+    """Each receives the announcements of the other, whichever starts first."""
     first, second = Party(driver, "a"), Party(driver, "bb")
     first.announcer.start()
     run(driver, lambda: first.discovery.due_at > 0)
@@ -88,7 +88,7 @@ def test_machines_of_one_host_find_each_other(driver: Driver) -> None:
 
 
 @clause("BUS-DISC-12")
-def test_a_master_that_ends_says_so(driver: Driver) -> None:
+def test_a_master_announces_its_shutdown(driver: Driver) -> None:
     """The others do not wait for the lease."""
     first, second = Party(driver, "a"), Party(driver, "bb")
     first.announcer.start()
@@ -104,8 +104,8 @@ def test_a_master_that_ends_says_so(driver: Driver) -> None:
 
 
 @clause("BUS-DISC-12")
-def test_a_silent_machine_is_forgotten_in_time(driver: Driver) -> None:
-    """Also if no datagram arrives that could show the time."""
+def test_a_silent_machine_expires(driver: Driver) -> None:
+    """Even if no datagram arrives: a timer fires at the end of the lease."""
     first, second = Party(driver, "a", lease_s=0.3), Party(driver, "bb")
     first.announcer.start()
     second.announcer.start()
@@ -118,22 +118,22 @@ def test_a_silent_machine_is_forgotten_in_time(driver: Driver) -> None:
 
 @clause("BUS-DISC-3")
 def test_timers_do_not_add_up(driver: Driver) -> None:
-    """Each early announcement makes a timer, and a later one in vain."""
+    """Each early announcement sets a timer, and leaves the later one without effect."""
     parties = [Party(driver, "m" * number) for number in range(1, 9)]
     for each in parties:
         each.announcer.start()
     run(driver, lambda: all(len(each.changes) == 7 for each in parties))
-    heard = parties[0].discovery.reader.read
-    run(driver, lambda: parties[0].discovery.reader.read >= heard + 100)
+    before = parties[0].discovery.reader.read
+    run(driver, lambda: parties[0].discovery.reader.read >= before + 100)
     assert len(driver._timers) <= len(parties)
     for each in parties:
         each.announcer.stop()
 
 
-def test_a_failure_to_send_is_logged_once_and_opens_the_sockets_anew(
+def test_a_failure_to_send_is_logged_once_and_reopens_the_sockets(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of an interface that was removed never work again."""
+    """The sockets of a removed interface never work again."""
     sent = 0
 
     def send(_: _net.Datagrams, data: bytes) -> None:
@@ -142,7 +142,7 @@ def test_a_failure_to_send_is_logged_once_and_opens_the_sockets_anew(
         raise OSError(101, "Network is unreachable")
 
     monkeypatch.setattr(_net.Datagrams, "send", send)
-    monkeypatch.setattr(announcer, "_AGAIN_S", 0.02)
+    monkeypatch.setattr(announcer, "_REOPEN_S", 0.02)
     first = Party(driver, "a")
     first.announcer.start()
     run(driver, lambda: sent >= 7)
@@ -172,7 +172,7 @@ def test_sockets_that_the_system_refuses_are_named() -> None:
 
 @clause("BUS-DISC-2")
 def test_a_multicast_group_reaches_each_member() -> None:
-    """Each member of the group gets the datagram once, the sender too."""
+    """Each member receives the datagram once, and so does the sender."""
     groups = [
         _net.Datagrams("127.0.0.1", "239.255.73.77", PORT, 8, 1) for _ in range(3)
     ]
@@ -190,8 +190,8 @@ def test_every_address_of_the_loopback_interface_has_its_group() -> None:
 
 
 @clause("BUS-DISC-12")
-def test_nobody_is_silent_whose_datagrams_wait_to_be_read(driver: Driver) -> None:
-    """After a pause of the process, the socket holds those that came meanwhile."""
+def test_no_machine_expires_while_datagrams_are_unread(driver: Driver) -> None:
+    """After a pause of the process, the socket holds the datagrams of that time."""
     first, second = Party(driver, "a", lease_s=0.4), Party(driver, "bb")
     first.announcer.start()
     second.announcer.start()
@@ -200,10 +200,10 @@ def test_nobody_is_silent_whose_datagrams_wait_to_be_read(driver: Driver) -> Non
     for _ in range(150):
         noise.send(b"noise")
     noise.close()
-    second.announcer._on_time(second.announcer._timer_at or 0.0)  # behind the noise
+    second.announcer._on_timer(second.announcer._timer_at or 0.0)  # behind the noise
     until = _sync.monotonic() + 0.5
     while _sync.monotonic() < until:
-        pass  # this process stands still, and runs no driver
+        pass  # this process is paused: it does not run the driver
     run(driver, lambda: first.discovery.reader.read > 3)
     assert first.changes == [(Change.FOUND, "bb")]
     first.announcer.stop()

@@ -17,7 +17,7 @@ LOG = "ism://*/log"
 
 @clause("BUS-NAME-8", "BUS-ROUTE-21")
 def test_slaves_of_two_machines_find_each_other_by_name_alone(site: Site) -> None:
-    """The masters search; the messages go between the two slaves, in order."""
+    """The masters search; the slaves exchange the messages directly, in order."""
     with (
         Far("m1", role="master", machine=HERE, network=site.network(HERE)) as m1,
         site.there("m2", role="master"),
@@ -52,7 +52,7 @@ def test_each_machine_prefers_its_own_task_between_two_masters(site: Site) -> No
         with pytest.raises(UnresolvedError, match="neither this machine nor any"):
             near.call("ism://*/nobody", timeout=0.2)
 
-        # The name stays bound, until the task leaves.
+        # The name stays bound until the task deregisters.
         assert (log.got, far("made['log'].got")) == ([], [1, 2, 3])
         far("made['log'].task.deregister()")
         until(lambda: near._exchange.find(LOG) is None, "the binding has ended")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,29 +31,29 @@ from tests.links.misdeeds import STRANGE, VIOLATIONS
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from bus import Bus
+    from bus import Bus, Task
     from bus.core.wire import Frame
 
 # For each attack, the tests that show it fails; a test of another file by the name of
 # that file.
 ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     "name is local peer": (
-        "tests.links.test_strangers:test_another_user_is_refused_wherever_files_are_open",
-        "tests.links.test_real:test_the_credentials_of_a_dialling_process_are_checked",
-        "tests.links.test_real:test_the_credentials_of_a_listening_process_are_checked",
+        "tests.links.test_other_users:test_another_user_is_refused_although_files_are_open",
+        "tests.links.test_other_users:test_the_credentials_of_a_dialling_process_are_checked",
+        "tests.links.test_other_users:test_the_credentials_of_a_listening_process_are_checked",
     ),
     "socket file": (
-        "tests.links.test_strangers:test_a_directory_that_others_may_write_to_is_refused",
+        "tests.links.test_other_users:test_a_directory_that_others_may_write_to_is_refused",
         "tests.links.test_real:test_sockets_are_named_after_bus_and_role_and_go_with_their_processes",
-        "tests.links.test_real:test_another_user_is_kept_out",
+        "tests.links.test_other_users:test_another_user_is_denied_access",
         "tests.links.test_run_directory:test_one_that_others_can_enter_or_write_to_is_refused",
     ),
     "access list": (
-        "tests.links.test_strangers:test_another_user_is_refused_wherever_files_are_open",
-        "tests.links.test_real:test_the_credentials_of_a_dialling_process_are_checked",
+        "tests.links.test_other_users:test_another_user_is_refused_although_files_are_open",
+        "tests.links.test_other_users:test_the_credentials_of_a_dialling_process_are_checked",
     ),
     "wire format": (
         "test_a_violation_ends_the_link_and_no_other",
@@ -226,11 +227,14 @@ def test_a_message_for_an_unknown_relay_is_answered_with_unrelay(
         assert rogue.is_heard()
 
 
-@clause("BUS-NAME-5", "BUS-WIRE-4")
-def test_a_command_to_the_proxy_of_a_task_of_another_bus_ends_the_link(
-    near: Bus, other: Bus, place: Path
-) -> None:
-    """No look-up finds a proxy, so no correct peer sends it a command."""
+@contextmanager
+def asker_of_another_bus(
+    near: Bus, place: Path
+) -> Iterator[tuple[Hostile, Bus, Task, wire.Characteristics]]:
+    """Let a task of another bus send a command to a hostile peer.
+
+    Yields that peer, the other bus, the task, and its proxy as the peer received it.
+    """
     with memory_bus("second") as second, Hostile(place / "Master") as rogue:
         join_both(near, second)
         rogue.greet()
@@ -238,10 +242,18 @@ def test_a_command_to_the_proxy_of_a_task_of_another_bus_ends_the_link(
         assert rogue.is_heard()
         asker = second.register("asker")
         asker.command(TASK, bus=near.name)
-        introduced = rogue.hear_any(wire.AddRelay)
-        assert introduced.task.name == "asker"
+        yield rogue, second, asker, rogue.hear_any(wire.AddRelay).task
 
-        rogue.say(rogue.messages(to=introduced.task.relay))
+
+@clause("BUS-NAME-5", "BUS-WIRE-4")
+def test_a_command_to_the_proxy_of_a_task_of_another_bus_ends_the_link(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """No look-up finds a proxy, so no correct peer sends it a command."""
+    with asker_of_another_bus(near, place) as (rogue, _, _, proxy):
+        assert proxy.name == "asker"
+
+        rogue.say(rogue.messages(to=proxy.relay))
 
         word = rogue.last_word()
         assert isinstance(word, wire.Error)
@@ -254,22 +266,13 @@ def test_a_command_to_the_proxy_of_a_task_of_another_bus_ends_the_link(
 def test_a_peer_cannot_answer_a_question_that_was_asked_on_another_bus(
     near: Bus, other: Bus, place: Path, kind: Kind
 ) -> None:
-    with memory_bus("second") as second, Hostile(place / "Master") as rogue:
-        join_both(near, second)
-        rogue.greet()
-        rogue.say(wire.AddRelay(task=rogue.task(visibility=Visibility.PUBLIC)))
-        assert rogue.is_heard()
+    with asker_of_another_bus(near, place) as (rogue, second, asker, proxy):
         second.register("bank", on_command=lambda _: NOREPLY)
-        asker = second.register("asker")
-        asker.command(TASK, bus=near.name)
-        introduced = rogue.hear_any(wire.AddRelay)
         got: list[Response] = []
         asker.command("bank", on_response=got.append, timeout=None)
 
         for number in range(6):  # one of them is that of the question
-            rogue.say(
-                rogue.messages(to=introduced.task.relay, kind=kind, flags=0, id=number)
-            )
+            rogue.say(rogue.messages(to=proxy.relay, kind=kind, flags=0, id=number))
 
         assert rogue.is_heard()
         served(near, other)

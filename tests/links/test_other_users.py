@@ -34,10 +34,10 @@ as_root = pytest.mark.skipif(
 
 @clause("BUS-INIT-5", "BUS-SEC-1", "BUS-SEC-3")
 @as_root
-def test_another_user_is_kept_out(near: Bus, own_run_directory: Path) -> None:
+def test_another_user_is_denied_access(near: Bus, own_run_directory: Path) -> None:
     assert near.machine
     with Far("far") as far:
-        # The directory rejects it: the process does not own it, and cannot enter it.
+        # The process neither owns the directory nor has permission to enter it.
         far.started()
         error = far(
             "[__import__('os').setegid(4321), __import__('os').seteuid(4321)] and None"
@@ -52,7 +52,7 @@ def test_another_user_is_kept_out(near: Bus, own_run_directory: Path) -> None:
 
 
 @clause("BUS-INIT-5")
-def test_a_bus_that_may_not_be_joined_says_where_it_looked(tmp_path: Path) -> None:
+def test_a_denied_access_names_the_bus(tmp_path: Path) -> None:
     wrong = Path("/tmp") / f"qbw-{os.getpid()}"
     wrong.mkdir()
     wrong.chmod(0o777)
@@ -65,13 +65,14 @@ def test_a_bus_that_may_not_be_joined_says_where_it_looked(tmp_path: Path) -> No
 
 _STRANGER = """
     import ctypes, os, sys
-    # Another user, as the kernel tells peers; it may still do with files what root may.
+    # Peers get the credentials of another user from the kernel. The process still has
+    # the file permissions of root.
     os.seteuid(4321)
     ctypes.CDLL(None).setfsuid(0)
     from queuebroker.errors import QueueBrokerError
     from queuebroker.sockets import SocketQueueBroker
-    place, what = sys.argv[1:]
-    if what == "dials":
+    place, role = sys.argv[1:]
+    if role == "dial":
         try:
             SocketQueueBroker("stranger").connect("ipc://" + place, 1, timeout=30)
         except QueueBrokerError as error:
@@ -82,7 +83,7 @@ _STRANGER = """
             try:
                 broker.accept(1).receive(timeout=30)
             except QueueBrokerError as error:
-                print("heard nothing:", type(error).__name__, flush=True)
+                print("received nothing:", type(error).__name__, flush=True)
 """
 
 
@@ -92,12 +93,12 @@ _STRANGER = """
 def test_the_credentials_of_a_dialling_process_are_checked(
     near: Bus, own_run_directory: Path, which: str
 ) -> None:
-    """By master and slave alike, whatever it sends and whichever files it can open."""
+    """By master and slave alike, whichever files the process can open."""
     with Far("far") as far:
         far.started()
         [place] = (own_run_directory / "bus1").glob(which)
 
-        exit_code, answer, complaints = run(_STRANGER, place, "dials")
+        exit_code, answer, complaints = run(_STRANGER, place, "dial")
 
         assert exit_code == 0, complaints
         assert "NotAdmittedError" in answer
@@ -110,11 +111,11 @@ def test_the_credentials_of_a_dialling_process_are_checked(
 def test_the_credentials_of_a_listening_process_are_checked(
     own_run_directory: Path,
 ) -> None:
-    """A stranger in the master's place receives no messages."""
+    """A process of another user that listens as the master receives no messages."""
     with socket_bus("keeper", role=Role.MASTER):
         pass  # creates the directory
     place = own_run_directory / "bus1" / "Master"
-    with start(_STRANGER, place, "listens") as squatter:
+    with start(_STRANGER, place, "listen") as squatter:
         assert squatter.stdout is not None
         assert squatter.stdout.readline() == "listens\n"
 
@@ -122,7 +123,7 @@ def test_the_credentials_of_a_listening_process_are_checked(
             open_bus(role=Role.SLAVE)
 
         answer, complaints = squatter.communicate(timeout=LIMIT_S)
-        assert answer.startswith("heard nothing"), complaints
+        assert answer.startswith("received nothing"), complaints
 
 
 _NOBODY = """
@@ -150,10 +151,10 @@ _NOBODY = """
 @clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-INIT-5")
 @as_root
 @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
-def test_another_user_is_refused_wherever_files_are_open(
+def test_another_user_is_refused_although_files_are_open(
     near: Bus, other: Bus, place: Path, *, opened: bool
 ) -> None:
-    """By the directory, or by the peer credentials if the directory is open."""
+    """By the directory's permissions or, if it is open, by the peer credentials."""
     if opened:
         place.parent.chmod(0o755)
         place.chmod(0o755)

@@ -1,9 +1,9 @@
 """`Campaign`: machines under load, one profile of faults after another.
 
-After each profile the network heals. Then the links must be back within `LINKS_S`, and
-all machines reach one another within `ALL_S`. Each message has its outcome by the
-`Ledger` of `tests.kills`: nothing arrives twice, and each message that did not arrive
-was reported. The counters balance.
+After each profile the network heals. Then all links must be open again within
+`LINKS_S`, and each machine must reach all others within `ALL_S`. The `Ledger` of
+`tests.kills` checks the outcome of each message: no message arrives twice, and each
+message that did not arrive was reported. All counters must balance.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from tests.kills.member import Member
 
 
-__all__ = ["ALL_S", "LINKS_S", "Campaign", "Story"]
+__all__ = ["ALL_S", "LINKS_S", "Campaign", "ProfileResult"]
 
 LINKS_S: Final = 3.0
 ALL_S: Final = 10.0
-# For all messages under way when the load stops.
+# Time limit for the outcomes of all messages in flight when the load stops.
 _QUIET_S: Final = 60.0
 
 
 @attrs.frozen
-class Story:
+class ProfileResult:
     """The result of one profile.
 
-    links_s, all_s: the seconds from the end of the faults until all links were back,
-      and until each machine had reached each other one.
-    fates: of the messages. frames: the number of frames by outcome.
-    faults: the violations, a sentence each.
+    links_s, all_s: the seconds from the end of the faults until all links were open,
+      and until each machine had reached all others.
+    fates: the number of messages by outcome. frames: the number of frames by outcome.
+    violations: a sentence for each violation.
     """
 
     profile: str
@@ -55,19 +55,19 @@ class Story:
     all_s: float
     fates: Counter[Fate]
     frames: dict[str, int]
-    faults: list[str]
+    violations: list[str]
 
     def __str__(self) -> str:
         fates = ", ".join(f"{self.fates[each]} {each}" for each in Fate)
         frames = ", ".join(f"{count} {fate}" for fate, count in self.frames.items())
         return (
-            f"{self.profile:<10} links back {self.links_s:.1f} s, all reached "
+            f"{self.profile:<10} links open {self.links_s:.1f} s, all reached "
             f"{self.all_s:.1f} s; messages: {fates}; frames: {frames}"
         )
 
 
 class Campaign:
-    """A context manager: the machines run within the block."""
+    """A context manager; the machines run within its block."""
 
     def __init__(
         self,
@@ -97,44 +97,43 @@ class Campaign:
     ) -> None:
         self._site.__exit__()
 
-    def run(self, profile: str, seconds: float) -> Story:
-        """Inject the faults of a profile, and check all invariants."""
+    def run(self, profile: str, seconds: float) -> ProfileResult:
+        """Inject the faults of a profile, and check all promises."""
         site = self._site
         self._await_links(_QUIET_S)
-        before = site.ethernet.counted()
-        faults: list[str] = []
+        before = site.ethernet.counts()
+        violations: list[str] = []
         for each in PROFILES[profile](site, seconds, Random(f"{self._seed}/{profile}")):
             sleep(each)
         site.ethernet.impose(GOOD)
         healed = monotonic()
         links_s = self._await_links(_QUIET_S, healed)
         if links_s > LINKS_S:
-            faults.append(f"the links were back after {links_s:.1f} s")
+            violations.append(f"all links were open only after {links_s:.1f} s")
         all_s = self._await_all(healed)
         if all_s > ALL_S:
-            faults.append(f"all machines were reached after {all_s:.1f} s")
-        self._hold()
+            violations.append(f"all machines were reached only after {all_s:.1f} s")
+        self._stop_load()
         verdict = self._judge()
         frames = {
             fate: count - before.get(fate, 0)
-            for fate, count in site.ethernet.counted().items()
+            for fate, count in site.ethernet.counts().items()
         }
-        return Story(
-            profile, links_s, all_s, verdict.fates, frames, faults + verdict.faults
-        )
+        violations += verdict.faults
+        return ProfileResult(profile, links_s, all_s, verdict.fates, frames, violations)
 
     def _await_links(self, limit_s: float, since: float | None = None) -> float:
-        """Wait until all pairs of machines have a link; return the seconds."""
+        """Wait until all machines are linked; return the seconds since a time."""
         began = monotonic() if since is None else since
-        until(self._is_whole, "all pairs of machines have a link", limit_s=limit_s)
+        until(self._is_linked, "all pairs of machines have a link", limit_s=limit_s)
         return monotonic() - began
 
-    def _is_whole(self) -> bool:
+    def _is_linked(self) -> bool:
         site = self._site
         return all(each.do("linked") == site.others(each) for each in site.members)
 
     def _await_all(self, since: float) -> float:
-        """Wait until each machine has reached each other one; return the seconds."""
+        """Wait until each machine has reached all others; return the seconds."""
         for one in self._site.members:
             for other in self._site.others(one):
                 name = f"ism://{other}/fast/{other}"
@@ -145,14 +144,14 @@ class Campaign:
                 )
         return monotonic() - since
 
-    def _hold(self) -> None:
+    def _stop_load(self) -> None:
         """Stop all load, and wait for all outcomes."""
         members = self._site.members
         for each in members:
             each.do("hold")
         until(
             lambda: not any(each.do("unanswered") for each in members),
-            "all outcomes are known",
+            "all questions are answered",
             limit_s=_QUIET_S,
         )
         until(self._is_decided, "all messages have an outcome", limit_s=_QUIET_S)
@@ -163,23 +162,23 @@ class Campaign:
         )
 
     def _is_decided(self) -> bool:
-        self._read()
+        self._read_notes()
         return not self._ledger.undecided(self._site.dead, self._orphaned())
 
     def _orphaned(self) -> set[str]:
-        """Return the names whose holders were killed."""
+        """Return the names of the tasks whose processes were killed."""
         dead = {life.partition(".")[0] for life in self._site.dead}
         return {each for each in self._site.tasks() if each.split("/")[2] in dead}
 
     def _judge(self) -> Verdict:
-        self._read()
+        self._read_notes()
         verdict = self._ledger.judge(self._site.dead, self._orphaned())
         self._site.dead.clear()
         for each in self._site.members:
             each.do("go", self._site.tasks())
         return verdict
 
-    def _read(self) -> None:
+    def _read_notes(self) -> None:
         for life, words in self._reader.news():
             self._ledger.take(life, words)
 

@@ -1,4 +1,4 @@
-"""`Conditions`: the faults of a network, at one time."""
+"""`Conditions`: the faults of one direction of a network, at one time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class Conditions:
     loss, duplication, reordering: the share of frames that are lost, arrive twice, or
       arrive after later ones.
     delay_s, jitter_s: the delay of each frame, and its variation, in seconds.
-    bytes_per_s: the bandwidth; a frame that would wait longer than `queue_s` is lost.
+    bytes_per_s: the bandwidth. If a frame would wait for it longer than `queue_s`, the
+      frame is dropped.
     queue_s: the longest wait for the bandwidth, in seconds.
-    bytes_max: the length of the longest frame that passes.
-    cut: True if no frame passes.
+    bytes_max: longer frames are dropped; in bytes.
+    cut: True if all frames are dropped.
     """
 
     loss: float = attrs.field(default=0.0, validator=_is_share)

@@ -1,7 +1,7 @@
 """`Ethernet`: a switch in user space, with one wire to and from each machine.
 
-Each machine is a network namespace with one TAP device. The kernel's own network
-emulation is not available everywhere, and draws its faults from no seed.
+Each machine is a network namespace with one TAP device. Rejected: the network emulation
+of the kernel, which some systems lack, and whose faults cannot be drawn from a seed.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from tests.network.wire import Wire
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Ethernet", "ip", "is_permitted"]
+__all__ = ["Ethernet", "ip", "refusal_reason"]
 
 _TUNSETIFF: Final = 0x400454CA
 _TAP_WITHOUT_HEADER: Final = 0x0002 | 0x1000
 _FRAME_BYTES_MAX: Final = 65_536
-_ADDRESS: Final = 6  # bytes of a hardware address
-_FRAMES_MAX: Final = 64  # read from one machine before the others
+_ADDRESS: Final = 6  # length of a hardware address, in bytes
+_FRAMES_MAX: Final = 64  # read from one machine before the next machine
 
 
 def ip(*words: str) -> None:
     """Run ``ip`` with some arguments.
 
     Raises:
-        RuntimeError: it fails; the text contains its stderr.
+        RuntimeError: the command fails; the text contains its stderr.
     """
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
-def is_permitted() -> str:
-    """Return why this process cannot make namespaces; "" if it can."""
+def refusal_reason() -> str:
+    """Return the reason why this process cannot create namespaces; "" if it can."""
     if os.geteuid():
-        return "only root can make network namespaces"
+        return "only root can create network namespaces"
     if not os.path.exists("/dev/net/tun"):
         return "this system has no TUN devices"
     name = f"probe{os.getpid()}"
@@ -60,10 +60,11 @@ def is_permitted() -> str:
 
 
 class Ethernet:
-    """A context manager: the switch runs, and the namespaces exist, within the block.
+    """A context manager: the namespaces exist, and the switch runs, within its block.
 
     Args:
-        machines: the names of the machines; those of their namespaces begin so.
+        machines: the names of the machines, which the names of their namespaces begin
+            with.
         subnet: the first two bytes of the addresses, such as ``10.77``.
         seed: the source of all faults.
 
@@ -71,19 +72,19 @@ class Ethernet:
     """
 
     def __init__(self, machines: list[str], subnet: str, seed: int) -> None:
-        # Unique, since several tests may run at once.
+        # Unique names, since several tests may run at once.
         self.names: Final = [f"{each}-{os.getpid()}" for each in machines]
         self._subnet: Final = subnet
         self._descriptors: Final[list[int]] = []
         self._made: Final[list[str]] = []
         self._lock: Final = threading.Lock()
-        # One wire for each ordered pair: faults may be one-way.
+        # One wire for each direction of a pair: faults may be one-way.
         pairs = itertools.permutations(range(len(machines)), 2)
         self._wires: Final = {pair: Wire(Random(f"{seed}/{pair}")) for pair in pairs}
-        self._under_way: Final[list[tuple[float, int, int, bytes]]] = []
+        self._in_flight: Final[list[tuple[float, int, int, bytes]]] = []
         self._order: Final = itertools.count()
         self._wake: Final = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._ends = False
+        self._stopping = False
         self._thread: Final = threading.Thread(target=self._run, daemon=True)
 
     def address(self, number: int, version: int = 4) -> str:
@@ -103,7 +104,7 @@ class Ethernet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ends = True
+        self._stopping = True
         os.eventfd_write(self._wake, 1)
         if self._thread.ident is not None:
             self._thread.join()
@@ -113,7 +114,7 @@ class Ethernet:
             ip("netns", "del", name)
 
     def _connect(self, number: int, name: str) -> None:
-        """Make a namespace whose only way out is a TAP device of this process."""
+        """Create a namespace whose only connection is a TAP device of this process."""
         device = self.device(number)
         descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._descriptors.append(descriptor)
@@ -146,19 +147,19 @@ class Ethernet:
                 if of in {None, sender} and to in {None, receiver}:
                     wire.conditions = conditions
 
-    def part(self, some: set[int]) -> None:
-        """Cut some machines from all others."""
+    def partition(self, some: set[int]) -> None:
+        """Cut the wires between some machines and all others."""
         with self._lock:
             for (sender, receiver), wire in self._wires.items():
                 cut = (sender in some) is not (receiver in some)
                 wire.conditions = Conditions(cut=True) if cut else GOOD
 
-    def counted(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """Return the number of frames by outcome."""
         with self._lock:
             total: dict[str, int] = {}
             for wire in self._wires.values():
-                for fate, count in wire.counted.items():
+                for fate, count in wire.counts.items():
                     total[fate] = total.get(fate, 0) + count
             return total
 
@@ -171,10 +172,10 @@ class Ethernet:
         for each in self._descriptors:
             poller.register(each, select.EPOLLIN)
         known: dict[bytes, int] = {}
-        while not self._ends:
+        while not self._stopping:
             wait_s = -1.0
-            if self._under_way:
-                wait_s = max(0.0, self._under_way[0][0] - monotonic())
+            if self._in_flight:
+                wait_s = max(0.0, self._in_flight[0][0] - monotonic())
             for descriptor, _ in poller.poll(wait_s):
                 if descriptor != self._wake:
                     self._read(descriptor, numbers[descriptor], known)
@@ -190,8 +191,9 @@ class Ethernet:
             to, source = frame[:_ADDRESS], frame[_ADDRESS : 2 * _ADDRESS]
             known[source] = sender
             receiver = known.get(to)
-            everybody = range(len(self._descriptors))
-            receivers = everybody if receiver is None else (receiver,)
+            # A broadcast, or an address that has not sent yet, goes to all machines.
+            machines = range(len(self._descriptors))
+            receivers = machines if receiver is None else (receiver,)
             now = monotonic()
             for each in receivers:
                 if each != sender:
@@ -202,12 +204,12 @@ class Ethernet:
             arrivals = self._wires[sender, receiver].arrivals(len(frame), now)
         for at in arrivals:
             one = (at, next(self._order), receiver, frame)
-            heapq.heappush(self._under_way, one)
+            heapq.heappush(self._in_flight, one)
 
     def _deliver(self, now: float) -> None:
-        while self._under_way and self._under_way[0][0] <= now:
-            _, _, receiver, frame = heapq.heappop(self._under_way)
+        while self._in_flight and self._in_flight[0][0] <= now:
+            _, _, receiver, frame = heapq.heappop(self._in_flight)
             try:
                 os.write(self._descriptors[receiver], frame)
             except OSError:
-                continue  # its device is down, or its queue is full: it is lost
+                continue  # the device is down, or its queue is full: the frame is lost

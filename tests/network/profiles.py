@@ -1,4 +1,4 @@
-"""`PROFILES`: the faults of a campaign, by name."""
+"""`PROFILES`: the faults of a campaign over time, by name."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PROFILES", "Profile"]
 
-# Generators: each injects faults and yields the seconds until its next step. The
-# campaign heals the network afterwards.
+# A generator that injects faults, and yields the seconds to wait before its next step.
+# The campaign heals the network afterwards.
 Profile: TypeAlias = "Callable[[Site, float, Random], Iterator[float]]"
 
 _FLAP_S: Final = 0.5
@@ -34,7 +34,7 @@ def _always(conditions: Conditions) -> Profile:
 
 
 def _one_way(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """Drop all frames of one machine; it receives those of the others."""
+    """Drop all frames that one machine sends; it still receives."""
     site.ethernet.impose(Conditions(cut=True), of=random.randrange(site.count))
     yield seconds
 
@@ -43,24 +43,24 @@ def _partition(site: Site, seconds: float, random: Random) -> Iterator[float]:
     """Split the machines into two random parts, three times."""
     for _ in range(3):
         some = set(random.sample(range(site.count), random.randint(1, site.count - 1)))
-        site.ethernet.part(some)
+        site.ethernet.partition(some)
         yield seconds / 4
         site.ethernet.impose(GOOD)
         yield seconds / 12
 
 
 def _flapping(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """Cut one machine off and connect it in turn."""
+    """Disconnect and connect one machine in turn."""
     one = random.randrange(site.count)
     for number in range(math.ceil(seconds / _FLAP_S)):
-        site.ethernet.part(set() if number % 2 else {one})
+        site.ethernet.partition(set() if number % 2 else {one})
         yield _FLAP_S
 
 
 def _vanished(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """Cut one machine off and kill its master: the others receive no notice."""
+    """Disconnect one machine and kill its master: the others receive no notice."""
     one = random.randrange(site.count)
-    site.ethernet.part({one})
+    site.ethernet.partition({one})
     yield 0.1
     site.kill(one)
     yield seconds
@@ -77,7 +77,7 @@ def _paused(site: Site, seconds: float, random: Random) -> Iterator[float]:
 
 
 def _small_packets(site: Site, seconds: float, random: Random) -> Iterator[float]:
-    """Drop long frames to one machine silently: a wrong MTU on the way."""
+    """Drop long frames to one machine, as a link with a smaller MTU does."""
     one = random.randrange(site.count)
     site.ethernet.impose(Conditions(bytes_max=1000), to=one)
     yield seconds

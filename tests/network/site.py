@@ -18,16 +18,16 @@ _TASKS: Final = ("fast", "slow", "ghost")
 
 
 class Site:
-    """A context manager: the machines run within the block.
+    """A context manager; the machines run within its block.
 
     Args:
-        folder: for notes, keys and run directories; short, since socket paths are
-            limited.
+        folder: holds notes, keys and run directories. Its path is short, since the
+            length of a socket path is limited.
         count: the number of machines.
         seed: the source of all faults and of all load.
         discovery: how the machines find each other, ``lan`` or ``wan``; "" if each
-            knows the addresses of all earlier ones.
-        version: of IP.
+            machine has the addresses of all earlier ones.
+        version: the version of IP.
 
     Attributes:
         ethernet: the network.
@@ -70,12 +70,12 @@ class Site:
     def __enter__(self) -> Self:
         self.ethernet.__enter__()
         try:
-            self.members.extend(self._prepared(each) for each in range(self.count))
+            self.members.extend(self._launch(each) for each in range(self.count))
             for each in self.members:
                 each.tell("join")
             for each in self.members:
                 each.incarnation = each.answer()
-            self._introduce(self.members)
+            self._start_load(self.members)
         except BaseException:
             self.__exit__()
             raise
@@ -86,7 +86,7 @@ class Site:
             each.end()
         self.ethernet.__exit__()
 
-    def _prepared(self, number: int) -> Member:
+    def _launch(self, number: int) -> Member:
         name = self.machines[number]
         self._lives[number] += 1
         return Member(
@@ -100,14 +100,14 @@ class Site:
             run=self._folder / f"run-{name}",
         )
 
-    def _introduce(self, members: list[Member]) -> None:
-        """Let some members send to all machines, and hear them."""
+    def _start_load(self, members: list[Member]) -> None:
+        """Let some members subscribe to all other machines, and send to all tasks."""
         for each in members:
-            each.do("hear", self.others(each))
+            each.do("subscribe", self.others(each))
             each.do("go", self.tasks())
 
     def others(self, member: Member) -> list[str]:
-        """Return the machines that are not the one of a member."""
+        """Return the machines other than that of a member."""
         return [each for each in self.machines if each != member.name]
 
     def tasks(self) -> list[str]:
@@ -126,6 +126,6 @@ class Site:
 
     def start(self, number: int) -> None:
         """Start the next life of a killed master."""
-        self.members[number] = member = self._prepared(number)
+        self.members[number] = member = self._launch(number)
         member.incarnation = member.do("join")
-        self._introduce([member])
+        self._start_load([member])

@@ -1,4 +1,4 @@
-"""The switch between namespaces: frames that it carries, loses and cuts."""
+"""The switch between namespaces: the frames that it forwards and drops."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.network.conditions import GOOD, Conditions
-from tests.network.ethernet import Ethernet, is_permitted
+from tests.network.ethernet import Ethernet, refusal_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-REFUSED = is_permitted()
+REFUSED = refusal_reason()
 pytestmark = pytest.mark.skipif(bool(REFUSED), reason=REFUSED)
 
 COUNT = 300
@@ -59,41 +59,41 @@ def start(name: str, program: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def sent(ethernet: Ethernet, to: str, *receivers: int) -> list[list[str]]:
+def send(ethernet: Ethernet, to: str, *receivers: int) -> list[list[str]]:
     """Send datagrams from the first machine; return the report of each receiver."""
-    hearing = [start(ethernet.names[each], RECEIVE) for each in receivers]
-    for each in hearing:
+    listening = [start(ethernet.names[each], RECEIVE) for each in receivers]
+    for each in listening:
         assert each.stdout is not None
         assert each.stdout.readline() == "ready\n"
     with start(ethernet.names[0], SEND, to, str(COUNT)) as sending:
         assert sending.wait(60) == 0
-    return [each.communicate(timeout=60)[0].split() for each in hearing]
+    return [each.communicate(timeout=60)[0].split() for each in listening]
 
 
-def test_a_good_network_carries_everything_in_order(ethernet: Ethernet) -> None:
-    [one] = sent(ethernet, ethernet.address(1), 1)
+def test_a_good_network_delivers_all_frames_in_order(ethernet: Ethernet) -> None:
+    [one] = send(ethernet, ethernet.address(1), 1)
     assert one == [str(COUNT), str(COUNT), "True"]
 
 
 def test_a_broadcast_reaches_each_other_machine(ethernet: Ethernet) -> None:
     assert (
-        sent(ethernet, "10.79.255.255", 1, 2) == [[str(COUNT), str(COUNT), "True"]] * 2
+        send(ethernet, "10.79.255.255", 1, 2) == [[str(COUNT), str(COUNT), "True"]] * 2
     )
 
 
-def test_a_bad_network_loses_repeats_and_reorders(ethernet: Ethernet) -> None:
-    # With faults, the hardware address of the other machine might not be found in time.
-    sent(ethernet, ethernet.address(1), 1)
+def test_a_bad_network_loses_duplicates_and_reorders_frames(ethernet: Ethernet) -> None:
+    # First without faults, so that the kernel resolves the hardware address.
+    send(ethernet, ethernet.address(1), 1)
     ethernet.impose(Conditions(loss=0.3, duplication=0.1, reordering=0.2), to=1)
-    [[came, distinct, in_order]] = sent(ethernet, ethernet.address(1), 1)
+    [[arrived, distinct, in_order]] = send(ethernet, ethernet.address(1), 1)
     assert 0.55 * COUNT < int(distinct) < 0.85 * COUNT
-    assert int(came) > int(distinct)
+    assert int(arrived) > int(distinct)
     assert in_order == "False"
 
 
-def test_a_one_way_cut_lets_the_other_way_pass(ethernet: Ethernet) -> None:
+def test_a_cut_wire_leaves_all_other_wires_intact(ethernet: Ethernet) -> None:
     ethernet.impose(Conditions(cut=True), of=0, to=1)
-    first, second = sent(ethernet, "10.79.255.255", 1, 2)
+    first, second = send(ethernet, "10.79.255.255", 1, 2)
     assert (first[0], second[0]) == ("0", str(COUNT))
     ethernet.impose(GOOD)
-    assert sent(ethernet, "10.79.255.255", 1)[0][0] == str(COUNT)
+    assert send(ethernet, "10.79.255.255", 1)[0][0] == str(COUNT)

@@ -1,4 +1,4 @@
-"""`Wire`: the effect of conditions on the frames of one direction; pure."""
+"""`Wire`: the effect of `Conditions` on the frames of one direction; pure."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Wire"]
 
-# A frame that is to arrive after later ones waits so much longer, in seconds.
+# Extra delay of a reordered frame, and of the second copy of a frame, in seconds.
 _BEHIND_S: Final = 0.02
 
 
 class Wire:
     """One direction between two machines.
 
-    conditions: the present ones; they change at any time.
-    counted: the number of frames by outcome.
+    conditions: the present conditions, which may change between any two frames.
+    counts: the number of frames by outcome.
     """
 
     def __init__(self, random: Random, conditions: Conditions = GOOD) -> None:
         self._random: Final = random
         self.conditions = conditions
-        self.counted: Final[Counter[str]] = Counter()
-        # When the last frame has left, and when the last one in order arrives.
+        self.counts: Final[Counter[str]] = Counter()
+        # When the last frame has left, and when the last frame in order arrives.
         self._free_at = 0.0
         self._last_at = 0.0
 
     def arrivals(self, length: int, now: float) -> list[float]:
         """Return when the copies of a frame arrive: none if it is lost.
 
-        The draws are made in the order of calls, so a seed gives the same faults.
+        The draws depend on the order of the calls only, so a seed repeats the faults.
         """
         present, random = self.conditions, self._random
         if present.cut:
@@ -51,12 +51,12 @@ class Wire:
         at = self._free_at + max(0.0, present.delay_s + spread)
         if random.random() < present.reordering:
             return self._count("reordered", [at + _BEHIND_S])
-        # Jitter alone does not reorder: a real queue delays all that follow.
+        # Jitter alone does not reorder frames: a queue delays all later ones, too.
         self._last_at = at = max(at, self._last_at)
         if random.random() < present.duplication:
             return self._count("duplicated", [at, at + _BEHIND_S])
         return self._count("passed", [at])
 
     def _count(self, fate: str, arrivals: list[float]) -> list[float]:
-        self.counted[fate] += 1
+        self.counts[fate] += 1
         return arrivals

@@ -1,7 +1,7 @@
 """The master of a machine: ``python -m tests.network.worker LIFE FOLDER SEED NETWORK``.
 
 It executes the orders of `tests.kills.worker`, and some about other machines. NETWORK
-is the file of its network.
+is the path of its network file.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class MachineWorker(Worker):
             network=Network.read(self._network),
         )
 
-    def hear(self, machines: list[str]) -> None:
+    def subscribe(self, machines: list[str]) -> None:
         """Subscribe to the notifications of other machines."""
         for each in machines:
-            self._load.hear(f"ism://{each}/from/*")
+            self._load.subscribe(f"ism://{each}/from/*")
 
     def linked(self) -> list[str]:
         """Return the machines whose masters have an open link with this one."""

@@ -1,4 +1,4 @@
-"""The searches for names of any machine that a test reads from a `Stage`."""
+"""Searches for names of any machine, as a `Stage` has recorded them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def absences(stage: Stage) -> list[tuple[str, str]]:
 
 
 def rest(stage: Stage) -> None:
-    """Let all times pass; no search or parked message may remain."""
+    """Let all deadlines pass; no search or parked message may remain."""
     stage.soon(20.0)
     for process in stage.world.processes.values():
         assert len(process.remote.resolver.ledger) == 0

@@ -1,9 +1,10 @@
-"""``python -m tests.simulate.silence [--hours N]``: dead machines, and paused ones.
+"""``python -m tests.simulate.silence [--hours N]``: failed machines, and paused ones.
 
-Two machines with a link; at some moment of each hour one of them pauses, or both do, or
-one dies without a word. A pause must not end the link, and a death must be known soon.
-In the rest of an hour the same PINGs repeat, so it is not simulated. Exit 0 if no
-machine was taken for dead and 99 of 100 deaths were known in time, else 1.
+Two machines have a link. Once in each hour one of them pauses, or both do, or one
+crashes. A pause must not close the link, and the other machine must detect a crash
+soon. The rest of an hour only repeats the same PINGs, so it is not simulated. Exit code
+0 if no paused machine was declared lost, and 99 of 100 crashes were detected in time;
+otherwise 1.
 """
 
 from __future__ import annotations
@@ -25,39 +26,41 @@ if TYPE_CHECKING:
 
     from tests.simulate.process import SimProcess
 
-__all__ = ["FAST", "KNOWN_S", "PAUSE_S", "Silence", "simulate"]
+__all__ = ["DETECTED_S", "FAST", "PAUSE_S", "Silence", "simulate"]
 
-# The settings for a fast detection: see docs/how-to/connect-machines.md.
+# The settings for fast detection: see docs/how-to/connect-machines.md.
 FAST: Final = BusConfig(keep_alive_s=0.25, lease_s=2.4)
-PAUSE_S: Final = 2.0  # of the process, or of its whole machine
-KNOWN_S: Final = 3.0  # from a death until the other machine knows
-_BOTH: Final = 0.1  # the part of the pauses in which the other machine pauses, too
-_DEATHS: Final = 0.01  # the part of the hours that end with a death
-_SETTLED_S: Final = 1.0  # from a pause to the end of all that follows from it
+PAUSE_S: Final = 2.0  # the length of a pause of a process, or of its whole machine
+DETECTED_S: Final = 3.0  # from a crash until the other machine detects it
+_BOTH: Final = 0.1  # the share of pauses in which the other machine pauses, too
+_CRASHES: Final = 0.01  # the share of hours that end with a crash
+_SETTLED_S: Final = 1.0  # from a pause until all its effects have ended
 
 
 @attrs.frozen
 class Silence:
     """The outcome of some hours.
 
-    false: the hours in which a paused machine was taken for dead.
-    known_s: the seconds from each death until it was known, in ascending order.
+    false: the hours in which a paused machine was declared lost.
+    detected_s: the seconds from each crash to its detection, in ascending order.
     """
 
     hours: int
     false: tuple[int, ...]
-    known_s: tuple[float, ...]
+    detected_s: tuple[float, ...]
 
     @property
     def p99_s(self) -> float:
-        """The time within which 99 of 100 deaths were known."""
-        return self.known_s[min(len(self.known_s) - 1, len(self.known_s) * 99 // 100)]
+        """The time within which 99 of 100 crashes were detected."""
+        return self.detected_s[
+            min(len(self.detected_s) - 1, len(self.detected_s) * 99 // 100)
+        ]
 
     def __str__(self) -> str:
         return (
             f"{self.hours:,} machine hours, each with a pause of {PAUSE_S} s: "
-            f"{len(self.false)} false deaths; {len(self.known_s)} deaths, "
-            f"known after {self.known_s[0]:.2f} to {self.known_s[-1]:.2f} s, "
+            f"{len(self.false)} declared lost; {len(self.detected_s)} crashes, "
+            f"detected after {self.detected_s[0]:.2f} to {self.detected_s[-1]:.2f} s, "
             f"p99 {self.p99_s:.2f} s"
         )
 
@@ -66,13 +69,13 @@ def simulate(hours: int, seed: int = 1, config: BusConfig = FAST) -> Silence:
     """Simulate some hours of one machine."""
     random = Random(seed)
     false: list[int] = []
-    known_s: list[float] = []
+    detected_s: list[float] = []
     near, far = _linked(seed, config)
     for hour in range(hours):
         world = near.world
         world.run(random.random() * config.keep_alive_s)
-        if random.random() < _DEATHS or hour == 0:
-            known_s.append(_die(near, far))
+        if random.random() < _CRASHES or hour == 0:
+            detected_s.append(_crash(near, far))
             near, far = _linked(seed + hour + 1, config)
             continue
         links = _links(near), _links(far)
@@ -95,7 +98,7 @@ def simulate(hours: int, seed: int = 1, config: BusConfig = FAST) -> Silence:
         if links != (_links(near), _links(far)):
             false.append(hour)
             near, far = _linked(seed + hour + 1, config)
-    return Silence(hours, tuple(false), tuple(sorted(known_s)))
+    return Silence(hours, tuple(false), tuple(sorted(detected_s)))
 
 
 def _linked(seed: int, config: BusConfig) -> tuple[SimProcess, SimProcess]:
@@ -107,7 +110,7 @@ def _linked(seed: int, config: BusConfig) -> tuple[SimProcess, SimProcess]:
 
 
 def _links(process: SimProcess) -> list[int | None]:
-    """Return the numbers of the links of a process that are open."""
+    """Return the numbers of the open links of a process."""
     peers = process.remote.topology.peers.values()
     return [peer.session.link for peer in peers if peer.session.ready]
 
@@ -116,8 +119,8 @@ def _pause(process: SimProcess) -> None:
     process.frozen = True
 
 
-def _die(near: SimProcess, far: SimProcess) -> float:
-    """Let a machine vanish without a word; return when the other one knows."""
+def _crash(near: SimProcess, far: SimProcess) -> float:
+    """Stop a machine for good; return the seconds until the other one detects it."""
     began, step_s = near.world.now, 0.01
     _pause(far)
     while far.key in near.remote.topology.peers:
@@ -134,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.perf_counter()
     silence = simulate(given.hours, given.seed)
     print(f"{silence}; seed {given.seed}; {time.perf_counter() - began:.0f} s")
-    return 1 if silence.false or silence.p99_s >= KNOWN_S else 0
+    return 1 if silence.false or silence.p99_s >= DETECTED_S else 0
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ PATIENCE_S = 2.5  # half of the time that a message waits for its addressee
 
 @clause("BUS-NAME-8", "BUS-ROUTE-21")
 def test_a_slave_finds_the_only_task_of_a_name_on_any_machine() -> None:
-    """Its master asks all others; messages go between the two end processes."""
+    """Its master asks all others; the two end processes exchange the messages."""
     stage = Stage(machines=3)
     d, f = stage.task("d", "s2", "m1"), stage.task("log", "s3", "m3")
     stage.soon()
@@ -74,7 +74,7 @@ def test_a_slave_finds_the_only_task_of_a_name_on_any_machine() -> None:
 def test_the_machine_of_the_sender_precedes_all_others(
     sender: str, holder: str
 ) -> None:
-    """It is asked alone, although the name of another machine is smaller."""
+    """No other machine is asked, even one with a smaller name."""
     stage = Stage(machines=3)
     d = stage.task("d", sender, "m2")
     stage.task("log", "s1", "m1")
@@ -93,10 +93,8 @@ def test_the_machine_of_the_sender_precedes_all_others(
 @clause("BUS-NAME-8")
 @pytest.mark.parametrize("sender", ["s1", "s2"])
 @pytest.mark.parametrize("seed", range(8))
-def test_of_other_machines_the_one_with_the_smallest_name_counts(
-    sender: str, seed: int
-) -> None:
-    """Whichever answers first."""
+def test_among_other_machines_the_smallest_name_counts(sender: str, seed: int) -> None:
+    """The order of the answers makes no difference."""
     stage = Stage(machines=4, slaves=1, seed=seed)
     d = stage.task("d", sender, "m4")
     holders = [stage.task("log", "s2", each) for each in ("m3", "m2")]
@@ -155,7 +153,7 @@ def test_a_name_that_no_machine_has_fails_clearly() -> None:
 
 
 @clause("BUS-ROUTE-21")
-def test_a_machine_that_hangs_delays_the_choice_and_no_more() -> None:
+def test_a_silent_machine_only_delays_the_choice() -> None:
     stage = Stage(machines=3, slaves=0)
     d, log = stage.task("d", "s1", "m2"), stage.task("log", "s1", "m3")
     stage.soon()
@@ -167,17 +165,17 @@ def test_a_machine_that_hangs_delays_the_choice_and_no_more() -> None:
     stage.soon(0.4)
 
     assert letter.taken_by == log.id
-    # Both know the task by each other: its departure is reported.
+    # The master of m3 reports the departure of its task to the searching one.
     log.process.deregister(log)
     stage.soon()
     assert stage.relays("s1", "m2") == {}
 
 
 @clause("BUS-ROUTE-21", "BUS-FLOW-1")
-def test_a_machine_that_keeps_no_more_searches_is_asked_once(
+def test_a_machine_without_room_for_searches_is_asked_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It counts as one without the name, until it is linked anew."""
+    """Until its next link, it counts as a machine without the name."""
     stage = Stage(machines=3, slaves=0)
     sender = stage.task("sender", "s1", "m1")
     log = stage.task("log", "s1", "m3")
@@ -200,10 +198,10 @@ def test_a_machine_that_keeps_no_more_searches_is_asked_once(
 
 @clause("BUS-ROUTE-21", "BUS-WIRE-4")
 @pytest.mark.parametrize("silent", ["m2", "m3"])
-def test_a_master_that_answers_for_a_process_without_an_address_loses_its_link(
+def test_a_master_whose_answer_lacks_an_address_loses_its_link(
     monkeypatch: pytest.MonkeyPatch, silent: str
 ) -> None:
-    """At once, and not the peer, or the timer, that causes the choice."""
+    """At once, and not at the choice, which another peer or a timer causes."""
     stage = Stage(machines=4, slaves=1)
     sender = stage.task("sender", "s1", "m4")
     stage.task("log", "s2", "m1")
@@ -232,7 +230,7 @@ def test_a_master_that_answers_for_a_process_without_an_address_loses_its_link(
 
 
 @clause("BUS-ROUTE-21")
-def test_a_late_answer_of_a_smaller_name_changes_nothing() -> None:
+def test_a_late_answer_of_a_smaller_name_has_no_effect() -> None:
     stage = Stage(machines=3, slaves=0)
     d, log = stage.task("d", "s1", "m2"), stage.task("log", "s1", "m3")
     stage.task("log", "s1", "m1")
@@ -251,37 +249,41 @@ def test_a_late_answer_of_a_smaller_name_changes_nothing() -> None:
     rest(stage)
 
 
+def search_past(stage: Stage, silent: SimProcess, sender: SimTask) -> Letter:
+    """Send a message for the name, which waits for the answer of a silent process."""
+    stage.soon()
+    silent.frozen = True
+    (letter,) = stage.send(sender, LOG)
+    stage.soon()
+    assert not letter.decided
+    return letter
+
+
 @clause("BUS-ROUTE-21")
 @pytest.mark.parametrize("sender", ["s1", "s2"])
 def test_a_machine_whose_link_is_lost_is_not_waited_for(sender: str) -> None:
     stage = Stage(machines=3, slaves=1)
     d, log = stage.task("d", sender, "m2"), stage.task("log", "s2", "m3")
     stage.task("log", "s2", "m1")
-    stage.soon()
-    stage.process("s1", "m1").frozen = True
-    (letter,) = stage.send(d, LOG)
-    stage.soon()
-    assert not letter.decided
+    silent = stage.process("s1", "m1")
+    letter = search_past(stage, silent, d)
 
-    stage.process("s1", "m1").die()
+    silent.die()
     stage.soon(1.0)
 
     assert letter.taken_by == log.id
 
 
 @clause("BUS-ROUTE-21")
-def test_a_holder_that_dies_before_it_answers_lets_the_others_answer() -> None:
-    """Then the machine of the sender lacks the name, and the others are asked."""
+def test_if_the_holder_crashes_before_it_answers_the_others_are_asked() -> None:
+    """The machine of the sender lacks the name from then on."""
     stage = Stage(machines=2, slaves=2)
     d, log = stage.task("d", "s2", "m2"), stage.task("log", "s2", "m1")
     stage.task("log", "s3", "m2")
-    stage.soon()
-    stage.process("s3", "m2").frozen = True
-    (letter,) = stage.send(d, LOG)
-    stage.soon()
-    assert not letter.decided
+    silent = stage.process("s3", "m2")
+    letter = search_past(stage, silent, d)
 
-    stage.process("s3", "m2").die()
+    silent.die()
     stage.soon(1.5)
 
     assert letter.taken_by == log.id
@@ -290,21 +292,18 @@ def test_a_holder_that_dies_before_it_answers_lets_the_others_answer() -> None:
 
 @clause("BUS-ROUTE-21")
 @pytest.mark.parametrize("sender", ["s1", "s2"])
-def test_an_answer_with_a_task_that_leaves_before_the_choice_does_not_count(
+def test_the_answer_of_a_task_that_deregisters_before_the_choice_is_void(
     sender: str,
 ) -> None:
     stage = Stage(machines=4, slaves=1)
     d = stage.task("d", sender, "m4")
     first, second = stage.task("log", "s2", "m1"), stage.task("log", "s2", "m2")
-    stage.soon()
-    hanging = stage.process("s1", "m3")
-    hanging.frozen = True
-    (letter,) = stage.send(d, LOG)
-    stage.soon()
+    silent = stage.process("s1", "m3")
+    letter = search_past(stage, silent, d)
 
     first.process.deregister(first)
     stage.soon()
-    hanging.thaw()
+    silent.thaw()
     stage.soon()
 
     assert letter.taken_by == second.id
@@ -313,7 +312,7 @@ def test_an_answer_with_a_task_that_leaves_before_the_choice_does_not_count(
 
 @clause("BUS-ROUTE-21", "BUS-RELAY-12")
 def test_a_master_whose_task_is_not_chosen_can_send_to_the_searching_task() -> None:
-    """It assumes that its answer has introduced its task."""
+    """It assumes that its answer has created a relay for its task."""
     stage = Stage(machines=3, slaves=0)
     d = stage.task("d", "s1", "m3")
     stage.task("log", "s1", "m1")
@@ -347,7 +346,7 @@ def test_a_guest_searches_its_own_machine_only() -> None:
 
 
 @clause("BUS-DEREG-11", "BUS-ROUTE-21")
-def test_the_search_of_a_sender_that_leaves_is_cancelled_on_all_machines() -> None:
+def test_the_search_of_a_departed_sender_is_cancelled_on_all_machines() -> None:
     stage = Stage(machines=2, slaves=1)
     d = stage.task("d", "s2")
     stage.send(d, LOG)
@@ -363,7 +362,7 @@ def test_the_search_of_a_sender_that_leaves_is_cancelled_on_all_machines() -> No
 
 
 @clause("BUS-ROUTE-21", "OPEN-1")
-def test_a_slave_that_becomes_master_meanwhile_asks_the_machines_itself() -> None:
+def test_a_slave_that_becomes_master_continues_its_search() -> None:
     stage = Stage(machines=2, slaves=1)
     d = stage.task("d", "s2")
     (letter,) = stage.send(d, LOG)
@@ -405,16 +404,17 @@ def test_only_the_answer_that_counts_makes_a_relay_at_the_sender() -> None:
 
 @clause("BUS-NAME-8", "BUS-ROUTE-21")
 @pytest.mark.parametrize("seed", range(1, 21))
-def test_runs_with_faults_in_which_many_commands_name_no_machine(
+def test_runs_with_faults_and_many_commands_to_any_machine(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Each command has one outcome, and no table keeps a search or a relay."""
     command = SimProcess.command
 
     def send(self: SimProcess, task: SimTask, to: str, **options: Any) -> Letter:
-        """Send all commands of a task for some names to any machine.
+        """Send the commands to some names, drawn for each sender, to any machine.
 
-        Commands to a task by two names may overtake one another.
+        All commands of a sender to one name: those to two names of one task could
+        overtake one another.
         """
         module = Address.parse(to).module
         drawn = Random(f"{seed} {task.id} {module}").random()
@@ -423,7 +423,7 @@ def test_runs_with_faults_in_which_many_commands_name_no_machine(
         return command(self, task, to, **options)
 
     class Unordered(World):
-        """After a departure, later commands may go to another machine than earlier."""
+        """After a departure, later commands may go to another machine."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options | {"ordered": False})

@@ -1,6 +1,8 @@
-"""A name of any machine, bound: the task that a sender keeps to."""
+"""A bound name of any machine: all commands of a process go to one task."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,16 +11,26 @@ from specs.clauses import clause
 from tests.simulate.any_machine import LOG, rest
 from tests.simulate.stage import Stage, told
 
-PATIENCE_S = 2.5  # half of the time that a message waits for its addressee
+if TYPE_CHECKING:
+    from tests.simulate.task import SimTask
+
+
+def bind_name(machines: int) -> tuple[Stage, SimTask, SimTask]:
+    """Bind the name in a slave of m1, where a task has sent to it, to a task of m2.
+
+    Returns the stage, the sender and the task.
+    """
+    stage = Stage(machines=machines, slaves=1)
+    sender, task = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
+    stage.soon()
+    stage.send(sender, LOG)
+    stage.soon()
+    return stage, sender, task
 
 
 @clause("BUS-NAME-8")
-def test_a_bound_name_stays_bound_although_a_task_that_precedes_it_comes() -> None:
-    stage = Stage(machines=2, slaves=1)
-    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
-    stage.soon()
-    stage.send(d, LOG)
-    stage.soon()
+def test_a_name_stays_bound_although_a_preceding_task_registers() -> None:
+    stage, d, log = bind_name(machines=2)
 
     stage.task("log", "s1", "m1")
     stage.soon()
@@ -30,12 +42,8 @@ def test_a_bound_name_stays_bound_although_a_task_that_precedes_it_comes() -> No
 
 @clause("BUS-NAME-8")
 @pytest.mark.parametrize("new_place", ["m1", "m3"])
-def test_after_a_task_has_moved_the_next_command_searches_anew(new_place: str) -> None:
-    stage = Stage(machines=3, slaves=1)
-    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
-    stage.soon()
-    stage.send(d, LOG)
-    stage.soon()
+def test_after_a_move_the_next_command_starts_a_search(new_place: str) -> None:
+    stage, d, log = bind_name(machines=3)
 
     heir = stage.task("log", "s2", new_place)
     log.process.deregister(log, moved_to=f"ism://{new_place}/log")
@@ -49,12 +57,8 @@ def test_after_a_task_has_moved_the_next_command_searches_anew(new_place: str) -
 
 @clause("BUS-NAME-8", "BUS-MOVE-9")
 def test_commands_sent_before_a_move_follow_the_full_address() -> None:
-    """They are told the new address, like commands to that address."""
-    stage = Stage(machines=3, slaves=1)
-    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
-    stage.soon()
-    stage.send(d, LOG)
-    stage.soon()
+    """They fail with the new address, like commands to the full former address."""
+    stage, d, log = bind_name(machines=3)
     stage.hold(log)
     (unread,) = stage.send(d, LOG)
     stage.soon()
@@ -68,7 +72,7 @@ def test_commands_sent_before_a_move_follow_the_full_address() -> None:
 
 @clause("BUS-NAME-8", "BUS-ROUTE-21")
 def test_the_search_ignores_a_moved_task_of_an_asked_machine() -> None:
-    """The machine where it goes on is asked, too."""
+    """The search also asks the machine to which the task has moved."""
     stage = Stage(machines=3, slaves=1)
     d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
     heir = stage.task("log", "s2", "m3")
@@ -84,10 +88,10 @@ def test_the_search_ignores_a_moved_task_of_an_asked_machine() -> None:
 @clause("BUS-NAME-8")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("recorded", [False, True])
-def test_commands_that_waited_for_the_search_are_not_overtaken(
+def test_commands_parked_for_the_search_are_not_overtaken(
     seed: int, recorded: bool
 ) -> None:
-    """Some wait, some are sent while the name is bound, some find it bound."""
+    """Some are parked, some are sent during the binding, some find the name bound."""
     stage = Stage(
         machines=2, slaves=1, seed=seed, recorded=recorded, fast_paths=seed % 2
     )
@@ -127,7 +131,7 @@ def test_a_task_of_the_own_process_ends_the_search(machines: int) -> None:
 
 
 @clause("BUS-NAME-8")
-def test_without_other_machines_the_star_is_this_machine() -> None:
+def test_without_other_machines_any_machine_is_this_machine() -> None:
     stage = Stage()
     d, log = stage.task("d", "s2"), stage.task("log", "s3")
     stage.soon()
@@ -143,12 +147,8 @@ def test_without_other_machines_the_star_is_this_machine() -> None:
 
 @clause("BUS-NAME-8")
 def test_an_idle_relay_ends_the_binding() -> None:
-    """As it ends every other use of the task: the next command searches anew."""
-    stage = Stage(machines=2, slaves=1)
-    d, log = stage.task("d", "s2", "m1"), stage.task("log", "s2", "m2")
-    stage.soon()
-    stage.send(d, LOG)
-    stage.soon()
+    """Together with all other uses of the task: the next command starts a search."""
+    stage, d, log = bind_name(machines=2)
     d.process.deregister(d)
     stage.soon(120.0)
     assert stage.relays("s2") == {}

@@ -1,4 +1,4 @@
-"""AMO-18: two live processes of one name, on two hosts that both call themselves m2."""
+"""AMO-18: two live processes with one name, on two hosts that are both named m2."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ STEP_S = 0.5
 
 @clause("AMO-18", "AMO-16")
 @pytest.mark.parametrize("seed", range(10))
-def test_of_two_live_processes_with_one_name_one_is_received_from(seed: int) -> None:
-    """The earlier one until the later one has a link; from then on the later one."""
+def test_a_peer_receives_from_one_of_two_processes_with_one_name(seed: int) -> None:
+    """From the earlier one until the later one has a link, then from the later one."""
     world = Mesh(seed, limits=Limits.of(BusConfig()))
     receiver = world.start("m1", "s1", master=True)
     reader = receiver.register("reader")

@@ -1,8 +1,9 @@
 """`AnyMachineNames`: names whose machine is ``*``, and the tasks they are bound to.
 
-A message for ``ism://*/log`` waits under that name until the task is known. Then the
-name is **bound**: the waiting messages go to the task, and the name becomes an alias of
-its entry in the routing table. Senders look it up there like any other name.
+A message for ``ism://*/log`` is parked under that name until the task is found. Then
+the name is **bound**: the process sends the parked messages to the task, and the name
+becomes an alias of its entry in the routing table. Senders look up the alias like any
+other name.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ __all__ = ["AnyMachineNames"]
 class AnyMachineNames:
     """The names of any machine that are being bound in one process.
 
-    The driver performs a `Bind` after it has released the lock. Until it reports the
-    end, senders find no alias and their messages wait: else a later message of a sender
-    would overtake one that waited. Rejected: to post the waiting messages under the
-    lock, since a post takes the lock of an inbox.
+    The driver performs a `Bind` after it has released the lock. Until it reports that
+    all messages are sent, senders find no alias, and their messages are parked:
+    otherwise a message could overtake an earlier one of the same sender. Rejected: to
+    post the parked messages under the lock, since a post takes the lock of an inbox.
 
     Invariant: between two calls, a name in ``_binding`` is no alias in the table.
     """
@@ -39,13 +40,13 @@ class AnyMachineNames:
         self._binding: Final[dict[str, Bind]] = {}
 
     def is_binding(self, name: str) -> bool:
-        """Return True if a name has a task, and waiting messages are on their way."""
+        """Return True while the messages parked for a name are sent to its task."""
         return name in self._binding
 
     def find(self, name: str) -> Entry | None:
-        """Return the task of this machine that a new message for a name goes to.
+        """Return the task of this machine that receives a new message for a name.
 
-        None if there is none, or if earlier messages still wait.
+        None if there is no such task, or if earlier messages are still parked.
         """
         if not is_anywhere(name) or name in self._binding or self._parked.of(name):
             return None
@@ -55,37 +56,37 @@ class AnyMachineNames:
         return entry
 
     def on_registered(self, entry: Entry) -> list[Bind]:
-        """Bind a name that messages wait for to a new task of this process."""
+        """Bind a name to a new task of this process, if messages are parked for it."""
         name = name_anywhere(entry.name)
         return self.bind(name, entry) if self._parked.of(name) else []
 
     def bind(self, name: str, entry: Entry) -> list[Bind]:
-        """Send the messages that wait for a name to the task found for it.
+        """Send the messages parked for a name to the task found for it.
 
-        It does nothing if the name is being bound to another task.
+        Does nothing if the name is being bound to another task.
         """
         if name in self._binding:
             return []
         return [self._next_bind(name, entry)]
 
     def on_bound(self, done: Bind) -> list[Bind]:
-        """Continue after the messages of a `Bind` were sent, or end the binding.
+        """Send the messages parked during a `Bind`, or end the binding.
 
-        The caller then searches for the name, if messages still wait.
+        If messages are still parked after that, the caller searches for the name.
         """
         name, entry = done.name, done.entry
         if self._binding.get(name) is not done:
-            return []  # reported twice, after an interrupt
+            return []  # the driver has reported twice, after an interrupt
         if entry in self._table and not self._parked.of(name):
-            # In this order: if an interrupt comes between, the report is repeated.
+            # In this order: after an interrupt in between, the driver reports again.
             self._table.add_alias(entry)
             del self._binding[name]
             return []
-        heir = entry if entry in self._table else self._holder(name)
-        if heir is None or not self._parked.of(name):
+        target = entry if entry in self._table else self._holder(name)
+        if target is None or not self._parked.of(name):
             del self._binding[name]
             return []
-        return [self._next_bind(name, heir)]
+        return [self._next_bind(name, target)]
 
     def _next_bind(self, name: str, entry: Entry) -> Bind:
         bind = Bind(name, entry, deque(self._parked.take(name)))

@@ -1,8 +1,8 @@
 """`AnyMachineSearches`: searches for names that may be of any machine (BUS-ROUTE-21).
 
-The master of the sender's machine knows which machines are linked. So it asks their
-masters, collects the answers, and passes on the one that counts. The other masters
-answer for their own machine, and report if it lacks the name.
+The master of the sender's machine has the list of linked machines. It forwards the
+search to their masters, collects the answers, and forwards the one that counts to the
+sender. Each other master answers for its own machine, and reports if it lacks the name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AnyMachineSearches:
         self._conclude: Final = conclude
 
     def is_collected(self, request: Request[Search]) -> bool:
-        """Return True if this process collects the answers of the machines."""
+        """Return True if this process collects the answers of all machines."""
         origin = request.origin
         here = origin is None or origin.machine == self._topology.me.machine
         return request.anywhere and here and self._topology.is_master
@@ -58,25 +58,25 @@ class AnyMachineSearches:
     # Time.
 
     def next_deadline(self) -> float | None:
-        """Return when an answer counts although a machine is silent; None for never."""
+        """Return when a search stops waiting for silent machines; None for never."""
         times = [
-            request.candidates.next_deadline(self._asked(request))
+            request.candidates.next_deadline(self._asked_machines(request))
             for request in self._ledger.all()
             if request.candidates is not None
         ]
         return min((each for each in times if each is not None), default=None)
 
     def review(self, now: float) -> None:
-        """Continue all searches: a process, a name or a link may be lost."""
+        """Continue all searches: a process, a name or a link may have been lost."""
         for request in self._ledger.all():
             self.review_one(request, now)
 
     def review_one(self, request: Request[Search], now: float) -> None:
-        """Ask the machines not asked yet, answer for this machine, or conclude."""
+        """Forward a search to further machines, report an absence, or conclude."""
         if self.is_collected(request):
             self._ledger.spread(request)
             candidates = self._candidates(request, now)
-            choice = candidates.choice(self._asked(request), now)
+            choice = candidates.choice(self._asked_machines(request), now)
             if choice is not None:
                 self._conclude(choice[0], request, choice[1], now)
         elif request.anywhere and self._topology.is_master and not request.absent:
@@ -85,7 +85,7 @@ class AnyMachineSearches:
     def _report_absence(self, request: Request[Search]) -> None:
         """Report to another master that no task of this machine has the name.
 
-        The search is kept: a task that takes the name later answers it.
+        The search is kept: if a task takes the name later, this master answers it.
         """
         if self._name_registry.users.find(request.name) is None:
             assert request.origin is not None
@@ -98,35 +98,36 @@ class AnyMachineSearches:
     def on_answer(
         self, peer: Peer, request: Request[Search], frame: AddRelay, now: float
     ) -> None:
-        """Collect the answer of a machine; conclude if it counts already.
+        """Collect the answer of a machine; conclude the search if an answer counts now.
 
         Raises:
             WireError: the answer has no address, and the peer does not host the task.
         """
-        # Now, and not when the answer is chosen: another peer may cause the choice.
+        # Check now, not when the answer is chosen: another peer may cause the choice,
+        # and would then lose its link instead.
         check_passed_on(frame, peer)
         if not frame.addresses:
-            # The peer assumes from now on that this process knows its task, also if
-            # another answer counts.
+            # From now on the peer assumes that this process has a relay for its task,
+            # even if another answer counts.
             self._relays.add_relay(peer, frame.task, now)
         candidates = self._candidates(request, now)
         candidates.on_found(frame.task.id.machine, (peer, frame))
         self.review_one(request, now)
 
     def on_absent(self, peer: Peer, request: Request[Search], now: float) -> None:
-        """Note that a machine lacks the name; conclude if it was the last one."""
+        """Record that a machine lacks the name; conclude if no answer is missing."""
         if self.is_collected(request):
             self._candidates(request, now).on_absent(peer.machine)
             self.review_one(request, now)
 
     def on_process_lost(self, peer: Peer) -> None:
-        """Drop the answers of a process: after a new link it answers anew."""
+        """Drop the answers of a lost process: it answers again over its next link."""
         for request in self._ledger.all():
             if request.candidates is not None:
                 request.candidates.forget(peer.machine)
 
     def on_eliminated(self, number: RegistrationId, now: float) -> None:
-        """Drop the answers with a task that has left, and continue the searches."""
+        """Drop the answers with a task that has ended, and continue the searches."""
         for request in self._ledger.all():
             if request.candidates is not None:
                 for machine, (_, frame) in request.candidates.found().items():
@@ -146,7 +147,7 @@ class AnyMachineSearches:
             )
         return request.candidates
 
-    def _asked(self, request: Request[Search]) -> set[str]:
-        """Return the other machines that were asked and are still linked."""
+    def _asked_machines(self, request: Request[Search]) -> set[str]:
+        """Return the other machines that were asked, and are still linked."""
         machines = {each.machine for each in request.forwarded_to.values()}
         return machines - {self._topology.me.machine}

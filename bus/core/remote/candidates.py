@@ -1,6 +1,6 @@
 """`Candidates`: the answers of machines to one search for a name of any machine.
 
-It only decides which of them counts (BUS-NAME-8): it sends nothing, and knows no clock.
+It only decides which answer counts (BUS-NAME-8): it sends nothing, and reads no clock.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ class Candidates(Generic[Answer]):
     """The answers to one search, by machine.
 
     own: the sender's machine, which precedes all others.
-    patient_until: when an answer counts although a machine is silent, in seconds. It is
-      earlier than the end of the search, so that the messages can still be sent.
+    patient_until: the time, in seconds, from which an answer counts even if other
+      machines have not answered. It precedes the end of the search, so that the
+      messages can still be sent.
 
-    The machines that were asked are an argument, not a copy: a machine whose link is
-    lost is no longer among them.
+    The methods take the machines that were asked as an argument: a copy would keep a
+    machine whose link is lost.
     """
 
     __slots__ = ("_absent", "_found", "own", "patient_until")
@@ -35,12 +36,12 @@ class Candidates(Generic[Answer]):
         self._absent: set[str] = set()
 
     def on_found(self, machine: str, answer: Answer) -> None:
-        """Record that a machine has the name; it may have reported its absence."""
+        """Record that a machine has the name; it may have lacked it before."""
         self._found[machine] = answer
         self._absent.discard(machine)
 
     def on_absent(self, machine: str) -> None:
-        """Record that a machine does not have the name, or has it no more."""
+        """Record that a machine does not have the name, or no longer has it."""
         self._found.pop(machine, None)
         self._absent.add(machine)
 
@@ -53,17 +54,17 @@ class Candidates(Generic[Answer]):
         """Return the answers of the machines that have the name."""
         return dict(self._found)
 
-    def awaits(self, asked: Collection[str]) -> bool:
-        """Return True if a machine was asked and has not answered.
+    def is_incomplete(self, asked: Collection[str]) -> bool:
+        """Return True if a machine was asked, and has not answered.
 
-        asked: the other machines that were asked, and whose link is not lost.
+        asked: the other machines that were asked, and are still linked.
         """
         return any(
             each not in self._found and each not in self._absent for each in asked
         )
 
     def choice(self, asked: Collection[str], now: float) -> Answer | None:
-        """Return the answer that counts; None if there is none yet.
+        """Return the answer that counts; None if none does yet.
 
         The own machine's answer counts at once. Another one counts as soon as all
         machines have answered, or when ``patient_until`` has passed.
@@ -73,11 +74,11 @@ class Candidates(Generic[Answer]):
         if self.own in self._found:
             return self._found[self.own]
         linked = [each for each in self._found if each in asked]
-        if not linked or (now < self.patient_until and self.awaits(asked)):
+        if not linked or (now < self.patient_until and self.is_incomplete(asked)):
             return None
         return self._found[min(linked)]
 
     def next_deadline(self, asked: Collection[str]) -> float | None:
-        """Return when `choice` may change by itself, in seconds; None for never."""
-        waits = any(each in asked for each in self._found) and self.awaits(asked)
+        """Return when time alone changes `choice`, in seconds; None for never."""
+        waits = any(each in asked for each in self._found) and self.is_incomplete(asked)
         return self.patient_until if waits else None

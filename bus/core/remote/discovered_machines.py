@@ -1,4 +1,4 @@
-"""`DiscoveredMachines`: the consequences of discovery in a master (BUS-DISC)."""
+"""`DiscoveredMachines`: the discovered machines that a master dials (BUS-DISC)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["DiscoveredMachines"]
 
 
 class DiscoveredMachines:
-    """The discovered machines of one master: each is dialled, until it is forgotten.
+    """The machines that one master has discovered: it dials each until it removes it.
 
-    conflicts: the machines that came later than another one of their name. Each is
-      announced once (`MachineTable`), so it stays here until it takes the name.
+    conflicts: the machines whose name another machine already has. `MachineTable`
+      reports each conflict once, so it is listed here until that machine has the name.
     """
 
     __slots__ = ("_dialler", "_topology", "conflicts")
@@ -52,12 +52,12 @@ class DiscoveredMachines:
                 )
             case Change.SILENT:
                 dialler.on_machine_silent(machine.name)
-            case _:  # it has left
+            case _:  # Change.LEFT
                 dialler.on_machine_gone(machine.name)
         return self._topology.take_actions()
 
     def _end_conflict(self, machine: Machine) -> None:
-        """Forget the conflict of a machine that has the name now."""
+        """Remove the conflict of a machine that has the name now."""
         self.conflicts[:] = [
             each
             for each in self.conflicts
@@ -71,6 +71,6 @@ class DiscoveredMachines:
         now: float,
         patience_s: float = 0.0,
     ) -> list[Action]:
-        """Record the addresses of another machine's master, and dial it."""
+        """Record the addresses of the master of another machine, and dial it."""
         self._dialler.on_machine_found(machine, addresses, now, patience_s)
         return self._topology.take_actions()

@@ -1,10 +1,10 @@
 """`Proxies`: tasks of another bus that exchange messages with processes of this one.
 
-A process that has joined two buses lets a task of one ask and answer tasks of the other
-(BUS-NAME-5). Another process knows each task by a number of their common bus, and a
-task of another bus has none there. So it gets a proxy: a registration on this bus that
-no look-up finds. Messages of the task are sent in the name of its proxy, and answers to
-the proxy are delivered to the task.
+In a process that has joined two buses, a task of one bus may exchange messages with
+tasks of the other (BUS-NAME-5). Other processes identify a task by a number of the
+common bus, and a task of another bus has none there. It therefore gets a proxy: a
+registration on this bus that no look-up finds. The process sends the messages of the
+task in the name of its proxy, and delivers answers to the proxy to the task.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = ["Proxies", "Proxy"]
 class Proxy(Entry):
     """The registration of a task of another bus on this one.
 
-    It has no host: nothing is posted to it. No look-up finds it, although ``table``
-    names its bus: it counts as registered, so that it can send.
+    It has no host, so no message is posted to it. No look-up finds it, although its
+    ``table`` is set: a proxy counts as registered, so that it can send.
 
     task: the task's own registration.
     """
@@ -38,10 +38,11 @@ class Proxy(Entry):
 
 
 class Proxies:
-    """The proxies in one process, by the task's own registration.
+    """The proxies in one process, by the registration of their tasks.
 
-    The exchange's lock guards it. A task has a proxy from its first message to another
-    process of this bus until `end`, which follows its departure from its own bus.
+    The lock of the exchange guards them. A task has a proxy from its first message to
+    another process of this bus until `end`, which follows its deregistration from its
+    own bus.
     """
 
     __slots__ = ("_by_task", "_manager", "_topology")
@@ -57,10 +58,10 @@ class Proxies:
     def sender(self, task: Entry) -> Entry:
         """Return the registration in whose name a task of this process sends here.
 
-        That is the task's own registration, or its proxy, which this call creates. If
-        the task has departed from its bus, its `end` may have come before. It then gets
-        a proxy that is not kept, and is not in the table, as for a task of this bus
-        that has departed.
+        That is the registration of the task itself, or its proxy, which this call
+        creates if necessary. If the task has deregistered from its bus, its `end` may
+        precede this call. Then the new proxy is not kept and has no table, like a task
+        of this bus that has deregistered.
         """
         if task.address.bus == self._topology.me.bus:
             return task

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from bus.core import wire
 from bus.message import Kind
 from bus.payload import encode
@@ -44,6 +46,14 @@ _TASK: Final = wire.Characteristics(
     relay=2**32 - 1, id=_F, name="f", incarnation=2**63 + 5, overflow="block"
 )
 _REQUEST: Final = wire.RequestId(machine="beta", process="p12", number=70_000)
+_SEARCH: Final = wire.Search(
+    id=_REQUEST,
+    machine="alpha",
+    name="f",
+    sender=_SENDER,
+    hops=3,
+    milliseconds_left=5000,
+)
 
 # If a type has several frames, the name distinguishes them.
 FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
@@ -76,23 +86,8 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         ),
         "EXPORT": wire.Export(id=_F, name="f", registered_ns=10**12),
         "UNEXPORT": wire.Unexport(id=_F),
-        "SEARCH": wire.Search(
-            id=_REQUEST,
-            machine="alpha",
-            name="f",
-            sender=_SENDER,
-            hops=3,
-            milliseconds_left=5000,
-        ),
-        "SEARCH anywhere": wire.Search(
-            id=_REQUEST,
-            machine="alpha",
-            name="f",
-            sender=_SENDER,
-            hops=2,
-            milliseconds_left=5000,
-            anywhere=True,
-        ),
+        "SEARCH": _SEARCH,
+        "SEARCH anywhere": replace(_SEARCH, hops=2, anywhere=True),
         "CANCEL": wire.Cancel(id=_REQUEST),
         "ADD_RELAY": wire.AddRelay(
             task=_TASK,
