@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tests.kills.notes import Notebook
     from tests.kills.strike import Strike
 
-__all__ = ["MOVER", "PUBLIC", "Load"]
+__all__ = ["MOVER", "PUBLIC", "TICK_S", "Load"]
 
 PUBLIC: Final = ("fast", "slow", "ghost")
 MOVER: Final = "mover"
 
-_TICK_S: Final = 0.005
+TICK_S: Final = 0.005
 _SLOW_S: Final = 0.003  # duration of a callback of the slow task
 _BRIEF_S: Final = 0.02
 _UNANSWERED_MAX: Final = 32
@@ -49,6 +49,7 @@ class Load:
 
     Attributes:
         names: the addressees.
+        tick_s: the time between two sends of a few messages.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Load:
         self._chance: Final = chance
         self._client: Final = client
         self.names: Sequence[str] = ()
+        self.tick_s: float = TICK_S
         # Guards sending, so that numbers are in order, and the counters.
         self._lock: Final = threading.Lock()
         self._sent: int = 0
@@ -160,7 +162,7 @@ class Load:
 
     def _run(self) -> None:
         ticks = 0
-        while not self._over.wait(_TICK_S):
+        while not self._over.wait(self.tick_s):
             ticks += 1
             with self._lock:
                 if not self._going:

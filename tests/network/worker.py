@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus import BusConfig, Network, Role, open_bus
+from tests.kills.load import TICK_S
 from tests.kills.worker import Worker, serve
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ _CONFIG: Final = BusConfig(
     connect_timeout_s=1.0,
     announce_s=0.5,
 )
+
+
+# The number of other machines up to which each sends as often as in `tests.kills`.
+_FULL_LOAD: Final = 4
 
 
 class MachineWorker(Worker):
@@ -48,7 +53,12 @@ class MachineWorker(Worker):
         )
 
     def subscribe(self, machines: list[str]) -> None:
-        """Subscribe to the notifications of other machines."""
+        """Subscribe to the notifications of other machines.
+
+        All machines share the processors of this one: the more there are, the less each
+        sends.
+        """
+        self._load.tick_s = TICK_S * max(1.0, len(machines) / _FULL_LOAD)
         for each in machines:
             self._load.subscribe(f"ism://{each}/from/*")
 
