@@ -360,6 +360,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "notification_iterator",
         "implicit_tasks",
         "hand_over",
+        "foreign_tasks",
         "bus",
         "membership",
     ),

@@ -21,6 +21,7 @@ snapshot, inspector                 the state of a process, and its report to ot
 notification_iterator,
 implicit_tasks                      the tasks of scripts
 network_node                        this process among the others
+foreign_tasks                       the end of a bus for tasks of other buses
 addresses, bus                      the entry point to all of these
 membership                          `open_bus`
 """

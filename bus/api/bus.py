@@ -26,6 +26,7 @@ from bus.api.arguments import (
     new_account_limits,
 )
 from bus.api.bus_threads import BusThreads
+from bus.api.foreign_tasks import release_foreign_tasks
 from bus.api.hand_over import accept_tasks, hand_over
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.lifetime import Lifetime
@@ -398,6 +399,7 @@ class Bus:
             self._node.drain(until)
         self._threads.stop(threads, until)
         self._node.leave(drain_s, waits=waits)
+        release_foreign_tasks(self._exchange, self.name)
         self._exchange.failures.flush()
         # If a callback closes the bus, the threads are not joined here. The exit
         # function stays registered, so that the end of the program waits for them.

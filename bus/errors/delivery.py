@@ -124,15 +124,16 @@ class InDoubtError(BusError):
 
     It was delivered once or not at all; which of the two is unknown. It is never
     resent. Not raised if a link to a living process is lost: its stream continues.
+    Raised also if an interrupt ended the call that passed a message on to the task of
+    a name of any machine (BUS-NAME-8).
 
     name: the addressee.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"cannot tell whether {name!r} received a message: "
-            "its process was lost before it acknowledged it"
-        )
+    def __init__(
+        self, name: str, why: str = "its process was lost before it acknowledged it"
+    ) -> None:
+        super().__init__(f"cannot tell whether {name!r} received a message: {why}")
         self.name: str = name
 
 

@@ -6,9 +6,11 @@ for the name gets its address.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from bus.errors import BusFullError
+from bus.errors import BusFullError, InDoubtError
+from bus.events import BusReason
 from bus.message import Incoming, Kind
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from bus.address import Address
     from bus.core.local.actions import Bind
     from bus.core.local.routing_table import Entry
+    from bus.threads.mailbox import Client
 
 __all__ = ["Binding", "send_bound"]
 
@@ -52,19 +55,46 @@ class Binding:
 def send_bound(bind: Bind, send: Callable[[Incoming], object]) -> None:
     """Send the messages that waited for a name to its task, in order.
 
-    A message is taken out before it is sent: after an interrupt, which lets the action
-    begin again, none is sent twice.
+    After an interrupt the action begins again. The message that was being sent is then
+    in doubt, unless `send` had not been called: no message is sent twice, and each has
+    an outcome (BUS-NAME-8).
 
     send: sends a message to the task registered under its ``_name``, without waiting.
     """
+    if bind.sending is not None:
+        _resume(bind, bind.sending)
+    messages = bind.messages
+    while messages:
+        # No call between these lines: an interrupt finds the message in one place.
+        message = bind.sending = messages[0]
+        del messages[0]
+        _send_one(bind, message, send)
+        bind.sending = None
+
+
+def _resume(bind: Bind, message: Incoming) -> None:
+    """Decide on the message that was being sent when an interrupt came."""
+    if message._name != bind.entry.name:
+        # `send` was not called. One statement, so that no interrupt doubles the message
+        # or loses it.
+        bind.messages, bind.sending = deque((message, *bind.messages)), None
+        return
+    why = "an interrupt, such as Ctrl-C, ended the call that was sending it"
+    error = InDoubtError(bind.entry.name, why)
+    client: Client = message._source.mailbox.client
+    client.on_undeliverable(message, error, BusReason.CANCELLED)
+    bind.sending = None
+
+
+def _send_one(
+    bind: Bind, message: Incoming, send: Callable[[Incoming], object]
+) -> None:
     entry: Entry = bind.entry
-    while bind.messages:
-        message = bind.messages.popleft()
-        if type(message.payload) is Binding:
-            message.payload.on_bound(entry.address)
-            continue
-        message._name = entry.name
-        try:
-            send(message)
-        except BusFullError as error:
-            message._source.mailbox.client.on_undeliverable(message, error)
+    if type(message.payload) is Binding:
+        message.payload.on_bound(entry.address)
+        return
+    message._name = entry.name  # from here on `_resume` cannot know what happened
+    try:
+        send(message)
+    except BusFullError as error:
+        message._source.mailbox.client.on_undeliverable(message, error)

@@ -26,7 +26,7 @@ class ParkedExpiry:
         decide: `Exchange.decide`.
     """
 
-    __slots__ = ("_check_at", "_decide", "_lock", "_manager")
+    __slots__ = ("_armed", "_check_at", "_decide", "_lock", "_manager")
 
     def __init__(
         self,
@@ -39,6 +39,8 @@ class ParkedExpiry:
         self._decide: Final = decide
         # The time of the next check of the parked list, if a timer is set.
         self._check_at: float | None = None
+        # The timers that are set refer to this list, which `release` empties.
+        self._armed: list[ParkedExpiry] = [self]
 
     def schedule(self, host: ThreadManager, *, anew: bool = False) -> None:
         """Set the timer in a thread, unless it is set early enough.
@@ -46,17 +48,34 @@ class ParkedExpiry:
         anew: True if the thread that had the timer has ended.
         """
 
-        def look() -> None:
-            now = _sync.monotonic()
-            with self._lock:
-                self._check_at = None
-            self._decide(lambda: self._manager.expire(now))
-            self.schedule(host)
-
         with self._lock:
             deadline = self._manager.parked.next_deadline()
             reminded = None if anew else self._check_at
             if deadline is None or (reminded is not None and reminded <= deadline):
                 return
             self._check_at = deadline
+            armed = self._armed
+
+        def look() -> None:
+            for each in armed:
+                each._look(host)
+
         host.set_timer(deadline, look)
+
+    def release(self) -> None:
+        """Disarm the timers that are set, since the bus is closed.
+
+        The thread that has one may be another bus's, and need not ever serve again: its
+        timer would keep the closed bus in memory.
+        """
+        with self._lock:
+            armed, self._armed = self._armed, [self]
+            self._check_at = None
+        armed.clear()
+
+    def _look(self, host: ThreadManager) -> None:
+        now = _sync.monotonic()
+        with self._lock:
+            self._check_at = None
+        self._decide(lambda: self._manager.expire(now))
+        self.schedule(host)

@@ -125,6 +125,13 @@ _GARBAGE: Final = "garbage_relays_vanish"
 _WILL_END: Final = "a_relay_of_who_is_gone_will_end"
 _LEDGERS: Final = "ledgers_forget_what_is_over"
 _LINKED: Final = "they_have_a_link_in_the_end"
+_ANEW: Final = ("SENDER_ANEW", "RECEIVER_ANEW")
+_DURABLE: Final = ("DURABLE", "RECEIVER_ANEW")
+_LONG: Final = ("BREAKS=2", "LIVES=3")
+_ONE_DELIVERY: Final = "nothing_is_delivered_twice"
+_ONE_OUTCOME: Final = "each_message_has_one_outcome"
+_COVERED: Final = "a_synced_horizon_covers_each_delivery"
+_SETTLES: Final = "every_message_has_an_outcome"
 # The properties for the largest sizes.
 _OF_SEARCHES: Final = (
     "no_search_goes_in_a_circle",
@@ -208,6 +215,28 @@ MODELS: Final = (
             Fault("FLOOR_IGNORED", "nothing_is_missing_below_the_floor"),
             Fault("HOLDS_ON", "nothing_is_held_without_a_gap"),
             Fault("SILENT_TO_DOUBLES", "every_message_is_settled", quick=True),
+        ),
+    ),
+    Model(
+        "restarts",
+        sizes=(
+            Size("no horizons", (*_ANEW, *_LONG, "SET_BACK"), never=(_COVERED,)),
+            Size("clock goes on", (*_ANEW, *_LONG), quick=False, never=(_COVERED,)),
+            Size("durable", ("DURABLE", *_ANEW, *_LONG, "SET_BACK"), quick=False),
+            Size("durable, ahead", ("DURABLE", *_ANEW, *_LONG, "SET_BACK", "AHEAD=1")),
+        ),
+        faults=(
+            Fault("HORIZON_UNSYNCED", _ONE_DELIVERY, _DURABLE, quick=True),
+            Fault("HORIZON_UNSYNCED", _COVERED, _DURABLE),
+            Fault("HORIZON_IGNORED", _ONE_DELIVERY, _DURABLE),
+            Fault("EPOCH_IGNORED", _ONE_DELIVERY, ("SENDER_ANEW",), quick=True),
+            Fault("INCARNATION_IGNORED", _ONE_DELIVERY, ("RECEIVER_ANEW",)),
+            Fault("RESENDS_IN_DOUBT", _ONE_DELIVERY, ("RECEIVER_ANEW",), quick=True),
+            Fault("RESENDS_IN_DOUBT", _ONE_OUTCOME, ("RECEIVER_ANEW",)),
+            Fault("NUMBER_IGNORED", _ONE_DELIVERY),
+            Fault("ACKS_EARLY", "acknowledged_messages_were_delivered", _ANEW),
+            Fault("EXPIRES_SENT", "undelivered_messages_stay_undelivered"),
+            Fault("KNOWN_IGNORED", _SETTLES, ("SENDER_ANEW", "SET_BACK"), quick=True),
         ),
     ),
     Model(

@@ -14,6 +14,7 @@ from bus import (
     BusConfig,
     BusFullError,
     CommandTimeoutError,
+    InDoubtError,
     MovedError,
     Specification,
     UnknownTaskError,
@@ -32,7 +33,7 @@ from tests.support import LIMIT_S, Threads, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bus import Bus, Response, Undelivered
+    from bus import Bus, BusError, Response, Undelivered
     from tests.strikes import Blow
 
 LOG = "ism://*/log"
@@ -299,17 +300,28 @@ def test_an_interrupted_wait_for_a_name_without_a_task_leaves_nothing() -> None:
 
 
 @clause("BUS-NAME-8")
-def test_an_interrupt_while_the_waiting_messages_are_sent_doubles_none() -> None:
-    """What it has not sent, the next call of any task sends, in order."""
+@pytest.mark.parametrize("asks", [False, True])
+def test_an_interrupt_while_waiting_messages_are_sent_leaves_each_an_outcome(
+    *, asks: bool
+) -> None:
+    """The message that was being sent is in doubt; the next call sends the others."""
+    doubts: list[int] = []
 
     def strikes() -> None:
+        told: list[BusError | None] = []
         with memory_bus(config=PATIENT) as bus:
-            sender = bus.register("sender", thread=bus.thread())
+            sender = bus.register(
+                "sender",
+                thread=bus.here(),
+                on_undelivered=lambda each: told.append(each.error),
+            )
             here, exchange = bus.here(), bus._exchange
+            answered = told_error(told) if asks else None
 
             def case(interrupted: Blow) -> None:
+                told.clear()
                 for number in range(3):
-                    sender.command(LOG, number)
+                    sender.command(LOG, number, on_response=answered)
                 exchange._acting = True  # as if another thread performed the actions
                 log = bus.register("log", thread=here)
                 exchange._acting = False
@@ -325,9 +337,69 @@ def test_an_interrupt_while_the_waiting_messages_are_sent_doubles_none() -> None
                 with suppress(CommandTimeoutError):
                     while True:
                         got.append(log.receive(0).payload)
+                here.poll(0)
                 assert got == sorted(set(got))
                 assert got[-1] == 3
-                assert len(got) >= 3  # the interrupt loses one at most
+                assert {type(each) for each in told} <= {InDoubtError}
+                assert len(told) <= 1
+                assert len(got) + len(told) >= 4  # in doubt: delivered or not
+                doubts.append(len(told))
+                log.deregister(final=True)
+                here.poll(0)
+
+            everywhere(case, packages=(package,))
+
+    with Threads() as threads:
+        threads.start(strikes).result(LIMIT_S)
+    assert 0 in doubts
+    assert 1 in doubts
+
+
+def told_error(told: list[BusError | None]) -> Callable[[Response], object]:
+    """Return a callback that keeps the error of each answer which reports doubt."""
+
+    def on_response(response: Response) -> None:
+        if isinstance(response.error, InDoubtError):
+            told.append(response.error)
+
+    return on_response
+
+
+@clause("BUS-NAME-8", "BUS-MSG-15")
+@pytest.mark.parametrize("known", [False, True])
+def test_an_interrupted_command_is_sent_once_or_not_at_all(*, known: bool) -> None:
+    """If the caller gets no interrupt, the command is accepted, and has an outcome.
+
+    known: True if the name has a task before the command is sent.
+    """
+
+    def strikes() -> None:
+        told: list[Undelivered] = []
+        config = attrs.evolve(PATIENT, resolve_timeout_s=LIMIT_S)
+        with memory_bus(config=config) as bus:
+            sender = bus.register("sender", on_undelivered=told.append)
+            here = bus.here()
+
+            def case(interrupted: Blow) -> None:
+                log = bus.register("log", thread=here) if known else None
+                returned: list[bool] = []
+
+                def send() -> None:
+                    sender.command(LOG, "struck")
+                    returned.append(True)
+
+                interrupted(send)
+
+                sender.command(LOG, "last")
+                log = log or bus.register("log", thread=here)
+                got = []
+                with suppress(CommandTimeoutError):
+                    while True:
+                        got.append(log.receive(0).payload)
+                assert got in (["struck", "last"], ["last"])
+                assert len(got) == 2 or not returned
+                assert len(bus._exchange.manager.parked) == 0
+                assert told == []
                 log.deregister(final=True)
 
             everywhere(case, packages=(package,))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import gc
+from contextlib import ExitStack, contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,11 @@ from bus import (
     NotJoinedError,
     RemoteError,
     Response,
+    Undelivered,
+    UnresolvedError,
 )
 from bus.testing import memory_bus
+from bus.threads.exchange import Exchange
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, join_both
 from tests.kit.comm_threads import comm_of, held
@@ -344,9 +348,98 @@ def test_a_command_follows_a_task_on_the_bus_where_it_moved() -> None:
         two.wait_for("u", timeout=LIMIT_S)
         u.task.deregister(moved_to="ism://elsewhere/u")
         until(lambda: two._exchange.find("u") is None, "it has deregistered")
-        t = one.register("t", on_undelivered=unwanted)
+        told: list[Undelivered] = []
+        t = one.register("t", on_undelivered=told.append)
 
         t.command("u", 1, bus="two")
 
         until(lambda: two.inspect().parked == {"ism://elsewhere/u": 1}, "it is parked")
         assert one.inspect().parked == {}
+        assert told == []
+
+
+# Closed buses.
+
+
+def is_kept(exchange: int) -> bool:
+    """Return True if the exchange of that id is still in memory."""
+    gc.collect()
+    return any(
+        id(each) == exchange and type(each) is Exchange for each in gc.get_objects()
+    )
+
+
+def sends(one: Bus) -> None:
+    """Let a task of bus one send to names of bus two, one of which nobody has."""
+    t = one.register("t")
+    assert t.call("u", 1, bus="two", timeout=LIMIT_S) == 1
+    t.command("u", 2, bus="two")
+    t.command("v", 3, bus="two", on_response=lambda _: None)
+    t.command("nobody", 4, bus="two")
+
+
+def subscribes_and_watches(one: Bus) -> None:
+    t = one.register("t")
+    for name in ("u", "nobody"):
+        t.subscribe(name, unwanted, bus="two")
+        t.watch(name, lambda _: None, bus="two")
+
+
+def waits_for_a_name(one: Bus) -> None:
+    assert one.wait_for("ism://two@*/u", LIMIT_S).module == "u"
+
+
+@clause("BUS-DEREG-12", "BUS-NAME-5")
+@pytest.mark.parametrize("act", [sends, subscribes_and_watches, waits_for_a_name])
+@pytest.mark.parametrize("closing", ["one", "two"])
+def test_a_closed_bus_is_not_kept_in_memory_by_the_other_one(
+    closing: str, act: Callable[[Bus], object]
+) -> None:
+    """Whichever is closed, once the messages between the two have an outcome."""
+    # A command waits for its name that long, also if its sender has left.
+    brief = attrs.evolve(PATIENT, resolve_timeout_s=0.1)
+    # Not `two_buses`: that keeps bus two beside another process of it.
+    with ExitStack() as staying, ExitStack() as closed:
+        other = staying.enter_context(
+            memory_bus("two", process="other", config=PATIENT)
+        )
+        for name in ("u", "v"):
+            Reader(other, name)
+        one = (closed if closing == "one" else staying).enter_context(
+            memory_bus("one", config=brief)
+        )
+        two = (closed if closing == "two" else staying).enter_context(
+            memory_bus("two", process="near", beside=other, config=brief)
+        )
+        join_both(one, two)
+        exchange = id((one if closing == "one" else two)._exchange)
+        act(one)
+        assert is_kept(exchange)
+
+        closed.close()
+        del one, two
+
+        until(lambda: not is_kept(exchange), "nothing refers to it")
+
+
+@clause("BUS-DEREG-12")
+def test_closing_a_bus_cancels_the_interests_of_tasks_of_other_buses() -> None:
+    """Their interests are cancelled, and the commands that wait for a name fail."""
+    with two_buses() as (one, two, other):
+        other.register("u")
+        told: list[Undelivered] = []
+        t = one.register("t", on_undelivered=told.append)
+        subscription = t.subscribe("u", unwanted, bus="two")
+        watch = t.watch("u", lambda _: None, bus="two")
+        own = t.subscribe("x", unwanted)
+        t.command("nobody", 1, bus="two")
+        t.command("nobody", 2)
+
+        two.close()
+
+        assert (subscription.active, watch.active, own.active) == (False, False, True)
+        assert list(t._entry.mailbox.client.interests) == [own]
+        until(lambda: len(told) == 1, "its command fails")
+        assert isinstance(told[0].error, UnresolvedError)
+        assert told[0].payload == 1
+        assert one.inspect().parked == {"nobody": 1}

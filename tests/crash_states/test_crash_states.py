@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -18,11 +22,16 @@ from tests.crash_states.disk import (
     Write,
 )
 from tests.depth import DEEP
+from tests.mutants.catalogue import load_mutants
+from tests.mutants.mutant import plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COUNT = 10_000 if DEEP else 2_000
+ROOT: Final = Path(__file__).parents[2]
+# Each of these deletes one sync, or one of the calls that make it.
+SYNCS: Final = ("D1", "D2", "D3", "D4", "D5", "D6")
 
 
 @clause("AMO-17", "AMO-20")
@@ -41,6 +50,33 @@ def test_the_command_prints_the_number_of_states(
     assert seed == "seed 7"
     assert checked.endswith(" s: no violation")
     assert int(checked.split()[0]) >= 100
+
+
+# No clause: these are tests of the campaign, and a mutant is planted already.
+
+
+@pytest.mark.parametrize("number", SYNCS)
+def test_a_deleted_sync_is_found_by_crash_states_alone(
+    tmp_path: Path, number: str
+) -> None:
+    """The page cache outlives a killed process, so no test that kills can find it."""
+    [mutant] = [each for each in load_mutants() if each.id == number]
+    plant(mutant, tmp_path)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash_states", "--count", "2000", "--seed", "1"],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT))),
+            "PYTHONSAFEPATH": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "violation: " in done.stdout
 
 
 # The disk.

@@ -24,7 +24,7 @@ from queuebroker.testing import Failure, explore
 from queuebroker.waiting import parking
 from specs.clauses import clause
 from specs.promela.model import MODELS
-from tests.core import search_invariants, stream_invariants
+from tests.core import restart_invariants, search_invariants, stream_invariants
 from tests.pairs import look_away, queue_pair
 from tests.schedules import invariants
 from tests.schedules.callers import accepting, brokers, connecting
@@ -193,6 +193,7 @@ def test_quick(scenario: Scenario) -> None:
 def test_every_safety_property_of_the_models_is_asserted_on_the_code() -> None:
     places = {
         "stream": stream_invariants,
+        "restarts": restart_invariants,
         "search": search_invariants,
         "dialling": dialling_invariants,
     }

@@ -196,6 +196,43 @@ def test_a_machine_without_room_for_searches_is_asked_once(
     assert searches(stage).count(("m1/s1", "m2/s1", True)) == 1
 
 
+@clause("BUS-ROUTE-21", "BUS-FLOW-1")
+@pytest.mark.parametrize("sender", ["s1", "s3"])
+def test_a_slave_that_keeps_no_more_searches_is_asked_once_for_each_export(
+    monkeypatch: pytest.MonkeyPatch, sender: str
+) -> None:
+    """Not at each review of the search, which other traffic and timers cause."""
+    stage = Stage(machines=2, slaves=2)
+    asker = stage.task("asker", sender)
+    stage.task("other", "s1", "m2")
+    stage.soon()
+    stage.forget()
+    full = stage.process("s2").remote.resolver.ledger
+    has_room = Requests.has_room
+    monkeypatch.setattr(
+        Requests,
+        "has_room",
+        lambda ledger, *limits: ledger is not full and has_room(ledger, *limits),
+    )
+    asked = ("m1/s1", "m1/s2", False)
+
+    (letter,) = stage.send(asker, LOG)
+    for number in range(20):
+        stage.send(asker, "ism://m2/other", asks=True)
+        leaving = stage.task(f"leaving-{number}", "s1")
+        stage.soon(0.1)
+        leaving.process.deregister(leaving)
+    assert not letter.decided
+    assert searches(stage).count(asked) == 1
+
+    log = stage.task("log", "s2")
+    stage.soon()
+
+    assert letter.taken_by == log.id
+    assert searches(stage).count(asked) <= 2
+    rest(stage)
+
+
 @clause("BUS-ROUTE-21", "BUS-WIRE-4")
 @pytest.mark.parametrize("silent", ["m2", "m3"])
 def test_a_master_whose_answer_lacks_an_address_loses_its_link(

@@ -81,11 +81,13 @@ class Bind:
 
     name: the name, as `bus.address.name_anywhere` writes it.
     entry: the task, or its relay.
+    sending: the message that is being sent, or was when an interrupt came.
     """
 
     name: str
     entry: Entry
     messages: deque[Incoming]
+    sending: Incoming | None = None
 
 
 # Actions that occur only if there are other processes.

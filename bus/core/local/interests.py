@@ -58,6 +58,15 @@ class Interests(Generic[Asked]):
         trie.add(interest.specification, interest)
         self._by_task.setdefault(interest.entry, []).append(interest)
 
+    def of_other_buses(self, bus: str) -> list[Asked]:
+        """Return the interests of tasks that are not of this bus."""
+        return [
+            interest
+            for task, own in self._by_task.items()
+            if task.address.bus != bus
+            for interest in own
+        ]
+
     def discard(self, interest: Asked) -> bool:
         """Remove an interest; False if it is not, or no longer, present."""
         own = self._by_task.get(interest.entry, [])

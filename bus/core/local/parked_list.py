@@ -15,7 +15,7 @@ import attrs
 from bus.errors import BusFullError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bus.message import Incoming
 
@@ -86,8 +86,15 @@ class ParkedList:
 
     def append(self, name: str, message: Parked) -> None:
         """Add a message behind all others of that name."""
-        self._by_name.setdefault(name, deque()).append(message)
-        self.parked += 1
+        queue = self._by_name.get(name)
+        # Counted before the last call: an interrupt comes before both or after both.
+        if queue is None:
+            first = deque((message,))
+            self.parked += 1
+            self._by_name[name] = first
+        else:
+            self.parked += 1
+            queue.append(message)
 
     def prepend(self, name: str, messages: Sequence[Parked]) -> None:
         """Put back messages of one turn, in order, before all messages of later turns.
@@ -118,8 +125,12 @@ class ParkedList:
 
     def take(self, name: str) -> list[Incoming]:
         """Remove and return the messages that wait for a name, in order."""
-        taken = [one.message for one in self._by_name.pop(name, ())]
-        self.resumed += len(taken)
+        taken = [one.message for one in self._by_name.get(name, ())]
+        count = len(taken)
+        if count:
+            # No call between these lines: an interrupt finds both changes or none.
+            self.resumed += count
+            del self._by_name[name]
         return taken
 
     def withdraw(self, name: str, message: Incoming) -> bool:
@@ -144,12 +155,16 @@ class ParkedList:
 
     def expire(self, now: float) -> list[Parked]:
         """Remove and return the messages whose deadline has passed."""
+        return self.give_up(lambda one: one.deadline <= now)
+
+    def give_up(self, is_over: Callable[[Parked], bool]) -> list[Parked]:
+        """Remove and return the messages for which a pure function returns True."""
         late: list[Parked] = []
         for name, queue in list(self._by_name.items()):
-            kept = deque(one for one in queue if one.deadline > now)
+            kept = deque(one for one in queue if not is_over(one))
             if len(kept) == len(queue):
                 continue
-            late += [one for one in queue if one.deadline <= now]
+            late += [one for one in queue if is_over(one)]
             if kept:
                 self._by_name[name] = kept
             else:

@@ -314,6 +314,17 @@ class ProcessManager:
             self.remote.review(now)
         return actions
 
+    def fail_parked_of_others(self, bus: str, now: float) -> list[Action]:
+        """Fail the messages that tasks of other buses have parked here, on ``bus``.
+
+        The bus is closed. Its own tasks have left, and need no report.
+        """
+        theirs = self.parked.give_up(lambda one: one.message._source.address.bus != bus)
+        return [
+            Fail(each.message, _unresolved(str(each.message._name), now - each.since))
+            for each in theirs
+        ]
+
     # Subscriptions and watches.
 
     def subscribe(self, subscription: Interest) -> None:

@@ -41,6 +41,9 @@ class Request(Generic[Asked]):
     origin: the peer that forwarded it; None if this process itself asks.
     deadline: when it expires, in seconds; None if it is kept until it is cancelled.
     forwarded_to: the peers that it was forwarded to.
+    refused_by: the slaves that keep no more searches (BUS-FLOW-1). `Requests.spread`
+      leaves them out, else each review of a search would ask them again; one that
+      exports the name is asked again.
     candidates: for a search for a name of any machine, in the master that asks the
       machines: their answers (BUS-ROUTE-21).
     absent: True if this master has reported that its machine lacks the name.
@@ -57,6 +60,7 @@ class Request(Generic[Asked]):
     origin: Peer | None
     deadline: float | None = None
     forwarded_to: dict[Key, Peer] = attrs.Factory(dict)
+    refused_by: set[Key] = attrs.Factory(set)
     lost: set[Key] = attrs.Factory(set)
     adopted: bool = False
     candidates: Candidates[tuple[Peer, AddRelay]] | None = None
@@ -143,7 +147,9 @@ class Requests(Generic[Asked]):
 
     def spread(self, request: Request[Asked]) -> None:
         """Forward a request to all peers on its routes that have not received it."""
-        self.forward(request, self._ways(request))
+        refused = request.refused_by
+        ways = [each for each in self._ways(request) if each.key not in refused]
+        self.forward(request, ways)
 
     def offer(self, peer: Peer) -> None:
         """Forward to a newly joined peer the requests that it has not received."""
@@ -191,6 +197,7 @@ class Requests(Generic[Asked]):
         adopted = []
         for request in self.all():
             request.forwarded_to.pop(peer.key, None)
+            request.refused_by.discard(peer.key)
             if request.origin is not peer:
                 continue
             asker = heir(request)

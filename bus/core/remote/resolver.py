@@ -116,6 +116,7 @@ class Resolver:
         known = self.ledger.get(frame.id)
         if known is not None:
             request.forwarded_to = known.forwarded_to
+            request.refused_by = known.refused_by
             request.candidates = known.candidates
         if frame.machine == self._topology.me.machine:
             task = self._manager.table.find(frame.name)
@@ -168,6 +169,7 @@ class Resolver:
             return
         del request.forwarded_to[peer.key]
         if slave:
+            request.refused_by.add(peer.key)
             return
         if request.origin is not None:
             self._refuse(request.origin, number)
@@ -289,7 +291,10 @@ class Resolver:
         self.anywhere.review(now)
 
     def on_export(self, peer: Peer, name: str) -> None:
-        """Forward the searches for a name to the slave that has exported it."""
+        """Forward the searches for a name to the slave that has exported it.
+
+        Also if it refused them before: it answers, and need not keep any.
+        """
         self.new_addresses.forget(name)
         for request in self.ledger.of(self._topology.me.machine, name):
             self.ledger.forward(request, [peer])
