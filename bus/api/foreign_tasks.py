@@ -1,8 +1,8 @@
-"""`release_foreign_tasks`: a closed bus lets go of the tasks of other buses.
+"""`release_foreign_tasks`: a closed bus releases the tasks of other buses.
 
 A task of one bus may send to names of another one, and subscribe to them. When that
-other bus is closed, its open matters with the task end, and nothing of the task or of
-its thread refers to the closed bus any more (BUS-DEREG-12).
+other bus is closed, these requests end, and neither the task nor its thread refers to
+the closed bus any more (BUS-DEREG-12).
 """
 
 from __future__ import annotations
