@@ -292,6 +292,21 @@ def test_a_silent_machine_is_forgotten_after_the_lease() -> None:
     assert here.next_deadline() == 100.0
 
 
+@clause("BUS-DISC-12")
+def test_the_machine_that_is_silent_for_longest_is_forgotten_first() -> None:
+    """Also if it was found after one whose lease was renewed since."""
+    here = discovery()
+    here.on_datagram(datagram(machine="m"), "192.0.2.1", 1.0)
+    here.on_datagram(datagram(machine="n"), "192.0.2.1", 2.0)
+    here.on_datagram(datagram(machine="m", counter=2), "192.0.2.1", 3.0)
+    here.due_at = 100.0
+
+    assert here.next_deadline() == 12.0
+    assert [each.machine.name for each in here.expire(12.0)] == ["n"]
+    assert here.next_deadline() == 13.0
+    assert [each.machine.name for each in here.expire(13.0)] == ["m"]
+
+
 @clause("OPEN-19")
 def test_the_table_is_bounded() -> None:
     """One machine too many is counted, and displaces no other."""
@@ -414,3 +429,16 @@ def test_a_later_machine_hears_the_earlier_ones_soon() -> None:
     here.announce(1.0)
     here.on_datagram(datagram(), "192.0.2.1", 1.1)
     assert 1.1 <= here.due_at <= 1.2
+
+
+@clause("BUS-DISC-3")
+def test_one_announcement_answers_all_machines_that_are_found_until_then() -> None:
+    """Otherwise many machines that start at once would flood one another."""
+    here = discovery()
+    here.announce(1.0)
+    here.on_datagram(datagram(), "192.0.2.1", 1.1)
+    due_at = here.due_at
+    for number in range(50):
+        here.on_datagram(datagram(machine=f"m{number}"), "192.0.2.1", 1.1)
+
+    assert here.due_at == due_at <= 1.2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -13,6 +15,8 @@ from bus.core.discovery.discovery import Discovery
 from tests.kit.discovery import discovery_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.core.discovery.discovery import Event
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
@@ -22,12 +26,16 @@ __all__ = ["Announcements"]
 _DELAY_S: Final = 0.05
 _REPEATED: Final = 0.1
 _STEP_S: Final = 1e-6
+_FROZEN_S: Final = 0.01  # how often a master that stands still looks at the time
 
 
 class Announcements:
     """The discovery of all masters, and the network between them.
 
     loss: the share of datagrams that are lost.
+    reaches: whether a datagram of one machine reaches another one.
+    may_link: whether a machine may learn that it has found another one.
+    reading_s: the processor time in which all masters have read datagrams.
     """
 
     def __init__(self, world: World, seed: int, loss: float) -> None:
@@ -36,8 +44,12 @@ class Announcements:
         self._random: Final = Random(f"announcements {seed}")
         self._instances: Final = itertools.count(1)
         self._hosts: Final[dict[str, str]] = {}
-        self._masters: Final[list[tuple[SimProcess, Discovery]]] = []
+        self._masters: Final[dict[SimProcess, Discovery]] = {}
+        self._timers: Final[dict[SimProcess, float]] = {}
         self.loss = loss
+        self.reaches: Callable[[str, str], bool] = lambda _sender, _receiver: True
+        self.may_link: Callable[[str, str], bool] = lambda _finder, _found: True
+        self.reading_s = 0.0
 
     def begin(self, master: SimProcess) -> None:
         """Let a new master announce its machine."""
@@ -50,29 +62,44 @@ class Announcements:
             discovery_settings(host),
             self._random.random,
         )
-        self._masters.append((master, discovery))
-        self._at(master, discovery, self._world.now)
+        self._masters[master] = discovery
+        self._set_timer(master, discovery)
 
-    def _at(self, master: SimProcess, discovery: Discovery, at: float) -> None:
-        wait_s = max(0.0, at - self._world.now) + _STEP_S
-        self._world.at(wait_s, partial(self._wake, master, discovery))
+    def _set_timer(self, master: SimProcess, discovery: Discovery) -> None:
+        """Call `_on_time` at the next deadline, unless an earlier call is scheduled."""
+        now = self._world.now
+        at = discovery.next_deadline()
+        if master.frozen:
+            at = max(at, now + _FROZEN_S)
+        if at < self._timers.get(master, math.inf):
+            self._timers[master] = at
+            wake = partial(self._on_time, master, discovery, at)
+            self._world.at(max(0.0, at - now) + _STEP_S, wake)
 
-    def _wake(self, master: SimProcess, discovery: Discovery) -> None:
-        """Announce, and forget silent machines, if it is time."""
-        if not master.alive:
+    def _on_time(self, master: SimProcess, discovery: Discovery, moment: float) -> None:
+        """Announce, and forget silent machines, if it is time.
+
+        moment: the time for which this call was scheduled; an earlier call may have
+          taken its place.
+        """
+        if not master.alive or moment != self._timers.get(master):
             return
+        del self._timers[master]
         now = self._world.now
         if not master.frozen:
             if discovery.due_at <= now:
                 self._send(master, discovery, discovery.announce(now))
             for event in discovery.expire(now):
                 self._tell(master, event)
-        self._at(master, discovery, max(discovery.next_deadline(), now + 0.01))
+        self._set_timer(master, discovery)
 
     def _send(self, master: SimProcess, discovery: Discovery, data: bytes) -> None:
-        host = self._hosts[master.key[0]]
-        for other, its in self._masters:
+        machine = master.key[0]
+        host = self._hosts[machine]
+        for other, its in self._masters.items():
             if its is discovery or not other.alive:
+                continue
+            if not self.reaches(machine, other.key[0]):
                 continue
             copies = 1 + (self._random.random() < _REPEATED)
             for _ in range(copies):
@@ -87,12 +114,17 @@ class Announcements:
         """Let a master receive a datagram, unless it is dead or stands still."""
         if not master.alive or master.frozen:
             return
+        began = time.process_time()
         event = discovery.on_datagram(data, host, self._world.now)
+        self._set_timer(master, discovery)
+        self.reading_s += time.process_time() - began
         if event is not None:
             self._tell(master, event)
 
     def _tell(self, master: SimProcess, event: Event) -> None:
         name = event.machine.name
+        if not self.may_link(master.key[0], name):
+            return
         master.say(lambda: f"finds that {name} is {event.change.value}")
         machine = attrs.evolve(event.machine, address=f"{name}/Master")
         known = attrs.evolve(event, machine=machine)
@@ -100,16 +132,10 @@ class Announcements:
             lambda: master.remote.discovered_machines.on_event(known, self._world.now)
         )
 
-    def read(self) -> int:
-        """Return how many datagrams all masters have read."""
-        return sum(discovery.reader.read for _, discovery in self._masters)
+    def of(self, master: SimProcess) -> Discovery:
+        """Return the discovery of a master."""
+        return self._masters[master]
 
     def known(self, machine: str) -> set[str]:
         """Return the machines that the master of a machine knows."""
-        master = self._world.masters[machine]
-        return {
-            each.name
-            for one, discovery in self._masters
-            if one is master
-            for each in discovery.machines
-        }
+        return {each.name for each in self.of(self._world.masters[machine]).machines}

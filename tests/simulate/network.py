@@ -8,6 +8,7 @@ different times. Bytes that a process sent before it died still arrive, as with 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Wire:
 class Network:
     """All links; delays and times of loss are drawn from the world's seed.
 
-    frames, bytes: the number of frames put on links, and of their bytes.
+    frames, bytes: the number of frames that each process has put on links, and of their
+      bytes.
     """
 
     def __init__(self, world: World) -> None:
@@ -44,7 +46,8 @@ class Network:
         self._numbers = itertools.count(1)
         self.wires: dict[int, tuple[Wire, int]] = {}  # link, index of the end
         self.slow = 0.004
-        self.frames = self.bytes = 0
+        self.frames: Counter[Key] = Counter()
+        self.bytes: Counter[Key] = Counter()
 
     def _delay(self) -> float:
         return self._world.random.random() * self.slow
@@ -83,8 +86,10 @@ class Network:
     def send(self, number: int, data: bytes) -> None:
         """Put bytes on a link; they are dropped if the other end is closed."""
         wire, end = self.wires[number]
-        self.frames += 1
-        self.bytes += len(data)
+        here = wire.ends[end]
+        if here is not None:
+            self.frames[here[0].key] += 1
+            self.bytes[here[0].key] += len(data)
         self._arrive(wire, 1 - end, data)
 
     def hang_up(self, number: int) -> None:

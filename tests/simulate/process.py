@@ -100,6 +100,9 @@ class SimProcess:
         self._backlog: list[Callable[[], list[Action]]] = []
         self._flushing = False
         self._wake_at: float | None = None
+        # When the deadlines may be scanned again; True if that is scheduled.
+        self._review_at = 0.0
+        self._reviewing = False
         # Commands for one remote addressee that were not posted yet. Successive
         # commands are posted together, as a comm thread does.
         self._posted: list[Incoming] = []
@@ -181,6 +184,18 @@ class SimProcess:
             return
         self._pass_on()
         self.do(flush())
+        if self._review_at <= self.world.now:
+            self._review()
+        elif not self._reviewing:
+            self._reviewing = True
+            self.world.at(self._review_at - self.world.now, self._review)
+
+    def _review(self) -> None:
+        """Schedule a tick when the next deadline passes."""
+        self._reviewing = False
+        if not self.alive:
+            return
+        self._review_at = self.world.now + self.world.review_s
         due = [
             self.remote.next_deadline(self.world.now),
             self.manager.parked.next_deadline(),

@@ -170,8 +170,12 @@ class Discovery:
             return Event(change, self.machines.entry_of(announcement, now))
         if change not in {Change.FOUND, Change.RESTARTED}:
             return None
-        soon = self._settings.interval_s * _ANSWER_SHARE * self._random()
-        self.due_at = min(self.due_at, now + soon)
+        # One answer serves all machines that are found until it is sent. If each of
+        # them brought it forward, many machines that start at once would flood one
+        # another: of N draws the least is a fraction of an N-th.
+        longest_s = self._settings.interval_s * _ANSWER_SHARE
+        if self.due_at > now + longest_s:
+            self.due_at = now + longest_s * self._random()
         found = self.machines.get(announcement.machine)
         assert found is not None
         machine = attrs.evolve(found)  # another thread reads it
@@ -184,16 +188,17 @@ class Discovery:
 
         To be called when all datagrams that have arrived are read.
         """
-        silent = [
-            each
-            for each in self.machines
-            if now - each.announced_at >= self._settings.lease_s
-        ]
-        for each in silent:
-            self.machines.remove(each.name)
-        return [Event(Change.SILENT, each) for each in silent]
+        events = []
+        while (first := self.machines.first_silent()) is not None:
+            if now - first.announced_at < self._settings.lease_s:
+                break
+            self.machines.remove(first.name)
+            events.append(Event(Change.SILENT, first))
+        return events
 
     def next_deadline(self) -> float:
         """Return when the next call of `announce` or `expire` is due."""
-        leases = [each.announced_at + self._settings.lease_s for each in self.machines]
-        return min([self.due_at, *leases])
+        first = self.machines.first_silent()
+        if first is None:
+            return self.due_at
+        return min(self.due_at, first.announced_at + self._settings.lease_s)

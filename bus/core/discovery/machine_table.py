@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -59,6 +60,9 @@ class Machine:
 class MachineTable:
     """The other machines of a bus; bounded.
 
+    Invariant: ``_machines`` is in the order of ``announced_at``. So the next lease to
+    end is that of the first machine, however many there are.
+
     Args:
         machine, machine_id: this machine.
         instance: of this master.
@@ -86,7 +90,8 @@ class MachineTable:
         self._instance: Final = instance
         self._quiet_s: Final = quiet_s
         self._scheme: Final = scheme
-        self._machines: Final[dict[str, Machine]] = {}
+        # A plain dict finds its first entry behind all those that were moved away.
+        self._machines: Final[OrderedDict[str, Machine]] = OrderedDict()
         # The reported conflicts, each the name and the id of the other machine.
         # Bounded, since every member of the bus can invent ids.
         self._conflicts: Final[set[tuple[str, str]]] = set()
@@ -96,12 +101,16 @@ class MachineTable:
         self._former: Final[dict[str, Machine]] = {}
 
     def __iter__(self) -> Iterator[Machine]:
-        """Iterate over the machines in the order in which they were found."""
+        """Iterate over the machines; the one that is silent for longest is first."""
         return iter(list(self._machines.values()))
 
     def get(self, name: str) -> Machine | None:
         """Return a machine; None if it is not known."""
         return self._machines.get(name)
+
+    def first_silent(self) -> Machine | None:
+        """Return the machine that is silent for longest; None if there is none."""
+        return next(iter(self._machines.values()), None)
 
     def on_announcement(self, announcement: Announcement, now: float) -> Change:
         """Update the table; the first machine of a name stays (BUS-DISC-8)."""
@@ -134,6 +143,7 @@ class MachineTable:
         restarted = announcement.instance != known.instance
         known.instance, known.counter = announcement.instance, announcement.counter
         known.announced_at = now
+        self._machines.move_to_end(known.name)
         if not restarted:
             return Change.NONE
         known.found_at, known.address = now, self._address(announcement)
