@@ -4,6 +4,7 @@ The bus: `open_bus`, and everything reached from it. `address`, `registration`,
 `specification`, `message`, `payload`, `role`, `rights`, `access`, `config`, `events`,
 `errors` and `error_text` are its vocabulary. `core` makes its decisions, `threads`
 schedules tasks, `links` connects processes, and `api` is the interface for programs.
+`multicast` carries one message to many recipients with one copy of its bytes.
 `network` names other machines, and `keys` are the certificates of machines.
 `service` stands between producers and readers, and `testing` runs a whole bus inside
 one test. `at_exit` closes the buses that a program leaves open.

@@ -1,4 +1,4 @@
-"""`bus_api`: the public names of `bus`, as their signatures and docstrings say them.
+"""`bus_api`, `multicast_api`: public names, as signatures and docstrings say them.
 
 What stands in a docstring is Markdown already, but for its sections (``Args:``,
 ``Raises:``), which become lists.
@@ -12,9 +12,11 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import bus
+import bus.multicast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 _WIDTH: Final = 88
 _SECTION: Final = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
@@ -49,21 +51,38 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Types": ("Payload", "Where", "Overflow", "NoReply"),
 }
 
+MULTICAST_GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "The pool, for the owner of the memory": ("Pool", "PoolLayout", "Mode", "Excerpt"),
+    "What a recipient gets": ("Descriptor", "Piece", "Reader"),
+    "Inspection": ("Census", "Holdings"),
+}
+
 # Made by a bus, or for a callback: nobody makes one by hand.
 _MADE_FOR_YOU: Final = {
     *("Bus", "BusThread", "Task", "CommandHandle", "Subscription", "Watch"),
     *("Incoming", "Response", "Undelivered", "Presence"),
     *GROUPS["Inspection"],
+    *MULTICAST_GROUPS["Inspection"],
+    *("Descriptor", "Piece"),
 }
 
 
 def bus_api() -> str:
     """Every public name but the errors, which the page before has."""
+    return _page(bus, GROUPS)
+
+
+def multicast_api() -> str:
+    """Every public name of `bus.multicast`."""
+    return _page(bus.multicast, MULTICAST_GROUPS)
+
+
+def _page(module: ModuleType, groups: dict[str, tuple[str, ...]]) -> str:
     lines: list[str] = []
-    for title, names in GROUPS.items():
+    for title, names in groups.items():
         lines += ["", f"## {title}"]
         for name in names:
-            lines += ["", f"### `{name}`", "", *_entry(name, getattr(bus, name))]
+            lines += ["", f"### `{name}`", "", *_entry(name, getattr(module, name))]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip())
 
 
@@ -76,7 +95,9 @@ def _entry(name: str, value: Any) -> Iterator[str]:
         yield from _block([f"{name}.{each.name} = {each.value!r}" for each in value])
     elif inspect.isclass(value):
         if name not in _MADE_FOR_YOU and name != "BusConfig":
-            yield from _block([f"{name}{_signature(value.__init__)}"])
+            # A struct has no constructor of its own; its class has the signature.
+            own = value.__init__ if "__init__" in vars(value) else value
+            yield from _block([f"{name}{_signature(own)}"])
         yield from _prose(value)
         for member, said in _members(value):
             yield from ("", f"#### `{name}.{member}`", "")
@@ -111,14 +132,20 @@ def _signature(function: Any) -> str:
         if each.kind is each.KEYWORD_ONLY and not keywords:
             parts.append("*")
         keywords |= each.kind in {each.KEYWORD_ONLY, each.VAR_POSITIONAL}
-        parts.append(f"{each.name}: {each.annotation}")
+        kind = each.annotation
+        # A struct gives types, and not the text of its annotations.
+        kind = kind.__name__ if inspect.isclass(kind) else kind
+        parts.append(f"{each.name}: {kind}")
         if each.default is not each.empty:
             parts[-1] += f" = {_value(each.default)}"
-    answer = "" if function.__name__ == "__init__" else signature.return_annotation
+    makes = inspect.isclass(function) or function.__name__ == "__init__"
+    answer = "" if makes else signature.return_annotation
     return f"({', '.join(parts)})" + (f" -> {answer}" if answer else "")
 
 
 def _value(value: object) -> str:
+    if isinstance(value, enum.IntEnum):  # its text is the number
+        return f"{type(value).__name__}.{value.name}"
     text = repr(value)
     return str(value) if text.startswith("<") else text
 

@@ -12,6 +12,7 @@ import runpy
 import sys
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -114,6 +115,13 @@ def bus_api() -> str:
     # By its path: this directory is no package.
     found = runpy.run_path(str(HERE / "api_reference.py"))
     page: str = found["bus_api"]()
+    return page
+
+
+def multicast_api() -> str:
+    """What `bus.multicast` gives, from its docstrings."""
+    found = runpy.run_path(str(HERE / "api_reference.py"))
+    page: str = found["multicast_api"]()
     return page
 
 
@@ -297,6 +305,18 @@ def _columns(calls: list[tuple[str, str, int]]) -> str:
     return "\n".join(row.rstrip() for row in rows)
 
 
+# The control blocks of multicast, in the steps of the example.
+
+STEPS: Final = 7
+
+
+def multicast_step(number: int) -> str:
+    """One step of `examples/multicast_blocks.py`: the blocks after it."""
+    found = runpy.run_path(str(HERE.parent / "examples" / "multicast_blocks.py"))
+    title, drawing = found["steps"]()[number - 1]
+    return _block(f"{number}. {title}\n\n{drawing}")
+
+
 # Pages.
 
 PARTS: Final[dict[str, Callable[[], str]]] = {
@@ -304,10 +324,15 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "error-tree": error_tree,
     "frames": frames,
     "bus-api": bus_api,
+    "multicast-api": multicast_api,
     "process": process,
     "way-in-one-thread": way_in_one_thread,
     "way-between-threads": way_between_threads,
     "way-through-a-service": way_through_a_service,
+    **{
+        f"multicast-step-{number}": partial(multicast_step, number)
+        for number in range(1, STEPS + 1)
+    },
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bus
+import bus.multicast
 from specs.clauses import load_clauses
 
 if TYPE_CHECKING:
@@ -59,6 +60,20 @@ def test_every_public_name_of_the_bus_is_explained_once() -> None:
 
     assert sorted(names) == sorted(set(bus.__all__) - errors)
     assert all(f"### `{name}`" in found["bus_api"]() for name in names)
+
+
+def test_every_public_name_of_multicast_is_explained_once() -> None:
+    found = runpy.run_path(str(_DOCS / "api_reference.py"))
+    names = [name for group in found["MULTICAST_GROUPS"].values() for name in group]
+
+    assert sorted(names) == sorted(bus.multicast.__all__)
+    assert all(f"### `{name}`" in found["multicast_api"]() for name in names)
+
+
+def test_every_step_of_the_multicast_example_is_shown() -> None:
+    found = runpy.run_path(str(_DOCS.parent / "examples" / "multicast_blocks.py"))
+
+    assert len(found["steps"]()) == make.STEPS
 
 
 def test_only_the_text_between_the_markers_is_replaced() -> None:

@@ -35,7 +35,8 @@ class ArenaFullError(BusError):
 
     def __init__(self, needed: int, limit: int) -> None:
         super().__init__(
-            f"cannot send {needed} bytes: the arena is full: {limit} bytes"
+            f"cannot send {needed} bytes: the arena of {limit} bytes is full; wait "
+            f"until recipients have released messages, or send through a link"
         )
         self.needed: int = needed
         self.limit: int = limit
@@ -48,5 +49,8 @@ class StaleLeaseError(BusError):
     """
 
     def __init__(self, lease: int) -> None:
-        super().__init__(f"cannot read a message: its lease has ended: {lease}")
+        super().__init__(
+            f"cannot use a message: its lease has ended: {lease}; use it before the "
+            f"release, or copy it"
+        )
         self.lease: int = lease

@@ -100,12 +100,14 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         ArenaFullError(9, 8),
         {"needed": 9, "limit": 8},
-        "cannot send 9 bytes: the arena is full: 8 bytes",
+        "cannot send 9 bytes: the arena of 8 bytes is full; wait until recipients "
+        "have released messages, or send through a link",
     ),
     (
         StaleLeaseError(7),
         {"lease": 7},
-        "cannot read a message: its lease has ended: 7",
+        "cannot use a message: its lease has ended: 7; use it before the release, or "
+        "copy it",
     ),
     (
         UnresolvedError("z", 5.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,18 @@ _PRINTS = {
         "roof: 3 readings, 22.5 degrees on average",
     ],
 }
+
+_SHOWN = re.compile(r"^```text\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+
+
+def _steps_on_the_page() -> list[str]:
+    """Return what the page about the blocks shows of `multicast_blocks.py`."""
+    page = _FOLDER.parent / "docs" / "explanation" / "multicast-blocks.md"
+    shown = _SHOWN.findall(page.read_text(encoding="utf-8"))
+    return "\n\n".join(shown).splitlines()
+
+
+_PRINTS["multicast_blocks.py"] = [*_steps_on_the_page(), ""]
 
 # tests/conformance tests it against the contract instead: it prints nothing itself.
 _ELSEWHERE = {"naive_broker.py"}

@@ -22,7 +22,7 @@ PAGES = {
 }
 SECTIONS = {
     "Over", "Conn", "Send", "Recv", "Disc", "Mgr",
-    "Static", "RdV", "Chan", "ChDisc", "QConn", "QRW", "AMO", "BUS",
+    "Static", "RdV", "Chan", "ChDisc", "QConn", "QRW", "AMO", "BUS", "CAST",
 }  # fmt: skip
 
 _CLAUSE = re.compile(r"\b(?:(?:QB|BUS)-[A-Z]+|AMO)-\d+\b")

@@ -1,0 +1,52 @@
+"""One message to many recipients through two regions of memory, with one copy.
+
+The data region is an array of buffers. The control region has a control block for each
+buffer, and more blocks for further recipients. The blocks are linked to messages, to
+the queues of recipients, and to the queues of free blocks.
+
+layout                  the position of each block and buffer
+field                   a number in the control region
+control_block           the layout that both kinds of block share
+direct_control_block    DCB: the block of one buffer
+indirect_control_block  ICB: a block for one more recipient
+queue_control_block     the head and the tail of a queue
+control_region          the blocks, by index
+descriptor              the location of a message, for its recipient
+data_region             the buffers, by index
+free_queue              the free blocks of one kind
+user_queue              the messages that wait for one recipient
+block_supply            both free queues, and the DCBs borrowed as ICBs
+chain                   the walk along the blocks of a message
+whole_chains            messages that every recipient gets unchanged
+buffer_chains           messages whose recipients share some buffers
+excerpt                 a stretch of an original, for a variant of it
+recipient               the queue and the leases of one recipient
+census                  the number of blocks in each state
+audit                   whether each block is in one place, and counted right
+pool                    `Pool`: publish, dequeue, release
+reader                  the recipient's side, which only reads
+
+Nothing here waits, locks, or does I/O: the owner of the memory is its only writer, and
+one thread at a time calls it. The clauses are in specs/multicast.md.
+"""
+
+from bus.multicast.census import Census
+from bus.multicast.control_block import Mode
+from bus.multicast.descriptor import Descriptor, Piece
+from bus.multicast.excerpt import Excerpt
+from bus.multicast.layout import PoolLayout
+from bus.multicast.pool import Pool
+from bus.multicast.reader import Reader
+from bus.multicast.recipient import Holdings
+
+__all__ = [
+    "Census",
+    "Descriptor",
+    "Excerpt",
+    "Holdings",
+    "Mode",
+    "Piece",
+    "Pool",
+    "PoolLayout",
+    "Reader",
+]

@@ -1,0 +1,1 @@
+"""Tests of `bus.multicast`: one message to many through shared memory."""
