@@ -224,7 +224,7 @@ class Pool:
             ValueError: there is no such recipient.
         """
         lost = self._recipient(recipient)
-        # Leasing what is queued leaves one way to release.
+        # Queued messages are leased first: so there is one way to release.
         while self.dequeue(recipient) is not None:
             pass
         leases = lost.leases
@@ -258,7 +258,7 @@ class Pool:
         )
 
     def check(self) -> list[str]:
-        """Return the violations of conservation, none if all is well (MC-23).
+        """Return the violations of conservation (MC-23), normally none.
 
         Walks over all blocks; for tests and for inspection.
         """
