@@ -318,6 +318,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "audit",
         "reader",
         "pool",
+        "shared_memory",
+        "memory_mapping",
+        "lent_view",
     ),
     "bus.cli": (
         "progress",

@@ -169,19 +169,31 @@ class Authority:
     def rotate(self) -> None:
         """Make a new authority and a new group key.
 
-        The earlier ones stay valid until `retire`.
+        The earlier ones stay valid until `retire`. After a failure, such as a full
+        disk, a second call completes the rotation.
 
         Raises:
             ValueError: an earlier rotation has not ended.
             OSError: a file cannot be written.
         """
-        if len(self.trusted) > 1:
+        path = self.folder / GROUP_KEY
+        newest, *others = read_group_keys(path)
+        # False if a rotation was cut short before it wrote the key of its authority.
+        has_begun = (
+            len(self.trusted) > 1 and self._signer.certificate == self.trusted[0]
+        )
+        if has_begun and others:
             raise ValueError(
                 "cannot rotate: two authorities are valid already; certify all "
                 "machines again, then 'bus keys retire'"
             )
-        path = self.folder / GROUP_KEY
-        newest = read_group_keys(path)[0]
+        if not has_begun:
+            self._replace_signer()
+        # Last: any earlier, and `retire` after a crash could drop a key that folders of
+        # the earlier authority need.
+        _write_group_keys(path, _new_group_key(), newest)
+
+    def _replace_signer(self) -> None:
         earlier, signer = self._signer, new_authority()
         self._cross = pem_of(cross_sign(signer.certificate, earlier))
         self.trusted = [signer.certificate, earlier.certificate]
@@ -189,9 +201,6 @@ class Authority:
         write_file(self.folder / CROSS, self._cross, secret=False)
         _write_pair(self.folder / AUTHORITY, signer)
         self._signer = signer
-        # Last: after a crash before it, the rotation keeps the group key. Any earlier,
-        # `retire` could drop a key that folders of the earlier authority need.
-        _write_group_keys(path, _new_group_key(), newest)
 
     def retire(self) -> None:
         """Drop the earlier authority and group key from folders issued from now on.

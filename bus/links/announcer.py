@@ -168,6 +168,7 @@ class Announcer:
 
     def _close(self) -> None:
         datagrams, self._datagrams = self._datagrams, None
+        self._is_behind = False  # unread datagrams are lost with the sockets
         if datagrams is not None:
             self._driver.unregister(datagrams.fileno())
             datagrams.close()

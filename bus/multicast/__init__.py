@@ -25,9 +25,13 @@ census                  the number of blocks in each state
 audit                   whether each block is in one place, and counted right
 pool                    `Pool`: publish, dequeue, release
 reader                  the recipient's side, which only reads
+shared_memory           memory without a name, for both regions
+memory_mapping          the same in another process, for reading only
+lent_view               a read-only view that reports its end
 
-Nothing here waits, locks, or does I/O: the owner of the memory is its only writer, and
-one thread at a time calls it. The clauses are in specs/multicast.md.
+Nothing here waits or locks, and only the last three call the system: the owner of the
+memory is its only writer, and one thread at a time calls the pool. The clauses are in
+specs/multicast.md.
 """
 
 from bus.multicast.census import Census

@@ -98,6 +98,16 @@ def test_no_tag_can_be_taken_away(tags: int) -> None:
     assert not is_signed(bytes(body + tag * tags), KEYS)
 
 
+@clause("BUS-SEC-6", "BUS-DISC-4")
+def test_a_datagram_that_is_too_long_is_not_even_hashed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("hmac.digest")
+    data = encode_announcement(ANNOUNCEMENT, ())[:4] + b"\1" + bytes(64_000)
+
+    assert not is_signed(data, KEYS)
+
+
 @clause("BUS-SEC-6")
 def test_new_group_keys_are_in_force_at_once() -> None:
     here = discovery()

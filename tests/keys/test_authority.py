@@ -168,6 +168,7 @@ def test_two_authorities_are_valid_at_most(authority: Authority) -> None:
         authority.rotate()
 
 
+@clause("BUS-SEC-5", "BUS-SEC-6")
 def test_a_rotation_that_is_cut_short_leaves_an_authority(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +194,16 @@ def test_a_rotation_that_is_cut_short_leaves_an_authority(
         assert shown(cellar, kitchen) == (["ism://cellar/"], ["ism://kitchen/"])
         assert accepts(kitchen, cellar)
         assert accepts(cellar, kitchen)
+
+        authority_again = Authority(copy)
+        authority_again.rotate()
+        attic = keys(authority_again, "attic")
+
+        assert shown(kitchen, attic) == (["ism://kitchen/"], ["ism://attic/"])
+        assert accepts(kitchen, attic)
+        assert len(attic.group_keys()) == len(authority_again.trusted) == 2
+        with pytest.raises(ValueError, match="two authorities are valid already"):
+            Authority(copy).rotate()
 
 
 def _cut(writes: object) -> object:

@@ -190,6 +190,31 @@ def test_every_address_of_the_loopback_interface_has_its_group() -> None:
 
 
 @clause("BUS-DISC-12")
+def test_leases_expire_although_the_sockets_fail_with_datagrams_unread(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unread datagrams are lost with the sockets, and postpone no lease any more."""
+
+    def no_group() -> _net.Datagrams:
+        raise OSError(19, "No such device")
+
+    monkeypatch.setattr(announcer, "_DATAGRAMS_MAX", 1)  # one is read; more may follow
+    monkeypatch.setattr(announcer, "_REOPEN_S", 0.02)
+    first, second = Party(driver, "a", lease_s=0.3), Party(driver, "bb")
+    first.announcer.start()
+    second.announcer.start()
+    run(driver, lambda: bool(first.changes) and first.announcer._is_behind)
+    second.announcer.abandon_after_fork()
+    monkeypatch.setattr(first, "open_group", no_group)
+
+    first.announcer.fail(OSError("the interface is gone"))
+
+    run(driver, lambda: len(first.changes) == 2)
+    assert first.changes[1] == (Change.SILENT, "bb")
+    first.announcer.stop()
+
+
+@clause("BUS-DISC-12")
 def test_no_machine_expires_while_datagrams_are_unread(driver: Driver) -> None:
     """After a pause of the process, the socket holds the datagrams of that time."""
     first, second = Party(driver, "a", lease_s=0.4), Party(driver, "bb")

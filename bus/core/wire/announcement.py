@@ -139,8 +139,14 @@ def is_signed(data: bytes, keys: Sequence[bytes]) -> bool:
 
 
 def _tags_in(data: bytes) -> int | None:
-    """Return the number of tags in a datagram; None if it is no announcement."""
-    if not data.startswith(_MAGIC) or len(data) < _HEAD_BYTES:
+    """Return the number of tags in a datagram; None if it is no announcement.
+
+    A datagram that is too long is none: to hash 64 KiB would take longer than to
+    receive them.
+    """
+    if not data.startswith(_MAGIC) or not (
+        _HEAD_BYTES <= len(data) <= ANNOUNCEMENT_BYTES_MAX
+    ):
         return None
     count = data[len(_MAGIC)]
     return count if count <= _TAGS_MAX else None

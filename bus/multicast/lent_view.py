@@ -1,0 +1,119 @@
+"""`lend`: a read-only view that reports its end, and that of all views made from it.
+
+A weak reference to a view is not enough: a slice, a cast or an array made from it
+outlives it. The object behind all of them lives exactly as long as the last one, so its
+end is the end of the lease (MC-35).
+
+That object gives no way to write (MC-34). Since Python 3.12 any class can be one. In
+3.11 only `ctypes` can make an object with a buffer at an address. It refuses item
+assignment, but a write through a new view of it would end the process: the mapping is
+read-only. Rejected: a mapping of its own for each lease, which such a write could not
+harm. To map 1 MiB and copy it out took 230 µs, against 35 µs with a mapping that stays,
+since the pages of a new mapping are entered anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.multicast.memory_mapping import MemoryMapping
+
+__all__ = ["lend"]
+
+
+def lend(
+    mapping: MemoryMapping, at: int, length: int, on_end: Callable[[], object]
+) -> memoryview:
+    """Return a read-only view of a stretch of shared memory.
+
+    Args:
+        mapping: stays mapped as long as the view, even if it is closed.
+        at, length: the stretch, in bytes; the caller has checked them.
+        on_end: called once, when neither the view nor one made from it is left; not in
+            a forked child. It may be called in any thread, and within a garbage
+            collection: it must not wait, lock or raise.
+    """
+    whole = memoryview(_behind(mapping, on_end)).cast("B")  # that of ctypes is "<B"
+    return whole[at : at + length].toreadonly()
+
+
+if sys.version_info >= (3, 12):
+
+    class _Behind:
+        """The object behind all views of one lease."""
+
+        __slots__ = ("__weakref__", "_memory")
+
+        def __init__(self, memory: memoryview) -> None:
+            self._memory: Final = memory
+
+        def __buffer__(self, flags: int) -> memoryview:
+            return memoryview(self._memory)
+
+    def _behind(mapping: MemoryMapping, on_end: Callable[[], object]) -> _Behind:
+        behind = _Behind(mapping.memory)
+        _call_at_end(behind, on_end)
+        return behind
+
+else:
+    import ctypes
+    import functools
+
+    class _Buffer(ctypes.Structure):
+        """``Py_buffer``, which is in the stable ABI of Python 3.11."""
+
+        _fields_ = (
+            ("buf", ctypes.c_void_p),
+            ("obj", ctypes.py_object),
+            ("len", ctypes.c_ssize_t),
+            ("itemsize", ctypes.c_ssize_t),
+            ("readonly", ctypes.c_int),
+            ("ndim", ctypes.c_int),
+            ("format", ctypes.c_char_p),
+            ("shape", ctypes.c_void_p),
+            ("strides", ctypes.c_void_p),
+            ("suboffsets", ctypes.c_void_p),
+            ("internal", ctypes.c_void_p),
+        )
+
+    @functools.lru_cache(maxsize=16)
+    def _type_of(size: int) -> type[ctypes.Array[Any]]:
+        def refuse(*_: object) -> None:
+            raise TypeError("shared memory of another process is read-only")
+
+        body = {"_type_": ctypes.c_ubyte, "_length_": size, "__setitem__": refuse}
+        return type("SharedBytes", (ctypes.Array,), body)
+
+    def _address_of(memory: memoryview) -> int:
+        buffer = _Buffer()
+        ctypes.pythonapi.PyObject_GetBuffer(
+            ctypes.py_object(memory), ctypes.byref(buffer), 0
+        )
+        try:
+            return int(buffer.buf or 0)
+        finally:
+            ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+
+    def _behind(mapping: MemoryMapping, on_end: Callable[[], object]) -> Any:
+        memory = mapping.memory
+        behind: Any = _type_of(len(memory)).from_address(_address_of(memory))
+        # Keeps the mapping, even if it is closed.
+        behind.memory = memoryview(memory)
+        _call_at_end(behind, on_end)
+        return behind
+
+
+def _call_at_end(behind: object, on_end: Callable[[], object]) -> None:
+    pid = os.getpid()
+
+    def end() -> None:
+        if os.getpid() == pid:
+            on_end()
+
+    weakref.finalize(behind, end).atexit = False

@@ -1,0 +1,99 @@
+"""`SharedMemory`: memory without a name that one process writes and others read."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import sys
+from contextlib import suppress
+from typing import Final
+
+__all__ = ["SEALS", "SharedMemory"]
+
+# Against a change of its size, which would end each process that touches the lost part
+# (SIGBUS); against later writable mappings; and against further seals. The last number
+# is F_SEAL_FUTURE_WRITE of Linux 5.1, for which Python 3.11 has no name.
+SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | 0x10
+
+
+class SharedMemory:
+    """Sealed memory of this process, which hands its descriptor to others.
+
+    It has no name in any file system, so nothing is left behind: the kernel frees it
+    after the last descriptor and mapping, however their processes end (MC-33). All its
+    pages exist from the start, so no write fails later for want of memory.
+
+    Args:
+        size: in bytes, more than 0.
+
+    Attributes:
+        size: the same.
+        memory: all of it, writable.
+
+    Raises:
+        OSError: the system has no room, or cannot seal memory; the text says which.
+    """
+
+    __slots__ = ("_descriptor", "_mapping", "memory", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size: Final = size
+        # The kernel refuses no request: it kills processes until it has the pages.
+        if size > (free := _available()):
+            text = f"no room for {size} bytes of shared memory: {free} are free"
+            raise OSError(errno.ENOMEM, text)
+        self._descriptor = os.memfd_create(
+            "bus-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        )
+        try:
+            try:
+                os.posix_fallocate(self._descriptor, 0, size)
+            except OSError as error:
+                text = f"no room for {size} bytes of shared memory: {error.strerror}"
+                raise OSError(error.errno, text) from None
+            self._mapping = mmap.mmap(self._descriptor, size)
+            try:
+                # After this mapping, which stays writable.
+                fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, SEALS)
+            except OSError as error:
+                text = f"cannot seal shared memory, as Linux 5.1 can: {error.strerror}"
+                raise OSError(error.errno, text) from None
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self.memory: Final = memoryview(self._mapping)
+
+    def fileno(self) -> int:
+        """Return the descriptor to hand over; it stays this object's.
+
+        Raises:
+            ValueError: the memory is closed.
+        """
+        if self._descriptor < 0:
+            raise ValueError("the shared memory is closed")
+        return self._descriptor
+
+    def close(self) -> None:
+        """Give up the memory; mappings of others stay. A second call does nothing.
+
+        A view of `memory` that is still in use keeps this process's mapping.
+        """
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
+        os.close(descriptor)
+        with suppress(BufferError):  # then the mapping ends with its last view
+            self.memory.release()
+            self._mapping.close()
+
+
+def _available() -> int:
+    """Return the bytes of memory that the system can give without swapping."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name == "MemAvailable":
+                return int(value.split()[0]) << 10
+    return sys.maxsize
