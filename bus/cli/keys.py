@@ -78,12 +78,14 @@ def issue(machine: str, folder: str, out: str | None, days: int) -> None:
 def rotate(folder: str) -> None:
     """Make a new authority and a new group key; the earlier ones stay valid.
 
-    Certify all machines again and copy their folders, in any order; then `retire`.
+    Issue the keys of all machines again and copy their folders, in any order. When each
+    machine has its folder: `retire`.
     """
     authority = Authority(folder)
     authority.rotate()
     click.echo(f"{authority.name} signs from now on; the earlier one stays trusted")
-    click.echo("next: bus keys issue MACHINE, for each machine; then bus keys retire")
+    click.echo("next: bus keys issue MACHINE, and copy the folder, for each machine")
+    click.echo("when each machine has its folder: bus keys retire")
 
 
 @keys.command(cls=KeysCommand)
@@ -93,6 +95,7 @@ def retire(folder: str) -> None:
     authority = Authority(folder)
     authority.retire()
     click.echo(f"only {authority.name} is trusted, in the folders issued from now on")
+    click.echo("next: bus keys issue MACHINE, and copy the folder, for each machine")
 
 
 @keys.command(cls=KeysCommand)

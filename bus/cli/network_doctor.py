@@ -55,8 +55,8 @@ _ADVICE: Final[Mapping[Fault, str]] = MappingProxyType(
         " that the host runs",
         Fault.NAME: "give an address that this machine can resolve and dial",
         Fault.NO_BUS: "another service listens there: correct the port in `peers`",
-        Fault.UNTRUSTED: "issue the keys of both machines from one authority: 'bus keys"
-        " issue'",
+        Fault.UNTRUSTED: "issue the keys of both machines from one authority with 'bus"
+        " keys issue', and copy the folders issued last",
         Fault.EXPIRED: "issue the keys again with 'bus keys issue', and copy the"
         " folder; check the clocks",
         Fault.NOT_YET_VALID: "set the clocks of both machines: the certificate begins"
@@ -231,7 +231,7 @@ def _announcements(
     found = {each.address: each.name for each in survey.machines()}
     where = f"UDP port {port}, {seconds:g} s"
     findings = [Finding(what, OK, f"{where}: {', '.join(found.values())}")]
-    if not found:
+    if not found and not survey.rejected():
         do = f"open UDP port {port} in the firewalls; check `discovery` there"
         findings = [Finding(what, WARN, f"{where}: no other machine of the bus", do)]
     for each in survey.conflicts:

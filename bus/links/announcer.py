@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from bus.core.discovery.announcement_reader import Rejection
 from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Announcer:
         "_ended",
         "_failure",
         "_failures",
+        "_has_reported_unsigned",
         "_host",
         "_is_behind",
         "_lock",
@@ -101,6 +103,7 @@ class Announcer:
         # True if the sockets may hold unread datagrams: then no lease expires.
         self._is_behind: bool = False
         self._timer_at: float | None = None
+        self._has_reported_unsigned: bool = False
 
     def start(self) -> None:
         """Start to announce the machine and to listen; any thread may call this."""
@@ -141,6 +144,8 @@ class Announcer:
                 event = self._discovery.on_datagram(data, host, _sync.monotonic())
             if event is not None:
                 self._host.on_event(event)
+            elif not self._has_reported_unsigned:
+                self._report_unsigned()
         else:
             self._is_behind = True
         self._set_timer()
@@ -218,6 +223,16 @@ class Announcer:
                 self._close()
         else:
             self._failure, self._failures = "", 0
+
+    def _report_unsigned(self) -> None:
+        """Log once that machines with other keys, or without, announce themselves."""
+        rejected = self._discovery.reader.rejected
+        if rejected[Rejection.UNAUTHENTICATED]:
+            self._has_reported_unsigned = True
+            self._host.report(
+                "announcements of other machines are ignored, since they are not signed"
+                " with the group key: 'bus doctor --network FILE' tells what to do"
+            )
 
     def _note_failure(self, failure: str) -> None:
         if failure != self._failure:

@@ -89,8 +89,9 @@ def test_a_rotation_is_two_commands_and_an_issue_for_each_machine() -> None:
     assert refused.exit_code == 2
     assert "kitchen would be locked out" in refused.stderr
     told("issue", "kitchen")
-    [line] = told("retire")
+    line, following = told("retire")
     assert line.startswith("only bus authority ")
+    assert following.startswith("next: bus keys issue MACHINE, and copy the folder")
 
 
 @pytest.mark.parametrize(

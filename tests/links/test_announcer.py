@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import BusConfig
+from bus.core.discovery.announcement_reader import Rejection
 from bus.core.discovery.discovery import Discovery, Event
 from bus.core.discovery.machine_table import Change
 from bus.links import announcer
@@ -187,6 +188,23 @@ def test_a_multicast_group_reaches_each_member() -> None:
 def test_every_address_of_the_loopback_interface_has_its_group() -> None:
     group = AnnouncementGroup.of("127.0.0.2", PORT, DiscoveryScope.HOST, BusConfig())
     assert (group.to, group.interface) == ("127.255.255.255", 1)
+
+
+@clause("BUS-SEC-6")
+def test_unsigned_announcements_are_logged_once(driver: Driver) -> None:
+    """A machine with other keys would otherwise be missing without a reason."""
+    first, second = Party(driver, "a"), Party(driver, "bb")
+    second.keys = (b"other".ljust(32),)
+    first.announcer.start()
+    second.announcer.start()
+    reader = first.discovery.reader
+
+    run(driver, lambda: reader.rejected[Rejection.UNAUTHENTICATED] > 3)
+
+    [line] = first.log
+    assert line.startswith("announcements of other machines are ignored")
+    first.announcer.stop()
+    second.announcer.stop()
 
 
 @clause("BUS-DISC-12")
