@@ -280,8 +280,14 @@ def test_queued_notifications_that_a_guest_may_not_receive_are_dropped() -> None
 
 
 @clause("BUS-SEC-1", "BUS-SEC-2", "BUS-ROUTE-11")
-def test_a_guest_does_not_pass_for_a_process_of_somebody_else() -> None:
-    """Nor can it end that process by claiming to be its next life."""
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_guest_does_not_pass_for_a_process_of_somebody_else(
+    *, is_linked: bool
+) -> None:
+    """Nor can it end that process by claiming to be its next life.
+
+    Not even while the link of that process is lost: the guest would take its place.
+    """
     stage = stage_of()
     f, d = stage.task("f", "s4"), stage.task("d", "s2")
     stage.send(d, "f")
@@ -290,6 +296,9 @@ def test_a_guest_does_not_pass_for_a_process_of_somebody_else() -> None:
         {"s2"}, lambda who, _by: RIGHTS if who == "s2" else None
     )
     victim = stage.process("s2")
+    if not is_linked:
+        victim.frozen = True
+        stage.cut("s2", "s4")
     rogue = stage.world.start("m1", "s2")
     stage.world.network.dial(rogue, LinkKind.DATA, ("m1", "s4"), "m1/s4")
     stage.forget()
@@ -298,9 +307,10 @@ def test_a_guest_does_not_pass_for_a_process_of_somebody_else() -> None:
 
     refusals = [each for each in stage.frames("s4") if isinstance(each, Refused)]
     assert [each.reason for each in refusals] == [Reason.DUPLICATE]
-    (letter,) = [victim.command(d, "f")]
-    stage.soon()
-    assert letter.taken_by == f.id
+    if is_linked:
+        letter = victim.command(d, "f")
+        stage.soon()
+        assert letter.taken_by == f.id
 
 
 # Rights alone.
