@@ -48,7 +48,7 @@ class Announcements:
         self._timers: Final[dict[SimProcess, float]] = {}
         self.loss = loss
         self.reaches: Callable[[str, str], bool] = lambda _sender, _receiver: True
-        self.may_link: Callable[[str, str], bool] = lambda _finder, _found: True
+        self.may_link: Callable[[str, str], bool] = lambda _one, _other: True
         self.reading_s = 0.0
 
     def begin(self, master: SimProcess) -> None:

@@ -135,7 +135,7 @@ def measure(machines: int, tasks: int = 100, *, one: bool = False) -> Cost:
         # The others no longer receive one another: their tables get room, and would
         # make links that a mesh has not.
         announcements.reaches = _to_or_from(middle)
-        announcements.may_link = lambda _finder, _found: False
+        announcements.may_link = lambda _one, _other: False
     world.run(_IDLE_S)  # until what followed from the start is over
     kept = footprint(middle.remote, middle.manager, announcements.of(middle))
     read = sum(_read(announcements, each) for each in observed)
