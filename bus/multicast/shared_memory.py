@@ -8,6 +8,7 @@ import mmap
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 __all__ = ["SEALS", "SharedMemory"]
@@ -91,9 +92,8 @@ class SharedMemory:
 
 def _available() -> int:
     """Return the bytes of memory that the system can give without swapping."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        for line in file:
-            name, _, value = line.partition(":")
-            if name == "MemAvailable":
-                return int(value.split()[0]) << 10
+    for line in Path("/proc/meminfo").read_text("ascii").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) << 10
     return sys.maxsize
