@@ -48,7 +48,8 @@ class AwaitedBinding(AwaitedOutcome["Address"]):
 
         Raises:
             CommandTimeoutError: no machine had the name in time.
-            UnknownTaskError: the task of this thread deregisters meanwhile.
+            UnknownTaskError: the task of this thread deregisters, or a bus is closed
+                meanwhile.
         """
         exchange, round_s = there._exchange, there._config.resolve_timeout_s
         thread = bus._threads.of(self._entry, self._host)
@@ -62,9 +63,12 @@ class AwaitedBinding(AwaitedOutcome["Address"]):
             probe = Binding(self.on_outcome).probe(self._entry, self._name, deadline)
             try:
                 found = exchange.park(self._name, probe, again=True)
+                there._lifetime.check()
                 if found is not None:
                     return found.address
-                thread._serve_until(self.is_over, until)
+                thread._serve_until(
+                    lambda: self.is_over() or there._lifetime.closed, until
+                )
             finally:
                 now = _sync.monotonic()
                 exchange.decide_remote(partial(exchange.manager.withdraw, probe, now))

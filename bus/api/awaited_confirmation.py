@@ -35,15 +35,19 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
         return super().is_over() or not self._subscription.active
 
     def wait(
-        self, bus: TaskOwner, timeout: float | None, deadline: float | None
+        self,
+        bus: TaskOwner,
+        there: TaskOwner,
+        timeout: float | None,
+        deadline: float | None,
     ) -> None:
         """Request the confirmation and wait for it; return if it is cancelled.
 
-        bus: the bus of the subscribing task.
+        bus: the bus of the subscribing task. there: that of the notifiers.
 
         Raises:
             CommandTimeoutError: a process has not confirmed in time.
-            UnknownTaskError: the task deregisters meanwhile.
+            UnknownTaskError: the task deregisters, or a bus is closed meanwhile.
         """
         thread = bus._threads.of(self._entry, self._host)
         subscription = self._subscription
@@ -66,3 +70,5 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
             bus._lifetime.check()  # a closed bus is the more precise error
             if self._entry.host is None:
                 raise UnknownTaskError(self._entry.name)
+        if not subscription.active:
+            there._lifetime.check()

@@ -399,7 +399,7 @@ class Bus:
             self._node.drain(until)
         self._threads.stop(threads, until)
         self._node.leave(drain_s, waits=waits)
-        release_foreign_tasks(self._exchange, self.name)
+        release_foreign_tasks(self._exchange, self.name, self._others)
         self._exchange.failures.flush()
         # If a callback closes the bus, the threads are not joined here. The exit
         # function stays registered, so that the end of the program waits for them.

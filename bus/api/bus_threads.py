@@ -241,6 +241,12 @@ class BusThreads:
         with self.lock:
             if thread in self.running:
                 self.running.remove(thread)
-            heirs = [each._manager for each in self.running if not each.stopped]
-        for heir in heirs[:1]:
-            exchange.parked_expiry.schedule(heir, anew=True)
+        # The thread may have had the timers of other buses, too: its tasks send there.
+        for bus in (self._bus, *self._bus._others.values()):
+            heirs = [*bus._threads._heirs(), *self._heirs(), None]
+            bus._exchange.parked_expiry.on_thread_ended(heirs[0])
+
+    def _heirs(self) -> list[ThreadManager]:
+        """Return the managers of the threads that take tasks."""
+        with self.lock:
+            return [each._manager for each in self.running if not each.stopped]

@@ -9,19 +9,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queuebroker import _sync
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bus.api.bus_threads import BusOfThreads
     from bus.api.subscription import Subscription, Watch
     from bus.threads.exchange import Exchange
 
 __all__ = ["release_foreign_tasks"]
 
 
-def release_foreign_tasks(exchange: Exchange, bus: str) -> None:
+def release_foreign_tasks(
+    exchange: Exchange, bus: str, others: Mapping[str, BusOfThreads]
+) -> None:
     """Cancel the interests of tasks of other buses, and fail their parked messages.
 
+    The calls of other buses that wait for the closed one end. Requests that begin only
+    now end by themselves: the lifetime of the bus has ended before.
+
     exchange: the exchange of the closed bus, whose name is ``bus``.
+    others: the other buses of this process, by name.
     """
     manager = exchange.manager
     interests: list[Subscription | Watch] = exchange.query(
@@ -32,6 +39,8 @@ def release_foreign_tasks(exchange: Exchange, bus: str) -> None:
     )
     for interest in interests:
         interest.cancel()
-    # In this order: a message that is parked meanwhile sets a timer of its own.
-    exchange.parked_expiry.release()
-    exchange.decide(lambda: manager.fail_parked_of_others(bus, _sync.monotonic()))
+    exchange.parked_expiry.close(bus)
+    # After all of this: the threads that wait check what they wait for once more.
+    for other in list(others.values()):
+        for host in other._threads.managers():
+            host.ask(host.pending)

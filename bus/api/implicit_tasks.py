@@ -14,7 +14,7 @@ from bus.address import Address, name_anywhere, names_any_machine
 from bus.api.arguments import deadline_after
 from bus.api.awaited_binding import AwaitedBinding
 from bus.api.notification_iterator import NotificationIterator
-from bus.errors import CommandTimeoutError
+from bus.errors import CommandTimeoutError, UnknownTaskError
 from bus.registration import Visibility
 from queuebroker import _sync
 
@@ -137,11 +137,21 @@ class ImplicitTasks:
             awaited = AwaitedBinding(task._entry, host, name)
             return awaited.wait(task._bus, there, timeout, deadline)
         news: list[Presence] = []
+        _, there = task._bus._specification(where, None)
         watch = task.watch(where, news.append)
+
+        def is_here() -> bool:
+            return bool(news) and news[-1].here
+
         try:
-            if not task.thread._serve_until(lambda: news and news[-1].here, deadline):
+            if not task.thread._serve_until(
+                lambda: is_here() or not watch.active, deadline
+            ):
                 assert timeout is not None
                 raise CommandTimeoutError(str(where), timeout)
+            if not is_here():  # the watch is cancelled, since its bus is closed
+                there._lifetime.check()
+                raise UnknownTaskError(task._entry.name)
         finally:
             watch.cancel()
         return news[-1].address

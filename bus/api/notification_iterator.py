@@ -53,6 +53,7 @@ class NotificationIterator:
 
     It ends if no notification arrives for ``timeout`` seconds, or when it is closed. If
     the bus is closed or the thread is stopped, it ends after the unread notifications.
+    If the notifiers are on another bus, and that is closed, it ends.
 
     Args:
         task: a private task in the calling thread, which it deregisters at its end.
@@ -61,7 +62,15 @@ class NotificationIterator:
         timeout: in seconds; None without limit.
     """
 
-    __slots__ = ("_messages", "_open", "_orphans", "_task", "_timeout", "_unread")
+    __slots__ = (
+        "_messages",
+        "_open",
+        "_orphans",
+        "_subscription",
+        "_task",
+        "_timeout",
+        "_unread",
+    )
 
     def __init__(
         self,
@@ -80,7 +89,9 @@ class NotificationIterator:
         self._messages: Final = self._unread.messages
         self._open = True
         try:
-            self._task.subscribe(to, self._unread.receive, wait=wait)
+            self._subscription: Final = self._task.subscribe(
+                to, self._unread.receive, wait=wait
+            )
         except BaseException:
             self.close()
             raise
@@ -134,10 +145,14 @@ class NotificationIterator:
     def _wait(self, thread: BusThread) -> None:
         """Serve the thread until a notification has come, or none can come."""
         messages, entry = self._messages, self._task._entry
+        subscription = self._subscription
+
+        def is_over() -> bool:
+            ended = entry.host is None or not subscription.active
+            return ended or bool(messages)
+
         try:
-            thread._serve_until(
-                lambda: messages or entry.host is None, deadline_after(self._timeout)
-            )
+            thread._serve_until(is_over, deadline_after(self._timeout))
         except UnknownTaskError:  # the thread is stopped, but may still drain
             thread._await_end()
 

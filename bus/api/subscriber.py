@@ -70,12 +70,13 @@ class Subscriber:
             there._exchange, self._entry, specification, callback, ref, account
         )
         subscription._start()
+        self._cancel_if_closed(subscription, there)
         if wait:
             try:
                 confirmation = AwaitedConfirmation(
                     subscription, self._sender.require_host()
                 )
-                confirmation.wait(self._bus, timeout, deadline)
+                confirmation.wait(self._bus, there, timeout, deadline)
             except BaseException:
                 subscription.cancel()
                 raise
@@ -94,4 +95,13 @@ class Subscriber:
         specification, there = self._bus._specification(to, bus)
         watch = Watch(there._exchange, self._entry, specification, callback, ref)
         watch._start()
+        self._cancel_if_closed(watch, there)
         return watch
+
+    def _cancel_if_closed(
+        self, interest: Subscription | Watch, there: TaskOwner
+    ) -> None:
+        """Cancel an interest on another bus that is closed just now (BUS-DEREG-12)."""
+        # After the start: if that bus is closed later, it finds the interest.
+        if there is not self._bus and there._lifetime.closed:
+            interest.cancel()

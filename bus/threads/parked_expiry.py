@@ -20,13 +20,22 @@ __all__ = ["ParkedExpiry"]
 class ParkedExpiry:
     """The timer of one process for its parked messages, set in one of its threads.
 
-    Lock: the exchange's lock guards ``_check_at``, with the manager.
+    Lock: the exchange's lock guards ``_check_at``, ``_host``, ``_armed`` and
+    ``_closed_bus``, with the manager.
 
     Args:
         decide: `Exchange.decide`.
     """
 
-    __slots__ = ("_armed", "_check_at", "_decide", "_lock", "_manager")
+    __slots__ = (
+        "_armed",
+        "_check_at",
+        "_closed_bus",
+        "_decide",
+        "_host",
+        "_lock",
+        "_manager",
+    )
 
     def __init__(
         self,
@@ -39,22 +48,33 @@ class ParkedExpiry:
         self._decide: Final = decide
         # The time of the next check of the parked list, if a timer is set.
         self._check_at: float | None = None
-        # The timers that are set refer to this list, which `release` empties.
-        self._armed: list[ParkedExpiry] = [self]
+        # The thread in which that timer is set.
+        self._host: ThreadManager | None = None
+        # The name of the bus, once it is closed.
+        self._closed_bus: str | None = None
+        # The timers that are set refer to this list, which `close` empties.
+        self._armed: Final[list[ParkedExpiry]] = [self]
 
-    def schedule(self, host: ThreadManager, *, anew: bool = False) -> None:
-        """Set the timer in a thread, unless it is set early enough.
+    def schedule(self, host: ThreadManager) -> None:
+        """Set the timer in a thread, unless one is set early enough that still runs.
 
-        anew: True if the thread that had the timer has ended.
+        If the bus is closed, no timer is set: the messages fail at once.
         """
 
         with self._lock:
+            closed = self._closed_bus is not None
             deadline = self._manager.parked.next_deadline()
-            reminded = None if anew else self._check_at
+            reminded = self._check_at
+            if self._host is not None and self._host.ended:
+                reminded = None  # that thread took its timer along
             if deadline is None or (reminded is not None and reminded <= deadline):
                 return
-            self._check_at = deadline
+            if not closed:
+                self._check_at, self._host = deadline, host
             armed = self._armed
+        if closed:
+            self._fail_those_of_others()
+            return
 
         def look() -> None:
             for each in armed:
@@ -62,20 +82,42 @@ class ParkedExpiry:
 
         host.set_timer(deadline, look)
 
-    def release(self) -> None:
-        """Disarm the timers that are set, since the bus is closed.
+    def on_thread_ended(self, heir: ThreadManager | None) -> None:
+        """Set the timer anew if the thread that had it has ended.
 
-        The thread that has one may be another bus's, and need not ever serve again: its
-        timer would keep the closed bus in memory.
+        heir: the thread that gets the timer; None if no thread is left. Then the next
+          message that is parked sets it.
         """
         with self._lock:
-            armed, self._armed = self._armed, [self]
-            self._check_at = None
-        armed.clear()
+            if self._host is None or not self._host.ended:
+                return
+            self._check_at = self._host = None
+        if heir is not None:
+            self.schedule(heir)
+
+    def close(self, bus: str) -> None:
+        """Disarm the timers, and fail the messages that tasks of other buses parked.
+
+        From now on such messages fail as they are parked (BUS-DEREG-12). The thread
+        that has a timer may be another bus's, and need not ever serve again: its timer
+        would keep the closed bus in memory.
+
+        bus: the name of the bus, which is closed.
+        """
+        with self._lock:
+            self._closed_bus = bus
+            self._check_at = self._host = None
+        self._armed.clear()
+        self._fail_those_of_others()
+
+    def _fail_those_of_others(self) -> None:
+        bus, now = self._closed_bus, _sync.monotonic()
+        assert bus is not None
+        self._decide(lambda: self._manager.fail_parked_of_others(bus, now))
 
     def _look(self, host: ThreadManager) -> None:
         now = _sync.monotonic()
         with self._lock:
-            self._check_at = None
+            self._check_at = self._host = None
         self._decide(lambda: self._manager.expire(now))
         self.schedule(host)

@@ -21,7 +21,6 @@ from bus import (
     UnresolvedError,
     Visibility,
 )
-from bus.core.local.actions import Bind
 from bus.testing import memory_bus
 from bus.threads.binding import send_bound
 from specs.clauses import clause
@@ -355,6 +354,51 @@ def test_an_interrupt_while_waiting_messages_are_sent_leaves_each_an_outcome(
     assert 1 in doubts
 
 
+@clause("BUS-NAME-8")
+def test_an_interrupt_loses_no_message_that_was_parked_during_a_bind() -> None:
+    """Wherever it comes, the name is bound after the next call."""
+
+    def strikes() -> None:
+        told: list[BusError | None] = []
+        with memory_bus(config=PATIENT) as bus:
+            sender = bus.register(
+                "sender",
+                thread=bus.here(),
+                on_undelivered=lambda each: told.append(each.error),
+            )
+            here, exchange = bus.here(), bus._exchange
+
+            def case(interrupted: Blow) -> None:
+                told.clear()
+                sender.command(LOG, 0)
+                exchange._acting = True  # as if another thread performed the actions
+                log = bus.register("log", thread=here)
+                sender.command(LOG, 1)
+                sender.command(LOG, 2)
+                exchange._acting = False
+
+                interrupted(exchange.act)
+
+                exchange.act()
+                assert not exchange.manager.any_machine_names._binding
+                assert exchange.manager.parked.waiting() == {}
+                sender.command(LOG, 3)
+                got = []
+                with suppress(CommandTimeoutError):
+                    while True:
+                        got.append(log.receive(0).payload)
+                here.poll(0)
+                assert got == sorted(set(got))
+                assert len(got) + len(told) >= 4  # in doubt: delivered or not
+                log.deregister(final=True)
+                here.poll(0)
+
+            everywhere(case, packages=(package,))
+
+    with Threads() as threads:
+        threads.start(strikes).result(LIMIT_S)
+
+
 def told_error(told: list[BusError | None]) -> Callable[[Response], object]:
     """Return a callback that keeps the error of each answer which reports doubt."""
 
@@ -448,9 +492,7 @@ def test_a_message_is_taken_out_before_it_is_sent() -> None:
         for number in range(3):
             sender.command(LOG, number)
         manager, entry = bus._exchange.manager, sender._entry
-        bind = Bind(
-            LOG, entry, manager.any_machine_names._next_bind(LOG, entry).messages
-        )
+        [bind] = manager.any_machine_names.bind(LOG, entry)
         sent: list[int] = []
 
         def send(message: package.Incoming) -> None:

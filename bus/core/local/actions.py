@@ -77,7 +77,8 @@ class Bind:
     """Send the messages that waited for a name of any machine to the task found.
 
     The driver takes each message out before it sends it, so that an interrupt sends
-    none twice. Then it calls `ProcessManager.on_bound`.
+    none twice. Then it calls `ProcessManager.on_bound`, which may add messages, and
+    returns the action again.
 
     name: the name, as `bus.address.name_anywhere` writes it.
     entry: the task, or its relay.

@@ -67,12 +67,18 @@ class AnyMachineNames:
         """
         if name in self._binding:
             return []
-        return [self._next_bind(name, entry)]
+        bind = Bind(name, entry, deque(self._parked.take(name)))
+        self._binding[name] = bind
+        return [bind]
 
     def on_bound(self, done: Bind) -> list[Bind]:
         """Send the messages parked during a `Bind`, or end the binding.
 
         If messages are still parked after that, the caller searches for the name.
+
+        It returns the same action with these messages, which the driver then holds
+        already. Rejected: a new action. If an interrupt came before that was queued,
+        its messages would be lost.
         """
         name, entry = done.name, done.entry
         if self._binding.get(name) is not done:
@@ -86,12 +92,9 @@ class AnyMachineNames:
         if target is None or not self._parked.of(name):
             del self._binding[name]
             return []
-        return [self._next_bind(name, target)]
-
-    def _next_bind(self, name: str, entry: Entry) -> Bind:
-        bind = Bind(name, entry, deque(self._parked.take(name)))
-        self._binding[name] = bind
-        return bind
+        done.entry = target
+        self._parked.move(name, done)
+        return [done]
 
     def _holder(self, name: str) -> Entry | None:
         """Return the known task of this machine with the module of a name."""

@@ -17,6 +17,7 @@ from bus.errors import BusFullError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from bus.core.local.actions import Bind
     from bus.message import Incoming
 
 __all__ = ["Parked", "ParkedList"]
@@ -133,6 +134,18 @@ class ParkedList:
             del self._by_name[name]
         return taken
 
+    def move(self, name: str, bind: Bind) -> None:
+        """Remove the messages that wait for a name, and let a `Bind` send them.
+
+        All earlier messages of the action are sent.
+        """
+        waiting = self._by_name[name]
+        taken, count = deque([one.message for one in waiting]), len(waiting)
+        # No call between these lines: an interrupt finds all changes or none.
+        bind.messages = taken
+        self.resumed += count
+        del self._by_name[name]
+
     def withdraw(self, name: str, message: Incoming) -> bool:
         """Remove one message that waits for a name; False if it does not wait."""
         queue = self._by_name.get(name, deque())
@@ -165,9 +178,11 @@ class ParkedList:
             if len(kept) == len(queue):
                 continue
             late += [one for one in queue if is_over(one)]
+            count = len(queue) - len(kept)
+            # No call between these lines: an interrupt finds both changes or none.
+            self.given_up += count
             if kept:
                 self._by_name[name] = kept
             else:
                 del self._by_name[name]
-        self.given_up += len(late)
         return late
