@@ -27,7 +27,7 @@ from queuebroker.sockets.frames import NUMBER_MAX, TEXT_BYTES_MAX, Hello
 from queuebroker.sockets.listener import Listener
 from queuebroker.sockets.options import SocketOptions, limits_of
 from queuebroker.sockets.outgoing_connect import OutgoingConnect
-from queuebroker.sockets.tls import ListeningContext, Tls
+from queuebroker.sockets.tls import CurrentContext, Tls
 from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class SocketQueueBroker(Closable):
     __slots__ = (
         "_address",
         "_broker",
+        "_connects",
         "_driver",
         "_inner",
         "_listener",
@@ -104,6 +105,7 @@ class SocketQueueBroker(Closable):
         self._driver = driver
         self._options = SocketOptions() if options is None else options
         self._tls = tls
+        self._connects: CurrentContext | None = None  # from the first TLS connect on
         self._inner = Broker(name, manager=manager, kinds=Kind)
         self._broker = QueueBroker(
             self._inner,
@@ -137,7 +139,7 @@ class SocketQueueBroker(Closable):
         secure = None
         if address.scheme is Scheme.TLS:
             assert self._tls is not None
-            context = ListeningContext(self._tls)
+            context = CurrentContext(self._tls, server=True)
 
             def secure(socket: Socket) -> Socket:
                 return _net.secure(context.get(), socket, server=True)
@@ -333,10 +335,7 @@ class SocketQueueBroker(Closable):
         )
         secure: Callable[[Socket], Socket] | None = None
         if address.scheme is Scheme.TLS:
-            if self._tls is None:
-                msg = f"cannot connect to {address}: tls is not given"
-                raise ValueError(msg)
-            tls, host = self._tls.context(server=False), address.host
+            tls, host = self._client_context(address).get(), address.host
 
             def secure(socket: Socket) -> Socket:
                 return _net.secure(tls, socket, server=False, host=host)
@@ -345,6 +344,14 @@ class SocketQueueBroker(Closable):
         return OutgoingConnect(
             rdv, address, hello, self._held_driver, secure, lease_s, farewell_s
         )
+
+    def _client_context(self, address: Address) -> CurrentContext:
+        if self._tls is None:
+            msg = f"cannot connect to {address}: tls is not given"
+            raise ValueError(msg)
+        if self._connects is None:  # two threads may make one each; either serves
+            self._connects = CurrentContext(self._tls, server=False)
+        return self._connects
 
     def accept_iter(self, port: int) -> Iterator[MessageQueue]:
         """Yield accepted queues until this broker is closed; see `QueueBroker`."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from queuebroker import _net
+from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
     from queuebroker._net import TlsContext
 
-__all__ = ["ListeningContext", "Tls"]
+__all__ = ["CurrentContext", "Tls"]
 
 _log: Final = logging.getLogger("queuebroker.sockets")
 
@@ -63,31 +63,45 @@ class Tls:
         )
 
 
-class ListeningContext:
-    """The context of a listener, made anew when one of its files changes.
+class CurrentContext:
+    """The context of one role, made anew when one of its files changes.
 
-    While a file is damaged, such as in the middle of a copy, the last good context
-    stays: peers must not be rejected for that.
+    Reading the files costs as much as half a handshake. While a file is damaged, such
+    as in the middle of a copy, the last good context stays: peers must not be rejected
+    for that.
+
+    Lock: ``_lock`` guards the two fields; many threads may connect at once.
+
+    Args:
+        server: True to listen, False to connect.
 
     Raises:
         OSError, ValueError: as `Tls.context`.
     """
 
-    def __init__(self, tls: Tls) -> None:
+    __slots__ = ("_context", "_lock", "_seen", "_server", "_tls")
+
+    def __init__(self, tls: Tls, *, server: bool) -> None:
         self._tls: Final = tls
+        self._server: Final = server
+        self._lock: Final = _sync.Lock()
         self._seen = self._look()
-        self._context = tls.context(server=True)
+        self._context = tls.context(server=server)
 
     def get(self) -> TlsContext:
-        """Return the context for one more peer; for one thread at a time."""
+        """Return the context for one more peer."""
+        with self._lock:
+            self._renew_locked()
+            return self._context
+
+    def _renew_locked(self) -> None:
         seen = self._look()
         if seen != self._seen:
             self._seen = seen
             try:
-                self._context = self._tls.context(server=True)
+                self._context = self._tls.context(server=self._server)
             except OSError as error:
                 _log.warning("the former TLS files stay in use: %s", error)
-        return self._context
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
         """Return what changes whenever a file is replaced or written."""

@@ -130,18 +130,23 @@ class Campaign:
 
     def _is_linked(self) -> bool:
         site = self._site
-        return all(each.do("linked") == site.others(each) for each in site.members)
+        return all(
+            each.do("linked") == sorted(site.others(each)) for each in site.members
+        )
 
     def _await_all(self, since: float) -> float:
-        """Wait until each machine has reached all others; return the seconds."""
-        for one in self._site.members:
-            for other in self._site.others(one):
-                name = f"ism://{other}/fast/{other}"
-                until(
-                    partial(_reaches, one, name),
-                    f"{one.name} reaches {name}",
-                    limit_s=_QUIET_S,
-                )
+        """Wait until each machine has reached all others; return the seconds.
+
+        All machines call at the same time, each another one.
+        """
+        members = self._site.members
+        for step in range(1, len(members)):
+            pairs = list(zip(members, members[step:] + members[:step], strict=True))
+            until(
+                partial(_reach, pairs),
+                f"each machine reaches the one {step} places after it",
+                limit_s=_QUIET_S,
+            )
         return monotonic() - since
 
     def _stop_load(self) -> None:
@@ -183,5 +188,12 @@ class Campaign:
             self._ledger.take(life, words)
 
 
-def _reaches(one: Member, name: str) -> bool:
-    return bool(one.do("call", name) == "ok")
+def _reach(pairs: list[tuple[Member, Member]]) -> bool:
+    """Let each first member call the second; remove the pairs that succeed."""
+    for one, other in pairs:
+        one.tell("call", f"ism://{other.name}/fast/{other.name}")
+    answers = [one.answer() for one, _ in pairs]
+    pairs[:] = [
+        pair for pair, answer in zip(pairs, answers, strict=True) if answer != "ok"
+    ]
+    return not pairs

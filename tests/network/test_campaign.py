@@ -46,3 +46,14 @@ def test_machines_also_find_each_other_by_multicast(
         assert not result.violations, result
         assert result.fates[Fate.DELIVERED] > 50
     shutil.rmtree(folder)
+
+
+@clause("OPEN-10")
+def test_a_partition_among_twelve_machines_heals_in_time() -> None:
+    """Their 66 links are made anew at about the same time."""
+    folder = Path(tempfile.mkdtemp(prefix="net"))
+    with Campaign(folder / "c", 12, seed=1) as campaign:
+        result = campaign.run("partition", 3.0)
+        assert not result.violations, result
+        assert result.fates[Fate.DELIVERED] > 100
+    shutil.rmtree(folder)

@@ -30,8 +30,9 @@ _CONFIG: Final = BusConfig(
 )
 
 
-# The number of other machines up to which each sends as often as in `tests.kills`.
-_FULL_LOAD: Final = 4
+# The number of links up to which each machine sends as often as in `tests.kills`: all
+# pairs of five machines.
+_FULL_LOAD: Final = 10
 
 
 class MachineWorker(Worker):
@@ -55,10 +56,12 @@ class MachineWorker(Worker):
     def subscribe(self, machines: list[str]) -> None:
         """Subscribe to the notifications of other machines.
 
-        All machines share the processors of this one: the more there are, the less each
-        sends.
+        All machines share the processors of this one, and each notification goes to all
+        others. So the more links there are, the less each machine sends: an overloaded
+        one cannot respond within the lease, and then loses its links for that reason.
         """
-        self._load.tick_s = TICK_S * max(1.0, len(machines) / _FULL_LOAD)
+        links = len(machines) * (len(machines) + 1) / 2
+        self._load.tick_s = TICK_S * max(1.0, links / _FULL_LOAD)
         for each in machines:
             self._load.subscribe(f"ism://{each}/from/*")
 

@@ -136,6 +136,29 @@ def test_a_listener_uses_renewed_keys_for_the_next_peer(renewed: Tls) -> None:
 
 
 @clause("QB-SOCK-9")
+def test_a_broker_connects_with_renewed_keys_next_time(renewed: Tls) -> None:
+    """It reads them again only when they have changed."""
+    guest_tls = attrs.evolve(renewed, check_host=False)
+    host_tls = {"tls": identity("host")}
+    with brokers(TLS, host_tls, {"tls": guest_tls}) as (host, guest):
+        ends = [meet(host, guest)]
+        first = guest._connects
+        assert first is not None
+        context = first.get()
+        assert first.get() is context
+        other = identity("other")
+        for name in ("certificate", "key"):
+            shutil.copy(getattr(other, name), getattr(renewed, name))
+        ends.append(meet(host, guest))
+        assert guest._connects is first
+        assert first.get() is not context
+        names = [accepted.peer.certificate for accepted, _ in ends]
+        assert names == ["localhost", "other"]
+        for end in (*ends[0], *ends[1]):
+            end.disconnect()
+
+
+@clause("QB-SOCK-9")
 def test_while_keys_are_damaged_the_former_ones_stay_in_use(
     renewed: Tls, caplog: pytest.LogCaptureFixture
 ) -> None:
