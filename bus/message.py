@@ -91,6 +91,9 @@ class Incoming(msgspec.Struct, eq=False):
     _trace: Any = None
     # How often it has followed its addressee to another machine.
     _moves: int = 0
+    # The report of its failure that its sender gets, or the `MovedError` that it
+    # follows; None before. After an interrupt it shows what was begun.
+    _report: Any = None
 
     @property
     def sender(self) -> Address:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from bus.address import Address
 from bus.api.run_callback import run_callback
-from bus.errors import BusError, MovedError
+from bus.errors import BusError, InDoubtError, MovedError
 from bus.message import Kind, Undelivered
-from bus.threads.delivery import Answer, Returned
+from bus.threads.delivery import Answer, RepeatedAnswer, Returned
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -86,34 +86,49 @@ class DeliveryFailures:
         If the error says that the addressee has moved, and this process follows moves,
         the message is sent there instead.
 
+        After an interrupt, the caller repeats the call. The task gets one report, and
+        the message is counted once, wherever the interrupt came.
+
         reason: the reason for the journal, if the error does not determine it.
         """
         follows = self._follow_moves and message._moves < _MOVES_MAX
         if isinstance(error, MovedError) and follows:
-            self._follow(message, error)
-            return
+            if message._report is not error:
+                self._follow(message, error)
+                return
+            why = "an interrupt, such as Ctrl-C, ended the call that was sending it on"
+            error = InDoubtError(message._name or error.name, why)
+        begun = isinstance(message._report, (Answer, Returned))
         asked = message.wants_reply and message._id in self._questions
         told = message.kind is Kind.COMMAND and (asked or not message.wants_reply)
-        if message._trace is not None:
+        if message._trace is not None and not begun:
             message._trace.record_failed(error, reason, told=told)
         if message.kind is not Kind.COMMAND:
             return
         source: Entry = message._source
         if message.wants_reply:
             if asked:
-                self._router.post(
-                    Answer(_to=source, number=message._id, responder=None, error=error)
+                kind = RepeatedAnswer if begun else Answer
+                message._report = answer = kind(
+                    _to=source, number=message._id, responder=None, error=error
                 )
+                self._router.post(answer)
             return
-        with self._lock:
-            self.undelivered += 1
-        if self._on_undelivered is not None:
+        if not begun:
             name = message._name or message._to.name
-            undelivered = Undelivered(name, message.payload, error)
-            self._router.post(Returned(_to=source, undelivered=undelivered))
+            returned = Returned(
+                _to=source, undelivered=Undelivered(name, message.payload, error)
+            )
+            with self._lock:
+                # No call between these lines: an interrupt finds both changes or none.
+                self.undelivered += 1
+                message._report = returned
+        if self._on_undelivered is not None:
+            self._router.post(message._report)
 
     def _follow(self, message: Incoming, moved: MovedError) -> None:
         """Send a message to the new address of its addressee, over the same bus."""
+        message._report = moved  # from here on it is in doubt after an interrupt
         router, machine = self._router, message._source.address.machine
         if moved.bus != message._source.address.bus:
             bus = None if self._bus is None else self._bus._others.get(moved.bus)
@@ -135,5 +150,6 @@ class DeliveryFailures:
 
     def on_returned(self, item: Returned, client: Client) -> None:
         """Call the callback of the task for one undeliverable command."""
-        if self._on_undelivered is not None:
+        if self._on_undelivered is not None and not item.handled:
+            item.handled = True
             run_callback(self._on_undelivered, item.undelivered, client)

@@ -34,20 +34,22 @@ def register_task(
         NameTakenError, AccessDeniedError, UnknownTaskError: as `Bus.register`.
     """
     receiver.postpone_openings()
+    entry = None
     try:
         entry = bus._exchange.register(name, visibility, bus.name, host, receiver)
         task = Task(bus, entry, receiver)
         if receiver.verdict is not None:
-            _await_verdict(bus, task, receiver.verdict)
-        return task
-    finally:
+            _await_verdict(bus, receiver.verdict)
         receiver.run_openings()
-
-
-def _await_verdict(bus: TaskOwner, task: Task, verdict: Verdict) -> None:
-    wait_s = 0.0 if bus._threads.in_callback() else _VERDICT_S
-    try:
-        verdict.wait(_sync.monotonic() + wait_s)
     except BaseException:
-        task.deregister()  # the caller gets no task that it could deregister
+        if entry is not None:
+            # An interrupt or a refusal: the caller gets no task to deregister.
+            receiver.leave(entry, final=False)
+        receiver.run_openings()
         raise
+    return task
+
+
+def _await_verdict(bus: TaskOwner, verdict: Verdict) -> None:
+    wait_s = 0.0 if bus._threads.in_callback() else _VERDICT_S
+    verdict.wait(_sync.monotonic() + wait_s)

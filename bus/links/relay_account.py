@@ -253,13 +253,18 @@ class RelayAccount:
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
         """Report a failed delivery to the asking task; count a failed command."""
+        if message._report is not None:
+            return  # called again after an interrupt
         if message._trace is not None:
             message._trace.record_failed(error, reason, told=message.wants_reply)
         if message.wants_reply:
             self._refuse(message, error)
+            message._report = error
         elif message.kind is Kind.COMMAND:
             with self._lock:
+                # No call between these lines: an interrupt finds both changes or none.
                 self.undelivered += 1
+                message._report = error
 
     def on_overflow(self, message: Incoming) -> None:
         """Do nothing: a task under `disconnect` is disconnected in its own process."""

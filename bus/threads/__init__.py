@@ -8,6 +8,9 @@ scheduler               the turns of the tasks of one thread, and its timers
 thread_manager          one thread, with its tasks
 host_thread             calls in the thread that hosts a task, and moves to another
 opening                 the opening of a mailbox, with the messages that waited for it
+registration_attempt    the registration of a task, and its undoing
+emptying                the removal of a deregistered task from its thread
+undoable                a decision that an interrupt may cut off
 parked_expiry           the timer that expires parked messages
 comm                    the comm thread, as the exchange uses it
 binding                 the messages that waited for a name of any machine

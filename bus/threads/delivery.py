@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bus.errors import BusError
     from bus.message import Presence, Undelivered
 
-__all__ = ["Answer", "Delivery", "News", "Returned", "answer_of"]
+__all__ = ["Answer", "Delivery", "News", "RepeatedAnswer", "Returned", "answer_of"]
 
 
 class Answer(msgspec.Struct, eq=False, kw_only=True):
@@ -41,6 +41,13 @@ class Answer(msgspec.Struct, eq=False, kw_only=True):
     _trace: Any = None
 
 
+class RepeatedAnswer(Answer, eq=False, kw_only=True):
+    """The failure of a question, posted again after an interrupt of the first post.
+
+    If the first one has arrived, this one has no effect and is not counted as late.
+    """
+
+
 class News(msgspec.Struct, eq=False, kw_only=True):
     """A change of presence: a watched task has registered or deregistered."""
 
@@ -52,10 +59,15 @@ class News(msgspec.Struct, eq=False, kw_only=True):
 
 
 class Returned(msgspec.Struct, eq=False, kw_only=True):
-    """The return of an undeliverable command that requested no answer."""
+    """The return of an undeliverable command that requested no answer.
+
+    handled: True once the callback is called. After an interrupt the same object may
+      be posted again.
+    """
 
     _to: Any
     undelivered: Undelivered
+    handled: bool = False
     _account: None = None
     _trace: None = None
 

@@ -31,17 +31,19 @@ from bus.core.local.actions import (
     Tell,
 )
 from bus.core.local.trace import Tracer
-from bus.errors import UnknownTaskError
+from bus.errors import BusError
 from bus.message import Incoming
 from bus.threads.account import Admission
 from bus.threads.binding import send_bound
 from bus.threads.callback_failures import CallbackFailures
-from bus.threads.delivery import Answer, News, answer_of
+from bus.threads.delivery import News, answer_of
+from bus.threads.emptying import Emptying
 from bus.threads.fast_delivery import FastDelivery
 from bus.threads.host_thread import call_in_host_thread
-from bus.threads.mailbox import Client, Mailbox
 from bus.threads.opening import Opening
 from bus.threads.parked_expiry import ParkedExpiry
+from bus.threads.registration_attempt import RegistrationAttempt
+from bus.threads.undoable import undoable
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from bus.registration import Visibility
     from bus.threads.comm import Comm
     from bus.threads.fast_delivery import FastReceiver
+    from bus.threads.mailbox import Client
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Exchange"]
@@ -121,7 +124,14 @@ class Exchange:
 
         If another thread is executing actions, that thread executes these, too.
         """
-        self._decide(lambda: self._todo.extend(event()))
+
+        def queue() -> None:
+            actions = event()
+            # No call between these lines: an interrupt comes before all or after all.
+            self._todo += actions
+            self.manager.parked.removals = None
+
+        self._decide(queue)
         self.act()
         self._request_flush()
 
@@ -185,7 +195,7 @@ class Exchange:
         """Call ``event`` under the lock, and count it as a decision."""
         with self._lock:
             self.manager.revision += 1
-            return event()
+            return undoable(self.manager, event)
 
     def count_unheard(self, entry: Entry) -> None:
         """Count a notification without subscribers, while this process is alone."""
@@ -212,29 +222,25 @@ class Exchange:
             NameTakenError: see `ProcessManager.register`.
             UnknownTaskError: the thread has ended.
         """
-        mailbox = Mailbox(client)
-
-        def register() -> Entry:
-            entry, actions = self.manager.register(
-                *(name, visibility, bus, host, mailbox, _sync.monotonic()),
-                client.account.overflow,
-            )
-            if self.manager.awaits_verdict(entry):
-                client.await_verdict()  # under the lock: before the master answers
-            if self.trace_sink is not None:
-                self.trace_sink.on_registered(entry.id.number, name)
-            self._todo.extend(actions)
-            return entry
-
+        attempt = RegistrationAttempt(
+            self.manager, self._todo, self.trace_sink, host, client
+        )
         try:
-            if not host.expect(mailbox):
-                raise UnknownTaskError("", f"thread {host.name!r} is stopped")
-            entry = self._decide(register)
-        except BaseException:
-            host.cancel_expect(mailbox)
+            attempt.announce()
+            entry = self._decide(lambda: attempt.register(name, visibility, bus))
+            self.act()
+            self._request_flush()
+        except BusError:
+            attempt.withdraw()
             raise
-        self.act()
-        self._request_flush()
+        except BaseException:
+            # An interrupt: the caller gets no task that it could deregister.
+            if (registered := self.query(attempt.find)) is None:
+                attempt.withdraw()
+            else:
+                self.decide(lambda: attempt.undo(registered))
+                self.deregister(registered, final=False)
+            raise
         return entry
 
     def deregister(self, entry: Entry, *, final: bool, moved_to: str = "") -> None:
@@ -271,13 +277,19 @@ class Exchange:
         Raises:
             BusFullError: the parked list has no room (BUS-FLOW-2).
         """
-        entry = self._decide(partial(self._park, name, message, again=again))
-        if entry is None:
-            message._source.order = object()
-            self._request_flush()  # the comm thread starts the search
-            host = message._source.host
+        host = message._source.host
+        try:
+            entry = self._decide(partial(self._park, name, message, again=again))
+            if entry is None:
+                message._source.order = object()
+                self._request_flush()  # the comm thread starts the search
+                if host is not None:
+                    self.parked_expiry.schedule(host)
+        except BaseException:
+            # After an interrupt the message may be parked, and must not wait for ever.
             if host is not None:
                 self.parked_expiry.schedule(host)
+            raise
         return entry
 
     def _park(self, name: str, message: Incoming, *, again: bool) -> Entry | None:
@@ -300,8 +312,7 @@ class Exchange:
         """
         mine, done = False, 0
         try:
-            # The lines under the lock are one step: no interrupt comes between two of
-            # them.
+            # The lines under the lock are one step: no interrupt comes in between.
             with self._lock:
                 if self._acting:
                     return
@@ -317,8 +328,8 @@ class Exchange:
                 self._do(action)
         except BaseException:
             with self._lock:
-                # The action was not begun, so it goes back. Only a reply or a write of
-                # horizons may have begun: to do it a second time is harmless.
+                # The action was not begun, so it goes back. Only a reply, a report or a
+                # write of horizons may have begun: to repeat it is harmless.
                 if self._taken is not None and mine:
                     self._todo.appendleft(self._taken)
                     self._taken = None
@@ -338,6 +349,12 @@ class Exchange:
             # Not before: after an interrupt no message may precede its horizon.
             self._taken = None
             return
+        if type(action) is Fail:
+            message = action.message
+            message._source.mailbox.client.on_undeliverable(message, action.error)
+            # Not before: an interrupt puts it back, and a repeated report is harmless.
+            self._taken = None
+            return
         if type(action) is Open:
             self._open(action.entry, action.messages)
             return
@@ -352,8 +369,6 @@ class Exchange:
         match action:
             case Tell(entry, watch, presence):
                 _give(News(_to=entry, watch=watch, presence=presence))
-            case Fail(message, error):
-                message._source.mailbox.client.on_undeliverable(message, error)
             case Confirm(entry):
                 entry.mailbox.client.on_confirmed()
             case Settled(tell):
@@ -371,21 +386,17 @@ class Exchange:
     def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Open a task; fail each message that was parked for it and finds no room."""
         if entry.remote:
-            self._taken = None
             assert self.comm is not None
-            for message in messages:
-                message._to = entry  # parked by name alone; the addressee is known now
-                if message._trace is not None:
-                    message._trace.record_accepted(entry.id.number)
+            _address(messages, entry)
+            self._taken = None
             self.comm.open(entry, messages)
             return
-        opening = Opening(entry)
+        opening = Opening(entry, messages)
         try:
             self._taken = None
-            opening.admit(messages)
             opening.open()
         except BaseException:
-            # Open it after an interrupt, too: its thread cannot end before that.
+            # After an interrupt, too: the thread cannot end, no message may be lost.
             opening.open()
             raise
 
@@ -393,15 +404,8 @@ class Exchange:
         """Empty the mailbox of a deregistered task, in the thread that hosts it."""
         host: ThreadManager = entry.host
         client: Client = entry.mailbox.client
-        unread = _take_unread(entry, host, client)
-        now = _sync.monotonic()
-
-        def left() -> list[Action]:
-            actions = self.manager.on_emptied(entry, unread, now, final=final)
-            if self.trace_sink is not None:
-                self.trace_sink.on_deregistered(entry.id.number)
-            return actions
-
+        emptying = Emptying(entry, final=final)
+        left = partial(emptying.report, self.manager, self.trace_sink)
         if self.comm is None:
             self.decide(left)
         else:
@@ -413,22 +417,16 @@ class Exchange:
         client.on_deregistered()
 
 
+def _address(messages: Sequence[Incoming], entry: Entry) -> None:
+    """Set the addressee of messages that were parked by name alone."""
+    for message in messages:
+        if message._to is not entry and message._trace is not None:
+            message._trace.record_accepted(entry.id.number)
+        message._to = entry
+
+
 def _give(news: News) -> None:
     """Put news into the mailbox of a task, at its present host."""
     while (host := news._to.host) is not None:
         if host.post(news) is not Admission.GONE:
             return
-
-
-def _take_unread(entry: Entry, host: ThreadManager, client: Client) -> list[Incoming]:
-    """Remove a task from its host; return its unread messages, in order."""
-    unread = []
-    for item in [*client.take_unclaimed(), *host.remove(entry, None, Mailbox(client))]:
-        if type(item) is Incoming and item._account.extract(item, host.inbox.lock):
-            item._account.returned += 1
-            item.gap = 0  # the gap concerned this receiver alone
-            unread.append(item)
-        elif type(item) is Answer:
-            client.on_unread_answer(item)
-    host.inbox.wake_senders()
-    return unread

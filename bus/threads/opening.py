@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from bus.threads.account import Admission
@@ -23,38 +24,72 @@ class Opening:
     The task cannot move, and its thread cannot end, until it is open.
     """
 
-    __slots__ = ("_entry", "_fits", "_host", "_mailbox")
+    __slots__ = (
+        "_dropped",
+        "_entry",
+        "_fits",
+        "_host",
+        "_left",
+        "_mailbox",
+        "_taken",
+        "_verdict",
+    )
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         self._entry: Final = entry
         self._host: Final[ThreadManager] = entry.host
         self._mailbox: Final[Mailbox] = entry.mailbox
         self._fits: Final[list[Incoming]] = []
+        self._left: Final = deque(messages)
+        # The message that is being admitted, or was when an interrupt came, and what
+        # the account has decided on it; None before.
+        self._taken: Incoming | None = None
+        self._verdict: Admission | None = None
+        self._dropped: Final[list[Incoming]] = []
 
-    def admit(self, messages: Sequence[Incoming]) -> None:
-        """Charge parked messages to the account of the task, and keep those that fit.
+    def _admit(self) -> None:
+        """Charge the parked messages to the account of the task; keep those that fit.
 
-        Each other message fails, and its sender gets the error.
+        Each other message fails, and its sender gets the error. After an interrupt, the
+        next call continues with the message that was being admitted: none is lost, or
+        admitted or counted twice.
         """
-        entry, host, fits = self._entry, self._host, self._fits
-        account = self._mailbox.client.account
-        dropped: list[Incoming] = []
-        for message in messages:
+        if self._taken is not None:
+            self._settle(self._taken)
+        while self._left:
+            # No call between these lines: an interrupt finds the message in one place.
+            message = self._taken = self._left[0]
+            self._verdict = None
+            del self._left[0]
+            self._settle(message)
+        while self._dropped:
+            dropped = self._dropped[0]
+            dropped._source.mailbox.client.on_dropped(dropped)
+            # Not before: a repeated report is harmless, and none may be lost.
+            del self._dropped[0]
+
+    def _settle(self, message: Incoming) -> None:
+        entry, account = self._entry, self._mailbox.client.account
+        if self._verdict is None:
             message._to, message._account = entry, account
-            with host.inbox.lock:
-                admission = account.admit_locked(message, dropped)
-            if admission is Admission.ACCEPTED:
+            with self._host.inbox.lock:
+                self._verdict = account.admit_locked(message, self._dropped)
+        if self._verdict is Admission.ACCEPTED:
+            if not (self._fits and self._fits[-1] is message):
                 if message._trace is not None:
                     message._trace.record_accepted(entry.id.number)
-                fits.append(message)
-            else:
-                error = account.error(f"task {entry.name!r}")
-                message._source.mailbox.client.on_undeliverable(message, error)
-        for message in dropped:
-            message._source.mailbox.client.on_dropped(message)
+                self._fits.append(message)
+        else:
+            error = account.error(f"task {entry.name!r}")
+            message._source.mailbox.client.on_undeliverable(message, error)
+        self._taken = None
 
     def open(self) -> None:
-        """Open the mailbox now, or when the client calls `Receiver.run_openings`."""
+        """Admit the messages; open the mailbox now, or in `Receiver.run_openings`.
+
+        After an interrupt the caller repeats the call.
+        """
+        self._admit()
         if not self._mailbox.client.postpone(self._open_in_host_thread):
             self._open_in_host_thread()
 

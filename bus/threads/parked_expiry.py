@@ -60,7 +60,14 @@ class ParkedExpiry:
 
         If the bus is closed, no timer is set: the messages fail at once.
         """
+        try:
+            self._schedule(host)
+        except BaseException:
+            with self._lock:  # after an interrupt, the next call sets the timer
+                self._check_at = self._host = None
+            raise
 
+    def _schedule(self, host: ThreadManager) -> None:
         with self._lock:
             closed = self._closed_bus is not None
             deadline = self._manager.parked.next_deadline()

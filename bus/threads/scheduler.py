@@ -73,6 +73,28 @@ class Scheduler:
         """Set a timer: call ``due`` at or soon after a time of the monotonic clock."""
         heapq.heappush(self.timers, (deadline, next(self._numbers), due))
 
+    def fire(self) -> None:
+        """Call the function of the first timer, which is due, and remove the timer.
+
+        An interrupt of the function leaves the timer set, so that the function is
+        called again: no deadline passes without effect.
+        """
+        timer = self.timers[0]
+        try:
+            timer[2]()
+        except Exception:
+            self._remove(timer)
+            raise
+        self._remove(timer)
+
+    def _remove(self, timer: tuple[float, int, Callable[[], object]]) -> None:
+        if self.timers and self.timers[0] is timer:
+            heapq.heappop(self.timers)
+            return
+        rest = [each for each in self.timers if each is not timer]
+        heapq.heapify(rest)
+        self.timers[:] = rest  # one step: an interrupt finds a heap before and after
+
     def put(self, mailbox: Mailbox, item: Any) -> None:
         """Put an item into a mailbox."""
         items = mailbox.begin() if mailbox.items is None else mailbox.items

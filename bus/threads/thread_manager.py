@@ -9,7 +9,6 @@ docstrings say otherwise.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -245,7 +244,7 @@ class ThreadManager:
         scheduler, inbox, requests = self.scheduler, self.inbox, self._requests
         scheduler.since = now = _sync.monotonic()
         while scheduler.timers and scheduler.timers[0][0] <= now:
-            heapq.heappop(scheduler.timers)[2]()
+            scheduler.fire()
         turns = len(self._ready)
         try:
             for _ in range(turns):

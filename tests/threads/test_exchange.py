@@ -310,8 +310,8 @@ def test_an_interrupt_keeps_nothing_from_being_done_later() -> None:
         station.exchange.decide(lambda: fails(3))
 
         told = [payload for payload, _ in clerk.failures]
-        # The interrupted action itself may be lost: its progress is unknown.
-        assert told in ([1, 2, 3], [2, 3], [1, 3], [3])
+        # Either the interrupt ended the decision, or each failure is reported once.
+        assert told in ([1, 2, 3], [3])
         lost.append(3 - len(told))
 
     lost: list[int] = []

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bus.core.local.actions import Fail
 from bus.errors import BusFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bus.core.local.actions import Bind
+    from bus.core.local.actions import Action, Bind
+    from bus.errors import BusError
     from bus.message import Incoming
 
-__all__ = ["Parked", "ParkedList"]
+__all__ = ["Parked", "ParkedList", "Removal"]
 
 
 @attrs.frozen
@@ -39,6 +41,20 @@ class Parked:
     turn: float = math.inf
 
 
+@attrs.frozen
+class Removal:
+    """Messages removed for actions that are not queued yet.
+
+    waited: all messages of the name before the removal, in order.
+    resumed, given_up: how many of them the counters of the list have counted.
+    """
+
+    name: str
+    waited: deque[Parked]
+    resumed: int = 0
+    given_up: int = 0
+
+
 class ParkedList:
     """Messages that wait for a name.
 
@@ -50,10 +66,24 @@ class ParkedList:
         parked, resumed, given_up: how many messages were ever added, taken, and
           expired or withdrawn.
 
+        removals: the removals of the present decision; None if the driver keeps no
+            record of them. A driver that may be interrupted sets it to ``()`` before a
+            decision, and to None once the actions of the decision are queued. If an
+            interrupt comes in between, these actions are lost, and `restore` puts
+            their messages back.
+
     Invariant: ``parked == resumed + given_up + len(self)``.
     """
 
-    __slots__ = ("_by_name", "_in_all", "_per_name", "given_up", "parked", "resumed")
+    __slots__ = (
+        "_by_name",
+        "_in_all",
+        "_per_name",
+        "given_up",
+        "parked",
+        "removals",
+        "resumed",
+    )
 
     def __init__(self, *, per_name: int, in_all: int) -> None:
         self._per_name: Final = per_name
@@ -62,6 +92,7 @@ class ParkedList:
         self.parked: int = 0
         self.resumed: int = 0
         self.given_up: int = 0
+        self.removals: tuple[Removal, ...] | None = None
 
     def __len__(self) -> int:
         return self.parked - self.resumed - self.given_up
@@ -126,13 +157,45 @@ class ParkedList:
 
     def take(self, name: str) -> list[Incoming]:
         """Remove and return the messages that wait for a name, in order."""
-        taken = [one.message for one in self._by_name.get(name, ())]
-        count = len(taken)
-        if count:
-            # No call between these lines: an interrupt finds both changes or none.
-            self.resumed += count
-            del self._by_name[name]
+        waited = self._by_name.get(name)
+        if waited is None:
+            return []
+        taken, count = [one.message for one in waited], len(waited)
+        removal = Removal(name, waited, resumed=count)
+        # No call between these lines: an interrupt finds all changes or none.
+        if self.removals is not None:
+            self.removals = (*self.removals, removal)
+        self.resumed += count
+        del self._by_name[name]
         return taken
+
+    def fail(self, name: str, error: BusError, todo: list[Action]) -> None:
+        """Remove the messages that wait for a name, and let each one fail.
+
+        todo: receives the actions; it outlasts an interrupt of the decision.
+        """
+        waited = self._by_name.get(name)
+        if waited is None:
+            return
+        fails, count = [Fail(one.message, error) for one in waited], len(waited)
+        # No call between these lines: an interrupt finds all changes or none.
+        todo += fails
+        self.resumed += count
+        del self._by_name[name]
+
+    def restore(self) -> None:
+        """Put back the messages whose actions were lost to an interrupt.
+
+        Nothing was added since their removal. Another interrupt may end this call; the
+        next one continues.
+        """
+        while self.removals:
+            *earlier, last = self.removals
+            # No call between these lines: an interrupt finds all changes or none.
+            self.removals = (*earlier,)
+            self._by_name[last.name] = last.waited
+            self.resumed -= last.resumed
+            self.given_up -= last.given_up
 
     def move(self, name: str, bind: Bind) -> None:
         """Remove the messages that wait for a name, and let a `Bind` send them.
@@ -179,7 +242,10 @@ class ParkedList:
                 continue
             late += [one for one in queue if is_over(one)]
             count = len(queue) - len(kept)
-            # No call between these lines: an interrupt finds both changes or none.
+            removal = Removal(name, queue, given_up=count)
+            # No call between these lines: an interrupt finds all changes or none.
+            if self.removals is not None:
+                self.removals = (*self.removals, removal)
             self.given_up += count
             if kept:
                 self._by_name[name] = kept

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.address import Address
+from bus.address import Address, name_anywhere
 from bus.core.local.actions import Action, Bind, Fail, Open, Settled, Tell
 from bus.core.local.any_machine_names import AnyMachineNames
 from bus.core.local.interests import Interests
@@ -155,6 +155,26 @@ class ProcessManager:
         if self.remote is not None and public:
             actions += self.remote.on_registered(entry, now)
         return entry, actions
+
+    def undo(self, entry: Entry, now: float) -> list[Action]:
+        """Remove a registration of which an interrupt has lost the actions.
+
+        The host must then empty the mailbox, as after `leave`: other threads may have
+        found the task.
+        """
+        actions: list[Action] = []
+        if entry not in self._unopened.get(entry.name, ()):
+            actions.append(Open(entry, ()))  # a mailbox is emptied after its opening
+        actions += self.leave(entry)
+        for name in (entry.name, name_anywhere(entry.name)):
+            if self.parked.of(name):
+                self._seek(name, now)
+        return actions
+
+    def restore(self) -> None:
+        """Put back the parked messages of a decision whose actions are lost."""
+        self.any_machine_names.restore()
+        self.parked.restore()
 
     def new_id(self) -> RegistrationId:
         """Return an id that no registration of this process has had."""

@@ -124,7 +124,7 @@ class OwnSearches:
         return next(name for name, own in self.by_name.items() if own is request)
 
     def _fail(self, name: str, error: BusError) -> None:
-        self._topology.fail(self._manager.parked.take(name), error)
+        self._manager.parked.fail(name, error, self._topology.todo)
 
     # Messages and tasks of this process.
 
