@@ -181,6 +181,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "actions",
         "parked_list",
         "any_machine_names",
+        "departures",
         "remote_tasks",
         "remote",
         "process_manager",

@@ -120,7 +120,8 @@ class ParkedExpiry:
     def _fail_those_of_others(self) -> None:
         bus, now = self._closed_bus, _sync.monotonic()
         assert bus is not None
-        self._decide(lambda: self._manager.fail_parked_of_others(bus, now))
+        parked = self._manager.parked
+        self._decide(lambda: [*parked.fail_those_of_others(bus, now)])
 
     def _look(self, host: ThreadManager) -> None:
         now = _sync.monotonic()

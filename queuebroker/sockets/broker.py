@@ -105,7 +105,7 @@ class SocketQueueBroker(Closable):
         self._driver = driver
         self._options = SocketOptions() if options is None else options
         self._tls = tls
-        self._connects: CurrentContext | None = None  # from the first TLS connect on
+        self._connects = None if tls is None else CurrentContext(tls, server=False)
         self._inner = Broker(name, manager=manager, kinds=Kind)
         self._broker = QueueBroker(
             self._inner,
@@ -140,6 +140,7 @@ class SocketQueueBroker(Closable):
         if address.scheme is Scheme.TLS:
             assert self._tls is not None
             context = CurrentContext(self._tls, server=True)
+            context.get()  # it refuses wrong files at once
 
             def secure(socket: Socket) -> Socket:
                 return _net.secure(context.get(), socket, server=True)
@@ -335,7 +336,10 @@ class SocketQueueBroker(Closable):
         )
         secure: Callable[[Socket], Socket] | None = None
         if address.scheme is Scheme.TLS:
-            tls, host = self._client_context(address).get(), address.host
+            if self._connects is None:
+                msg = f"cannot connect to {address}: tls is not given"
+                raise ValueError(msg)
+            tls, host = self._connects.get(), address.host
 
             def secure(socket: Socket) -> Socket:
                 return _net.secure(tls, socket, server=False, host=host)
@@ -344,14 +348,6 @@ class SocketQueueBroker(Closable):
         return OutgoingConnect(
             rdv, address, hello, self._held_driver, secure, lease_s, farewell_s
         )
-
-    def _client_context(self, address: Address) -> CurrentContext:
-        if self._tls is None:
-            msg = f"cannot connect to {address}: tls is not given"
-            raise ValueError(msg)
-        if self._connects is None:  # two threads may make one each; either serves
-            self._connects = CurrentContext(self._tls, server=False)
-        return self._connects
 
     def accept_iter(self, port: int) -> Iterator[MessageQueue]:
         """Yield accepted queues until this broker is closed; see `QueueBroker`."""

@@ -70,13 +70,10 @@ class CurrentContext:
     as in the middle of a copy, the last good context stays: peers must not be rejected
     for that.
 
-    Lock: ``_lock`` guards the two fields; many threads may connect at once.
+    Lock: ``_lock`` guards ``_seen`` and ``_context``; many threads may connect at once.
 
     Args:
         server: True to listen, False to connect.
-
-    Raises:
-        OSError, ValueError: as `Tls.context`.
     """
 
     __slots__ = ("_context", "_lock", "_seen", "_server", "_tls")
@@ -85,23 +82,29 @@ class CurrentContext:
         self._tls: Final = tls
         self._server: Final = server
         self._lock: Final = _sync.Lock()
-        self._seen = self._look()
-        self._context = tls.context(server=server)
+        self._seen: tuple[tuple[int, int, int] | None, ...] = ()  # before the first
+        self._context: TlsContext | None = None
 
     def get(self) -> TlsContext:
-        """Return the context for one more peer."""
-        with self._lock:
-            self._renew_locked()
-            return self._context
+        """Return the context for one more peer.
 
-    def _renew_locked(self) -> None:
+        Raises:
+            OSError, ValueError: there is none yet, and `Tls.context` raises this.
+        """
+        with self._lock:
+            return self._get_locked()
+
+    def _get_locked(self) -> TlsContext:
         seen = self._look()
-        if seen != self._seen:
-            self._seen = seen
+        if self._context is None or seen != self._seen:
             try:
                 self._context = self._tls.context(server=self._server)
             except OSError as error:
+                if self._context is None:
+                    raise
                 _log.warning("the former TLS files stay in use: %s", error)
+            self._seen = seen
+        return self._context
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
         """Return what changes whenever a file is replaced or written."""

@@ -418,7 +418,7 @@ def test_an_interrupted_registration_leaves_the_name_free(
             assert all(isinstance(each, InDoubtError) for each in told)
             assert len(manager.parked) == 0
             assert not manager.any_machine_names._binding
-            assert not manager._unopened
+            assert not manager.departures.unopened
             log.deregister(final=True)
             sender.here.poll(0)
 

@@ -128,8 +128,8 @@ def test_nothing_is_kept_of_tasks_that_left() -> None:
 
     assert len(one.table) == 0
     assert one.table.named("c") is None
-    assert not one._leaving
-    assert not one._unopened
+    assert not one.departures.leaving
+    assert not one.departures.unopened
     assert one.subscriptions.matching("c") == []
     assert one.watches.matching("a/b") == []
 

@@ -143,8 +143,8 @@ class Checks:
         remote, name = process.remote, process.name
         hold(not len(remote.resolver.ledger), f"{name} keeps a search")
         hold(not len(process.manager.parked), f"{name} has parked messages")
-        hold(not process.manager._leaving, f"{name}: somebody does not leave")
-        hold(not process.manager._unopened, f"{name}: somebody is not opened")
+        hold(not process.manager.departures.leaving, f"{name}: somebody does not leave")
+        hold(not process.manager.departures.unopened, f"{name}: somebody is not opened")
         hold(
             remote.idle_relays.next_deadline() is None,
             f"{name} keeps a relay for nobody",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.core.local.actions import Fail
-from bus.errors import BusFullError
+from bus.errors import BusFullError, UnresolvedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -229,11 +229,21 @@ class ParkedList:
             default=None,
         )
 
-    def expire(self, now: float) -> list[Parked]:
-        """Remove and return the messages whose deadline has passed."""
-        return self.give_up(lambda one: one.deadline <= now)
+    def expire(self, now: float) -> list[Fail]:
+        """Remove and fail the messages whose deadline has passed (BUS-ROUTE-19)."""
+        late = self._give_up(lambda one: one.deadline <= now)
+        return [_unresolved(one, one.deadline) for one in late]
 
-    def give_up(self, is_over: Callable[[Parked], bool]) -> list[Parked]:
+    def fail_those_of_others(self, bus: str, now: float) -> list[Fail]:
+        """Remove and fail the messages that tasks of other buses have parked.
+
+        bus: the name of this bus, which is closed. Its own tasks have left, and need no
+          report.
+        """
+        theirs = self._give_up(lambda one: one.message._source.address.bus != bus)
+        return [_unresolved(one, now) for one in theirs]
+
+    def _give_up(self, is_over: Callable[[Parked], bool]) -> list[Parked]:
         """Remove and return the messages for which a pure function returns True."""
         late: list[Parked] = []
         for name, queue in list(self._by_name.items()):
@@ -252,3 +262,11 @@ class ParkedList:
             else:
                 del self._by_name[name]
         return late
+
+
+def _unresolved(parked: Parked, now: float) -> Fail:
+    name = str(parked.message._name)
+    # The name of an addressee contains a machine only if that is another machine.
+    elsewhere = name.startswith("ism://")
+    error = UnresolvedError(name, now - parked.since, elsewhere=elsewhere)
+    return Fail(parked.message, error)

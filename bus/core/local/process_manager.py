@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.address import Address, name_anywhere
 from bus.core.local.actions import Action, Bind, Fail, Open, Settled, Tell
 from bus.core.local.any_machine_names import AnyMachineNames
+from bus.core.local.departures import Departures
 from bus.core.local.interests import Interests
 from bus.core.local.parked_list import Parked, ParkedList
 from bus.core.local.remote_tasks import RemoteTasks
@@ -25,7 +26,6 @@ from bus.core.local.routing_table import Entry, RoutingTable
 from bus.errors import (
     AddresseeGoneError,
     NameTakenError,
-    UnresolvedError,
 )
 from bus.events import BusReason
 from bus.message import Incoming, Kind, Presence
@@ -54,22 +54,21 @@ class ProcessManager:
 
     Attributes:
         any_machine_names: the names whose machine is ``*``.
+        departures: registrations that are no longer found but not yet emptied.
         remote: the other processes; None while this one is alone.
         remote_tasks: the known public tasks of other processes.
         revision: number of decisions so far, counted by the driver. After the next
           decision, a look-up of an earlier revision may be wrong.
 
     Invariants:
-    I1. an entry in the table is not leaving; an entry in ``_unopened`` is in the table.
+    I1. an entry in the table is not leaving; an unopened one is in the table.
     I2. while a name is open and in the table, nothing is parked for it.
     """
 
     __slots__ = (
-        "_leaving",
         "_numbers",
-        "_turns",
-        "_unopened",
         "any_machine_names",
+        "departures",
         "machine",
         "parked",
         "process",
@@ -96,6 +95,7 @@ class ProcessManager:
         self.process: Final = process
         self.resolve_timeout_s: Final = resolve_timeout_s
         self.table: Final = RoutingTable()
+        self.departures: Final = Departures()
         self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
         self.any_machine_names: Final = AnyMachineNames(self.table, self.parked)
         self.subscriptions: Final[Interests[Any]] = Interests(machine)
@@ -104,13 +104,6 @@ class ProcessManager:
         self.revision: int = 0
         self.remote_tasks: Final = RemoteTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
-        # By name: registrations that are no longer found but not yet emptied, each with
-        # its place in the order of departure. A task of another process that is
-        # announced again may appear twice.
-        self._leaving: dict[str, list[tuple[Entry, int]]] = {}
-        self._turns = itertools.count()
-        # By name: entries that wait until earlier holders of the name are emptied.
-        self._unopened: dict[str, list[Entry]] = {}
 
     # Registrations.
 
@@ -163,7 +156,7 @@ class ProcessManager:
         found the task.
         """
         actions: list[Action] = []
-        if entry not in self._unopened.get(entry.name, ()):
+        if not self.departures.is_unopened(entry):
             actions.append(Open(entry, ()))  # a mailbox is emptied after its opening
         actions += self.leave(entry)
         for name in (entry.name, name_anywhere(entry.name)):
@@ -197,8 +190,8 @@ class ProcessManager:
         actions: list[Action] = []
         if self.remote is not None and entry.visibility is Visibility.PUBLIC:
             self.remote.on_named(entry)
-        if self._leaving.get(entry.name):
-            self._unopened.setdefault(entry.name, []).append(entry)
+        if self.departures.is_leaving(entry.name):
+            self.departures.delay(entry)
         else:
             actions.append(self._open(entry))
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
@@ -216,13 +209,13 @@ class ProcessManager:
             return []
         self.table.remove(entry)
         actions: list[Action] = []
-        if entry in self._unopened.get(entry.name, ()):
+        if self.departures.is_unopened(entry):
             # Each registration is opened once: it cannot be emptied before that.
-            self._mark_opened(entry)
+            self.departures.open(entry)
             actions.append(Open(entry, ()))
             # The parked messages were sent before every message posted to this entry.
-            self.parked.date(entry.name, next(self._turns))
-        self._leaving.setdefault(entry.name, []).append((entry, next(self._turns)))
+            self.parked.date(entry.name, self.departures.next_turn())
+        self.departures.add(entry)
         for interest in self.subscriptions.of(entry):
             self.unsubscribe(interest)
         for interest in self.watches.of(entry):
@@ -253,9 +246,7 @@ class ProcessManager:
             for message in unread
             if message.kind is Kind.COMMAND and message._receipt is None
         ]
-        others = self._leaving[entry.name]
-        _, turn = departure = next(each for each in others if each[0] is entry)
-        others.remove(departure)
+        turn, opened = self.departures.end(entry)
         actions: list[Action] = []
         if final or entry.visibility is Visibility.PRIVATE:
             actions += [
@@ -267,11 +258,7 @@ class ProcessManager:
             deadline = now + self.resolve_timeout_s
             again = [Parked(message, deadline, now, turn) for message in commands]
             self.parked.prepend(entry.name, again)
-        if not others:
-            del self._leaving[entry.name]
-            for next_one in list(self._unopened.get(entry.name, ())):
-                self._mark_opened(next_one)
-                actions.append(self._open(next_one))
+        actions += [self._open(each) for each in opened]
         if self.remote is not None:
             actions += self.remote.on_emptied(entry, now, final=final)
         return actions
@@ -323,27 +310,10 @@ class ProcessManager:
 
     def expire(self, now: float) -> list[Action]:
         """Fail the messages that waited too long for their addressee (BUS-ROUTE-19)."""
-        actions: list[Action] = [
-            Fail(
-                parked.message,
-                _unresolved(str(parked.message._name), parked.deadline - parked.since),
-            )
-            for parked in self.parked.expire(now)
-        ]
+        actions: list[Action] = [*self.parked.expire(now)]
         if actions and self.remote is not None:
             self.remote.review(now)
         return actions
-
-    def fail_parked_of_others(self, bus: str, now: float) -> list[Action]:
-        """Fail the messages that tasks of other buses have parked here, on ``bus``.
-
-        The bus is closed. Its own tasks have left, and need no report.
-        """
-        theirs = self.parked.give_up(lambda one: one.message._source.address.bus != bus)
-        return [
-            Fail(each.message, _unresolved(str(each.message._name), now - each.since))
-            for each in theirs
-        ]
 
     # Subscriptions and watches.
 
@@ -396,19 +366,6 @@ class ProcessManager:
                 self.remote.on_unwatched(watch)
         return known
 
-    def is_leaving(self, name: str) -> bool:
-        """Return True if a holder of a name has left and is not emptied yet.
-
-        Its unread messages precede all that wait for the name by now.
-        """
-        return bool(self._leaving.get(name))
-
-    def _mark_opened(self, entry: Entry) -> None:
-        waiting = self._unopened[entry.name]
-        waiting.remove(entry)
-        if not waiting:
-            del self._unopened[entry.name]
-
     def _open(self, entry: Entry) -> Open:
         public = entry.visibility is Visibility.PUBLIC
         return Open(entry, tuple(self.parked.take(entry.name)) if public else ())
@@ -419,9 +376,3 @@ class ProcessManager:
             entry.audience = self.subscriptions.audience(
                 address.module, address.machine
             )
-
-
-def _unresolved(name: str, waited_s: float) -> UnresolvedError:
-    # The name of an addressee contains a machine only if that is another machine.
-    elsewhere = name.startswith("ism://")
-    return UnresolvedError(name, waited_s, elsewhere=elsewhere)

@@ -251,7 +251,7 @@ class OwnSearches:
 
         If a former holder still returns unread messages, this is deferred until then.
         """
-        if self._manager.is_leaving(name):
+        if self._manager.departures.is_leaving(name):
             # `TaskAnnouncer.on_emptied` searches for the name again.
             self._deferred_new_addresses[name] = address
             return
