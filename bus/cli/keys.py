@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,10 +12,20 @@ import click
 from bus.cli.text import show_table
 from bus.keys.authority import AUTHORITY, Authority
 from bus.keys.certificates import machine_of, read_pem
-from bus.keys.machine_keys import MACHINE, TRUSTED, MachineKeys
+from bus.keys.machine_keys import (
+    GROUP_KEY,
+    MACHINE,
+    TRUSTED,
+    MachineKeys,
+    read_group_keys,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cryptography import x509
+
+    from bus.keys.authority import Issued
 
 __all__ = ["keys"]
 
@@ -101,21 +112,34 @@ def retire(folder: str) -> None:
 @keys.command(cls=KeysCommand)
 @click.argument("folder", metavar="[FOLDER]", default="bus-keys")
 def show(folder: str) -> None:
-    """Show the certificates in FOLDER, of an authority or of a machine."""
+    """Show the certificates in FOLDER, of an authority or of a machine.
+
+    Of an authority, show also how far a rotation is, and its next step. A group key is
+    secret: eight digits of its hash are shown, to compare folders.
+    """
     path = Path(folder)
+    now = dt.datetime.now(tz=dt.UTC)
+    next_step = ""
     if (path / AUTHORITY).exists():
         authority = Authority(path)
+        group_keys = read_group_keys(path / GROUP_KEY)
+        issued = authority.issued()
         click.echo(f"signing: {authority.name}")
+        if len(authority.trusted) > 1:
+            next_step = _next_step(authority, len(group_keys), issued, now)
+            for each, mark in zip(authority.trusted, ("new", "earlier"), strict=True):
+                click.echo(f"trusted: {_name(each.subject)} ({mark})")
         rows = [
-            (each.machine, each.since, each.until, each.authority)
-            for each in authority.issued()
+            (each.machine, each.since, each.until, each.authority) for each in issued
         ]
     else:
-        found = MachineKeys(path).folder
-        rows = [_facts(read_pem((found / MACHINE).read_bytes())[0])]
-        for each in read_pem((found / TRUSTED).read_bytes()):
-            click.echo(f"trusted: {each.subject.rfc4514_string().removeprefix('CN=')}")
-    now = dt.datetime.now(tz=dt.UTC)
+        machine_keys = MachineKeys(path)
+        group_keys = machine_keys.group_keys()
+        rows = [_facts(read_pem((path / MACHINE).read_bytes())[0])]
+        for each in read_pem((path / TRUSTED).read_bytes()):
+            click.echo(f"trusted: {_name(each.subject)}")
+    for line in _group_key_lines(group_keys):
+        click.echo(line)
     table = [
         (machine, _state(since, until, now), f"{until:%Y-%m-%d}", by)
         for machine, since, until, by in rows
@@ -126,6 +150,40 @@ def show(folder: str) -> None:
         "ends soon": "yellow",
     }
     show_table(["machine", "state", "until", "authority"], table, colours=colours)
+    if next_step:
+        click.echo(f"next: {next_step}")
+
+
+def _group_key_lines(group_keys: Sequence[bytes]) -> list[str]:
+    """Return a line for each group key; two of them are the new and the earlier one."""
+    marks = [""] if len(group_keys) == 1 else [" (new)", " (earlier)"]
+    # A group key is random, so its hash does not help to guess it.
+    return [
+        f"group key: {hashlib.sha256(key).hexdigest()[:8]}{mark}"
+        for key, mark in zip(group_keys, marks, strict=True)
+    ]
+
+
+def _next_step(
+    authority: Authority, group_keys: int, issued: Sequence[Issued], now: dt.datetime
+) -> str:
+    """Return the next step of a rotation, during which two authorities are trusted.
+
+    group_keys: their number.
+    """
+    if authority.name != _name(authority.trusted[0].subject):
+        return "bus keys rotate, again: it was cut short"
+    if group_keys == 1:
+        # `rotate` replaces the group key last, `retire` first.
+        return "the last command again, bus keys rotate or retire: it was cut short"
+    left = [each.machine for each in issued if not each.current and each.until > now]
+    if left:
+        return f"bus keys issue MACHINE, and copy the folder, for {', '.join(left)}"
+    return "bus keys retire, when each machine has the folder that was issued last"
+
+
+def _name(name: x509.Name) -> str:
+    return name.rfc4514_string().removeprefix("CN=")
 
 
 def _facts(
@@ -135,7 +193,7 @@ def _facts(
         machine_of(certificate) or "?",
         certificate.not_valid_before_utc,
         certificate.not_valid_after_utc,
-        certificate.issuer.rfc4514_string().removeprefix("CN="),
+        _name(certificate.issuer),
     )
 
 

@@ -21,6 +21,7 @@ from bus.cli.queries import CONNECT_S_MIN, find_master
 from bus.cli.target import Target
 from bus.config import BusConfig
 from bus.errors import AccessDeniedError
+from bus.keys.machine_keys import MachineKeys
 from bus.links.run_directory import run_base
 from bus.network import Network
 from bus.role import Role
@@ -64,7 +65,8 @@ def live_options(
             "--machine",
             metavar="NAME",
             callback=parsed(_legal(check_machine_name)),
-            help="Machine name that its processes use.  [default: the host's name]",
+            help="Machine name that its processes use.  [default: that of the keys in"
+            " --network, else the host's name]",
         ),
         click.option(
             "--owner",
@@ -163,24 +165,36 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
         config = attrs.evolve(config, connect_timeout_s=wait_s)
     process = fresh_name("cli")
     try:
+        machine = target.machine or _certified_machine(target.network)
         bus = open_bus(
             target.bus,
             role=Role.SLAVE,
             process=process,
-            machine=target.machine,
+            machine=machine,
             config=config,
             network=target.network,
         )
     except ValueError as error:
         fail(str(error), FORBIDDEN)  # the text includes the remedy
     except AccessDeniedError as error:
-        if target.machine is None and error.fact.startswith("machine "):
+        if machine is None and error.fact.startswith("machine "):
             fail(f"{error}; give the machine name of that bus with --machine")
         raise
     with bus:
         if not patient:
             find_master(bus, 0.0)
         yield bus
+
+
+def _certified_machine(network: Network | None) -> str | None:
+    """Return the machine that the keys of a network name; None without keys.
+
+    Raises:
+        OSError, AccessDeniedError, ValueError: see `MachineKeys`.
+    """
+    if network is None or network.keys is None:
+        return None
+    return MachineKeys(network.keys).machine
 
 
 def served(target: Target) -> bool:
@@ -206,13 +220,17 @@ def _fail_with_remedy(
 
 
 def unserved(target: Target) -> str:
-    """Return a message that a bus has no process, with its folder; "" if it has one."""
+    """Return a message that no program has opened a bus; "" if one has.
+
+    The message names the folder that was searched.
+    """
     if served(target):
         return ""
-    return f"bus {target.bus!r} has no process: looked in {run_base() / target.bus}"
+    return f"no program of bus {target.bus!r} runs: looked in {run_base() / target.bus}"
 
 
 def _check_served(target: Target) -> None:
     """Exit unless a bus has a process."""
     if message := unserved(target):
-        fail(message)
+        start = f"start one that calls open_bus({target.bus!r})"
+        fail(f"{message}; {start}, or set --bus or BUS_RUN_DIR as a running one has")

@@ -9,7 +9,7 @@ import click
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.queries import ask_master
-from bus.cli.text import show_table
+from bus.cli.text import ignored_line, show_table
 from bus.journal.wording import printable
 from bus.machine_info import MachineState
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bus.cli.target import Target
 
-__all__ = ["duration", "ignored_line", "machines"]
+__all__ = ["duration", "machines"]
 
 _COLOURS = {
     MachineState.LINKED.value: "green",
@@ -71,14 +71,6 @@ def _row(machine: Mapping[str, Any]) -> tuple[str, ...]:
         printable(address.rpartition("://")[2]),
         printable(machine["why"].removeprefix(f"{address}: ")),
     )
-
-
-def ignored_line(counts: Mapping[str, int]) -> str:
-    """Return the number of ignored announcements by reason, as one line."""
-    by_reason = ", ".join(
-        f"{count} {printable(reason)}" for reason, count in sorted(counts.items())
-    )
-    return f"ignored announcements: {by_reason}"
 
 
 def duration(seconds: float) -> str:

@@ -16,6 +16,7 @@ from bus.address import fresh_name
 from bus.cli.finding import FAIL, OK, WARN, Finding
 from bus.cli.place import access_to, is_served, remedy
 from bus.cli.shared_names import compare_names
+from bus.cli.text import ignored_line
 from bus.config import BusConfig
 from bus.core.discovery.announcement_reader import Rejection
 from bus.core.wire import Identity, Role
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bus.cli.target import Target
+    from bus.core.discovery.machine_table import Machine
     from bus.network import Network
 
 __all__ = ["diagnose"]
@@ -79,9 +81,10 @@ _REJECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         Rejection.OTHER_BUS.value: _ADVICE[Fault.OTHER_BUS],
         Rejection.VERSION.value: _ADVICE[Fault.VERSION],
         Rejection.UNAUTHENTICATED.value: _ADVICE[Fault.UNTRUSTED],
+        Rejection.TOO_MANY.value: "find the program that floods this UDP port, or set"
+        " `discovery_port` on all machines",
         Rejection.OTHER_HOST.value: "set `advertise` on the machine whose address a"
         " router translates",
-        Rejection.CONFLICT.value: _ADVICE[Fault.CONFLICT],
     }
 )
 
@@ -104,7 +107,7 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
         role=Role.SLAVE,
     )
     group_keys = () if keys is None else keys.group_keys()
-    found, results = _announcements(me, network, group_keys)
+    found, ignored, results = _announcements(me, network, group_keys)
     findings += results
     probe = PeerProbe(
         me,
@@ -117,9 +120,7 @@ def diagnose(target: Target, network: Network) -> list[Finding]:
     for trial in _trials(probe, expected):
         findings += _steps(trial, secured=keys is not None)
     if not expected:
-        fact = "no machine was found, and `peers` of the network has no address"
-        do = "set `discovery`, or give one machine the address of the other in `peers`"
-        findings.append(Finding("other machines", FAIL, fact, do))
+        findings.append(_no_machine(ignored, results))
     if here.state == OK:
         findings += compare_names(target, network, machine)
     return findings
@@ -204,11 +205,15 @@ def _in_use(target: Target, what: str) -> Finding:
 
 def _announcements(
     me: Identity, network: Network, keys: Sequence[bytes]
-) -> tuple[dict[str, str], list[Finding]]:
-    """Listen for announcements; return the machines found, by address."""
+) -> tuple[dict[str, str], dict[str, int], list[Finding]]:
+    """Listen for announcements.
+
+    Returns the machines found, by address; and the number of ignored announcements, by
+    reason.
+    """
     what, config, scope = "announcements", BusConfig(), network.discovery
     if scope is DiscoveryScope.OFF or network.listen_address is None:
-        return {}, [Finding(what, OK, "discovery is off: addresses are static")]
+        return {}, {}, [Finding(what, OK, "discovery is off: addresses are static")]
     host = Address.parse(network.listen_address).host
     port = network.discovery_port
     seconds = _INTERVALS * config.announce_s
@@ -217,9 +222,9 @@ def _announcements(
         group = AnnouncementGroup.of(host, port, scope, config)
     except OSError as error:
         do = "correct `listen` or `discovery` of the network"
-        return {}, [Finding(what, FAIL, error.strerror or str(error), do)]
+        return {}, {}, [Finding(what, FAIL, error.strerror or str(error), do)]
     except ModuleNotFoundError as error:
-        return {}, [Finding(what, FAIL, str(error), "install that package")]
+        return {}, {}, [Finding(what, FAIL, str(error), "install that package")]
     try:
         with closing(group.open()) as datagrams:
             datagrams.check_route()
@@ -227,20 +232,50 @@ def _announcements(
     except OSError as error:
         fact = f"no route for broadcasts or multicasts: {error.strerror}"
         do = "check that the interface is up: 'ip address' and 'ip route'"
-        return {}, [Finding(what, FAIL, fact, do)]
+        return {}, {}, [Finding(what, FAIL, fact, do)]
     found = {each.address: each.name for each in survey.machines()}
     where = f"UDP port {port}, {seconds:g} s"
+    ignored = survey.rejected()
     findings = [Finding(what, OK, f"{where}: {', '.join(found.values())}")]
-    if not found and not survey.rejected():
+    if not found:
         do = f"open UDP port {port} in the firewalls; check `discovery` there"
-        findings = [Finding(what, WARN, f"{where}: no other machine of the bus", do)]
+        fact = f"{where}: no other machine of the bus"
+        findings = [Finding(what, WARN, fact, "" if ignored else do)]
     for each in survey.conflicts:
-        fact = f"another machine is named {each.name}: the one at {each.address}"
-        findings.append(Finding(what, FAIL, fact, _ADVICE[Fault.CONFLICT]))
-    for reason, count in sorted(survey.rejected().items()):
+        findings.append(_conflict(each, me))
+    for reason, count in sorted(ignored.items()):
+        if reason == Rejection.CONFLICT.value:
+            continue  # reported above
         if do := _REJECTIONS.get(reason, ""):
             findings.append(Finding(what, WARN, f"{count} ignored: {reason}", do))
-    return found, findings
+    return found, ignored, findings
+
+
+def _conflict(other: Machine, me: Identity) -> Finding:
+    """Return the failure that another machine has the name of one."""
+    fact = f"another machine is named {other.name}: the one at {other.address}"
+    do = _ADVICE[Fault.CONFLICT]
+    if (other.name, other.id) == (me.machine, me.machine_id):
+        # The present master has a lower instance, unless the clock was set back.
+        fact = f"the bus of this host at {other.address} began later than now"
+        do = "if the clock was set back, open the bus again; else end the other program"
+    return Finding("announcements", FAIL, fact, do)
+
+
+def _no_machine(ignored: Mapping[str, int], results: Sequence[Finding]) -> Finding:
+    """Return the failure that there is no machine to try.
+
+    ignored: the number of ignored announcements, by reason.
+    results: the findings about announcements; each has the remedy for its reason.
+    """
+    fact = "no machine was found, and `peers` of the network has no address"
+    give = "give one machine the address of the other in `peers`"
+    do = f"set `discovery`, or {give}"
+    if ignored:
+        fact = f"{fact}; {ignored_line(ignored)}"
+        remedies = [each.do for each in results if each.do]
+        do = "; or ".join([*remedies, give])
+    return Finding("other machines", FAIL, fact, do)
 
 
 # Other machines.

@@ -35,6 +35,7 @@ __all__ = [
     "Answers",
     "ask",
     "ask_master",
+    "ask_masters",
     "find_master",
     "has_name",
     "is_here",
@@ -158,24 +159,38 @@ def look_afar(target: Target, bus: Bus, own: Mapping[str, Any]) -> dict[str, Ans
 
     own: the answer of the master of this machine.
     """
+    afar = ask_masters(target, bus, own)
+    masters = {machine: each.told[0] for machine, each in afar.items() if each.told}
+    slaves = [
+        (machine, each)
+        for machine, told in masters.items()
+        for each in _slaves(told["process"], told, bus)
+    ]
+    _add(afar, _ask_keys(target, bus, slaves))
+    return afar
+
+
+def ask_masters(target: Target, bus: Bus, own: Mapping[str, Any]) -> dict[str, Answers]:
+    """Query the master of each machine that is linked, by machine.
+
+    own: the answer of the master of this machine.
+    """
     masters = {
         each["machine"]: each["process"]
         for each in own["links"]
         if each["machine"] != bus.machine and each["kind"] == "signalling"
     }
     afar = {each: Answers([], {}) for each in sorted(masters)}
-    first = _ask_keys(target, bus, [(each, masters[each]) for each in afar])
-    slaves = [
-        (machine, each)
-        for (machine, master), told in first.told.items()
-        for each in _slaves(master, told, bus)
-    ]
-    rest = _ask_keys(target, bus, slaves)
-    for key, told in (first.told | rest.told).items():
-        afar[key[0]].told.append(told)
-    for key, error in (first.missing | rest.missing).items():
-        afar[key[0]].missing["/".join(key)] = error
+    _add(afar, _ask_keys(target, bus, [(each, masters[each]) for each in afar]))
     return afar
+
+
+def _add(afar: Mapping[str, Answers], found: _KeyAnswers) -> None:
+    """Add the answers of processes to those of their machines."""
+    for (machine, _), told in found.told.items():
+        afar[machine].told.append(told)
+    for key, error in found.missing.items():
+        afar[key[0]].missing["/".join(key)] = error
 
 
 def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:

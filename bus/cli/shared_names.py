@@ -8,7 +8,7 @@ from bus.address import ANY_MACHINE, fresh_name, is_system, name_anywhere
 from bus.api.membership import open_bus
 from bus.cli.finding import OK, WARN, Finding
 from bus.cli.place import access_to
-from bus.cli.queries import ask_master, look_afar
+from bus.cli.queries import ask_master, ask_masters
 from bus.config import BusConfig
 from bus.errors import BusError
 from bus.role import Role
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["compare_names", "shared_names"]
 
 _WHAT: Final = "names"
+_SILENT: Final = (
+    "check whether that process is stopped or overloaded, then run this command again"
+)
 _NAMES_MAX: Final = 20  # findings; the others are counted
 
 
@@ -40,46 +43,40 @@ def compare_names(target: Target, network: Network, machine: str) -> list[Findin
             network=network,
         ) as bus:
             _, own = ask_master(target, bus)
-            afar = look_afar(target, bus, own)
+            afar = ask_masters(target, bus, own)
     except (BusError, ValueError, OSError) as error:
         do = "see 'bus tree --network' for the names of each machine"
         return [Finding(_WHAT, WARN, f"not compared: {error}", do)]
+    # The master of each machine has all names of that machine.
     users = {machine: _names(own)}
     missing: dict[str, BusError] = {}
     for other, answers in afar.items():
-        # Its master alone has the names of its machine.
-        users[other] = [name for told in answers.told for name in _names(told)]
+        for told in answers.told:
+            users[other] = _names(told)
         missing |= answers.missing
-    findings = shared_names(users)
-    findings += [
-        Finding(_WHAT, WARN, f"cannot query {process}: {error}")
-        for process, error in missing.items()
-    ]
-    return findings
+    return shared_names(users, missing)
 
 
 def _names(told: Mapping[str, Any]) -> list[str]:
     return [name for name in told.get("users", ()) if not is_system(name)]
 
 
-def shared_names(users: Mapping[str, Iterable[str]]) -> list[Finding]:
+def shared_names(
+    users: Mapping[str, Iterable[str]], missing: Mapping[str, BusError]
+) -> list[Finding]:
     """Return a warning for each name that several machines have (BUS-NAME-8).
 
-    Return no finding if there is one machine only.
+    Return no finding if there is one machine only, and none is missing.
 
     users: the public names of each machine.
+    missing: the masters that could not be queried, each with the reason; each gets a
+      warning.
     """
     holders: dict[str, list[str]] = {}
     for machine in sorted(users):
         for name in set(users[machine]):
             holders.setdefault(name, []).append(machine)
     shared = sorted(name for name in holders if len(holders[name]) > 1)
-    if len(users) == 1:
-        return []  # nothing to compare
-    if not shared:
-        return [
-            Finding(_WHAT, OK, f"no public name is on two of {len(users)} machines")
-        ]
     findings = [
         Finding(
             f"name {name}",
@@ -93,4 +90,11 @@ def shared_names(users: Mapping[str, Iterable[str]]) -> list[Finding]:
     if (more := len(shared) - _NAMES_MAX) > 0:
         fact = f"{more} further names are on several machines"
         findings.append(Finding(_WHAT, WARN, fact))
+    for process, error in missing.items():
+        fact = f"not compared with {process.partition('/')[0]}: cannot query {process}"
+        findings.append(Finding(_WHAT, WARN, f"{fact}: {error}", _SILENT))
+    # The names of a missing machine may be shared: then there is no `OK`.
+    if len(users) > 1 and not shared and not missing:
+        fact = f"no public name is on two of {len(users)} machines"
+        findings.append(Finding(_WHAT, OK, fact))
     return findings

@@ -11,9 +11,10 @@ import click
 from bus.journal.wording import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
+    "ignored_line",
     "route",
     "route_on_bus",
     "show_table",
@@ -51,6 +52,14 @@ def warn(problems: Iterable[str]) -> None:
     """Print each problem as one line on stderr."""
     for problem in problems:
         click.echo(f"bus: {printable(problem)}", err=True)
+
+
+def ignored_line(counts: Mapping[str, int]) -> str:
+    """Return the number of ignored announcements by reason, as one line."""
+    by_reason = ", ".join(
+        f"{count} {printable(reason)}" for reason, count in sorted(counts.items())
+    )
+    return f"ignored announcements: {by_reason}"
 
 
 def show_table(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bus.cli.shared_names import shared_names
+from bus.errors import BusError, CommandTimeoutError
 from specs.clauses import clause
 from tests.cli.verbs import verb
 from tests.kit.site import HERE, THERE, Site
 from tests.links.real import Far
+from tests.support import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +46,7 @@ def test_each_name_on_several_machines_gets_a_warning(
     users: dict[str, list[str]], shared: list[tuple[str, str]]
 ) -> None:
     """With the machines in the order in which they precede each other."""
-    findings = shared_names(users)
+    findings = shared_names(users, {})
 
     assert [
         (each.what, each.fact.partition(" have it")[0].removeprefix("machines "))
@@ -59,13 +62,32 @@ def test_each_name_on_several_machines_gets_a_warning(
 
 
 def test_one_machine_has_nothing_to_compare() -> None:
-    assert shared_names({"m1": ["log"]}) == []
+    assert shared_names({"m1": ["log"]}, {}) == []
+
+
+@clause("BUS-DISC-14")
+@pytest.mark.parametrize("names", [[], ["log"]], ids=["none shared", "one shared"])
+def test_the_names_of_a_machine_that_does_not_answer_are_not_ok(
+    names: list[str],
+) -> None:
+    """Though those of two other machines were compared."""
+    missing: dict[str, BusError] = {"m3/p": CommandTimeoutError("m3/p", 1.0)}
+
+    findings = shared_names({"m1": ["log"], "m2": names}, missing)
+
+    assert [(each.what, each.state) for each in findings] == [
+        *((f"name {name}", "warn") for name in names),
+        ("names", "warn"),
+    ]
+    fact = "not compared with m3: cannot query m3/p: no answer from 'm3/p'"
+    assert findings[-1].fact.startswith(fact)
+    assert "run this command again" in findings[-1].do
 
 
 def test_many_shared_names_are_counted() -> None:
     names = [f"t{number:03}" for number in range(50)]
 
-    findings = shared_names({"m1": names, "m2": names})
+    findings = shared_names({"m1": names, "m2": names}, {})
 
     assert len(findings) == 21
     assert findings[-1].fact == "30 further names are on several machines"
@@ -99,6 +121,39 @@ def test_the_doctor_of_a_bus_that_runs_warns_of_shared_names(site: Site) -> None
         warning = found["name log"]
         assert warning["state"] == "warn"
         assert f"machines {', '.join(sorted((HERE, THERE)))} have it" in warning["fact"]
+
+
+@clause("BUS-DISC-14", "BUS-NAME-8")
+def test_the_doctor_reports_names_that_it_could_not_compare(site: Site) -> None:
+    """A slave that hangs is not queried: its master has the names of its machine."""
+    path = site.folder / "network.toml"
+    path.write_text(f'keys = "{site.network(HERE).keys}"\n')
+
+    def names() -> list[dict[str, str]]:
+        doctor = ("doctor", "--network", str(path), "--timeout", "1", "--json")
+        found = json.loads(verb(*doctor).stdout)
+        return [each for each in found if each["what"] == "names"]
+
+    with (
+        Far("m1", role="master", machine=HERE, network=site.network(HERE)) as m1,
+        site.there("m2", role="master") as m2,
+        site.there("far") as far,
+    ):
+        m1.started()
+        linked = "[each.state.value for each in bus.inspect().machines]"
+        until(lambda: m1(linked) == ["linked"], "the machines are linked")
+        far.signal(signal.SIGSTOP)
+        compared = names()
+        far.signal(signal.SIGCONT)
+        m2.signal(signal.SIGSTOP)
+        [missing] = names()
+        m2.signal(signal.SIGCONT)
+
+    assert [each["state"] for each in compared] == ["ok"]
+    assert missing["state"] == "warn"
+    words = f"not compared with {THERE}: cannot query {THERE}/m2: no answer from "
+    assert missing["fact"].startswith(words)
+    assert "stopped or overloaded" in missing["do"]
 
 
 @clause("BUS-NAME-8")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +13,9 @@ from click.testing import CliRunner
 
 from bus.cli import main
 from bus.keys import certificates
+from specs.clauses import clause
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from click.testing import Result
 
 
@@ -53,9 +55,11 @@ def test_show_lists_machines_with_state_and_end() -> None:
     told("issue", "kitchen", "--authority", "safe")
     told("issue", "cellar", "--authority", "safe", "--days", "20", "--out", "c")
 
-    signing, head, cellar, kitchen = told("show", "safe")
+    signing, group_key, head, cellar, kitchen = told("show", "safe")
 
     name = signing.removeprefix("signing: ")
+    assert re.fullmatch("group key: [0-9a-f]{8}", group_key)
+    assert group_key in told("show", "c")
     assert head.split() == ["machine", "state", "until", "authority"]
     ends = [dt.datetime.now(tz=dt.UTC) + dt.timedelta(days=days) for days in (20, 365)]
     first, second = (f"{end:%Y-%m-%d}" for end in ends)
@@ -74,7 +78,7 @@ def test_show_of_a_machine_says_whether_it_is_certified_now(
     monkeypatch.setattr(certificates, "_now", lambda: dt.datetime.now(tz=dt.UTC) + skew)
     told("issue", "kitchen", "--days", "1")
 
-    trusted, _, row = told("show", "kitchen.keys")
+    trusted, _, _, row = told("show", "kitchen.keys")
 
     assert trusted.startswith("trusted: bus authority ")
     assert f" {state} " in row
@@ -92,6 +96,91 @@ def test_a_rotation_is_two_commands_and_an_issue_for_each_machine() -> None:
     line, following = told("retire")
     assert line.startswith("only bus authority ")
     assert following.startswith("next: bus keys issue MACHINE, and copy the folder")
+
+
+def rotation(lines: list[str]) -> list[str]:
+    """Return the lines of ``show`` about a rotation, each name in place of its text."""
+    before = [each for each in lines if each.startswith(("trusted:", "group key:"))]
+    last = [each for each in lines if each.startswith("next:")]
+    return [*before, *last]
+
+
+@clause("BUS-SEC-6")
+def test_show_of_an_authority_shows_how_far_a_rotation_is() -> None:
+    """Which authorities and group keys are valid, and the next step."""
+    told("init")
+    told("issue", "kitchen")
+    told("issue", "cellar")
+    before = told("show")
+    earlier = before[0].removeprefix("signing: ")
+    group_key = before[1]
+    assert rotation(before) == [group_key]
+    told("rotate")
+
+    begun = told("show")
+
+    new = begun[0].removeprefix("signing: ")
+    assert new != earlier
+    new_group_key = begun[3].removesuffix(" (new)")
+    assert new_group_key != group_key
+    valid = [
+        f"trusted: {new} (new)",
+        f"trusted: {earlier} (earlier)",
+        f"{new_group_key} (new)",
+        f"{group_key} (earlier)",
+    ]
+    issue = "next: bus keys issue MACHINE, and copy the folder, for "
+    assert rotation(begun) == [*valid, f"{issue}cellar, kitchen"]
+    told("issue", "kitchen")
+    assert rotation(told("show")) == [*valid, f"{issue}cellar"]
+    assert f"{new_group_key} (new)" in told("show", "kitchen.keys")
+    assert group_key in told("show", "cellar.keys")
+    told("issue", "cellar")
+    retire = "next: bus keys retire, when each machine has the folder that was issued"
+    assert rotation(told("show")) == [*valid, f"{retire} last"]
+    told("retire")
+    assert rotation(told("show")) == [new_group_key]
+
+
+@clause("BUS-SEC-6")
+def test_a_machine_whose_certificate_has_expired_delays_no_rotation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `retire` has it."""
+    told("init")
+    past = dt.datetime.now(tz=dt.UTC) - dt.timedelta(days=40)
+    with monkeypatch.context() as patched:
+        patched.setattr(certificates, "_now", lambda: past)
+        told("issue", "attic", "--days", "1")
+    told("rotate")
+
+    assert told("show")[-1].startswith("next: bus keys retire, ")
+    told("retire")
+
+
+@clause("BUS-SEC-6")
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (("authority.pem", "cross.pem", "group.key"), "next: bus keys rotate, again"),
+        (("group.key",), "next: the last command again, bus keys rotate or retire"),
+    ],
+)
+def test_show_tells_that_a_rotation_was_cut_short(
+    files: tuple[str, ...], words: str
+) -> None:
+    """As after a full disk: some files are those from before the command."""
+    told("init")
+    told("issue", "kitchen")
+    shutil.copytree("bus-keys", "before")
+    told("rotate")
+    for name in files:
+        shutil.copy(Path("before", name), Path("bus-keys", name))
+
+    assert told("show")[-1].startswith(words)
+
+    told("rotate")
+    assert told("show")[-1].endswith("for kitchen")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ LIVE = [
     ("call", "echo", "1"),
     ("send", "echo", "1"),
     ("listen", "echo"),
+    ("machines",),
 ]
 # All verbs that look for a run directory.
 PLACED = [*LIVE, ("wait-for", "echo"), ("bench",)]
@@ -50,7 +51,11 @@ def test_without_a_bus_one_line_says_where_it_was_looked_for(
 ) -> None:
     result = verb(*arguments)
 
-    line = f"bus: bus 'bus1' has no process: looked in {own_run_directory}/bus1\n"
+    line = (
+        f"bus: no program of bus 'bus1' runs: looked in {own_run_directory}/bus1;"
+        " start one that calls open_bus('bus1'), or set --bus or BUS_RUN_DIR as a"
+        " running one has\n"
+    )
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
     assert not own_run_directory.exists()
 
@@ -64,7 +69,7 @@ def test_a_bus_that_has_ended_is_none(own_run_directory: Path) -> None:
         result = verb("tree")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "bus 'bus1' has no process" in result.stderr
+    assert "no program of bus 'bus1' runs" in result.stderr
 
 
 @pytest.mark.usefixtures("alpha")
@@ -187,7 +192,7 @@ def test_a_bus_that_is_not_in_a_good_folder_is_not_made_there(
     result = verb("tree")
 
     assert result.exit_code == 1
-    assert result.stderr.startswith("bus: bus 'bus1' has no process: looked in ")
+    assert result.stderr.startswith("bus: no program of bus 'bus1' runs: looked in ")
     assert list(own_run_directory.iterdir()) == []
 
 

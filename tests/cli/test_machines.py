@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
-from bus.cli.machines import duration, ignored_line
+from bus.cli import main
+from bus.cli.machines import duration
+from bus.cli.text import ignored_line
 from specs.clauses import clause
 from tests.cli.verbs import read, verb
 from tests.kit.site import HERE, THERE, Site
@@ -155,6 +159,39 @@ def test_a_tree_shows_the_processes_of_all_linked_machines(
         assert (tree["machine"], other["machine"]) == (HERE, THERE)
         assert [each["process"] for each in other["processes"]] == ["far", "slave"]
         assert read("tree")["machines"] == []
+
+
+@clause("BUS-SEC-5")
+@pytest.mark.parametrize("words", [("tree",), ("call", "echo", "7")], ids=" ".join)
+def test_a_verb_takes_the_name_of_the_machine_from_the_keys(
+    site: Site, words: tuple[str, ...]
+) -> None:
+    """As `doctor` does; the host has another name."""
+    assert os.uname().nodename != HERE
+    file = site.folder / "network.toml"
+    file.write_text(f"keys = {str(site.network(HERE).keys)!r}\n")
+    with Far("near", role="master", network=site.network(HERE)) as near:
+        near.started()
+        near("counter('echo')")
+
+        result = CliRunner().invoke(main, [*words, "--network", str(file)])
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith((f"bus bus1 on {HERE}\n", "7\n"))
+
+
+def test_keys_that_cannot_be_read_are_one_line(site: Site) -> None:
+    file = site.folder / "network.toml"
+    file.write_text("keys = 'none'\n")
+    with Far("near", role="master", network=site.network(HERE)) as near:
+        near.started()
+
+        result = CliRunner().invoke(main, ["tree", "--network", str(file)])
+
+    assert (result.exit_code, result.stdout) == (4, "")
+    [line] = result.stderr.splitlines()
+    assert line.startswith("bus: cannot use the keys of this machine: ")
+    assert "'bus keys issue MACHINE' makes such a folder" in line
 
 
 def test_a_tree_names_a_machine_that_does_not_answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 
 from bus.core.wire import encode_announcement
 from bus.keys.machine_keys import MachineKeys
+from bus.links.machine_id import machine_id
 from bus.links.peer_probe import Fault
 from specs.clauses import clause
 from tests.cli.findings import failure, findings, is_fault, states
@@ -75,6 +77,7 @@ def announced(site: Site, port: int, **given: Any) -> Iterator[None]:
             Fault.CONFLICT,
         ),
     ],
+    ids=["other bus", "other version", "other keys", "same name"],
 )
 def test_ignored_announcements_are_reported_with_their_reason(
     site: Site, given: dict[str, Any], state: str, words: str, fault: Fault
@@ -90,6 +93,42 @@ def test_ignored_announcements_are_reported_with_their_reason(
     ]
     assert one["state"] == state
     assert is_fault(one, fault)
+    last = failure([each for each in found if each["what"] == "other machines"])
+    assert "no machine was found" in last["fact"]
+    reason = words.removeprefix("ignored: ")
+    if state == "fail":
+        reason = "of a machine whose name is in use"
+    assert re.search(rf"; ignored announcements: \d+ {reason}$", last["fact"])
+    assert last["do"].startswith(f"{one['do']}; or give one machine the address ")
+    heard = next(each for each in found if each["what"] == "announcements")
+    assert heard["state"] == "warn"
+    assert heard["fact"].endswith(" s: no other machine of the bus")
+
+
+@clause("BUS-DISC-14", "BUS-DISC-8")
+def test_a_clock_that_was_set_back_is_no_machine_of_the_same_name(site: Site) -> None:
+    """The master of this host announces an instance that is later than now."""
+    port = free_udp_port()
+    later = {"machine": HERE, "machine_id": machine_id(), "instance": 2**62}
+    with announced(site, port, **later):
+        found = findings(site, discovery="host", discovery_port=port)
+
+    [one] = [each for each in found if each["what"] == "announcements"][1:]
+    assert (one["state"], "clock" in one["do"]) == ("fail", True)
+    assert "named" not in one["fact"]
+
+
+@clause("BUS-DISC-14")
+def test_without_ignored_announcements_none_is_mentioned(site: Site) -> None:
+    port = free_udp_port()
+
+    found = findings(site, discovery="host", discovery_port=port)
+
+    last = failure(found)
+    assert last["what"] == "other machines"
+    assert "ignored" not in last["fact"]
+    [heard] = [each for each in found if each["what"] == "announcements"]
+    assert (heard["state"], "firewalls" in heard["do"]) == ("warn", True)
 
 
 @clause("BUS-DISC-14", "BUS-SEC-6")

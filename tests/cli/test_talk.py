@@ -254,7 +254,7 @@ def test_a_name_is_waited_for_though_there_is_no_bus_yet(
             far("counter('late')")
             answer, complaints = waiting.communicate(timeout=LIMIT_S)
 
-    nobody = f"bus 'bus1' has no process: looked in {own_run_directory}/bus1"
+    nobody = f"no program of bus 'bus1' runs: looked in {own_run_directory}/bus1"
     assert (waiting.returncode, complaints) == (0, f"bus: {nobody}; waiting\n")
     assert answer == "ism://bus1@machine/late\n"
 
@@ -264,7 +264,7 @@ def test_wait_for_waits_no_longer_than_its_timeout(
     there: bool, request: pytest.FixtureRequest, own_run_directory: Path
 ) -> None:
     """If the name of the bus is mistyped, the error says that no process is on it."""
-    nobody = f"bus 'bus1' has no process: looked in {own_run_directory}/bus1"
+    nobody = f"no program of bus 'bus1' runs: looked in {own_run_directory}/bus1"
     told = f"bus: {nobody}; waiting\nbus: {nobody}: waited for 0.2 s\n"
     if there:
         request.getfixturevalue("alpha")

@@ -132,7 +132,8 @@ class LinkTable:
             if link.peer is not None:
                 link.peer.inside_address = frame.inside_address
             return
-        self._refuse(link, reason, frame.identity, now)
+        known = reason is Reason.DUPLICATE and self._is_known(link, frame.identity)
+        self._refuse(link, reason, frame.identity, now, is_normal=known)
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
         """Return True if a process already has a signalling link (BUS-INIT-6).
@@ -149,8 +150,44 @@ class LinkTable:
         own = peer.machine == self._topology.me.machine
         return own or peer.session.incarnation == incarnation
 
-    def _refuse(self, link: Link, reason: Reason, other: Identity, now: float) -> None:
-        if reason is not Reason.BUSY:  # on BUSY the peer dials another process
+    def _is_known(self, link: Link, identity: Identity) -> bool:
+        """Return True if a known process dials that needs no link.
+
+        It is a process of another machine that has a link, since masters dial each
+        other and may do so at the same time; or this process itself, at one of its own
+        addresses, which the dialling side logs. Neither is a conflict, unless the peer
+        only claims that identity.
+        """
+        me, claims = self._topology.me, link.credentials
+        if identity.machine == me.machine:
+            return (
+                (identity.process, identity.incarnation) == (me.process, me.incarnation)
+                and claims.outside
+                and claims.machine in {None, me.machine}
+            )
+        peer = self._topology.peers.get((identity.machine, identity.process))
+        return (
+            peer is not None
+            and peer.session.incarnation == identity.incarnation
+            and peer.machine_id == identity.machine_id
+            and objection(self._topology, identity, claims) is None
+        )
+
+    def _refuse(
+        self,
+        link: Link,
+        reason: Reason,
+        other: Identity,
+        now: float,
+        *,
+        is_normal: bool = False,
+    ) -> None:
+        """Refuse a peer, and log it.
+
+        is_normal: True if its process needs no other link, so that nothing is wrong.
+        """
+        # On BUSY the peer dials another process.
+        if reason is not Reason.BUSY and not is_normal:
             name = f"{other.machine}/{other.process}"
             self._topology.complain(f"{name} is rejected: {reason.value}")
         if not link.dialled:  # else the peer, which has accepted, expects no REFUSED

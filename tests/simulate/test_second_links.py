@@ -1,0 +1,138 @@
+"""BUS-SEC-10: a second link with a process is refused; only a conflict is logged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from bus.config import BusConfig
+from bus.core.peer.limits import Limits
+from bus.core.wire import VERSIONS, Hello, LinkKind, Reason, Refused
+from bus.rights import Credentials, Rights
+from specs.clauses import clause
+from tests.simulate.mesh import Mesh
+
+if TYPE_CHECKING:
+    from bus.core.wire import Identity
+    from tests.simulate.process import SimProcess
+
+_LINK = 10_000  # a number that no other link of the world has
+
+
+class BothDial(Mesh):
+    """A world in which both masters of a pair dial as soon as they find each other."""
+
+    def _known(self, process: SimProcess, machine: str, address: str) -> None:
+        found = process.remote.discovered_machines.on_found
+        process.event(lambda: found(machine, (address,), self.now, 0.0))
+
+
+def started(seed: int) -> tuple[BothDial, SimProcess, list[str]]:
+    """Start two machines; return the world, one of them, and the log of both."""
+    world = BothDial(seed, limits=Limits.of(BusConfig()))
+    world.frames = []
+    log: list[str] = []
+    for machine in ("m1", "m2"):
+        master = world.start(machine, "s1", master=True)
+        master.remote.topology.complain = log.append  # type: ignore[misc]
+    world.run(3.0)
+    return world, world.masters["m1"], log
+
+
+def refusals(world: BothDial) -> list[Reason]:
+    """Return the reason of each REFUSED that was sent."""
+    assert world.frames is not None
+    return [frame.reason for *_, frame in world.frames if isinstance(frame, Refused)]
+
+
+@clause("BUS-SEC-10", "BUS-ROUTE-11")
+def test_two_masters_that_both_dial_log_nothing() -> None:
+    """In some runs both HELLOs cross, in others one link is refused."""
+    refused = 0
+    for seed in range(20):
+        world, master, log = started(seed)
+        refused += len(refusals(world))
+        assert set(refusals(world)) <= {Reason.DUPLICATE}, seed
+        assert log == [], seed
+        [peer] = master.remote.topology.peers.values()
+        assert peer.session.link is not None, seed
+    assert refused
+
+
+def log_of_hello(
+    process: SimProcess, identity: Identity, credentials: Credentials
+) -> list[str]:
+    """Let somebody dial a process with an identity; return what the process logs."""
+    log: list[str] = []
+    process.remote.topology.complain = log.append  # type: ignore[misc]
+    hello = Hello(
+        versions=VERSIONS,
+        identity=identity,
+        kind=LinkKind.SIGNALLING,
+        message_bytes_max=1024,
+    )
+    links = process.remote.links
+    links.on_accepted(_LINK, 3.0, credentials)
+    links.on_hello(links.by_number[_LINK], hello, 3.0)
+    assert _LINK not in links.by_number
+    return log
+
+
+def own_identity(process: SimProcess) -> Identity:
+    """Return the identity with which a process dials."""
+    topology = process.remote.topology
+    return replace(topology.me, role=topology.role)
+
+
+@clause("BUS-SEC-10", "AMO-18")
+@pytest.mark.parametrize(
+    ("age", "host", "certified"),
+    [(1, "", None), (0, "another", None), (0, "", "m3")],
+    ids=["earlier life", "other host", "other certificate"],
+)
+def test_another_process_with_the_name_of_a_linked_one_is_logged(
+    age: int, host: str, certified: str | None
+) -> None:
+    """Its identity is that of the linked process, except for one thing."""
+    world, master, _ = started(1)
+    linked = own_identity(world.masters["m2"])
+    identity = replace(
+        linked,
+        incarnation=linked.incarnation - age,
+        machine_id=host or linked.machine_id,
+    )
+
+    again = log_of_hello(master, linked, Credentials(0, Rights()))
+    other = log_of_hello(master, identity, Credentials(0, Rights(), machine=certified))
+
+    assert again == []
+    assert other == ["m2/s1 is rejected: duplicate"]
+
+
+@clause("BUS-SEC-10")
+@pytest.mark.parametrize(
+    ("age", "outside", "certified", "logged"),
+    [
+        (0, True, None, False),
+        (0, True, "m1", False),
+        (0, True, "m2", True),
+        (0, False, None, True),
+        (1, True, "m1", True),
+    ],
+    ids=["itself", "itself, keys", "other certificate", "this machine", "earlier life"],
+)
+def test_a_master_that_dials_itself_is_no_conflict(
+    age: int, outside: bool, certified: str | None, logged: bool
+) -> None:
+    """At one of its own addresses; another process that claims to be it is one."""
+    _, master, _ = started(1)
+    own = own_identity(master)
+    identity = replace(own, incarnation=own.incarnation - age)
+
+    log = log_of_hello(
+        master, identity, Credentials(machine=certified, outside=outside)
+    )
+
+    assert log == (["m1/s1 is rejected: duplicate"] if logged else [])
