@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bus.core.wire import Identity
     from bus.rights import Credentials
 
-__all__ = ["Objection", "handshake", "objection", "refusal", "welcome"]
+__all__ = ["Objection", "handshake", "needs_no_link", "objection", "refusal", "welcome"]
 
 
 class Objection(NamedTuple):
@@ -111,6 +111,34 @@ def objection(
     if present is not None and present.is_other(credentials):
         return Objection(Reason.DUPLICATE)
     return None
+
+
+def needs_no_link(
+    topology: Topology, identity: Identity, credentials: Credentials
+) -> bool:
+    """Return True if a known process dials that needs no link (BUS-SEC-10).
+
+    It is a process of another machine that has a link, since masters dial each other
+    and may do so at the same time; or this process itself, at one of its own addresses,
+    which the dialling side logs. Neither is a conflict, unless the peer only claims
+    that identity.
+
+    identity, credentials: as for `objection`.
+    """
+    me = topology.me
+    if identity.machine == me.machine:
+        return (
+            (identity.process, identity.incarnation) == (me.process, me.incarnation)
+            and credentials.outside
+            and credentials.machine in {None, me.machine}
+        )
+    peer = topology.peers.get((identity.machine, identity.process))
+    return (
+        peer is not None
+        and peer.session.incarnation == identity.incarnation
+        and peer.machine_id == identity.machine_id
+        and objection(topology, identity, credentials) is None
+    )
 
 
 def _may_join(topology: Topology, identity: Identity, credentials: Credentials) -> bool:

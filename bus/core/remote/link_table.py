@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import HangUp
 from bus.core.remote.dial_failures import DialFailure
-from bus.core.remote.handshake import handshake, objection, refusal, welcome
+from bus.core.remote.handshake import (
+    handshake,
+    needs_no_link,
+    objection,
+    refusal,
+    welcome,
+)
 from bus.core.remote.link import Link, LinkState
 from bus.core.remote.master_dialler import MasterDialler, is_static
 from bus.core.wire import VERSIONS, Error, LinkKind, Reason, Refused
@@ -132,8 +138,10 @@ class LinkTable:
             if link.peer is not None:
                 link.peer.inside_address = frame.inside_address
             return
-        known = reason is Reason.DUPLICATE and self._is_known(link, frame.identity)
-        self._refuse(link, reason, frame.identity, now, is_normal=known)
+        normal = reason is Reason.DUPLICATE and needs_no_link(
+            self._topology, frame.identity, link.credentials
+        )
+        self._refuse(link, reason, frame.identity, now, is_normal=normal)
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
         """Return True if a process already has a signalling link (BUS-INIT-6).
@@ -149,29 +157,6 @@ class LinkTable:
             return False
         own = peer.machine == self._topology.me.machine
         return own or peer.session.incarnation == incarnation
-
-    def _is_known(self, link: Link, identity: Identity) -> bool:
-        """Return True if a known process dials that needs no link.
-
-        It is a process of another machine that has a link, since masters dial each
-        other and may do so at the same time; or this process itself, at one of its own
-        addresses, which the dialling side logs. Neither is a conflict, unless the peer
-        only claims that identity.
-        """
-        me, claims = self._topology.me, link.credentials
-        if identity.machine == me.machine:
-            return (
-                (identity.process, identity.incarnation) == (me.process, me.incarnation)
-                and claims.outside
-                and claims.machine in {None, me.machine}
-            )
-        peer = self._topology.peers.get((identity.machine, identity.process))
-        return (
-            peer is not None
-            and peer.session.incarnation == identity.incarnation
-            and peer.machine_id == identity.machine_id
-            and objection(self._topology, identity, claims) is None
-        )
 
     def _refuse(
         self,
