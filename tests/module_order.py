@@ -325,6 +325,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "shared_memory",
         "memory_mapping",
         "lent_view",
+        "slab",
+        "arena",
+        "slab_mappings",
     ),
     "bus.cli": (
         "progress",

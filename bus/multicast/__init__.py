@@ -28,10 +28,13 @@ reader                  the recipient's side, which only reads
 shared_memory           memory without a name, for both regions
 memory_mapping          the same in another process, for reading only
 lent_view               a read-only view that reports its end
+slab                    shared memory of buffers of one size, with its pool
+arena                   all slabs of one process
+slab_mappings           the slabs of another process, and views of its messages
 
-Nothing here waits or locks, and only the last three call the system: the owner of the
-memory is its only writer, and one thread at a time calls the pool. The clauses are in
-specs/multicast.md.
+Nothing here waits or locks, and only `shared_memory`, `memory_mapping` and `lent_view`
+call the system: the owner of the memory is its only writer, and one thread at a time
+calls the pool or the arena. The clauses are in specs/multicast.md.
 """
 
 from bus.multicast.census import Census

@@ -1,0 +1,87 @@
+"""`SlabMappings`: the slabs of another process, and views of the messages in them."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bus.errors import WireError
+from bus.multicast.lent_view import lend
+from bus.multicast.memory_mapping import MemoryMapping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.multicast.slab import Placement
+
+__all__ = ["SlabMappings"]
+
+
+class SlabMappings:
+    """The memory of one arena, as a recipient has it: mapped for reading only.
+
+    One thread at a time calls it. Leases end in any thread.
+
+    Args:
+        on_ended: called when a lease has ended, in any thread, and perhaps within a
+            garbage collection: it must not wait, lock or raise.
+    """
+
+    __slots__ = ("_ended", "_mappings", "_on_ended")
+
+    def __init__(self, on_ended: Callable[[], object]) -> None:
+        self._on_ended: Final = on_ended
+        self._mappings: Final[dict[int, MemoryMapping]] = {}
+        # Appended to in any thread; a deque needs no lock for that.
+        self._ended: Final[deque[tuple[int, int]]] = deque()
+
+    def add(self, slab: int, descriptor: int) -> None:
+        """Map a slab.
+
+        descriptor: of its memory; not used after this call.
+
+        Raises:
+            OSError: it cannot be mapped.
+            ValueError: its owner could still shrink it (MC-34).
+            WireError: this slab is mapped already.
+        """
+        if slab in self._mappings:
+            raise WireError(f"slab {slab} was handed over twice")
+        self._mappings[slab] = MemoryMapping(descriptor)
+
+    def view(self, placement: Placement) -> memoryview:
+        """Return a read-only view of a message; its end ends the lease (MC-35).
+
+        Raises:
+            WireError: the slab is not mapped, or the bytes lie outside of it.
+        """
+        slab, lease, at, length = placement
+        mapping = self._mappings.get(slab)
+        if mapping is None:
+            raise WireError(f"slab {slab} was not handed over")
+        if at + length > len(mapping.memory):
+            raise WireError(f"a message lies outside of its slab: {placement}")
+        return lend(mapping, at, length, partial(self._end, slab, lease))
+
+    def take_ended(self) -> list[tuple[int, int]]:
+        """Return the slabs and leases that have ended since the last call, in order."""
+        taken = []
+        while self._ended:
+            taken.append(self._ended.popleft())
+        return taken
+
+    def remove(self, slab: int) -> None:
+        """Give up a slab that its owner has closed; views of it stay readable."""
+        mapping = self._mappings.pop(slab, None)
+        if mapping is not None:
+            mapping.close()
+
+    def close(self) -> None:
+        """Give up all slabs; views of them stay readable (MC-33)."""
+        for slab in list(self._mappings):
+            self.remove(slab)
+
+    def _end(self, slab: int, lease: int) -> None:
+        self._ended.append((slab, lease))
+        self._on_ended()

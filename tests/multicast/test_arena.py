@@ -1,0 +1,398 @@
+"""`Arena`: slabs for each size, limits, and recipients lost while they read."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from bus.errors import ArenaFullError, BusFullError
+from bus.multicast import slab as slab_module
+from bus.multicast.arena import Arena
+from bus.multicast.slab_mappings import SlabMappings
+from specs.clauses import clause
+from tests.depth import DEEP
+from tests.leaks import Snapshot
+from tests.multicast.support import content_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.multicast.slab import Placement
+
+KIB = 2**10
+MIB = 2**20
+LEAST = 64 * KIB
+SIZES = st.sampled_from([0, 1, LEAST, LEAST + 1, 5 * LEAST, MIB, 2 * MIB + 1])
+LIMIT = 3 * MIB
+RECIPIENTS = 3
+
+
+def buffer_for(size: int) -> int:
+    """Return the least power of two from 64 KiB that holds a message."""
+    wanted = LEAST
+    while wanted < size:
+        wanted *= 2
+    return wanted
+
+
+@attrs.define(eq=False)
+class Held:
+    """A message that a recipient holds: its view, and the bytes that belong there."""
+
+    placement: Placement
+    view: memoryview
+    content: bytes
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.placement.slab, self.placement.lease
+
+
+@attrs.define(eq=False)
+class Reader:
+    """A recipient in this process, as the link would serve it."""
+
+    number: int
+    mappings: SlabMappings
+    known: set[int] = attrs.field(factory=set)
+    held: list[Held] = attrs.field(factory=list)
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(buffer_for(len(each.content)) for each in self.held)
+
+    def take(self, arena: Arena, placement: Placement, content: bytes) -> None:
+        if placement.slab not in self.known:
+            self.mappings.add(placement.slab, arena.fileno(placement.slab))
+            self.known.add(placement.slab)
+        self.held.append(Held(placement, self.mappings.view(placement), content))
+
+
+class ArenaMachine(RuleBasedStateMachine):
+    """An arena, its recipients, and lost recipients that read on."""
+
+    @initialize()
+    def make(self) -> None:
+        self.arena = Arena(LIMIT, share=0.5, recipients_max=RECIPIENTS)
+        self.readers: dict[int, Reader] = {}
+        self.lost: list[Reader] = []
+        self.leases: set[tuple[int, int]] = set()
+        self.salt = 0
+        self.strays = 0
+
+    @rule()
+    def add_a_recipient(self) -> None:
+        if len(self.readers) == RECIPIENTS:
+            with pytest.raises(BusFullError, match="3 recipients"):
+                self.arena.add_recipient()
+            return
+        number = self.arena.add_recipient()
+        assert number not in self.readers
+        self.readers[number] = Reader(number, SlabMappings(lambda: None))
+
+    @rule(size=SIZES, chosen=st.sets(st.integers(0, RECIPIENTS - 1)))
+    def publish(self, size: int, chosen: set[int]) -> None:
+        self.salt += 1
+        content = content_of(size, self.salt)
+        within = LIMIT // 2 - buffer_for(size)
+        to = []
+        for number in sorted(chosen & self.readers.keys()):
+            may = self.arena.may_hold(number, size)
+            assert may == (self.readers[number].bytes_held <= within)
+            if may:
+                to.append(number)
+        before = list(self.arena.slabs())
+        try:
+            placements = self.arena.publish(content, to)
+        except ArenaFullError as error:
+            refusal = (error.needed, error.limit)
+        else:
+            self._take(to, placements, content)
+            return
+        assert refusal == (size, LIMIT)
+        assert [each for each in before if each.leases] == [
+            each for each in self.arena.slabs() if each.leases
+        ]
+
+    def _take(self, to: list[int], placements: list[Placement], content: bytes) -> None:
+        assert len(placements) == len(to)
+        assert len({(each.slab, each.at) for each in placements}) == bool(to)
+        for number, placement in zip(to, placements, strict=True):
+            assert (placement.slab, placement.lease) not in self.leases
+            self.leases.add((placement.slab, placement.lease))
+            self.readers[number].take(self.arena, placement, content)
+
+    @precondition(lambda self: any(each.held for each in self.readers.values()))
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        holders = [each for each in self.readers.values() if each.held]
+        reader = data.draw(st.sampled_from(holders))
+        held = data.draw(st.sampled_from(reader.held))
+        reader.held.remove(held)
+        held.view.release()
+        del held.view
+
+        assert reader.mappings.take_ended() == [held.key]
+        assert self.arena.release(reader.number, *held.key)
+        assert not self.arena.release(reader.number, *held.key)
+        self.strays += 1
+
+    @precondition(lambda self: len(self.readers) > 1)
+    @rule(data=st.data())
+    def release_what_another_holds(self, data: st.DataObject) -> None:
+        reader, other = data.draw(st.permutations(list(self.readers.values())))[:2]
+        for held in other.held:
+            assert not self.arena.release(reader.number, *held.key)
+            self.strays += 1
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data(), ended=st.booleans())
+    def lose_a_recipient(self, data: st.DataObject, *, ended: bool) -> None:
+        reader = self.readers.pop(data.draw(st.sampled_from(sorted(self.readers))))
+
+        count = self.arena.remove_recipient(reader.number, ended=ended)
+
+        assert count == len(reader.held)
+        if not ended:
+            self.lost.append(reader)
+
+    @invariant()
+    def each_message_is_unchanged_while_it_can_be_read(self) -> None:
+        for reader in (*self.readers.values(), *self.lost):
+            for held in reader.held:
+                assert bytes(held.view) == held.content  # compared faster than the view
+
+    @invariant()
+    def all_is_counted(self) -> None:
+        assert self.arena.size <= LIMIT
+        assert self.arena.stray_releases == self.strays
+        for number, reader in self.readers.items():
+            assert self.arena.held(number) == reader.bytes_held
+        held = [each for reader in self.readers.values() for each in reader.held]
+        for slab in self.arena.slabs():
+            own = [each for each in held if each.placement.slab == slab.number]
+            assert slab.leases == len(own)
+            places = {each.placement.at for each in own}
+            assert slab.free == slab.buffers - len(places)
+            assert slab.leases or not slab.retired
+            assert all(
+                buffer_for(len(each.content)) == slab.buffer_bytes for each in own
+            )
+
+    def teardown(self) -> None:
+        """All are lost, and all buffers are free or given up."""
+        for number in self.readers:
+            self.arena.remove_recipient(number, ended=True)
+        for slab in self.arena.slabs():
+            assert slab.free == slab.buffers
+        self.arena.close()
+        for reader in (*self.readers.values(), *self.lost):
+            reader.mappings.close()
+
+
+@clause("MC-21", "MC-24", "MC-30", "MC-31", "MC-32", "MC-36")
+def test_any_course_of_publishes_releases_and_losses() -> None:
+    run_state_machine_as_test(
+        ArenaMachine,
+        settings=settings(
+            max_examples=100 if DEEP else 25, stateful_step_count=30, deadline=None
+        ),
+    )
+
+
+@pytest.fixture
+def arena() -> Iterator[Arena]:
+    made = Arena(16 * MIB)
+    yield made
+    made.close()
+
+
+@clause("MC-36")
+def test_few_buffers_are_used_in_turn(arena: Arena) -> None:
+    one = arena.add_recipient()
+    places = set()
+    for _ in range(20):
+        [placement] = arena.publish(b"x" * MIB, [one])
+        places.add((placement.slab, placement.at))
+        assert arena.release(one, placement.slab, placement.lease)
+    assert len(places) == 4
+    assert arena.size == 4 * MIB
+
+
+@clause("MC-36")
+def test_the_oldest_slab_with_a_free_buffer_takes_a_message(arena: Arena) -> None:
+    one = arena.add_recipient()
+    held = [*arena.publish(b"", [one])]
+    while held[-1].slab == held[0].slab:
+        held += arena.publish(b"", [one])
+    assert arena.size == 2 * MIB
+    for each in (held[-1], held[3]):
+        arena.release(one, each.slab, each.lease)
+
+    [placement] = arena.publish(b"", [one])
+
+    assert (placement.slab, placement.at) == (held[3].slab, held[3].at)
+
+
+@clause("MC-36")
+def test_idle_slabs_are_closed_for_another_size_the_oldest_first(arena: Arena) -> None:
+    one = arena.add_recipient()
+    sizes = (LEAST, 2 * LEAST, 4 * LEAST)
+    placements = [arena.publish(b"x" * size, [one])[0] for size in sizes]
+    first, second, third = placements
+    for each in (first, third):
+        arena.release(one, each.slab, each.lease)
+    assert arena.take_closed() == []
+
+    arena.publish(b"x" * 4 * MIB, [one])  # 8 MiB for two, beside 1 + 2 + 4
+
+    assert arena.take_closed() == []
+    arena.publish(b"x" * 4 * MIB, [one])
+    with pytest.raises(ArenaFullError):
+        arena.publish(b"x" * 8 * MIB, [one])
+    [big] = arena.publish(b"x" * 4 * MIB, [one])  # the last 4 MiB, for one alone
+    assert arena.take_closed() == [first.slab, third.slab]
+    assert [each.number for each in arena.slabs()][:1] == [second.slab]
+    assert {each.number: each.buffers for each in arena.slabs()}[big.slab] == 1
+    with pytest.raises(ValueError, match=f"slab {first.slab} of the arena is closed"):
+        arena.fileno(first.slab)
+
+
+@clause("MC-30")
+def test_a_message_larger_than_all_memory_is_refused_at_once(arena: Arena) -> None:
+    one = arena.add_recipient()
+    with pytest.raises(ArenaFullError) as caught:
+        arena.publish(bytes(16 * MIB + 1), [one])
+    assert (caught.value.needed, caught.value.limit) == (16 * MIB + 1, 16 * MIB)
+    assert arena.size == 0
+    assert arena.publish(bytes(16 * MIB), [one])
+
+
+@pytest.mark.parametrize("reason", [errno.ENOMEM, errno.EMFILE])
+def test_the_arena_is_full_if_the_system_is(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    """Such as within a small container, or with few descriptors."""
+
+    def refuse(_: int) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    one = arena.add_recipient()
+    with monkeypatch.context() as context:
+        context.setattr(slab_module, "SharedMemory", refuse)
+        with pytest.raises(ArenaFullError) as caught:
+            arena.publish(b"", [one])
+    assert isinstance(caught.value.__cause__, OSError)
+    assert arena.size == arena.held(one) == 0
+    assert arena.publish(b"", [one])
+
+
+@clause("MC-31")
+def test_a_recipient_holds_its_share_and_no_more() -> None:
+    arena = Arena(8 * MIB, share=0.25)
+    slow, quick = arena.add_recipient(), arena.add_recipient()
+    content = bytes(MIB)
+    for _ in range(2):
+        assert arena.may_hold(slow, MIB)
+        arena.publish(content, [slow])
+    assert not arena.may_hold(slow, MIB)
+    assert not arena.may_hold(slow, 0)
+    for _ in range(10):
+        [placement] = arena.publish(content, [quick])
+        arena.release(quick, placement.slab, placement.lease)
+        assert arena.may_hold(quick, MIB)
+    arena.close()
+
+
+@clause("MC-32")
+def test_memory_that_a_lost_recipient_may_read_takes_no_more_messages(
+    arena: Arena,
+) -> None:
+    """It is given up with the last message that another recipient holds there."""
+    lost, other = arena.add_recipient(), arena.add_recipient()
+    _, kept = arena.publish(b"x", [lost, other])
+    assert arena.remove_recipient(lost, ended=False) == 1
+
+    [later] = arena.publish(b"y", [other])
+
+    assert later.slab != kept.slab
+    assert [each.retired for each in arena.slabs()] == [True, False]
+    arena.release(other, kept.slab, kept.lease)
+    assert [each.number for each in arena.slabs()] == [later.slab]
+    assert arena.take_closed() == [kept.slab]
+
+
+@clause("MC-32")
+def test_memory_that_an_ended_recipient_held_is_used_again(arena: Arena) -> None:
+    lost, other = arena.add_recipient(), arena.add_recipient()
+    [held] = arena.publish(b"x", [lost])
+    arena.remove_recipient(lost, ended=True)
+
+    places = {(each.slab, each.at) for each in arena.publish(b"y", [other] * 16)}
+    for _ in range(15):
+        places |= {(each.slab, each.at) for each in arena.publish(b"y", [other])}
+
+    assert len(places) == 16
+    assert (held.slab, held.at) in places
+
+
+@clause("MC-13")
+def test_a_message_for_no_recipient_takes_nothing(arena: Arena) -> None:
+    assert arena.publish(bytes(MIB), []) == []
+    assert arena.size == 0
+
+
+def test_one_message_reaches_as_many_recipients_as_there_may_be() -> None:
+    """Even if its slab has one buffer."""
+    arena = Arena(LEAST, recipients_max=100)
+    everyone = [arena.add_recipient() for _ in range(100)]
+
+    placements = arena.publish(b"x", everyone)
+
+    assert len({each.lease for each in placements}) == 100
+    assert len({each.at for each in placements}) == 1
+    arena.close()
+
+
+def test_an_unknown_recipient_is_named(arena: Arena) -> None:
+    one = arena.add_recipient()
+    arena.remove_recipient(one, ended=True)
+    for call in (
+        lambda: arena.may_hold(one, 1),
+        lambda: arena.publish(b"", [one]),
+        lambda: arena.release(one, 1, 1),
+        lambda: arena.held(one),
+        lambda: arena.remove_recipient(one, ended=True),
+    ):
+        with pytest.raises(ValueError, match=f"the arena has no recipient {one}"):
+            call()
+    assert arena.stray_releases == 0
+
+
+def test_nothing_is_left_of_a_closed_arena() -> None:
+    before = Snapshot.take()
+    arena = Arena(16 * MIB)
+    one = arena.add_recipient()
+    arena.publish(bytes(MIB), [one])
+    arena.publish(b"", [one])
+
+    arena.close()
+
+    assert not before.leaks()
+    assert list(arena.slabs()) == []
+    with pytest.raises(ArenaFullError):
+        arena.publish(b"", [one])
