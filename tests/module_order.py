@@ -325,6 +325,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "shared_memory",
         "memory_mapping",
         "lent_view",
+        "loan",
         "slab",
         "arena",
         "slab_mappings",

@@ -28,6 +28,7 @@ reader                  the recipient's side, which only reads
 shared_memory           memory without a name, for both regions
 memory_mapping          the same in another process, for reading only
 lent_view               a read-only view that reports its end
+loan                    a buffer that the owner fills before it is published
 slab                    shared memory of buffers of one size, with its pool
 arena                   all slabs of one process
 slab_mappings           the slabs of another process, and views of its messages

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bus.errors import ArenaFullError, BusFullError
+from bus.errors import ArenaFullError, BusFullError, StaleLeaseError
 from bus.multicast.slab import Placement, Slab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from typing_extensions import Buffer
+
+    from bus.multicast.loan import Loan
 
 __all__ = ["Arena", "SlabState"]
 
@@ -161,6 +163,51 @@ class Arena:
         for recipient in recipients:
             self._held[recipient] += slab.buffer_bytes
         return placements
+
+    def lend(self, size: int) -> Loan:
+        """Take a buffer for a message that the owner writes in place (MC-37).
+
+        Raises:
+            ArenaFullError: there is no room, in the arena or in the system.
+        """
+        return self._slab_for(size, 1).lend(size)
+
+    def publish_loan(
+        self, loan: Loan, recipients: Sequence[int], length: int | None = None
+    ) -> list[Placement]:
+        """Publish a loan, which ends; return its place for each recipient.
+
+        The caller has asked `may_hold`. For no recipient the buffer is free again.
+
+        length: of the message, if it is shorter than the buffer of the loan.
+
+        Raises:
+            ArenaFullError: there are not enough blocks; the loan is unchanged.
+            StaleLeaseError: the loan has ended.
+            ValueError: there is no such recipient, or ``length`` exceeds the loan.
+        """
+        for recipient in recipients:
+            self._check(recipient)
+        length = loan.size if length is None else length
+        if not 0 <= length <= loan.size:
+            raise ValueError(f"cannot publish {length} bytes of a loan of {loan.size}")
+        slab = self._slabs.get(loan.slab)
+        if slab is None:
+            raise StaleLeaseError(loan.lease)
+        placements = slab.publish_loan(loan, recipients, length)
+        for recipient in recipients:
+            self._held[recipient] += slab.buffer_bytes
+        self._close_if_retired(slab)
+        return placements
+
+    def take_back(self, loan: Loan) -> bool:
+        """End a loan without publishing it; return False if it has ended."""
+        slab = self._slabs.get(loan.slab)
+        if slab is None or not slab.take_back(loan):
+            self.stray_releases += 1
+            return False
+        self._close_if_retired(slab)
+        return True
 
     def release(self, recipient: int, slab: int, lease: int) -> bool:
         """End a lease; return False if this recipient does not have it (MC-21).

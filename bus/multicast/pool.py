@@ -22,7 +22,7 @@ from bus.multicast.control_region import ControlRegion
 from bus.multicast.data_region import DataRegion
 from bus.multicast.descriptor import Descriptor, Piece
 from bus.multicast.excerpt import Excerpt
-from bus.multicast.recipient import Holdings, Recipient
+from bus.multicast.recipient import Holdings, Lease, Recipient
 from bus.multicast.whole_chains import WholeChains
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Pool:
         self._holders_max = holders_max
         self._last_lease = 0
         self._supply = BlockSupply(self.control)
-        self._whole = WholeChains(self.control, self._supply)
+        self._whole = WholeChains(self.control, self._supply, holders_max=holders_max)
         self._by_buffer = BufferChains(
             self.control, self._supply, holders_max=holders_max
         )
@@ -156,9 +156,7 @@ class Pool:
               outside of it, there is no such recipient, or there are too many.
         """
         named = self._named(recipients)
-        original = self._recipient(holder).find(lease)
-        if original is None:
-            raise StaleLeaseError(lease)
+        original = self._held(holder, lease)
         if self.control.block(original.block).mode != Mode.BY_BUFFER:
             raise ValueError(
                 f"cannot make a variant of the message of lease {lease}: it is freed "
@@ -177,6 +175,51 @@ class Pool:
         )
         self._enqueue(heads, named, size)
 
+    def reserve(self, size: int, holder: int) -> Descriptor:
+        """Lease a message whose bytes are not written yet to the writer of them.
+
+        The writer fills its pieces, shares the message, and releases its own lease. If
+        it releases the lease only, nothing was published (MC-37).
+
+        Args:
+            size: the length of the message.
+            holder: the recipient that writes.
+
+        Raises:
+            ArenaFullError: there are not enough free blocks (MC-16).
+            ValueError: there is no such recipient.
+        """
+        writer = self._recipient(holder)
+        heads = self._whole.reserve(size, 1)
+        if heads is None:
+            raise ArenaFullError(size, self.layout.data_bytes)
+        lease_id = self._last_lease + 1
+        return self._descriptor(lease_id, writer.hold(lease_id, heads[0]))
+
+    def share(self, holder: int, lease: int, recipients: Sequence[int]) -> None:
+        """Enqueue a leased message for further recipients, without a copy (MC-37).
+
+        Args:
+            holder, lease: a recipient that holds the message, and its lease.
+            recipients: their numbers.
+
+        Raises:
+            ArenaFullError: there are not enough free blocks (MC-16).
+            BusFullError: the message would have too many holders (MC-12).
+            StaleLeaseError: the holder does not have this lease.
+            ValueError: the message was published `Mode.BY_BUFFER`, or there is no such
+              recipient.
+        """
+        named = self._named(recipients)
+        original = self._held(holder, lease)
+        if self.control.block(original.block).mode != Mode.WHOLE:
+            raise ValueError(
+                f"cannot share the message of lease {lease}: its buffers are counted "
+                f"one by one; use publish_variant, or publish it with mode=Mode.WHOLE"
+            )
+        heads = self._whole.share(original.block, len(named))
+        self._enqueue(heads, named, original.total_bytes)
+
     def has_room(self, size: int, recipients: int, *, mode: Mode = Mode.WHOLE) -> bool:
         """Return True if a message of ``size`` bytes could be published now."""
         chains = self._whole if mode is Mode.WHOLE else self._by_buffer
@@ -192,11 +235,7 @@ class Pool:
         """
         lease_id = self._last_lease + 1
         lease = self._recipient(recipient).dequeue(lease_id)
-        if lease is None:
-            return None
-        self._last_lease = lease_id
-        pieces = pieces_of(self.control, lease.block)
-        return Descriptor(lease_id, pieces, lease.total_bytes)
+        return None if lease is None else self._descriptor(lease_id, lease)
 
     def release(self, recipient: int, lease: int) -> bool:
         """End a lease; return False if this recipient does not have it.
@@ -277,6 +316,12 @@ class Pool:
             )
         return self._recipients[number]
 
+    def _held(self, holder: int, lease: int) -> Lease:
+        found = self._recipient(holder).find(lease)
+        if found is None:
+            raise StaleLeaseError(lease)
+        return found
+
     def _named(self, recipients: Sequence[int]) -> list[Recipient]:
         if len(recipients) > self._holders_max:
             raise ValueError(
@@ -293,6 +338,11 @@ class Pool:
             raise ArenaFullError(size, self.layout.data_bytes)
         for head, recipient in zip(heads, recipients, strict=True):
             recipient.enqueue(head)
+
+    def _descriptor(self, lease_id: int, lease: Lease) -> Descriptor:
+        self._last_lease = lease_id
+        pieces = pieces_of(self.control, lease.block)
+        return Descriptor(lease_id, pieces, lease.total_bytes)
 
     def _release_block(self, head: int) -> None:
         if self.control.block(head).mode == Mode.WHOLE:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.multicast.layout import PoolLayout
+from bus.multicast.loan import Loan
 from bus.multicast.pool import Pool
 from bus.multicast.shared_memory import SharedMemory
 
@@ -57,17 +59,19 @@ class Slab:
         OSError: the system has no room; see `SharedMemory`.
     """
 
-    __slots__ = ("_memory", "buffer_bytes", "number", "pool", "retired")
+    __slots__ = ("_memory", "_writer", "buffer_bytes", "number", "pool", "retired")
 
     def __init__(
         self, number: int, buffers: int, buffer_bytes: int, recipients: int
     ) -> None:
         # Enough for one message to all, however few buffers there are.
         icbs = _ICBS_PER_BUFFER * buffers + recipients
-        layout = PoolLayout(buffers, buffer_bytes, icbs, recipients)
+        # One more user: the owner itself, while it writes a loan.
+        layout = PoolLayout(buffers, buffer_bytes, icbs, recipients + 1)
         self.number: Final = number
         self.buffer_bytes: Final = buffer_bytes
         self.retired: bool = False
+        self._writer: Final = recipients
         self._memory: Final = SharedMemory(layout.data_bytes)
         self.pool: Final = Pool(
             layout, bytearray(layout.control_bytes), self._memory.memory
@@ -100,6 +104,39 @@ class Slab:
         """
         self.pool.publish(payload, recipients)
         return [self._lease(recipient) for recipient in recipients]
+
+    def lend(self, size: int) -> Loan:
+        """Take a buffer for a message that the owner writes in place (MC-37).
+
+        Raises:
+            ArenaFullError: there is no room.
+        """
+        leased = self.pool.reserve(size, self._writer)
+        [piece] = leased.pieces
+        buffer = self.pool.data.view(piece)
+        return Loan(self.number, leased.lease, size, buffer)
+
+    def publish_loan(
+        self, loan: Loan, recipients: Sequence[int], length: int
+    ) -> list[Placement]:
+        """Publish the first bytes of a loan, which ends; return as `publish`.
+
+        Raises:
+            ArenaFullError, StaleLeaseError: as `Pool.share`; the loan is unchanged.
+        """
+        self.pool.share(self._writer, loan.lease, recipients)
+        self.take_back(loan)
+        return [
+            self._lease(recipient)._replace(length=length) for recipient in recipients
+        ]
+
+    def take_back(self, loan: Loan) -> bool:
+        """End a loan without publishing it; return False if it has ended."""
+        if not self.pool.release(self._writer, loan.lease):
+            return False
+        with suppress(BufferError):  # a view made from it is left
+            loan.buffer.release()
+        return True
 
     def _lease(self, recipient: int) -> Placement:
         # The queue of the recipient held this message alone: each is leased at once.

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus.errors import ArenaFullError, BusFullError
+from bus.errors import ArenaFullError, BusFullError, StaleLeaseError
 from bus.multicast import slab as slab_module
 from bus.multicast.arena import Arena
 from bus.multicast.slab_mappings import SlabMappings
@@ -348,6 +348,102 @@ def test_memory_that_an_ended_recipient_held_is_used_again(arena: Arena) -> None
 
     assert len(places) == 16
     assert (held.slab, held.at) in places
+
+
+@clause("MC-37", "MC-8")
+def test_a_loan_is_published_without_a_copy(arena: Arena) -> None:
+    numbers = [arena.add_recipient() for _ in range(3)]
+    readers = [Reader(each, SlabMappings(lambda: None)) for each in numbers]
+    content = content_of(5 * LEAST, 1)
+    loan = arena.lend(6 * LEAST)
+    assert len(loan.buffer) == 6 * LEAST
+    loan.buffer[: len(content)] = content
+
+    placements = arena.publish_loan(loan, numbers, len(content))
+
+    for reader, placement in zip(readers, placements, strict=True):
+        reader.take(arena, placement, content)
+        [held] = reader.held
+        assert bytes(held.view) == content
+        assert arena.held(reader.number) == 8 * LEAST
+    assert [each.leases for each in arena.slabs()] == [3]
+    with pytest.raises(ValueError, match="released"):
+        loan.buffer[0] = 1
+    for wrong in (loan, loan._replace(slab=9)):
+        with pytest.raises(StaleLeaseError):
+            arena.publish_loan(wrong, numbers)
+    assert not arena.take_back(loan)
+    for reader in readers:
+        assert arena.release(reader.number, *reader.held[0].key)
+    assert [each.free for each in arena.slabs()] == [8]
+
+
+@clause("MC-37")
+def test_a_loan_that_is_taken_back_was_never_published(arena: Arena) -> None:
+    one = arena.add_recipient()
+    for published in (False, True):
+        loan = arena.lend(1)
+        assert [each.free for each in arena.slabs()] == [15]
+        if published:
+            assert arena.publish_loan(loan, []) == []
+        else:
+            assert arena.take_back(loan)
+        assert [(each.free, each.leases) for each in arena.slabs()] == [(16, 0)]
+    assert arena.held(one) == arena.stray_releases == 0
+    for wrong in (loan, loan._replace(slab=9)):
+        assert not arena.take_back(wrong)
+    assert arena.stray_releases == 2
+
+
+@clause("MC-37")
+def test_no_more_of_a_loan_is_published_than_it_has(arena: Arena) -> None:
+    one, loan = arena.add_recipient(), arena.lend(10)
+    for length in (11, -1):
+        with pytest.raises(ValueError, match=f"publish {length} bytes of a loan of 10"):
+            arena.publish_loan(loan, [one], length)
+    [placement] = arena.publish_loan(loan, [one], 0)
+    assert placement.length == 0
+
+
+@clause("MC-32", "MC-37")
+def test_a_loan_in_retired_memory_is_still_published(arena: Arena) -> None:
+    lost, other = arena.add_recipient(), arena.add_recipient()
+    loan = arena.lend(1)
+    arena.publish(b"x", [lost])
+    arena.remove_recipient(lost, ended=False)
+
+    [placement] = arena.publish_loan(loan, [other])
+
+    assert placement.slab == loan.slab
+    arena.release(other, placement.slab, placement.lease)
+    assert list(arena.slabs()) == []
+
+
+@clause("MC-32", "MC-37")
+@pytest.mark.parametrize("published", [False, True])
+def test_retired_memory_is_given_up_with_its_last_loan(
+    arena: Arena, *, published: bool
+) -> None:
+    lost, loan = arena.add_recipient(), arena.lend(1)
+    arena.publish(b"x", [lost])
+    arena.remove_recipient(lost, ended=False)
+    assert len(list(arena.slabs())) == 1
+
+    if published:
+        arena.publish_loan(loan, [])
+    else:
+        arena.take_back(loan)
+
+    assert list(arena.slabs()) == []
+
+
+@clause("MC-37")
+def test_an_array_made_from_a_loan_does_not_keep_it(arena: Arena) -> None:
+    loan = arena.lend(1)
+    part = loan.buffer[:1]
+    assert arena.take_back(loan)
+    assert len(part) == 1
+    assert [each.free for each in arena.slabs()] == [16]
 
 
 @clause("MC-13")
