@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.errors import ArenaFullError, BusFullError, StaleLeaseError
 from bus.multicast.slab import Placement, Slab
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -18,20 +20,19 @@ __all__ = ["Arena", "SlabState"]
 
 _KIB: Final = 2**10
 _BUFFER_BYTES_MIN: Final = 64 * _KIB
-# With few buffers, those in turn stay in the caches: into one of 4 buffers of 1 MiB a
-# copy takes half as long as into one of 16. See docs/explanation/shared-memory.md.
+# With few buffers in turn, they stay in the caches: a copy into one of 4 buffers of
+# 1 MiB takes 25 us, into one of 16 it takes 41. See docs/explanation/shared-memory.md.
 _SLAB_BYTES: Final = 4096 * _KIB
 _BUFFERS_MAX: Final = 16
-_BUFFERS_MIN: Final = 2
 
 
 class SlabState(NamedTuple):
     """One slab of an arena at present.
 
     number: as in `Placement`. buffer_bytes: the size of each buffer.
-    buffers, free: all its buffers, and those that hold no message.
+    buffers, free: all its buffers, and those without a message.
     leases: the messages not released yet; each recipient of a message counts.
-    retired: True if it takes no more messages.
+    abandoned: those among them that a lost recipient may still read.
     """
 
     number: int
@@ -39,38 +40,45 @@ class SlabState(NamedTuple):
     buffers: int
     free: int
     leases: int
-    retired: bool
+    abandoned: int
 
 
 class Arena:
     """Slabs of shared memory, made when they are needed, within a limit of bytes.
 
-    A message goes into the smallest buffers that hold it, of 64 KiB or a power of two
+    A message goes into the smallest buffer that holds it, of 64 KiB or a power of two
     above. The oldest slab with room takes it, so that few buffers are in turn. If the
     limit leaves no room for another slab, idle slabs are closed for it (MC-36).
 
     A recipient is a number given by `add_recipient`, such as for one link. It may hold
-    a share of the bytes; what it holds beyond that is not published to it (MC-31).
+    a share of the bytes (MC-31).
 
-    One thread at a time calls an arena, and no call waits.
+    One thread at a time calls an arena, in the process that made it. No call waits for
+    a recipient; to make or to close a slab takes up to 0.3 ms a MiB.
 
     Args:
-        bytes_max: the most bytes of all slabs.
-        share: the part of them that one recipient may hold, above 0 and at most 1.
+        bytes_max: the most bytes of all open slabs. A message has at most the greatest
+          power of two within it.
+        share: the part of them that one recipient may hold.
         recipients_max: the most recipients at a time.
 
     Attributes:
         bytes_max: the same.
         stray_releases: releases of a lease that the recipient does not have (MC-21).
+
+    Raises:
+        ValueError: ``bytes_max`` is less than 64 KiB, ``share`` is not above 0 and at
+          most 1, or ``recipients_max`` is less than 1.
     """
 
     __slots__ = (
-        "_closed",
         "_closed_slabs",
         "_free_recipients",
         "_held",
         "_held_max",
         "_last_slab",
+        "_messages",
+        "_pid",
         "_recipients_max",
         "_slabs",
         "bytes_max",
@@ -78,20 +86,30 @@ class Arena:
     )
 
     def __init__(
-        self, bytes_max: int, *, share: float = 1.0, recipients_max: int = 256
+        self, bytes_max: int, *, share: float = 1.0, recipients_max: int = 64
     ) -> None:
+        if bytes_max < _BUFFER_BYTES_MIN:
+            raise ValueError(
+                f"bytes_max must be >= {_BUFFER_BYTES_MIN}, got {bytes_max}"
+            )
+        if not 0 < share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, got {share}")
+        if recipients_max < 1:
+            raise ValueError(f"recipients_max must be >= 1, got {recipients_max}")
         self.bytes_max: Final = bytes_max
-        self._held_max: Final = int(share * bytes_max)
         self.stray_releases: int = 0
+        self._held_max: Final = int(share * bytes_max)
         self._recipients_max: Final = recipients_max
-        self._free_recipients: Final = list(range(recipients_max - 1, -1, -1))
+        self._pid: Final = os.getpid()
+        # First in, first out: a late call for a lost recipient finds no new one soon.
+        self._free_recipients: Final = deque(range(recipients_max))
         # The bytes of the buffers that each recipient holds; none for a free number.
         self._held: Final[dict[int, int]] = {}
         # All open slabs by number, so in the order of their age.
         self._slabs: Final[dict[int, Slab]] = {}
-        self._last_slab = 0
         self._closed_slabs: Final[list[int]] = []
-        self._closed = False
+        self._last_slab = 0
+        self._messages = 0  # counted for `Slab.used_at`
 
     # Recipients.
 
@@ -103,17 +121,16 @@ class Arena:
         """
         if not self._free_recipients:
             raise BusFullError("the arena", self._recipients_max, "recipients")
-        number = self._free_recipients.pop()
+        number = self._free_recipients.popleft()
         self._held[number] = 0
         return number
 
-    def remove_recipient(self, recipient: int, *, ended: bool) -> int:
+    def remove_recipient(self, recipient: int, *, process_ended: bool) -> int:
         """Release all leases of a recipient whose link is closed; return how many.
 
-        ended: True if its process has ended. If not, it may still read what it has
-          leased. So the slabs of these messages are retired: they take no more
-          messages, and their memory is given up once the others have released theirs.
-          What the recipient has mapped stays its own (MC-32).
+        process_ended: False if its process may still read what it has leased. Then
+          these buffers are never used again, and their slab is closed once no other
+          message is in it (MC-32).
 
         Raises:
             ValueError: there is no such recipient.
@@ -121,83 +138,94 @@ class Arena:
         self._check(recipient)
         count = 0
         for slab in list(self._slabs.values()):
-            lost = slab.release_all(recipient)
-            count += lost
-            if lost and not ended:
-                slab.retired = True
-            self._close_if_retired(slab)
+            if not process_ended:
+                slab.abandon(recipient, slab.pool.leases(recipient))
+            count += slab.release_all(recipient)
+            self._close_if_abandoned(slab)
         del self._held[recipient]
         self._free_recipients.append(recipient)
         return count
 
-    def may_hold(self, recipient: int, size: int) -> bool:
-        """Return True if a message of ``size`` bytes is within a recipient's share.
+    def is_within_share(self, recipient: int, size: int) -> bool:
+        """Return True if a recipient may hold one more message of ``size`` bytes.
+
+        Raises:
+            ValueError: there is no such recipient.
+        """
+        return self.held_bytes(recipient) + _buffer_bytes_for(size) <= self._held_max
+
+    def held_bytes(self, recipient: int) -> int:
+        """Return the bytes of the buffers that a recipient holds.
 
         Raises:
             ValueError: there is no such recipient.
         """
         self._check(recipient)
-        return self._held[recipient] + _class_of(size) <= self._held_max
+        return self._held[recipient]
 
     # Messages.
 
-    def publish(self, payload: Buffer, recipients: Sequence[int]) -> list[Placement]:
-        """Copy a message into the arena once; return its place for each recipient.
+    def publish(
+        self, payload: Buffer, recipients: Iterable[int]
+    ) -> dict[int, Placement]:
+        """Copy a message into the arena once; return its location for each recipient.
 
-        The caller has asked `may_hold`. For no recipient nothing is done (MC-13).
+        A recipient is missing in the result if the message would exceed its share
+        (MC-31). For no recipient nothing is done (MC-13).
 
         Args:
             payload: any contiguous buffer; it is not used after the call.
+            recipients: their numbers; a number that is repeated counts once.
 
         Raises:
-            ArenaFullError: there is no room, in the arena or in the system.
-            ValueError: there is no such recipient.
+            ArenaFullError: there is no room, in the arena or in the system. No message
+              and no lease is changed.
+            RuntimeError: this is a forked child of the owner.
+            ValueError: there is no such recipient, or the arena is closed.
         """
-        for recipient in recipients:
-            self._check(recipient)
-        if not recipients:
-            return []
         view = memoryview(payload).cast("B")
-        slab = self._slab_for(len(view), len(recipients))
-        placements = slab.publish(view, recipients)
-        for recipient in recipients:
-            self._held[recipient] += slab.buffer_bytes
+        if _buffer_bytes_for(len(view)) > self.bytes_max:
+            # MC-30. It exceeds each share, too, but no recipient could ever get it.
+            raise ArenaFullError(len(view), self.bytes_max)
+        named = self._within_share(recipients, len(view))
+        if not named:
+            return {}
+        slab = self._slab_for(len(view))
+        placements = slab.publish(view, named)
+        self._charge(named, slab)
         return placements
 
     def lend(self, size: int) -> Loan:
         """Take a buffer for a message that the owner writes in place (MC-37).
 
         Raises:
-            ArenaFullError: there is no room, in the arena or in the system.
+            ArenaFullError, RuntimeError: as `publish`.
         """
-        return self._slab_for(size, 1).lend(size)
+        return self._slab_for(size).lend(size)
 
     def publish_loan(
-        self, loan: Loan, recipients: Sequence[int], length: int | None = None
-    ) -> list[Placement]:
-        """Publish a loan, which ends; return its place for each recipient.
+        self, loan: Loan, recipients: Iterable[int], length: int | None = None
+    ) -> dict[int, Placement]:
+        """Publish a loan, which ends; return as `publish`.
 
-        The caller has asked `may_hold`. For no recipient the buffer is free again.
+        For no recipient the buffer is free again.
 
         length: of the message, if it is shorter than the buffer of the loan.
 
         Raises:
-            ArenaFullError: there are not enough blocks; the loan is unchanged.
             StaleLeaseError: the loan has ended.
             ValueError: there is no such recipient, or ``length`` exceeds the loan.
         """
-        for recipient in recipients:
-            self._check(recipient)
         length = loan.size if length is None else length
         if not 0 <= length <= loan.size:
             raise ValueError(f"cannot publish {length} bytes of a loan of {loan.size}")
+        named = self._within_share(recipients, loan.size)
         slab = self._slabs.get(loan.slab)
         if slab is None:
             raise StaleLeaseError(loan.lease)
-        placements = slab.publish_loan(loan, recipients, length)
-        for recipient in recipients:
-            self._held[recipient] += slab.buffer_bytes
-        self._close_if_retired(slab)
+        placements = slab.publish_loan(loan, named, length)
+        self._charge(named, slab)
+        self._close_if_abandoned(slab)
         return placements
 
     def take_back(self, loan: Loan) -> bool:
@@ -206,7 +234,7 @@ class Arena:
         if slab is None or not slab.take_back(loan):
             self.stray_releases += 1
             return False
-        self._close_if_retired(slab)
+        self._close_if_abandoned(slab)
         return True
 
     def release(self, recipient: int, slab: int, lease: int) -> bool:
@@ -221,7 +249,7 @@ class Arena:
             self.stray_releases += 1
             return False
         self._held[recipient] -= found.buffer_bytes
-        self._close_if_retired(found)
+        self._close_if_abandoned(found)
         return True
 
     def fileno(self, slab: int) -> int:
@@ -244,8 +272,12 @@ class Arena:
         return taken
 
     def close(self) -> None:
-        """Give up all memory; what recipients have mapped stays readable (MC-33)."""
-        self._closed = True
+        """Close all slabs, and forget all recipients.
+
+        Messages that recipients have mapped stay readable (MC-33).
+        """
+        self._free_recipients.clear()
+        self._held.clear()
         for slab in list(self._slabs.values()):
             self._close(slab)
 
@@ -253,67 +285,83 @@ class Arena:
 
     @property
     def size(self) -> int:
-        """The bytes of all slabs."""
+        """The bytes of all open slabs."""
         return sum(slab.size for slab in self._slabs.values())
-
-    def held(self, recipient: int) -> int:
-        """Return the bytes of the buffers that a recipient holds.
-
-        Raises:
-            ValueError: there is no such recipient.
-        """
-        self._check(recipient)
-        return self._held[recipient]
 
     def slabs(self) -> Iterator[SlabState]:
         """Yield the state of each slab, the oldest first."""
         for slab in self._slabs.values():
-            census = slab.pool.census()
             yield SlabState(
                 slab.number,
                 slab.buffer_bytes,
                 slab.pool.layout.buffers,
-                census.free_direct,
-                census.leased,
-                slab.retired,
+                slab.free,
+                slab.pool.census().leased,
+                slab.abandoned,
             )
 
     # Slabs.
 
-    def _slab_for(self, size: int, recipients: int) -> Slab:
-        buffer_bytes = _class_of(size)
+    def _slab_for(self, size: int) -> Slab:
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                f"the arena belongs to process {self._pid}: a forked child cannot "
+                f"publish in it"
+            )
+        buffer_bytes = _buffer_bytes_for(size)
+        slab = self._open_slab(buffer_bytes) or self._new_slab(buffer_bytes)
+        if slab is None:
+            raise ArenaFullError(size, self.bytes_max)
+        self._messages += 1
+        slab.used_at = self._messages
+        return slab
+
+    def _open_slab(self, buffer_bytes: int) -> Slab | None:
         for slab in self._slabs.values():
-            if slab.buffer_bytes == buffer_bytes and slab.has_room(recipients):
+            if slab.buffer_bytes == buffer_bytes and slab.free:
                 return slab
-        buffers = max(_BUFFERS_MIN, min(_BUFFERS_MAX, _SLAB_BYTES // buffer_bytes))
-        for count in (buffers, 1):
-            if self._make_room(count * buffer_bytes):
-                return self._open(count, buffer_bytes, size)
-        raise ArenaFullError(size, self.bytes_max)
+        return None
+
+    def _new_slab(self, buffer_bytes: int) -> Slab | None:
+        if buffer_bytes > self.bytes_max:
+            return None
+        best = max(1, min(_BUFFERS_MAX, _SLAB_BYTES // buffer_bytes))
+        # A smaller slab is better than to close an idle one, which may be needed soon.
+        for buffers in (best, 1):
+            if self.size + buffers * buffer_bytes <= self.bytes_max:
+                return self._make(buffers, buffer_bytes)
+        for buffers in (best, 1):
+            if self._make_room(buffers * buffer_bytes):
+                return self._make(buffers, buffer_bytes)
+        return None
 
     def _make_room(self, size: int) -> bool:
-        """Close idle slabs, the oldest first, until ``size`` bytes more are allowed."""
-        idle = [slab for slab in self._slabs.values() if slab.idle]
-        if self._closed or self.size - sum(map(_size, idle)) + size > self.bytes_max:
+        """Close idle slabs, the least recently used first, for ``size`` bytes more."""
+        idle = [slab for slab in self._slabs.values() if slab.is_idle]
+        idle.sort(key=lambda slab: slab.used_at)
+        open_bytes = self.size
+        if open_bytes - sum(slab.size for slab in idle) + size > self.bytes_max:
             return False
         for slab in idle:
-            if self.size + size <= self.bytes_max:
+            if open_bytes + size <= self.bytes_max:
                 break
+            open_bytes -= slab.size
             self._close(slab)
         return True
 
-    def _open(self, buffers: int, buffer_bytes: int, size: int) -> Slab:
+    def _make(self, buffers: int, buffer_bytes: int) -> Slab | None:
+        """Return a new slab, perhaps of one buffer; None if the system has no room."""
         number = self._last_slab + 1
         try:
             slab = Slab(number, buffers, buffer_bytes, self._recipients_max)
-        except OSError as error:
-            raise ArenaFullError(size, self.bytes_max) from error
+        except (OSError, MemoryError):
+            return self._make(1, buffer_bytes) if buffers > 1 else None
         self._last_slab = number
         self._slabs[number] = slab
         return slab
 
-    def _close_if_retired(self, slab: Slab) -> None:
-        if slab.retired and slab.idle:
+    def _close_if_abandoned(self, slab: Slab) -> None:
+        if slab.is_abandoned:
             self._close(slab)
 
     def _close(self, slab: Slab) -> None:
@@ -321,15 +369,20 @@ class Arena:
         self._closed_slabs.append(slab.number)
         slab.close()
 
+    # Recipients.
+
+    def _within_share(self, recipients: Iterable[int], size: int) -> list[int]:
+        named = dict.fromkeys(recipients)
+        return [each for each in named if self.is_within_share(each, size)]
+
+    def _charge(self, recipients: Iterable[int], slab: Slab) -> None:
+        for recipient in recipients:
+            self._held[recipient] += slab.buffer_bytes
+
     def _check(self, recipient: int) -> None:
         if recipient not in self._held:
             raise ValueError(f"the arena has no recipient {recipient}")
 
 
-def _class_of(size: int) -> int:
-    """Return the size of the buffer that a message takes."""
-    return max(_BUFFER_BYTES_MIN, 1 << (size - 1).bit_length() if size else 0)
-
-
-def _size(slab: Slab) -> int:
-    return slab.size
+def _buffer_bytes_for(size: int) -> int:
+    return max(_BUFFER_BYTES_MIN, 1 << max(0, size - 1).bit_length())

@@ -35,9 +35,10 @@ def lend(
     Args:
         mapping: stays mapped as long as the view, even if it is closed.
         at, length: the stretch, in bytes; the caller has checked them.
-        on_end: called once, when neither the view nor one made from it is left; not in
-            a forked child. It may be called in any thread, and within a garbage
-            collection: it must not wait, lock or raise.
+        on_end: called once, when neither the view nor one made from it is left. It may
+            be called in any thread, and within a garbage collection: it must not wait,
+            lock or raise. It is not called in a forked child, which must not use views
+            of its parent: the owner writes other bytes there after the parent's end.
     """
     whole = memoryview(_behind(mapping, on_end)).cast("B")  # that of ctypes is "<B"
     return whole[at : at + length].toreadonly()

@@ -281,6 +281,19 @@ class Pool:
         """
         return self._recipient(recipient).holdings
 
+    @property
+    def free_buffers(self) -> int:
+        """The number of buffers without a message, borrowed DCBs apart."""
+        return len(self._supply.free_direct)
+
+    def leases(self, recipient: int) -> list[int]:
+        """Return the leases of a recipient, the oldest first.
+
+        Raises:
+            ValueError: there is no such recipient.
+        """
+        return self._recipient(recipient).leases
+
     def census(self) -> Census:
         """Return the number of blocks in each state, without a walk over them."""
         layout, supply = self.layout, self._supply

@@ -11,20 +11,17 @@ from bus.multicast.pool import Pool
 from bus.multicast.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from typing_extensions import Buffer
 
 __all__ = ["Placement", "Slab"]
 
-# With more recipients on average, messages borrow buffers as ICBs (MC-14).
-_ICBS_PER_BUFFER: Final = 8
-
 
 class Placement(NamedTuple):
     """The location of a message for one recipient, and its lease.
 
-    slab, lease: together they name the lease, and are never used twice by an arena.
+    slab, lease: the pair identifies the lease; an arena never uses it again.
     at, length: the bytes of the message in the memory of the slab.
     """
 
@@ -38,13 +35,13 @@ class Slab:
     """A pool whose buffers lie in shared memory; each message takes one of them.
 
     So the bytes of a message are contiguous, and its recipient needs one view. The
-    control blocks stay in memory of the owner's own: a `Placement` says all that a
-    recipient needs.
+    control blocks stay in memory of the owner's own: a recipient needs no more than a
+    `Placement`.
 
+    The pool has two users more than there are recipients: the owner while it writes a
+    loan, and the lost recipients that may still read. The latter release nothing.
     Rejected: control blocks in shared memory, whose generations a recipient compares
-    before and after use (MC-22). A view would have to be checked after each use, which
-    its user does not know of. Instead a slab is retired if it may still be read by a
-    recipient whose link is lost.
+    before and after use (MC-22). The user of a view cannot know when to compare.
 
     Args:
         number: distinguishes the slabs of an arena.
@@ -53,29 +50,43 @@ class Slab:
 
     Attributes:
         number, buffer_bytes: the same.
-        retired: True if it takes no more messages.
+        used_at: when a buffer was taken last, as the arena counts its messages.
+        abandoned: the messages that lost recipients may still read.
 
     Raises:
         OSError: the system has no room; see `SharedMemory`.
     """
 
-    __slots__ = ("_memory", "_writer", "buffer_bytes", "number", "pool", "retired")
+    __slots__ = (
+        "_lost",
+        "_memory",
+        "_writer",
+        "abandoned",
+        "buffer_bytes",
+        "number",
+        "pool",
+        "used_at",
+    )
 
     def __init__(
         self, number: int, buffers: int, buffer_bytes: int, recipients: int
     ) -> None:
-        # Enough for one message to all, however few buffers there are.
-        icbs = _ICBS_PER_BUFFER * buffers + recipients
-        # One more user: the owner itself, while it writes a loan.
-        layout = PoolLayout(buffers, buffer_bytes, icbs, recipients + 1)
+        self._writer: Final = recipients
+        self._lost: Final = recipients + 1
+        users = recipients + 2
+        # An ICB for each user of each buffer, so that none is borrowed (MC-14).
+        layout = PoolLayout(buffers, buffer_bytes, buffers * users, users)
+        control = bytearray(layout.control_bytes)
         self.number: Final = number
         self.buffer_bytes: Final = buffer_bytes
-        self.retired: bool = False
-        self._writer: Final = recipients
+        self.used_at: int = 0
+        self.abandoned: int = 0
         self._memory: Final = SharedMemory(layout.data_bytes)
-        self.pool: Final = Pool(
-            layout, bytearray(layout.control_bytes), self._memory.memory
-        )
+        try:
+            self.pool: Final = Pool(layout, control, self._memory.memory)
+        except BaseException:
+            self._memory.close()
+            raise
 
     @property
     def size(self) -> int:
@@ -83,27 +94,34 @@ class Slab:
         return self._memory.size
 
     @property
-    def idle(self) -> bool:
+    def free(self) -> int:
+        """The number of buffers without a message."""
+        return self.pool.free_buffers
+
+    @property
+    def is_idle(self) -> bool:
         """True if all its buffers are free."""
-        census = self.pool.census()
-        return census.free_direct == self.pool.layout.buffers
+        return self.free == self.pool.layout.buffers
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True if nothing but lost recipients may read it."""
+        return bool(self.abandoned) and self.pool.census().leased == self.abandoned
 
     def fileno(self) -> int:
-        """Return the descriptor of the memory, for a recipient; it stays the slab's."""
+        """Return the descriptor of the memory, for a recipient; do not close it."""
         return self._memory.fileno()
 
-    def has_room(self, recipients: int) -> bool:
-        """Return True if it can take one more message for that many recipients."""
-        return not self.retired and self.pool.has_room(1, recipients)
-
-    def publish(self, payload: Buffer, recipients: Sequence[int]) -> list[Placement]:
-        """Copy a message into a buffer; return its place for each recipient, in order.
+    def publish(
+        self, payload: Buffer, recipients: Sequence[int]
+    ) -> dict[int, Placement]:
+        """Copy a message into a buffer; return its location for each recipient.
 
         Raises:
             ArenaFullError: there is no room.
         """
         self.pool.publish(payload, recipients)
-        return [self._lease(recipient) for recipient in recipients]
+        return {each: self._lease(each) for each in recipients}
 
     def lend(self, size: int) -> Loan:
         """Take a buffer for a message that the owner writes in place (MC-37).
@@ -118,17 +136,15 @@ class Slab:
 
     def publish_loan(
         self, loan: Loan, recipients: Sequence[int], length: int
-    ) -> list[Placement]:
+    ) -> dict[int, Placement]:
         """Publish the first bytes of a loan, which ends; return as `publish`.
 
         Raises:
-            ArenaFullError, StaleLeaseError: as `Pool.share`; the loan is unchanged.
+            StaleLeaseError: the loan has ended.
         """
         self.pool.share(self._writer, loan.lease, recipients)
         self.take_back(loan)
-        return [
-            self._lease(recipient)._replace(length=length) for recipient in recipients
-        ]
+        return {each: self._lease(each)._replace(length=length) for each in recipients}
 
     def take_back(self, loan: Loan) -> bool:
         """End a loan without publishing it; return False if it has ended."""
@@ -138,6 +154,17 @@ class Slab:
             loan.buffer.release()
         return True
 
+    def release_all(self, recipient: int) -> int:
+        """Release all leases of a recipient; return how many."""
+        return self.pool.release_all(recipient)
+
+    def abandon(self, recipient: int, leases: Iterable[int]) -> None:
+        """Keep messages for ever that a recipient may still read once it is lost."""
+        for lease in leases:
+            self.pool.share(recipient, lease, [self._lost])
+            self.pool.dequeue(self._lost)
+            self.abandoned += 1
+
     def _lease(self, recipient: int) -> Placement:
         # The queue of the recipient held this message alone: each is leased at once.
         leased = self.pool.dequeue(recipient)
@@ -146,11 +173,7 @@ class Slab:
         at = self.pool.layout.buffer_at(piece.buffer) + piece.offset
         return Placement(self.number, leased.lease, at, piece.length)
 
-    def release_all(self, recipient: int) -> int:
-        """Release all leases of a recipient; return how many."""
-        return self.pool.release_all(recipient)
-
     def close(self) -> None:
-        """Give up the memory; the mappings of recipients stay."""
+        """Unmap the memory; the mappings of recipients stay."""
         self.pool.close()
         self._memory.close()

@@ -25,7 +25,8 @@ class SlabMappings:
 
     Args:
         on_ended: called when a lease has ended, in any thread, and perhaps within a
-            garbage collection: it must not wait, lock or raise.
+            garbage collection: it must not wait, lock or raise. Views that outlive
+            `close` are reported, too.
     """
 
     __slots__ = ("_ended", "_mappings", "_on_ended")
@@ -42,13 +43,16 @@ class SlabMappings:
         descriptor: of its memory; not used after this call.
 
         Raises:
-            OSError: it cannot be mapped.
-            ValueError: its owner could still shrink it (MC-34).
-            WireError: this slab is mapped already.
+            OSError: this process has no room for it.
+            WireError: the memory is of no use, such as one that its owner could still
+              shrink (MC-34), or this slab is mapped already.
         """
         if slab in self._mappings:
             raise WireError(f"slab {slab} was handed over twice")
-        self._mappings[slab] = MemoryMapping(descriptor)
+        try:
+            self._mappings[slab] = MemoryMapping(descriptor)
+        except ValueError as error:
+            raise WireError(f"slab {slab} cannot be used: {error}") from error
 
     def view(self, placement: Placement) -> memoryview:
         """Return a read-only view of a message; its end ends the lease (MC-35).
@@ -60,7 +64,7 @@ class SlabMappings:
         mapping = self._mappings.get(slab)
         if mapping is None:
             raise WireError(f"slab {slab} was not handed over")
-        if at + length > len(mapping.memory):
+        if not 0 <= at <= at + length <= len(mapping.memory):
             raise WireError(f"a message lies outside of its slab: {placement}")
         return lend(mapping, at, length, partial(self._end, slab, lease))
 
@@ -72,13 +76,13 @@ class SlabMappings:
         return taken
 
     def remove(self, slab: int) -> None:
-        """Give up a slab that its owner has closed; views of it stay readable."""
+        """Unmap a slab that its owner has closed; views of it stay readable."""
         mapping = self._mappings.pop(slab, None)
         if mapping is not None:
             mapping.close()
 
     def close(self) -> None:
-        """Give up all slabs; views of them stay readable (MC-33)."""
+        """Unmap all slabs; views of them stay readable (MC-33)."""
         for slab in list(self._mappings):
             self.remove(slab)
 
