@@ -8,13 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.kit.site import Site
 from tests.processes import import_path
 from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 _BLOCK = re.compile(r"^```\n(from .*?|import .*?)^```$", re.MULTILINE | re.DOTALL)
@@ -35,8 +40,7 @@ def programs(page: str) -> list[str]:
 
 
 def start(folder: Path, program: str) -> subprocess.Popen[str]:
-    """Start a program of a page in a folder, which is its run directory, too."""
-    folder.mkdir(exist_ok=True)
+    """Start a program of a page in a folder, with its run directory there."""
     return subprocess.Popen(
         [sys.executable, "-u", "-c", _HEAD + program + _TAIL],
         cwd=folder,
@@ -52,13 +56,19 @@ def start(folder: Path, program: str) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> dict[str, Path]:
-    """Return a folder for each laptop, with keys and settings for this host."""
-    site = Site(tmp_path)
+def house() -> Iterator[dict[str, Path]]:
+    """Yield a folder for each laptop, with keys and settings for this host."""
+    # A short path, since the length of a socket path is limited.
+    with tempfile.TemporaryDirectory(prefix="bus") as folder:
+        yield furnish(Path(folder))
+
+
+def furnish(top: Path) -> dict[str, Path]:
+    site = Site(top)
     ports = dict(zip(("kitchen", "cellar"), site.ports.values(), strict=True))
     folders = {}
     for name, port in ports.items():
-        folder = tmp_path / name
+        folder = top / name
         folder.mkdir(0o700)
         shutil.copytree(site.issue(name), folder / f"{name}.keys")
         (folder / "network.toml").write_text(
