@@ -1,4 +1,4 @@
-"""`Arena`: slabs for each size, limits, and recipients lost while they read."""
+"""`Arena`: slabs for each size, limits, loans, and recipients that are lost."""
 
 from __future__ import annotations
 
@@ -6,18 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
 
 from bus.errors import ArenaFullError, BusFullError, StaleLeaseError
 from bus.multicast import slab as slab_module
@@ -25,8 +14,8 @@ from bus.multicast.arena import Arena
 from bus.multicast.shared_memory import SharedMemory
 from bus.multicast.slab_mappings import SlabMappings
 from specs.clauses import clause
-from tests.depth import DEEP
 from tests.leaks import Snapshot
+from tests.multicast.arena_reader import LEAST, MIB, Reader
 from tests.multicast.support import content_of
 
 if TYPE_CHECKING:
@@ -34,208 +23,6 @@ if TYPE_CHECKING:
 
     from bus.multicast.loan import Loan
     from bus.multicast.slab import Placement
-
-KIB = 2**10
-MIB = 2**20
-LEAST = 64 * KIB
-SIZES = st.sampled_from([0, 1, LEAST, LEAST + 1, 5 * LEAST, MIB, 2 * MIB + 1])
-LIMIT = 3 * MIB
-RECIPIENTS = 3
-
-
-def buffer_for(size: int) -> int:
-    """Return the least power of two from 64 KiB that holds a message."""
-    wanted = LEAST
-    while wanted < size:
-        wanted *= 2
-    return wanted
-
-
-@attrs.define(eq=False)
-class Held:
-    """A message that a recipient holds: its view, and the bytes that belong there."""
-
-    placement: Placement
-    view: memoryview
-    content: bytes
-
-    @property
-    def key(self) -> tuple[int, int]:
-        return self.placement.slab, self.placement.lease
-
-
-@attrs.define(eq=False)
-class Reader:
-    """A recipient in this process, as the link would serve it."""
-
-    number: int
-    mappings: SlabMappings
-    known: set[int] = attrs.field(factory=set)
-    held: list[Held] = attrs.field(factory=list)
-
-    @property
-    def bytes_held(self) -> int:
-        return sum(buffer_for(len(each.content)) for each in self.held)
-
-    def take(self, arena: Arena, placement: Placement, content: bytes) -> None:
-        if placement.slab not in self.known:
-            self.mappings.add(placement.slab, arena.fileno(placement.slab))
-            self.known.add(placement.slab)
-        self.held.append(Held(placement, self.mappings.view(placement), content))
-
-
-class ArenaMachine(RuleBasedStateMachine):
-    """An arena, its recipients, and lost recipients that read on."""
-
-    @initialize()
-    def make(self) -> None:
-        self.arena = Arena(LIMIT, share=0.5, recipients_max=RECIPIENTS)
-        self.readers: dict[int, Reader] = {}
-        self.lost: list[Reader] = []
-        self.leases: set[tuple[int, int]] = set()
-        self.closed: set[int] = set()
-        self.salt = 0
-        self.strays = 0
-
-    @rule()
-    def add_a_recipient(self) -> None:
-        if len(self.readers) == RECIPIENTS:
-            with pytest.raises(BusFullError, match="3 recipients"):
-                self.arena.add_recipient()
-            return
-        number = self.arena.add_recipient()
-        assert number not in self.readers
-        self.readers[number] = Reader(number, SlabMappings(lambda: None))
-
-    @rule(size=SIZES, chosen=st.sets(st.integers(0, RECIPIENTS - 1)))
-    def publish(self, size: int, chosen: set[int]) -> None:
-        self.salt += 1
-        content = content_of(size, self.salt)
-        within = LIMIT // 2 - buffer_for(size)
-        to = []
-        for number in sorted(chosen & self.readers.keys()):
-            may = self.arena.is_within_share(number, size)
-            assert may == (self.readers[number].bytes_held <= within)
-            if may:
-                to.append(number)
-        before = list(self.arena.slabs())
-        try:
-            placements = self.arena.publish(content, [*chosen & self.readers.keys()])
-        except ArenaFullError as error:
-            refusal = (error.needed, error.limit)
-        else:
-            self._take(to, placements, content)
-            return
-        assert refusal == (size, LIMIT)
-        taken = [each for each in before if each.leases]
-        assert taken == [each for each in self.arena.slabs() if each.leases]
-        # There is a reason: no free buffer, and no room for one more.
-        wanted = buffer_for(size)
-        assert not any(each.buffer_bytes == wanted and each.free for each in taken)
-        assert sum(each.buffers * each.buffer_bytes for each in taken) + wanted > LIMIT
-
-    def _take(
-        self, to: list[int], placements: dict[int, Placement], content: bytes
-    ) -> None:
-        assert sorted(placements) == to
-        assert len({each[::2] for each in placements.values()}) == bool(to)
-        for number, placement in placements.items():
-            assert (placement.slab, placement.lease) not in self.leases
-            self.leases.add((placement.slab, placement.lease))
-            self.readers[number].take(self.arena, placement, content)
-
-    @precondition(lambda self: any(each.held for each in self.readers.values()))
-    @rule(data=st.data())
-    def release(self, data: st.DataObject) -> None:
-        holders = [each for each in self.readers.values() if each.held]
-        reader = data.draw(st.sampled_from(holders))
-        held = data.draw(st.sampled_from(reader.held))
-        reader.held.remove(held)
-        held.view.release()
-        del held.view
-
-        assert reader.mappings.take_ended() == [held.key]
-        assert self.arena.release(reader.number, *held.key)
-        assert not self.arena.release(reader.number, *held.key)
-        self.strays += 1
-
-    @precondition(lambda self: len(self.readers) > 1)
-    @rule(data=st.data())
-    def release_what_another_holds(self, data: st.DataObject) -> None:
-        reader, other = data.draw(st.permutations(list(self.readers.values())))[:2]
-        for held in other.held:
-            assert not self.arena.release(reader.number, *held.key)
-            self.strays += 1
-
-    @precondition(lambda self: self.readers)
-    @rule(data=st.data(), ended=st.booleans())
-    def lose_a_recipient(self, data: st.DataObject, *, ended: bool) -> None:
-        reader = self.readers.pop(data.draw(st.sampled_from(sorted(self.readers))))
-
-        count = self.arena.remove_recipient(reader.number, process_ended=ended)
-
-        assert count == len(reader.held)
-        if not ended:
-            self.lost.append(reader)
-
-    @invariant()
-    def each_message_is_unchanged_while_it_can_be_read(self) -> None:
-        for reader in (*self.readers.values(), *self.lost):
-            for held in reader.held:
-                assert bytes(held.view) == held.content  # compared faster than the view
-
-    @invariant()
-    def all_is_counted(self) -> None:
-        assert self.arena.size <= LIMIT
-        assert self.arena.stray_releases == self.strays
-        for number, reader in self.readers.items():
-            assert self.arena.held_bytes(number) == reader.bytes_held
-        slabs = {each.number: each for each in self.arena.slabs()}
-        assert not slabs.keys() & self.closed
-        for slab in slabs.values():
-            own = self._held_in(slab.number, self.readers.values())
-            lost = self._held_in(slab.number, self.lost)
-            assert slab.leases == len(own) + len(lost)
-            assert slab.abandoned == len(lost)
-            places = {each.placement.at for each in own + lost}
-            assert slab.free == slab.buffers - len(places)
-            assert own or not lost  # else it is closed
-            for each in own:
-                assert buffer_for(len(each.content)) == slab.buffer_bytes
-
-    def _held_in(self, slab: int, readers: Iterable[Reader]) -> list[Held]:
-        held = [each for reader in readers for each in reader.held]
-        return [each for each in held if each.placement.slab == slab]
-
-    @rule()
-    def unmap_closed_slabs(self) -> None:
-        for number in self.arena.take_closed():
-            assert number not in self.closed
-            self.closed.add(number)
-            with pytest.raises(ValueError, match="is closed"):
-                self.arena.fileno(number)
-            for reader in self.readers.values():
-                reader.mappings.remove(number)
-
-    def teardown(self) -> None:
-        """All are lost, and all buffers are free or given up."""
-        for number in self.readers:
-            self.arena.remove_recipient(number, process_ended=True)
-        for slab in self.arena.slabs():
-            assert slab.free == slab.buffers
-        self.arena.close()
-        for reader in (*self.readers.values(), *self.lost):
-            reader.mappings.close()
-
-
-@clause("MC-21", "MC-24", "MC-30", "MC-31", "MC-32", "MC-36")
-def test_any_course_of_publishes_releases_and_losses() -> None:
-    run_state_machine_as_test(
-        ArenaMachine,
-        settings=settings(
-            max_examples=100 if DEEP else 25, stateful_step_count=30, deadline=None
-        ),
-    )
 
 
 def publish(arena: Arena, content: bytes, to: Iterable[int]) -> list[Placement]:
@@ -542,7 +329,7 @@ def test_no_more_of_a_loan_is_published_than_it_has(arena: Arena) -> None:
 
 
 @clause("MC-32", "MC-37")
-def test_a_loan_in_retired_memory_is_still_published(arena: Arena) -> None:
+def test_a_loan_in_an_abandoned_slab_is_still_published(arena: Arena) -> None:
     lost, other = arena.add_recipient(), arena.add_recipient()
     loan = arena.lend(1)
     publish(arena, b"x", [lost])
@@ -557,7 +344,7 @@ def test_a_loan_in_retired_memory_is_still_published(arena: Arena) -> None:
 
 @clause("MC-32", "MC-37")
 @pytest.mark.parametrize("published", [False, True])
-def test_retired_memory_is_given_up_with_its_last_loan(
+def test_an_abandoned_slab_is_closed_with_its_last_loan(
     arena: Arena, *, published: bool
 ) -> None:
     lost, loan = arena.add_recipient(), arena.lend(1)
