@@ -9,7 +9,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from queuebroker._net.polling import READ, WRITE
 
@@ -55,9 +55,22 @@ class TlsSocket(ssl.SSLSocket):
     shown: the certificate of the peer, once the handshake is complete. It is kept here
       since OpenSSL gives none after the peer has ended the connection early, perhaps
       with frames that are still to be read.
+    made: True once the constructor has returned.
     """
 
     shown: Certificate = MappingProxyType({})
+    made: bool = False
+
+    def getpeername(self) -> Any:
+        """Return the address of the peer; see `socket.socket.getpeername`."""
+        try:
+            return super().getpeername()
+        except OSError:
+            # The constructor calls this, and for a peer that has reset the connection
+            # it raises: no one has this object, so no one would close it.
+            if not self.made:
+                self.close()
+            raise
 
 
 class CertificateFault(enum.Enum):
@@ -138,17 +151,27 @@ def _naming(files: tuple[str | None, ...], content: str) -> Iterator[None]:
 def secure(
     context: TlsContext, plain: Socket, *, server: bool, host: str | None = None
 ) -> TlsSocket:
-    """Put TLS over a connected socket; the handshake is still to be done."""
-    made = context.wrap_socket(
-        plain,
-        server_side=server,
-        do_handshake_on_connect=False,
-        # A stream that is cut off without a TLS close raises (`TLS_ENDED`).
-        suppress_ragged_eofs=False,
-        server_hostname=host,
-    )
-    assert isinstance(made, TlsSocket)
-    return made
+    """Put TLS over a connected socket; the handshake is still to be done.
+
+    Raises:
+        ConnectionResetError: the peer has ended the connection already. The socket is
+            closed.
+    """
+    try:
+        secured = context.wrap_socket(
+            plain,
+            server_side=server,
+            do_handshake_on_connect=False,
+            # A stream that is cut off without a TLS close raises (`TLS_ENDED`).
+            suppress_ragged_eofs=False,
+            server_hostname=host,
+        )
+    except OSError as error:
+        code = errno.ECONNRESET
+        raise ConnectionResetError(code, os.strerror(code)) from error
+    assert isinstance(secured, TlsSocket)
+    secured.made = True
+    return secured
 
 
 def do_handshake_once(secured: TlsSocket) -> int:

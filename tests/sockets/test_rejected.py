@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
+import socket
 import ssl
+import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from queuebroker import BrokerClosedError
+from queuebroker import BrokerClosedError, _net
 from queuebroker.sockets import NotAdmittedError, SocketOptions, Tls
 from specs.clauses import clause
 from tests.kit.raw_peer import raw
@@ -190,3 +194,27 @@ def test_a_wrong_file_of_tls_is_named(
 
     with pytest.raises(OSError, match=r"wrong\.pem"):
         wrong.context(server=True)
+
+
+@clause("QB-SOCK-9")
+def test_nothing_is_left_of_a_peer_that_resets_before_tls_begins() -> None:
+    """It is gone when the listener takes its connection."""
+    context = identity("localhost").context(server=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        peer = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        accepted.setblocking(False)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        gone = select.poll()
+        gone.register(accepted, 0)
+        assert gone.poll(LIMIT_S * 1000)
+        number = accepted.fileno()
+
+        with pytest.raises(ConnectionResetError) as caught:
+            _net.secure(context, accepted, server=True)
+
+        assert caught.tb is not None  # it would keep a socket that is not closed
+        assert accepted.fileno() == -1
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
