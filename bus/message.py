@@ -92,7 +92,7 @@ class Incoming(msgspec.Struct, eq=False):
     # How often it has followed its addressee to another machine.
     _moves: int = 0
     # The report of its failure that its sender gets, or the `MovedError` that it
-    # follows; None before. After an interrupt it shows what was begun.
+    # follows; None before. After an interrupt it shows the report begun.
     _report: Any = None
 
     @property

@@ -18,7 +18,7 @@ def undoable(manager: ProcessManager, event: Callable[[], T]) -> T:
     """Call ``event``, a decision; called under the lock of the exchange.
 
     If an interrupt ends the decision before its actions are queued, the parked messages
-    that it removed for them are put back. The next decision on them repeats what was
+    that it removed for them are put back. The next decision on them repeats the one
     cut off, so that each sender gets its outcome.
     """
     parked = manager.parked
