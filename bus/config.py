@@ -91,14 +91,20 @@ def _period(default: float, clause: str, meaning: str) -> Any:
     return _limit(default, "s", clause, meaning, least=0.001, most=math.inf)
 
 
-def _share(default: float, clause: str, meaning: str) -> Any:
-    return _limit(default, "of 1", clause, meaning, least=0.0, most=1.0)
+def _share(default: float, clause: str, meaning: str, least: float = 0.0) -> Any:
+    return _limit(default, "of 1", clause, meaning, least=least, most=1.0)
 
 
 def _count(
-    default: int, unit: str, clause: str, meaning: str, most: float = math.inf
+    default: int,
+    unit: str,
+    clause: str,
+    meaning: str,
+    *,
+    least: float = 1,
+    most: float = math.inf,
 ) -> Any:
-    return _limit(default, unit, clause, meaning, least=1, most=most)
+    return _limit(default, unit, clause, meaning, least=least, most=most)
 
 
 def _is_multicast(_: BusConfig, field: attrs.Attribute[str], value: str) -> None:
@@ -158,6 +164,8 @@ class BusConfig:
       BUS_RUN_DIR from the environment, else the user's runtime directory (BUS-ENT-16).
       Must be the same in all processes of a bus.
     access: the users who may join besides the user's own processes (BUS-SEC-1).
+    arena: True if long messages for processes of the same machine travel through shared
+      memory (MC-38). Then their payloads arrive as read-only views.
     eager_relays: True if the master keeps a relay for each public task of its machine
       before the first message to it. Must be the same in all processes of a bus
       (BUS-INIT-13).
@@ -334,19 +342,22 @@ class BusConfig:
         64 * _MIB,
         "bytes",
         "MC-29",
-        "Size of the shared memory of a process, its arena.",
-    )
-    arena_buffer_bytes: int = _count(
-        64 * _KIB, "bytes", "MC-29", "Size of each buffer of an arena."
+        "Maximum size of the shared memory of a process, its arena.",
+        least=64 * _KIB,
     )
     arena_share: float = _share(
-        0.25, "MC-31", "Maximum part of an arena that one recipient may hold."
+        0.25,
+        "MC-31",
+        "Maximum part of an arena that one recipient may hold.",
+        least=0.01,
     )
     arena_threshold_bytes: int = _count(
-        64 * _KIB,
+        128 * _KIB,
         "bytes",
-        "MC-29",
-        "Minimum length of a payload that is sent through an arena.",
+        "MC-38",
+        "Minimum length of an encoded payload that is sent through an arena.",
+        # A shorter body shares a frame with other messages.
+        least=128 * _KIB,
     )
 
     # Other machines.
@@ -373,6 +384,14 @@ class BusConfig:
     )
 
     # Options that are not limits.
+    arena: bool = attrs.field(
+        default=True,
+        validator=_is_bool,
+        metadata={
+            "clause": "MC-38",
+            "meaning": "True if long messages travel through shared memory.",
+        },
+    )
     eager_relays: bool = attrs.field(
         default=False,
         validator=_is_bool,
@@ -419,9 +438,4 @@ class BusConfig:
             raise ValueError(
                 f"lease_s must be > keep_alive_s, got {self.lease_s} "
                 f"and {self.keep_alive_s}"
-            )
-        if self.arena_buffer_bytes > self.arena_bytes:
-            raise ValueError(
-                f"arena_buffer_bytes must be <= arena_bytes, "
-                f"got {self.arena_buffer_bytes} and {self.arena_bytes}"
             )

@@ -97,7 +97,7 @@ def frames() -> str:
         for each in vars(wire).values()
         if inspect.isclass(each)
         and issubclass(each, wire.ControlFrame)
-        and each is not wire.ControlFrame
+        and "type" in vars(each)  # not a class of several frames
     }
     kinds[wire.FrameType.MSG] = wire.Batch
     for number in wire.FrameType:

@@ -130,9 +130,8 @@ class CommThread:
         self._link_setup: Final = LinkSetup(
             exchange, remote, link_pool, policy, self.join_state
         )
-        rounds = Rounds(
-            exchange, remote, outbox, link_pool, self._link_setup, self.join_state
-        )
+        setup, join_state = self._link_setup, self.join_state
+        rounds = Rounds(exchange, remote, outbox, link_pool, setup, join_state, config)
         self._rounds: Final = rounds
         self._acknowledgement_tracker: Final = rounds.acknowledgement_tracker
         self._fast_path_driver: Final = FastPathDriver(
@@ -395,6 +394,7 @@ class CommThread:
             self._link_pool.close()
             with rounds.hold:
                 self._ended = rounds.links_reserved = True
+                rounds.link_memory.close()
             self._policy.release_role()
             self._run_late_requests()
             shutdown.then()

@@ -62,6 +62,12 @@ class LinkPoller(Protocol):
         deadline: on the monotonic clock in seconds; None for never.
         """
 
+    def wake(self) -> None:
+        """Wake the owner, in any thread, and perhaps within a garbage collection.
+
+        It takes no lock. A poller for links between threads does nothing.
+        """
+
     def read_lease(self, queue: MessageQueue) -> ReadLease:
         """Return the read lease by which another thread waits at a queue."""
 
@@ -141,6 +147,9 @@ class ParkedPoller:
             with inbox.lock:
                 inbox.arrived.leave(shared_parker)
             selection.withdraw()
+
+    def wake(self) -> None:
+        """Do nothing: threads of one process need no shared memory."""
 
     def read_lease(self, queue: MessageQueue) -> ReadLease:
         return _ParkedReadLease(queue)
@@ -277,6 +286,9 @@ class SocketPoller:
                 arrived.asleep = False
             if due:
                 return
+
+    def wake(self) -> None:
+        self._driver.call(_nothing)
 
     def read_lease(self, queue: MessageQueue) -> ReadLease:
         assert isinstance(queue, SocketMessageQueue)

@@ -226,7 +226,7 @@ class LinkPool:
         self._inbox.push(Request(request))
 
     def queue(self, number: int) -> MessageQueue:
-        """Return the queue of a new link."""
+        """Return the queue of a link; raise a `KeyError` if the link is lost."""
         return self._queues[number]
 
     # Frames on the links.
@@ -271,6 +271,10 @@ class LinkPool:
         queue = self._queues.get(number)
         if queue is not None:
             queue.disconnect()
+
+    def wake(self) -> None:
+        """Wake the owner, if links lead to other processes; takes no lock."""
+        self._poller.wake()
 
     def mark_ready(self, number: int) -> None:
         """Mark a link ready for the next `take`; for any thread."""

@@ -17,15 +17,20 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial, HangUp, Send
-from bus.core.wire import pieces
+from bus.core.remote.link import LinkState
+from bus.core.wire import MemoryFrame
+from bus.errors import WireError
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from bus.links.frame_readers import FrameReaders
+from bus.links.link_memory import LinkMemory
 from queuebroker import _sync
+from queuebroker.sockets import SocketMessageQueue
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Iterable, Sequence
 
+    from bus.config import BusConfig
     from bus.core.local.actions import Action
     from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.remote.remote_manager import RemoteManager
@@ -54,6 +59,7 @@ class Rounds:
     Args:
         exchange, remote, relay_outbox, link_pool, link_setup, join_state: the instances
             of this process.
+        config: the configuration of the bus.
 
     Attributes:
         hold: the lock for using a link.
@@ -65,6 +71,7 @@ class Rounds:
         monitor: the monitor of the frames of all links; None without listeners.
         closed: True once no other thread may run the urgent part.
         readers: the frames that arrive in two pieces.
+        link_memory: the shared memory with processes at the other ends of links.
         acknowledgement_tracker: the messages that tasks have taken.
 
     Lock: a thread that touches links holds ``hold``: the comm thread for a round, a
@@ -85,6 +92,7 @@ class Rounds:
         link_pool: LinkPool,
         link_setup: LinkSetup,
         join_state: JoinState,
+        config: BusConfig,
     ) -> None:
         self._exchange: Final = exchange
         self._remote: Final = remote
@@ -93,7 +101,12 @@ class Rounds:
         self._link_setup: Final = link_setup
         self._join_state: Final = join_state
         limits = remote.topology.limits
-        self.readers: Final = FrameReaders(link_pool.cause, limits.message_bytes_max)
+        self.link_memory: Final = LinkMemory(
+            config, self._process_id, self._on_lease_ended
+        )
+        self.readers: Final = FrameReaders(
+            link_pool.cause, self.link_memory.completed, limits.message_bytes_max
+        )
         self.acknowledgement_tracker: Final = AcknowledgementTracker(
             max(1, limits.window // 4), max(1, limits.window_bytes // 4)
         )
@@ -161,6 +174,21 @@ class Rounds:
             self._requested = True
             self.wake()
 
+    def _on_lease_ended(self) -> None:
+        """Wake the comm thread to report it, unless it wakes soon; takes no lock."""
+        # The report was noted first. The comm thread clears ``wakes_soon`` before it
+        # takes the notes. So it takes this one, or is woken.
+        if not self.acknowledgement_tracker.wakes_soon:
+            self._link_pool.wake()
+
+    def _process_id(self, link: int) -> int | None:
+        """Return the process at the other end of a link, if the system reports it."""
+        try:
+            queue = self._link_pool.queue(link)
+        except KeyError:
+            return None  # the link is lost
+        return queue.peer.pid if isinstance(queue, SocketMessageQueue) else None
+
     def is_due(self) -> bool:
         """Return True if there is work other than frames from links."""
         return bool(
@@ -168,6 +196,7 @@ class Rounds:
             or self.link_actions
             or self._requested
             or self.acknowledgement_tracker.due
+            or self.link_memory.is_due(soon=self.acknowledgement_tracker.wakes_soon)
             or self.given
             or self._fault
         )
@@ -214,6 +243,7 @@ class Rounds:
         now = _sync.monotonic()
         self._handle_events(frames, posted, requests, now)
         self._carry_out()
+        self._end_memory_round()
         self._link_pool.resume()
         self._relay_outbox.review()
         if not self._join_state.settled:
@@ -233,6 +263,7 @@ class Rounds:
         try:
             self._handle_events(self._take_given(), (), (), _sync.monotonic())
             self._send_first()  # a call: see `_sync.Lock`
+            self._end_memory_round()
             self._relay_outbox.review()
         except Exception as fault:  # noqa: BLE001 # raised again by that thread
             self._fault = fault
@@ -285,10 +316,14 @@ class Rounds:
                 actions += remote.on_link_lost(
                     number, now, mid_io=read.mid_io, why=read.why
                 )
+                self.link_memory.forget(number)
             elif read.error is not None:
                 actions += remote.on_malformed(number, read.error, now)
             else:
                 actions += remote.receive(number, read.frame, now)
+                if isinstance(read.frame, MemoryFrame):
+                    actions += self._share_memory(number, read.frame, now)
+        actions += self.link_memory.take_ended()
         if taken := self.acknowledgement_tracker.take(now):
             remote.inbound_messages.on_extracted(taken, now)
         self._relay_outbox.forward(posted, remote)
@@ -302,6 +337,22 @@ class Rounds:
             self._review_at = 0.0  # the deadline that was due is handled
         return actions + remote.flush(now)
 
+    def _share_memory(
+        self, number: int, frame: MemoryFrame, now: float
+    ) -> Sequence[Action]:
+        """Handle a frame about shared memory, if the manager has kept its link."""
+        link = self._remote.links.by_number.get(number)
+        if link is None or link.state is not LinkState.OPEN:
+            return ()
+        try:
+            return self.link_memory.on_frame(number, frame)
+        except WireError as error:
+            return self._remote.on_malformed(number, error, now)
+
+    def _end_memory_round(self) -> None:
+        for link, data in self.link_memory.end_round():
+            self._link_pool.send(link, data)
+
     def _carry_out(self, most: float = math.inf) -> None:
         """Do up to ``most`` actions on links, in the order of the decisions."""
         if self._fault is not None:
@@ -313,11 +364,12 @@ class Rounds:
                 case Send(link, frame):
                     if monitor is not None:
                         monitor.on_sent(link, frame)
-                    for piece in pieces(frame):
+                    for piece in self.link_memory.pieces(link, frame):
                         self._link_pool.send(link, piece)
                 case HangUp(link):
                     self._link_pool.hang_up(link)
                     self.readers.forget(link)
+                    self.link_memory.forget(link)
                 case Dial() as dial:
                     self._link_setup.dial(dial)
 

@@ -25,17 +25,19 @@ census                  the number of blocks in each state
 audit                   whether each block is in one place, and counted right
 pool                    `Pool`: publish, dequeue, release
 reader                  the recipient's side, which only reads
-shared_memory           memory without a name, for both regions
+shared_memory           memory in no file system, for both regions
+open_memory             a descriptor of such memory of another process
 memory_mapping          the same in another process, for reading only
 lent_view               a read-only view that reports its end
+placement               the location of a message in such memory
 loan                    a buffer that the owner fills before it is published
 slab                    shared memory of buffers of one size, with its pool
 arena                   all slabs of one process
 slab_mappings           the slabs of another process, and views of its messages
 
-Nothing here waits or locks, and only `shared_memory`, `memory_mapping` and `lent_view`
-call the system: the owner of the memory is its only writer, and one thread at a time
-calls the pool or the arena. The clauses are in specs/multicast.md.
+Nothing here waits or locks, and only `shared_memory`, `open_memory`, `memory_mapping`
+and `lent_view` call the system: the owner of the memory is its only writer, and one
+thread at a time calls the pool or the arena. The clauses are in specs/multicast.md.
 """
 
 from bus.multicast.census import Census

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.errors import ArenaFullError, BusFullError, StaleLeaseError
-from bus.multicast.slab import Placement, Slab
+from bus.multicast.slab import Slab
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from bus.multicast.loan import Loan
+    from bus.multicast.placement import Placement
+    from bus.multicast.shared_memory import SharedMemory
 
 __all__ = ["Arena", "SlabState"]
 
@@ -203,12 +205,12 @@ class Arena:
         """
         return self._slab_for(size).lend(size)
 
-    def publish_loan(
+    def share(
         self, loan: Loan, recipients: Iterable[int], length: int | None = None
     ) -> dict[int, Placement]:
-        """Publish a loan, which ends; return as `publish`.
+        """Publish the bytes of a loan, which goes on; return as `publish`.
 
-        For no recipient the buffer is free again.
+        The owner must not write these bytes from now on.
 
         length: of the message, if it is shorter than the buffer of the loan.
 
@@ -223,13 +225,15 @@ class Arena:
         slab = self._slabs.get(loan.slab)
         if slab is None:
             raise StaleLeaseError(loan.lease)
-        placements = slab.publish_loan(loan, named, length)
+        placements = slab.share(loan, named, length)
         self._charge(named, slab)
-        self._close_if_abandoned(slab)
         return placements
 
     def take_back(self, loan: Loan) -> bool:
-        """End a loan without publishing it; return False if it has ended."""
+        """End a loan; return False if it has ended.
+
+        Its recipients keep what was shared. Without any, the buffer is free again.
+        """
         slab = self._slabs.get(loan.slab)
         if slab is None or not slab.take_back(loan):
             self.stray_releases += 1
@@ -252,15 +256,15 @@ class Arena:
         self._close_if_abandoned(found)
         return True
 
-    def fileno(self, slab: int) -> int:
-        """Return the descriptor of a slab's memory, to hand it to a recipient.
+    def memory(self, slab: int) -> SharedMemory:
+        """Return the memory of a slab, to offer it to a recipient.
 
         Raises:
             ValueError: the slab is closed.
         """
         if slab not in self._slabs:
             raise ValueError(f"slab {slab} of the arena is closed")
-        return self._slabs[slab].fileno()
+        return self._slabs[slab].memory
 
     def take_closed(self) -> list[int]:
         """Return the slabs closed since the last call.

@@ -1,4 +1,4 @@
-"""`SharedMemory`: memory without a name that one process writes and others read."""
+"""`SharedMemory`: memory in no file system that one process writes and others read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import secrets
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -22,22 +23,23 @@ SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | 0x1
 class SharedMemory:
     """Sealed memory of this process, which hands its descriptor to others.
 
-    It has no name in any file system, so nothing is left behind: the kernel frees it
-    after the last descriptor and mapping, however their processes end (MC-33). All its
-    pages exist from the start, so no write fails later for want of memory.
+    It lies in no file system, so nothing is left behind: the kernel frees it after the
+    last descriptor and mapping, however their processes end (MC-33). All its pages
+    exist from the start, so no write fails later for want of memory.
 
     Args:
         size: in bytes, more than 0.
 
     Attributes:
         size: the same.
+        name: random; another process knows by it that it has opened this memory.
         memory: all of it, writable.
 
     Raises:
         OSError: the system has no room, or cannot seal memory; the text says which.
     """
 
-    __slots__ = ("_descriptor", "_mapping", "memory", "size")
+    __slots__ = ("_descriptor", "_mapping", "memory", "name", "size")
 
     def __init__(self, size: int) -> None:
         self.size: Final = size
@@ -45,8 +47,9 @@ class SharedMemory:
         if size > (free := _available()):
             text = f"no room for {size} bytes of shared memory: {free} are free"
             raise OSError(errno.ENOMEM, text)
+        self.name: Final = f"bus-{secrets.token_hex(16)}"
         self._descriptor = os.memfd_create(
-            "bus-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+            self.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
         )
         try:
             try:
@@ -67,7 +70,7 @@ class SharedMemory:
         self.memory: Final = memoryview(self._mapping)
 
     def fileno(self) -> int:
-        """Return the descriptor to hand over; it stays this object's.
+        """Return the descriptor, which stays this object's.
 
         Raises:
             ValueError: the memory is closed.

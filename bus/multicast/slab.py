@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from bus.multicast.layout import PoolLayout
 from bus.multicast.loan import Loan
+from bus.multicast.placement import Placement
 from bus.multicast.pool import Pool
 from bus.multicast.shared_memory import SharedMemory
 
@@ -15,20 +16,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["Placement", "Slab"]
-
-
-class Placement(NamedTuple):
-    """The location of a message for one recipient, and its lease.
-
-    slab, lease: the pair identifies the lease; an arena never uses it again.
-    at, length: the bytes of the message in the memory of the slab.
-    """
-
-    slab: int
-    lease: int
-    at: int
-    length: int
+__all__ = ["Slab"]
 
 
 class Slab:
@@ -50,6 +38,7 @@ class Slab:
 
     Attributes:
         number, buffer_bytes: the same.
+        memory: its memory, which it closes.
         used_at: when a buffer was taken last, as the arena counts its messages.
         abandoned: the messages that lost recipients may still read.
 
@@ -59,10 +48,10 @@ class Slab:
 
     __slots__ = (
         "_lost",
-        "_memory",
         "_writer",
         "abandoned",
         "buffer_bytes",
+        "memory",
         "number",
         "pool",
         "used_at",
@@ -81,17 +70,17 @@ class Slab:
         self.buffer_bytes: Final = buffer_bytes
         self.used_at: int = 0
         self.abandoned: int = 0
-        self._memory: Final = SharedMemory(layout.data_bytes)
+        self.memory: Final = SharedMemory(layout.data_bytes)
         try:
-            self.pool: Final = Pool(layout, control, self._memory.memory)
+            self.pool: Final = Pool(layout, control, self.memory.memory)
         except BaseException:
-            self._memory.close()
+            self.memory.close()
             raise
 
     @property
     def size(self) -> int:
         """The bytes of its memory."""
-        return self._memory.size
+        return self.memory.size
 
     @property
     def free(self) -> int:
@@ -107,10 +96,6 @@ class Slab:
     def is_abandoned(self) -> bool:
         """True if nothing but lost recipients may read it."""
         return bool(self.abandoned) and self.pool.census().leased == self.abandoned
-
-    def fileno(self) -> int:
-        """Return the descriptor of the memory, for a recipient; do not close it."""
-        return self._memory.fileno()
 
     def publish(
         self, payload: Buffer, recipients: Sequence[int]
@@ -134,20 +119,19 @@ class Slab:
         buffer = self.pool.data.view(piece)
         return Loan(self.number, leased.lease, size, buffer)
 
-    def publish_loan(
+    def share(
         self, loan: Loan, recipients: Sequence[int], length: int
     ) -> dict[int, Placement]:
-        """Publish the first bytes of a loan, which ends; return as `publish`.
+        """Publish the first bytes of a loan, which goes on; return as `publish`.
 
         Raises:
             StaleLeaseError: the loan has ended.
         """
         self.pool.share(self._writer, loan.lease, recipients)
-        self.take_back(loan)
         return {each: self._lease(each)._replace(length=length) for each in recipients}
 
     def take_back(self, loan: Loan) -> bool:
-        """End a loan without publishing it; return False if it has ended."""
+        """End a loan; return False if it has ended."""
         if not self.pool.release(self._writer, loan.lease):
             return False
         with suppress(BufferError):  # a view made from it is left
@@ -176,4 +160,4 @@ class Slab:
     def close(self) -> None:
         """Unmap the memory; the mappings of recipients stay."""
         self.pool.close()
-        self._memory.close()
+        self.memory.close()

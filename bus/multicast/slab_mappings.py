@@ -13,7 +13,7 @@ from bus.multicast.memory_mapping import MemoryMapping
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.multicast.slab import Placement
+    from bus.multicast.placement import Placement
 
 __all__ = ["SlabMappings"]
 
@@ -36,6 +36,10 @@ class SlabMappings:
         self._mappings: Final[dict[int, MemoryMapping]] = {}
         # Appended to in any thread; a deque needs no lock for that.
         self._ended: Final[deque[tuple[int, int]]] = deque()
+
+    def __len__(self) -> int:
+        """Return the number of slabs that are mapped."""
+        return len(self._mappings)
 
     def add(self, slab: int, descriptor: int) -> None:
         """Map a slab.

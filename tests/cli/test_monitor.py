@@ -140,7 +140,7 @@ def test_processes_that_come_later_are_listened_to(alpha: Far) -> None:
 
 @pytest.mark.usefixtures("alpha")
 def test_it_ends_when_its_time_is_over() -> None:
-    result = verb("monitor", "--timeout", "0.3", "--type", "DESCRIPTOR")
+    result = verb("monitor", "--timeout", "0.3", "--type", "RELEASE")
     assert (result.exit_code, result.output) == (0, "")
 
     result = verb("monitor", "--timeout", "1", "--type", "BYE", "--count", "1")

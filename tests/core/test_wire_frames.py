@@ -60,23 +60,38 @@ TASK = st.builds(
 RANGES = st.lists(st.integers(1, 2**64 - 1), unique=True, max_size=2 * MISSING_MAX).map(
     lambda ends: tuple(zip(*[iter(sorted(ends))] * 2, strict=False))
 )
-BUFFERS = st.lists(st.tuples(U32, U32, st.integers(0, 2**20), U32), max_size=9)
+
 HOPS = st.integers(0, 3)
 KIND = st.sampled_from(wire.LinkKind)
 REASON = st.sampled_from(wire.Reason)
-RUNS = st.lists(
-    st.builds(
+
+
+def runs(
+    flags: st.SearchStrategy[int], bodies: st.SearchStrategy[list[bytes]], most: int
+) -> st.SearchStrategy[list[wire.Run]]:
+    """Return runs, at most ``most`` of them."""
+    run = st.builds(
         wire.Run,
         to=U32,
         source=U32,
         kind=st.sampled_from(Kind),
-        flags=st.sampled_from([*range(8), wire.RAW, wire.RAW | wire.WANTS_REPLY]),
+        flags=flags,
         id=U64,
         milliseconds_left=U32,
         hop=st.integers(0, 255),
-        bodies=st.lists(st.binary(max_size=80), min_size=1, max_size=4),
-    ),
-    max_size=4,
+        bodies=bodies,
+    )
+    return st.lists(run, min_size=min(1, 4 - most), max_size=most)
+
+
+RUNS = runs(
+    st.sampled_from([*range(4), wire.RAW, wire.RAW | wire.WANTS_REPLY]),
+    st.lists(st.binary(max_size=80), min_size=1, max_size=4),
+    4,
+) | runs(
+    st.sampled_from([wire.LEASED, wire.LEASED | wire.RAW | wire.WANTS_REPLY]),
+    st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=1),
+    1,
 )
 
 OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
@@ -162,20 +177,14 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         extracted=st.lists(st.tuples(U32, NUMBER), max_size=9).map(tuple),
         heard=U64,
     ),
-    wire.Descriptor: st.builds(
-        lambda buffers, **rest: wire.Descriptor(
-            buffers=tuple(buffers), size=sum(each[2] for each in buffers), **rest
-        ),
-        buffers=BUFFERS,
-        lease=U64,
-        arena=U64,
-        epoch=U64,
+    wire.OfferSlab: st.builds(
+        wire.OfferSlab, slab=U64, descriptor=U32, token=st.text(max_size=64)
     ),
+    wire.SlabAnswer: st.builds(wire.SlabAnswer, slab=U64, mapped=st.booleans()),
+    wire.CloseSlab: st.builds(wire.CloseSlab, slab=U64),
     wire.Release: st.builds(
         wire.Release,
-        arena=U64,
-        epoch=U64,
-        leases=st.lists(U64, max_size=256).map(tuple),
+        leases=st.lists(st.tuples(U64, U64), min_size=1, max_size=256).map(tuple),
     ),
     wire.ConnectOffer: st.builds(
         wire.ConnectOffer,
@@ -217,7 +226,8 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
 
 
 def test_every_type_is_drawn() -> None:
-    assert OF_EACH_TYPE.keys() == {*ControlFrame.__subclasses__(), wire.Batch}
+    frames = {*ControlFrame.__subclasses__(), *wire.MemoryFrame.__subclasses__()}
+    assert OF_EACH_TYPE.keys() == {*frames - {wire.MemoryFrame}, wire.Batch}
     assert len(OF_EACH_TYPE) == len(FrameType)
 
 
@@ -322,14 +332,7 @@ def test_the_longest_frames_are_short_enough() -> None:
             extracted=((2**32 - 1, far),) * EXTRACTED_MAX,
             heard=far,
         ),
-        wire.Descriptor(
-            lease=far,
-            arena=far,
-            epoch=far,
-            buffers=((2**32 - 1, 2**32 - 1, 2**20, 2**32 - 1),) * 256,
-            size=2**28,
-        ),
-        wire.Release(arena=far, epoch=far, leases=(far,) * 256),
+        wire.Release(leases=((far, far),) * wire.LEASES_MAX),
         wire.AddRelay(task=task, addresses=(wide,) * 8),
     ):
         assert decode(encode(frame)) == frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.core.wire import FrameType, decode, encode
+from bus.core.wire import OPTIONAL, FrameType, decode, encode
 from specs.clauses import clause
 from tests.core.golden import FRAMES, VECTORS, name_of
 
@@ -27,13 +27,16 @@ def test_there_is_a_vector_of_each_type_and_it_begins_with_its_number() -> None:
     types = [
         *("HELLO", "WELCOME", "REFUSED", "OPEN_STREAM", "EXPORT", "UNEXPORT"),
         *("SEARCH", "CANCEL", "ADD_RELAY", "UNRELAY", "ELIMINATE", "SUBSCRIBE"),
-        *("UNSUBSCRIBE", "MSG", "ACK", "DESCRIPTOR", "RELEASE", "CONNECT_OFFER"),
+        *("UNSUBSCRIBE", "MSG", "ACK", None, "RELEASE", "CONNECT_OFFER"),
         *("ERROR", "PING", "PONG", "BYE", "DISMISS", "DISMISSED", "GAP"),
+        *("SLAB_ANSWER", "CLOSE_SLAB"),
     ]
+    numbered = {at: name for at, name in enumerate(types, start=1) if name is not None}
+    numbered[OPTIONAL + 16] = "OFFER_SLAB"
     first_bytes = {VECTORS[name][0]: name_of(FRAMES[name]) for name in VECTORS}
 
-    assert first_bytes == dict(enumerate(types, start=1))
-    assert [each.name for each in FrameType] == types
+    assert first_bytes == numbered
+    assert {each.value: each.name for each in FrameType} == numbered
 
 
 def u16(number: int) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from bus import BusConfig, Role
 from bus.core.remote import fast_path
 from bus.core.wire import decode, encode_single, pieces
-from bus.links import rounds
+from bus.links.link_memory import LinkMemory
 from tests.kit.buses import socket_bus
 from tests.kit.discovery import free_udp_port
 from tests.kit.site import THERE, Site
@@ -32,7 +32,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
     """Return the list of all frames that are put on links from now on."""
     seen: list[Frame] = []
 
-    def tapped(frame: Frame) -> tuple[bytes, ...]:
+    def tapped(_: LinkMemory, __: int, frame: Frame) -> tuple[bytes, ...]:
         seen.append(frame)
         return pieces(frame)
 
@@ -43,7 +43,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
         seen.append(frame)
         return data
 
-    monkeypatch.setattr(rounds, "pieces", tapped)
+    monkeypatch.setattr(LinkMemory, "pieces", tapped)
     monkeypatch.setattr(fast_path, "encode_single", tapped_alone)
     return seen
 

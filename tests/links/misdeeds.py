@@ -154,11 +154,19 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
     ),
     "bytes that went wrong": (
         lambda r: r.say(r.messages(flags=wire.RAW | wire.FAILED)),
-        "both RAW and FAILED or LEASED",
+        "flags that exclude one another",
     ),
-    "bytes that are elsewhere": (
-        lambda r: r.say(r.messages(flags=wire.RAW | wire.LEASED)),
-        "both RAW and FAILED or LEASED",
+    "an error that is elsewhere": (
+        lambda r: r.say(r.messages(flags=wire.FAILED | wire.LEASED)),
+        "flags that exclude one another",
+    ),
+    "bytes in memory that was not offered": (
+        lambda r: r.say(r.messages(body=bytes(32), flags=wire.RAW | wire.LEASED)),
+        "a body in shared memory, but offered none",
+    ),
+    "a body in memory that is too long": (
+        lambda r: r.say(r.messages(body=b"\xff" * 32, flags=wire.LEASED)),
+        "a body in shared memory of 18446744073709551615 bytes",
     ),
 }
 
@@ -188,8 +196,13 @@ STRANGE: Final[Mapping[str, Callable[[Hostile], None]]] = {
     "an answer to nothing": _after(
         lambda r: r.messages(to=r.found("echo"), kind=Kind.COMMAND_RESPONSE)
     ),
-    "shared memory": lambda r: r.say(
-        wire.Descriptor(lease=1, arena=2, epoch=3, buffers=(), size=0)
+    "memory that is not there": lambda r: r.say(
+        wire.OfferSlab(slab=1, descriptor=2, token="bus-0")
+    ),
+    "an answer to no offer": lambda r: r.say(wire.SlabAnswer(slab=1, mapped=True)),
+    "the end of memory that is not there": lambda r: r.say(wire.CloseSlab(slab=1)),
+    "the end of leases that are not there": lambda r: r.say(
+        wire.Release(leases=((1, 2), (3, 4)))
     ),
     "a place to dial": lambda r: r.say(
         wire.ConnectOffer(

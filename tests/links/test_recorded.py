@@ -14,7 +14,7 @@ from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
-from bus.links import rounds
+from bus.links.link_memory import LinkMemory
 from specs.clauses import clause
 from tests.journal.telling import SMALL
 from tests.kit.buses import socket_bus
@@ -175,10 +175,10 @@ def test_messages_resent_on_another_link_are_recorded_once(
     """From some time on, frames put on the first link never arrive."""
     swallows = False
 
-    def swallowed(frame: Frame) -> tuple[bytes, ...]:
+    def swallowed(_: LinkMemory, __: int, frame: Frame) -> tuple[bytes, ...]:
         return () if swallows and isinstance(frame, Batch) else pieces(frame)
 
-    monkeypatch.setattr(rounds, "pieces", swallowed)
+    monkeypatch.setattr(LinkMemory, "pieces", swallowed)
     with pair(tmp_path) as both:
         reader = Reader(both.far, "b")
         a = both.start()
@@ -206,10 +206,10 @@ def test_messages_resent_on_another_link_are_recorded_once(
 def test_messages_that_arrive_twice_by_a_link_are_recorded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def doubled(frame: Frame) -> tuple[bytes, ...]:
+    def doubled(_: LinkMemory, __: int, frame: Frame) -> tuple[bytes, ...]:
         return pieces(frame) * (2 if isinstance(frame, Batch) else 1)
 
-    monkeypatch.setattr(rounds, "pieces", doubled)
+    monkeypatch.setattr(LinkMemory, "pieces", doubled)
     with pair(tmp_path) as both:
         reader = Reader(both.far, "b")
         a = both.start()

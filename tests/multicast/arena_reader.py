@@ -8,7 +8,7 @@ import attrs
 
 if TYPE_CHECKING:
     from bus.multicast.arena import Arena
-    from bus.multicast.slab import Placement
+    from bus.multicast.placement import Placement
     from bus.multicast.slab_mappings import SlabMappings
 
 __all__ = ["LEAST", "MIB", "HeldMessage", "Reader", "buffer_for"]
@@ -54,6 +54,6 @@ class Reader:
 
     def take(self, arena: Arena, placement: Placement, content: bytes) -> None:
         if placement.slab not in self.known:
-            self.mappings.add(placement.slab, arena.fileno(placement.slab))
+            self.mappings.add(placement.slab, arena.memory(placement.slab).fileno())
             self.known.add(placement.slab)
         self.held.append(HeldMessage(placement, self.mappings.view(placement), content))

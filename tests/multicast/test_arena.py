@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bus.multicast.loan import Loan
-    from bus.multicast.slab import Placement
+    from bus.multicast.placement import Placement
 
 
 def publish(arena: Arena, content: bytes, to: Iterable[int]) -> list[Placement]:
@@ -32,7 +32,9 @@ def publish(arena: Arena, content: bytes, to: Iterable[int]) -> list[Placement]:
 def publish_loan(
     arena: Arena, loan: Loan, to: Iterable[int], length: int | None = None
 ) -> list[Placement]:
-    return list(arena.publish_loan(loan, to, length).values())
+    placements = arena.share(loan, to, length)
+    arena.take_back(loan)
+    return list(placements.values())
 
 
 @pytest.fixture
@@ -101,7 +103,7 @@ def test_idle_slabs_are_closed_for_another_one_the_least_recently_used_first(
     assert second.slab in {each.number for each in arena.slabs()}
     for number in closed:
         with pytest.raises(ValueError, match=f"slab {number} of the arena is closed"):
-            arena.fileno(number)
+            arena.memory(number).fileno()
 
 
 @clause("MC-36")

@@ -27,7 +27,7 @@ from tests.multicast.support import content_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bus.multicast.slab import Placement
+    from bus.multicast.placement import Placement
     from tests.multicast.arena_reader import HeldMessage
 
 SIZES = st.sampled_from([0, 1, LEAST, LEAST + 1, 5 * LEAST, MIB, 2 * MIB + 1])
@@ -164,7 +164,7 @@ class ArenaMachine(RuleBasedStateMachine):
             assert number not in self.closed
             self.closed.add(number)
             with pytest.raises(ValueError, match="is closed"):
-                self.arena.fileno(number)
+                self.arena.memory(number).fileno()
             for reader in self.readers.values():
                 reader.mappings.remove(number)
 

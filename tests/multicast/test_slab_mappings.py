@@ -15,8 +15,8 @@ import pytest
 
 from bus.errors import WireError
 from bus.multicast.arena import Arena
+from bus.multicast.placement import Placement
 from bus.multicast.shared_memory import SharedMemory
-from bus.multicast.slab import Placement
 from bus.multicast.slab_mappings import SlabMappings
 from specs.clauses import clause
 from tests.leaks import Snapshot
@@ -59,8 +59,8 @@ def test_a_lease_ends_with_the_last_view(
     content = content_of(LENGTH, 1)
     first = arena.publish(content, [one])[one]
     second = arena.publish(b"", [one])[one]
-    mappings.add(first.slab, arena.fileno(first.slab))
-    mappings.add(second.slab, arena.fileno(second.slab))
+    mappings.add(first.slab, arena.memory(first.slab).fileno())
+    mappings.add(second.slab, arena.memory(second.slab).fileno())
     views = [mappings.view(first), mappings.view(second)]
     part = views[0][1:3]
     assert bytes(views[0]) == content
@@ -84,7 +84,7 @@ def test_the_end_of_a_lease_is_there_when_it_is_reported(arena: Arena) -> None:
     far = SlabMappings(lambda: taken.append(far.take_ended()))
     one = arena.add_recipient()
     placement = arena.publish(b"x", [one])[one]
-    far.add(placement.slab, arena.fileno(placement.slab))
+    far.add(placement.slab, arena.memory(placement.slab).fileno())
 
     far.view(placement)  # and it is not kept
 
@@ -99,7 +99,7 @@ def test_a_view_outlives_the_slab_on_both_sides(
     one = arena.add_recipient()
     content = content_of(LENGTH, 2)
     placement = arena.publish(content, [one])[one]
-    mappings.add(placement.slab, arena.fileno(placement.slab))
+    mappings.add(placement.slab, arena.memory(placement.slab).fileno())
     view = mappings.view(placement)
 
     arena.close()
@@ -170,7 +170,7 @@ class Far:
         fds: tuple[int, ...] = ()
         if placement.slab not in self.known:
             self.known.add(placement.slab)
-            fds = (arena.fileno(placement.slab),)
+            fds = (arena.memory(placement.slab).fileno(),)
         return self.ask("take", *placement, fds=fds)
 
     def kill(self) -> None:
@@ -183,7 +183,7 @@ class Far:
 
 _READER = """
 import json, os, socket, sys
-from bus.multicast.slab import Placement
+from bus.multicast.placement import Placement
 from bus.multicast.slab_mappings import SlabMappings
 
 link = socket.socket(fileno=int(sys.argv[1]))
@@ -249,7 +249,8 @@ arena = Arena(2**22)
 one = arena.add_recipient()
 placement = arena.publish(content_of(100_000, 7), [one])[one]
 link = socket.socket(fileno=int(sys.argv[1]))
-socket.send_fds(link, [repr(tuple(placement)).encode()], [arena.fileno(placement.slab)])
+descriptor = arena.memory(placement.slab).fileno()
+socket.send_fds(link, [repr(tuple(placement)).encode()], [descriptor])
 sys.stdin.read()
 """
 

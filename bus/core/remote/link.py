@@ -36,7 +36,8 @@ class LinkState(enum.Enum):
 
 _ANY_LINK: Final = (
     *(FrameType.ADD_RELAY, FrameType.UNRELAY, FrameType.MSG, FrameType.ACK),
-    *(FrameType.DESCRIPTOR, FrameType.RELEASE, FrameType.CONNECT_OFFER),
+    *(FrameType.OFFER_SLAB, FrameType.SLAB_ANSWER, FrameType.CLOSE_SLAB),
+    *(FrameType.RELEASE, FrameType.CONNECT_OFFER),
     *(FrameType.DISMISS, FrameType.DISMISSED, FrameType.GAP),
     *(FrameType.ERROR, FrameType.PING, FrameType.PONG, FrameType.BYE),
 )

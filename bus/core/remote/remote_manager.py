@@ -42,6 +42,7 @@ from bus.core.wire import (
     FrameType,
     Hello,
     LinkKind,
+    MemoryFrame,
     OpenStream,
     Ping,
     Pong,
@@ -383,7 +384,7 @@ class RemoteManager:
                 self.keep_alive.on_pong(peer, frame.number, now)
                 self.name_registry.on_pong(peer, frame.number)
                 self.remote_subscriptions.on_pong(peer, frame.number)
-            case Error(reason=Reason.WIRE):
+            case Error(reason=Reason.WIRE) | MemoryFrame():
                 pass  # concerns the link alone, so not counted
             case Bye():
                 self.idle_links.on_bye(link, peer, now)

@@ -6,6 +6,7 @@ frames              the types, by number
 link_frames         control frames about the link
 task_frames         control frames about tasks
 stream_frames       control frames about messages
+memory_frames       control frames about messages in shared memory
 batch, single       messages, together or alone
 codec               from bytes to these, and back
 announcement        the datagram between machines that may not know each other
@@ -28,6 +29,7 @@ from bus.core.wire.batch import (
     FOLLOWS_MIN,
     FRAME_BYTES_MAX,
     LEASED,
+    LOCATION_BYTES,
     MESSAGES_MAX,
     NO_DEADLINE,
     RAW,
@@ -36,7 +38,7 @@ from bus.core.wire.batch import (
     Run,
 )
 from bus.core.wire.codec import CONTROL_BYTES_MAX, OPTIONAL, Frame, decode, encode
-from bus.core.wire.frame_reader import FrameReader, pieces
+from bus.core.wire.frame_reader import FrameReader, long_body, pieces
 from bus.core.wire.frames import ControlFrame, FrameType
 from bus.core.wire.lengths import Bodies, Lengths
 from bus.core.wire.link_frames import (
@@ -49,6 +51,14 @@ from bus.core.wire.link_frames import (
     Refused,
     Welcome,
 )
+from bus.core.wire.memory_frames import (
+    LEASES_MAX,
+    CloseSlab,
+    MemoryFrame,
+    OfferSlab,
+    Release,
+    SlabAnswer,
+)
 from bus.core.wire.parts import (
     ADDRESS_MAX,
     Characteristics,
@@ -60,7 +70,7 @@ from bus.core.wire.parts import (
     Role,
 )
 from bus.core.wire.single import decode_single, encode_single
-from bus.core.wire.stream_frames import Ack, Descriptor, OpenStream, Release
+from bus.core.wire.stream_frames import Ack, OpenStream
 from bus.core.wire.task_frames import (
     AddRelay,
     Cancel,
@@ -126,11 +136,17 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "Unsubscribe",
     # stream_frames
     "Ack",
-    "Descriptor",
     "OpenStream",
+    # memory_frames
+    "LEASES_MAX",
+    "CloseSlab",
+    "MemoryFrame",
+    "OfferSlab",
     "Release",
+    "SlabAnswer",
     # frame_reader
     "FrameReader",
+    "long_body",
     "pieces",
     # batch
     "BATCH_BYTES_MAX",
@@ -138,6 +154,7 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "FOLLOWS_MIN",
     "FRAME_BYTES_MAX",
     "LEASED",
+    "LOCATION_BYTES",
     "MESSAGES_MAX",
     "NO_DEADLINE",
     "RAW",

@@ -28,6 +28,7 @@ __all__ = [
     "FOLLOWS_MIN",
     "FRAME_BYTES_MAX",
     "LEASED",
+    "LOCATION_BYTES",
     "MESSAGES_MAX",
     "NO_DEADLINE",
     "RAW",
@@ -60,9 +61,12 @@ NO_DEADLINE: Final = 2**32 - 1  # for `Run.milliseconds_left`
 # than decoding the message.
 WANTS_REPLY: Final = 1  # a task waits for an answer (BUS-MSG-7)
 FAILED: Final = 2  # an answer that carries an error, not a payload (BUS-MSG-13)
-LEASED: Final = 4  # the body is the u64 of a lease: see `Descriptor`
+LEASED: Final = 4  # the body of the only message is in shared memory, at a location
 RAW: Final = 8  # the bodies are payloads of bytes as they are, not MessagePack
 FOLLOWS: Final = 16  # the body of the only message is the next frame of the link
+
+# Length of a location, which takes the place of a body with `LEASED`.
+LOCATION_BYTES: Final = 32
 
 _MSG: Final = FrameType.MSG.value
 
@@ -84,11 +88,13 @@ FRAME_BYTES_MAX: Final = (
 
 _KINDS: Final = {each.value: each for each in Kind}  # faster than a call of `Kind`
 _FLAGS_ALL: Final = WANTS_REPLY | FAILED | LEASED | RAW | FOLLOWS
-# With RAW the body is a payload, so it is neither an error nor a lease.
+# With RAW the body is a payload, so it is no error. Errors are too short for shared
+# memory, and a body is in one place.
 _FLAGS: Final = frozenset(
     flags
     for flags in range(_FLAGS_ALL + 1)
-    if not (flags & RAW and flags & (FAILED | LEASED))
+    if not (flags & FAILED and flags & (RAW | LEASED))
+    and not (flags & LEASED and flags & FOLLOWS)
 )
 
 
@@ -102,7 +108,7 @@ class Run(Struct, frozen=True, gc=False):
     hop: how many processes have forwarded them.
     bodies: the encoded payloads, at least one. If decoded, they are `Bodies` with
       `RAW`; else parts of the frame, which they keep alive. They are empty while a body
-      follows.
+      follows. With `LEASED` the only one is a location.
     mid: the number of the only message in journals; 0 if none records it.
     """
 
@@ -249,6 +255,8 @@ def decode_batch(frame: bytes | memoryview, message_bytes_max: int) -> Batch:
         made: Sequence[Run] = _bodiless(heads)
     else:
         _check_lengths(lengths, size - bodies_at, message_bytes_max)
+        if runs == 1 and heads[_FLAGS_AT] & LEASED and lengths.total != LOCATION_BYTES:
+            raise WireError(f"MSG has a location of {lengths.total} bytes")
         if count <= _AT_ONCE:
             made = _unpacked(frame, heads, lengths, bodies_at)
         else:
@@ -265,11 +273,11 @@ def _check_heads(heads: bytes | memoryview, count: int) -> None:
         if flags not in _FLAGS:
             if flags > _FLAGS_ALL:
                 raise WireError(f"MSG has a message with unknown flags: {flags:#x}")
-            raise WireError(f"MSG is both RAW and FAILED or LEASED: {flags:#x}")
+            raise WireError(f"MSG has flags that exclude one another: {flags:#x}")
         if not messages:
             raise WireError("MSG has a run of no messages")
-        if flags & FOLLOWS and count > 1:
-            raise WireError("MSG has a body that follows, and another message")
+        if flags & (FOLLOWS | LEASED) and count > 1:
+            raise WireError("MSG has a body elsewhere, and another message")
         announced += messages
     if announced != count:
         raise WireError(f"MSG has runs of {announced} messages, announced: {count}")

@@ -25,7 +25,8 @@ from bus.core.wire.link_frames import (
     Refused,
     Welcome,
 )
-from bus.core.wire.stream_frames import Ack, Descriptor, OpenStream, Release
+from bus.core.wire.memory_frames import CloseSlab, OfferSlab, Release, SlabAnswer
+from bus.core.wire.stream_frames import Ack, OpenStream
 from bus.core.wire.task_frames import (
     AddRelay,
     Cancel,
@@ -90,7 +91,6 @@ _DECODERS: Final[Mapping[int, msgspec.msgpack.Decoder[ControlFrame]]] = (
                 Subscribe,
                 Unsubscribe,
                 Ack,
-                Descriptor,
                 Release,
                 ConnectOffer,
                 Error,
@@ -100,6 +100,9 @@ _DECODERS: Final[Mapping[int, msgspec.msgpack.Decoder[ControlFrame]]] = (
                 Dismiss,
                 Dismissed,
                 Gap,
+                OfferSlab,
+                SlabAnswer,
+                CloseSlab,
             )
         }
     )

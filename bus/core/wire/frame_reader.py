@@ -14,7 +14,7 @@ from bus.core.wire.batch import FOLLOWS, FOLLOWS_MIN, Batch
 from bus.core.wire.codec import MESSAGE_BYTES_MAX, Frame, decode, encode
 from bus.errors import WireError
 
-__all__ = ["FrameReader", "pieces"]
+__all__ = ["FrameReader", "long_body", "pieces"]
 
 
 class FrameReader:
@@ -59,16 +59,28 @@ class FrameReader:
 _LENGTH_BYTES: Final = 4
 
 
+def long_body(frame: Frame) -> bytes | memoryview | None:
+    """Return the body of the only message of a frame, if a link carries it by itself.
+
+    None for any other frame.
+    """
+    if isinstance(frame, Batch) and len(frame.runs) == 1:
+        bodies = frame.runs[0].bodies
+        if len(bodies) == 1 and len(bodies[0]) >= FOLLOWS_MIN:
+            return bodies[0]
+    return None
+
+
 def pieces(frame: Frame) -> tuple[bytes, ...]:
     """Return the data to put on a link for a frame, in order.
 
     Raises:
         ValueError: as `encode`.
     """
-    if isinstance(frame, Batch) and len(frame.runs) == 1:
-        run = frame.runs[0]
-        body = run.bodies[0] if len(run.bodies) == 1 else b""
-        if len(body) >= FOLLOWS_MIN:
-            run = replace(run, flags=run.flags | FOLLOWS)
-            return encode(replace(frame, runs=[run])), bytes(body)
-    return (encode(frame),)
+    body = long_body(frame)
+    if body is None:
+        return (encode(frame),)
+    assert isinstance(frame, Batch)
+    [run] = frame.runs
+    run = replace(run, flags=run.flags | FOLLOWS)
+    return encode(replace(frame, runs=[run])), bytes(body)

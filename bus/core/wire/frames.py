@@ -1,7 +1,7 @@
 """`ControlFrame`: the frames between managers, each type with a number (BUS-WIRE-2).
 
-Each type has a struct of the same name in `link_frames`, `task_frames` or
-`stream_frames`. Keys may be added to a struct, with a default; an existing key keeps
+Each type has a struct of the same name in `link_frames`, `task_frames`, `stream_frames`
+or `memory_frames`. Keys may be added to a struct, with a default; an existing key keeps
 its meaning. MSG, the frame of messages, is in `batch`.
 """
 
@@ -33,7 +33,6 @@ class FrameType(IntEnum):
     UNSUBSCRIBE = 13
     MSG = 14
     ACK = 15
-    DESCRIPTOR = 16
     RELEASE = 17
     CONNECT_OFFER = 18
     ERROR = 19
@@ -43,6 +42,10 @@ class FrameType(IntEnum):
     DISMISS = 23
     DISMISSED = 24
     GAP = 25
+    SLAB_ANSWER = 26
+    CLOSE_SLAB = 27
+    # Skipped by older code, which then gets no message in shared memory.
+    OFFER_SLAB = 0x80 + 16
 
 
 class ControlFrame(Part, frozen=True):

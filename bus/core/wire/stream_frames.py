@@ -17,15 +17,11 @@ __all__ = [
     "EXTRACTED_MAX",
     "MISSING_MAX",
     "Ack",
-    "Descriptor",
     "OpenStream",
-    "Release",
 ]
 
 MISSING_MAX: Final = 128  # gaps in an ACK
 EXTRACTED_MAX: Final = 256  # relays in an ACK
-_LEASES_MAX: Final = 256
-_BUFFERS_MAX: Final = 256
 
 
 class OpenStream(ControlFrame, frozen=True, kw_only=True):
@@ -117,38 +113,3 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
     def acknowledgement(self) -> Acknowledgement:
         """The acknowledgement, for the sender's end of the stream."""
         return Acknowledgement(self.last + 1, self.missing)
-
-
-class Descriptor(ControlFrame, frozen=True, kw_only=True):
-    """The location of a message body in shared memory; the message follows (MC-29).
-
-    lease: the number that the message has as its body (`LEASED`); never used twice in
-      an epoch.
-    arena, epoch: the owner of the memory, and the epoch of that owner.
-    buffers: index, offset, length and generation of each, in order.
-    size: length of the whole body, in bytes.
-    """
-
-    type = FrameType.DESCRIPTOR
-    lease: U64
-    arena: U64
-    epoch: U64
-    buffers: Annotated[
-        tuple[tuple[U32, U32, U32, U32], ...], Meta(max_length=_BUFFERS_MAX)
-    ]
-    size: U32
-
-    def __post_init__(self) -> None:
-        held = sum(length for _, _, length, _ in self.buffers)
-        if held != self.size:
-            msg = f"buffers must hold {self.size} bytes together, got {held}"
-            raise ValueError(msg)
-
-
-class Release(ControlFrame, frozen=True, kw_only=True):
-    """Bodies in shared memory that no process reads any more (MC-29)."""
-
-    type = FrameType.RELEASE
-    arena: U64
-    epoch: U64
-    leases: Annotated[tuple[U64, ...], Meta(max_length=_LEASES_MAX)]

@@ -204,14 +204,10 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         ),
         "ACK all": wire.Ack(epoch=17, incarnation=5, last=2**64 - 1),
         "ACK heard": wire.Ack(epoch=17, incarnation=5, last=0, heard=2**33),
-        "DESCRIPTOR": wire.Descriptor(
-            lease=900,
-            arena=1,
-            epoch=2,
-            buffers=((4, 0, 65_536, 1), (5, 128, 1_000, 7)),
-            size=66_536,
-        ),
-        "RELEASE": wire.Release(arena=1, epoch=2, leases=(900, 2**33)),
+        "RELEASE": wire.Release(leases=((1, 900), (2, 2**33))),
+        "OFFER_SLAB": wire.OfferSlab(slab=3, descriptor=17, token="bus-0a1b"),
+        "SLAB_ANSWER": wire.SlabAnswer(slab=3, mapped=True),
+        "CLOSE_SLAB": wire.CloseSlab(slab=2**33),
         "CONNECT_OFFER": wire.ConnectOffer(
             machine="beta",
             process="p12",

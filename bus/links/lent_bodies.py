@@ -1,0 +1,165 @@
+"""`LentBodies`: the bodies of long messages in the shared memory of other processes.
+
+A task gets a view of such a body. Once no code uses it any more, its lease ends, and a
+frame reports that to the owner of the memory (MC-35). These frames go along with
+acknowledgements: a body ends mostly when its message was taken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.core.wire import LEASED, LEASES_MAX, Release, SlabAnswer
+from bus.errors import WireError
+from bus.multicast.open_memory import open_memory
+from bus.multicast.placement import Placement
+from bus.multicast.slab_mappings import SlabMappings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bus.core.wire import Batch, OfferSlab
+
+__all__ = ["LentBodies"]
+
+# So many ended leases are reported at once, whenever the thread would wake by itself.
+_ENDED_MAX: Final = 16
+# Maximum number of slabs mapped for one link: each takes a descriptor.
+_SLABS_MAX: Final = 64
+
+
+class LentBodies:
+    """The memory of other processes that this one has mapped, by link.
+
+    All methods are for the holder of `Rounds.hold`. Leases end in any thread.
+
+    Args:
+        process_id: as for `SharedBodies`.
+        message_bytes_max: the maximum length of a body.
+        on_ended: called when a lease has ended, in any thread, and perhaps within a
+            garbage collection: it must not wait, lock or raise.
+    """
+
+    __slots__ = (
+        "_ended_at",
+        "_mappings",
+        "_message_bytes_max",
+        "_on_ended",
+        "_process_id",
+    )
+
+    def __init__(
+        self,
+        process_id: Callable[[int], int | None],
+        message_bytes_max: int,
+        on_ended: Callable[[], object],
+    ) -> None:
+        self._process_id: Final = process_id
+        self._message_bytes_max: Final = message_bytes_max
+        self._on_ended: Final = on_ended
+        self._mappings: Final[dict[int, SlabMappings]] = {}
+        # The link of each lease that has ended and is not reported. Any thread appends;
+        # a deque needs no lock for that.
+        self._ended_at: Final[deque[int]] = deque()
+
+    # Frames of owners.
+
+    def on_offer(self, link: int, frame: OfferSlab) -> SlabAnswer:
+        """Map a slab of the process at a link; return the answer to it.
+
+        Raises:
+            WireError: the slab was offered before, or its owner could shrink it.
+        """
+        return SlabAnswer(slab=frame.slab, mapped=self._map(link, frame))
+
+    def _map(self, link: int, frame: OfferSlab) -> bool:
+        process_id = self._process_id(link)
+        if process_id is None:
+            return False
+        mappings = self._mappings.get(link)
+        if mappings is None:
+            mappings = SlabMappings(partial(self._end, link))
+            self._mappings[link] = mappings
+        if len(mappings) >= _SLABS_MAX:
+            return False
+        try:
+            descriptor = open_memory(process_id, frame.descriptor, frame.token)
+        except (OSError, ValueError):
+            return False
+        try:
+            mappings.add(frame.slab, descriptor)
+        except OSError:  # no address space or no descriptor is left
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def on_closed(self, link: int, slab: int) -> None:
+        """Unmap a slab; views of it stay readable."""
+        mappings = self._mappings.get(link)
+        if mappings is not None:
+            mappings.remove(slab)
+
+    def completed(self, link: int, batch: Batch) -> Batch:
+        """Return a batch with the body that it only gives the location of.
+
+        Raises:
+            WireError: there is no such body.
+        """
+        [run] = batch.runs
+        [location] = run.bodies
+        placement = Placement.unpack(location)
+        if placement.length > self._message_bytes_max:
+            msg = f"{placement.length} bytes, allowed: {self._message_bytes_max}"
+            raise WireError(f"MSG has a body in shared memory of {msg}")
+        mappings = self._mappings.get(link)
+        if mappings is None:
+            raise WireError("MSG has a body in shared memory, but offered none")
+        run = replace(run, flags=run.flags & ~LEASED, bodies=[mappings.view(placement)])
+        return replace(batch, runs=[run])
+
+    # Ended leases.
+
+    def is_due(self, *, soon: bool) -> bool:
+        """Return True if leases have ended whose report cannot wait.
+
+        soon: True if the next round comes soon anyway.
+        """
+        ended = len(self._ended_at)
+        return ended >= _ENDED_MAX or bool(ended and not soon)
+
+    def take_ended(self) -> Iterator[tuple[int, Release]]:
+        """Yield links with reports of the leases that ended since the last call."""
+        if not self._ended_at:
+            return
+        # Each is taken out of the deque before the leases are: one that ends meanwhile
+        # is in the deque again.
+        links = {self._ended_at.popleft() for _ in range(len(self._ended_at))}
+        for link in sorted(links):
+            mappings = self._mappings.get(link)
+            ended = [] if mappings is None else mappings.take_ended()
+            for start in range(0, len(ended), LEASES_MAX):
+                leases = tuple(ended[start : start + LEASES_MAX])
+                yield link, Release(leases=leases)
+
+    def _end(self, link: int) -> None:
+        self._ended_at.append(link)
+        self._on_ended()
+
+    # Ends.
+
+    def forget(self, link: int) -> None:
+        """Unmap the memory of a closed link; views of it stay readable (MC-33)."""
+        mappings = self._mappings.pop(link, None)
+        if mappings is not None:
+            mappings.close()
+
+    def close(self) -> None:
+        """Unmap all memory; views of it stay readable."""
+        for link in list(self._mappings):
+            self.forget(link)

@@ -1,0 +1,216 @@
+"""`SharedBodies`: the bodies of long messages, in the shared memory of this process.
+
+A link carries their locations. One body for several links is copied into the memory
+once, if their frames are of one round. A link carries the body itself if the process at
+its other end cannot read the memory, or holds its share of it, or if there is no room
+(MC-29). So for want of shared memory no sender waits, and no message fails.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.core.wire import LEASED, CloseSlab, OfferSlab, encode, pieces
+from bus.errors import ArenaFullError, BusFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.core.wire import Batch, Release, SlabAnswer
+    from bus.multicast.arena import Arena
+    from bus.multicast.loan import Loan
+
+__all__ = ["SharedBodies"]
+
+
+class SharedBodies:
+    """The arena of a process, and the links on which it is used.
+
+    All methods are for the holder of `Rounds.hold`.
+
+    Args:
+        arena: used by this object alone.
+        threshold: the minimum length of a body in shared memory, in bytes.
+        process_id: returns the process at the other end of a link, by the number of the
+            link; None unless the system reports it.
+    """
+
+    __slots__ = ("_arena", "_process_id", "_publications", "_recipients", "_threshold")
+
+    def __init__(
+        self, arena: Arena, threshold: int, process_id: Callable[[int], int | None]
+    ) -> None:
+        self._arena: Final = arena
+        self._threshold: Final = threshold
+        self._process_id: Final = process_id
+        # By link; None if no body for it can be in shared memory.
+        self._recipients: Final[dict[int, _Recipient | None]] = {}
+        # Those of this round, by the `id` of the body, which each keeps alive.
+        self._publications: Final[dict[int, _Publication]] = {}
+
+    # Sending.
+
+    def pieces(
+        self, link: int, batch: Batch, body: bytes | memoryview
+    ) -> Sequence[bytes]:
+        """Return the data to put on a link for one long message, in order."""
+        if len(body) < self._threshold:
+            return pieces(batch)
+        recipient = self._recipient(link)
+        # MC-31: a recipient that is slow to release has its messages copied.
+        if recipient is None or not self._arena.is_within_share(
+            recipient.number, len(body)
+        ):
+            return pieces(batch)
+        publication = self._publication(body)
+        if publication is None:
+            return pieces(batch)
+        slab = publication.loan.slab
+        state = recipient.slabs.get(slab)
+        if state is not _SlabState.MAPPED:
+            if state is not None:
+                return pieces(batch)
+            # Not used before the answer: no message depends on access that a process
+            # may lack (MC-38).
+            recipient.slabs[slab] = _SlabState.OFFERED
+            return self._offer(slab), *pieces(batch)
+        publication.write()
+        shared = self._arena.share(publication.loan, [recipient.number], len(body))
+        [placement] = shared.values()
+        [run] = batch.runs
+        run = replace(run, flags=run.flags | LEASED, bodies=[placement.pack()])
+        return (encode(replace(batch, runs=[run])),)
+
+    def end_round(self) -> list[tuple[int, bytes]]:
+        """Forget the bodies of this round; return the data to put on links, if any."""
+        for publication in self._publications.values():
+            self._arena.take_back(publication.loan)
+        self._publications.clear()
+        closed = []
+        for slab in self._arena.take_closed():
+            data = encode(CloseSlab(slab=slab))
+            for link, recipient in self._recipients.items():
+                if recipient is not None and slab in recipient.slabs:
+                    del recipient.slabs[slab]
+                    closed.append((link, data))
+        return closed
+
+    def _recipient(self, link: int) -> _Recipient | None:
+        """Return the recipient at a link; None if it gets no body in shared memory."""
+        if link in self._recipients:
+            return self._recipients[link]
+        process_id = self._process_id(link)
+        made: _Recipient | None = None
+        if process_id is not None:
+            try:
+                made = _Recipient(self._arena.add_recipient(), process_id)
+            except BusFullError:
+                return None  # another may leave
+        self._recipients[link] = made
+        return made
+
+    def _publication(self, body: bytes | memoryview) -> _Publication | None:
+        """Return the publication of a body in this round; None if there is no room."""
+        publication = self._publications.get(id(body))
+        if publication is None:
+            try:
+                loan = self._arena.lend(len(body))
+            except ArenaFullError:
+                return None
+            publication = self._publications[id(body)] = _Publication(body, loan)
+        return publication
+
+    def _offer(self, slab: int) -> bytes:
+        memory = self._arena.memory(slab)
+        return encode(
+            OfferSlab(slab=slab, descriptor=memory.fileno(), token=memory.name)
+        )
+
+    # Frames of recipients.
+
+    def on_answer(self, link: int, frame: SlabAnswer) -> None:
+        """Note whether the process at a link can read a slab."""
+        recipient = self._recipients.get(link)
+        if recipient is not None and frame.slab in recipient.slabs:
+            recipient.slabs[frame.slab] = (
+                _SlabState.MAPPED if frame.mapped else _SlabState.REFUSED
+            )
+
+    def on_release(self, link: int, frame: Release) -> None:
+        """End the leases that a recipient does not use any more."""
+        recipient = self._recipients.get(link)
+        if recipient is not None:
+            for slab, lease in frame.leases:
+                self._arena.release(recipient.number, slab, lease)
+
+    # Ends.
+
+    def forget(self, link: int) -> None:
+        """Release what the process at a closed link holds (MC-32)."""
+        recipient = self._recipients.pop(link, None)
+        if recipient is not None:
+            ended = _has_ended(recipient.process_id)
+            self._arena.remove_recipient(recipient.number, process_ended=ended)
+
+    def close(self) -> None:
+        """Close the arena; what recipients have leased stays readable (MC-33)."""
+        self._publications.clear()
+        self._recipients.clear()
+        self._arena.close()
+
+
+class _SlabState(enum.Enum):
+    """The state of a slab at a recipient; it is unknown there without any."""
+
+    OFFERED = "offered"  # no answer has arrived
+    MAPPED = "mapped"
+    REFUSED = "refused"  # the process cannot map it
+
+
+class _Recipient:
+    """A process that reads the arena over one link.
+
+    number: as the arena counts recipients. process_id: of the process.
+    slabs: the slabs that it was offered.
+    """
+
+    __slots__ = ("number", "process_id", "slabs")
+
+    def __init__(self, number: int, process_id: int) -> None:
+        self.number: Final = number
+        self.process_id: Final = process_id
+        self.slabs: Final[dict[int, _SlabState]] = {}
+
+
+class _Publication:
+    """A body with its place in the arena, copied there for the first recipient."""
+
+    __slots__ = ("_written", "body", "loan")
+
+    def __init__(self, body: bytes | memoryview, loan: Loan) -> None:
+        self.body: Final = body
+        self.loan: Final = loan
+        self._written: bool = False
+
+    def write(self) -> None:
+        """Copy the body, unless that was done."""
+        if not self._written:
+            self.loan.buffer[:] = self.body
+            self._written = True
+
+
+def _has_ended(process_id: int) -> bool:
+    """Return True if a process reads nothing any more; False while that is unknown."""
+    try:
+        stat = Path(f"/proc/{process_id}/stat").read_bytes()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    # Its state is behind its name, which may hold any bytes but is in parentheses. A
+    # process that waits for its parent has given up its memory.
+    return stat.rpartition(b")")[2].split()[0] in {b"Z", b"X"}

@@ -1,0 +1,516 @@
+"""The memory of links without links: an owner, its recipients, and the frames between.
+
+Owner and recipients are in this process, so that each sees every lease of the others.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from bus import BusConfig
+from bus.core.wire import (
+    FOLLOWS_MIN,
+    LEASED,
+    NO_DEADLINE,
+    RAW,
+    Batch,
+    CloseSlab,
+    FrameReader,
+    MemoryFrame,
+    OfferSlab,
+    Release,
+    Run,
+    SlabAnswer,
+)
+from bus.errors import WireError
+from bus.links import lent_bodies
+from bus.links.link_memory import LinkMemory
+from bus.message import Kind
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bus.core.wire import Frame
+    from bus.multicast.arena import Arena
+
+MIB: Final = 2**20
+SIZE: Final = FOLLOWS_MIN  # the least that goes through memory
+_numbers = count(1)
+_opened: Final[list[LinkMemory]] = []
+
+
+def message(body: bytes) -> Batch:
+    """Return the frame of one command."""
+    run = Run(1, 2, Kind.COMMAND, RAW, 0, NO_DEADLINE, 0, [body])
+    number = next(_numbers)
+    return Batch(1, 1, number, number, [run])
+
+
+def body_of(frame: Frame) -> Any:
+    assert isinstance(frame, Batch)
+    [run] = frame.runs
+    [body] = run.bodies
+    return body
+
+
+class Owner:
+    """A process that sends; its links are numbered, one to each recipient."""
+
+    def __init__(self, process_id: int | None = None, **settings: Any) -> None:
+        pid = os.getpid() if process_id is None else process_id
+        config = BusConfig(**settings)
+        self.memory: Final = LinkMemory(config, lambda _: pid, lambda: None)
+        self.recipients: Final[dict[int, Recipient]] = {}
+        _opened.append(self.memory)
+
+    def link(self, number: int, recipient: Recipient) -> None:
+        self.recipients[number] = recipient
+
+    def send(self, body: bytes, *links: int) -> list[Frame]:
+        """Send one body on links in one round; return the messages that arrived."""
+        arrived = []
+        for link in links:
+            for piece in self.memory.pieces(link, message(body)):
+                arrived += self.recipients[link].read(piece)
+        for link, data in self.memory.end_round():
+            arrived += self.recipients[link].read(data)
+        return [each for each in arrived if isinstance(each, Batch)]
+
+    def answers(self) -> list[MemoryFrame]:
+        """Take in all that the recipients have to say; return it."""
+        came = []
+        for link, recipient in self.recipients.items():
+            for frame in recipient.say():
+                came.append(frame)
+                assert self.memory.on_frame(link, frame) == []
+        return came
+
+    def prepared(self, *links: int, size: int = SIZE) -> None:
+        """Have a slab for messages of this size mapped at links."""
+        first = self.send(bytes(size), *links)
+        assert all(isinstance(body_of(each), bytes) for each in first)
+        assert self.answers() == [SlabAnswer(slab=1, mapped=True)] * len(links)
+
+    @property
+    def arena(self) -> Arena:
+        assert self.memory._shared is not None
+        return self.memory._shared._arena
+
+    @property
+    def used(self) -> int:
+        """The buffers in use."""
+        return sum(each.buffers - each.free for each in self.arena.slabs())
+
+
+class Recipient:
+    """A process that receives, on one link with the number 7."""
+
+    def __init__(self, process_id: int | None = -1, **settings: Any) -> None:
+        pid = os.getpid() if process_id == -1 else process_id
+        self.woken = 0
+        self.memory: Final = LinkMemory(
+            BusConfig(**settings), lambda _: pid, self._on_ended
+        )
+        self._reader: Final = FrameReader()
+        self._answers: Final[deque[MemoryFrame]] = deque()
+        self.pieces: Final[list[bytes]] = []
+        _opened.append(self.memory)
+
+    def _on_ended(self) -> None:
+        self.woken += 1
+
+    def read(self, data: bytes) -> list[Frame]:
+        self.pieces.append(data)
+        frame = self._reader.read(data)
+        if frame is None:
+            return []
+        frame = self.memory.completed(7, frame)
+        if isinstance(frame, MemoryFrame):
+            for action in self.memory.on_frame(7, frame):
+                assert isinstance(action.frame, SlabAnswer)
+                self._answers.append(action.frame)
+        return [frame]
+
+    def say(self) -> Iterator[MemoryFrame]:
+        while self._answers:
+            yield self._answers.popleft()
+        for action in self.memory.take_ended():
+            assert isinstance(action.frame, Release)
+            yield action.frame
+
+
+@pytest.fixture(autouse=True)
+def all_closed() -> Iterator[None]:
+    """Close all memory after the test."""
+    yield
+    while _opened:
+        _opened.pop().close()
+    gc.collect()
+
+
+@pytest.fixture
+def owner() -> Owner:
+    made = Owner()
+    made.link(1, Recipient())
+    return made
+
+
+def test_a_short_message_is_sent_as_without_shared_memory(owner: Owner) -> None:
+    for size in (0, 10, SIZE - 1):
+        [frame] = owner.send(bytes(size), 1)
+        assert body_of(frame) == bytes(size)
+
+    assert owner.used == 0
+    assert list(owner.arena.slabs()) == []
+
+
+@clause("MC-38")
+def test_a_long_message_lies_in_memory_as_soon_as_its_recipient_can_read_it(
+    owner: Owner,
+) -> None:
+    owner.prepared(1)
+    body = os.urandom(SIZE)
+
+    [frame] = owner.send(body, 1)
+
+    view = body_of(frame)
+    assert type(view) is memoryview
+    assert view.readonly
+    assert view == body
+    assert isinstance(frame, Batch)
+    assert frame.runs[0].flags == RAW
+    # Its bytes did not travel.
+    assert len(owner.recipients[1].pieces[-1]) < 200
+
+
+@clause("MC-38")
+def test_no_message_depends_on_an_answer_that_has_not_come(owner: Owner) -> None:
+    for number in range(4):
+        [frame] = owner.send(bytes([number]) * SIZE, 1)
+        assert body_of(frame) == bytes([number]) * SIZE
+        assert type(body_of(frame)) is bytes
+
+    # One offer, whatever the number of messages.
+    assert owner.answers() == [SlabAnswer(slab=1, mapped=True)]
+    assert type(body_of(owner.send(bytes(SIZE), 1)[0])) is memoryview
+
+
+@clause("MC-8")
+def test_one_body_for_many_is_written_once_and_has_one_place(owner: Owner) -> None:
+    for link in (2, 3, 4):
+        owner.link(link, Recipient())
+    owner.prepared(1, 2, 3, 4, size=MIB)
+    body = os.urandom(MIB)
+
+    frames = owner.send(body, 1, 2, 3, 4)
+
+    assert [body_of(each) == body for each in frames] == [True] * 4
+    assert owner.used == 1
+    # Two bodies in one round, and equal ones: each has its own place.
+    more = owner.send(bytes(bytearray(body)), 1, 2)
+    assert owner.used == 2
+    del frames, more
+
+
+@clause("MC-35", "MC-24")
+def test_the_buffer_is_home_once_no_recipient_reads_it(owner: Owner) -> None:
+    owner.link(2, Recipient())
+    owner.prepared(1, 2)
+    one, two = owner.send(b"x" * SIZE, 1, 2)
+    view = body_of(one)[5:]
+
+    del one, two
+    gc.collect()
+    assert [type(each) for each in owner.answers()] == [Release]  # that of link 2
+    assert owner.used == 1
+    assert view[:3] == b"xxx"
+
+    del view
+    assert [type(each) for each in owner.answers()] == [Release]
+    assert owner.used == 0
+    assert owner.arena.stray_releases == 0
+
+
+@clause("MC-35")
+def test_ended_leases_are_reported_at_once_only_if_nothing_else_wakes_the_thread(
+    owner: Owner,
+) -> None:
+    owner.prepared(1)
+    recipient = owner.recipients[1]
+    assert not recipient.memory.is_due(soon=False)
+
+    for number in range(15):
+        owner.send(bytes(SIZE), 1)
+        assert recipient.woken == number + 1
+        assert recipient.memory.is_due(soon=False)
+        assert not recipient.memory.is_due(soon=True)
+    owner.send(bytes(SIZE), 1)
+    assert recipient.memory.is_due(soon=True)
+
+    [report] = owner.answers()
+    assert isinstance(report, Release)
+    assert len(report.leases) == 16
+    assert not recipient.memory.is_due(soon=False)
+    assert owner.answers() == []
+
+
+def test_a_report_has_at_most_256_leases() -> None:
+    owner = Owner(arena_bytes=64 * MIB, arena_share=1.0)
+    owner.link(1, Recipient())
+    owner.prepared(1)
+    held = [owner.send(bytes(SIZE), 1)]
+    while owner.used < 300:
+        held.append(owner.send(bytes(SIZE), 1))
+        owner.answers()
+    held.clear()
+    gc.collect()
+
+    reports = owner.answers()
+
+    leases = [len(each.leases) for each in reports if isinstance(each, Release)]
+    assert leases == [256, 44]
+    assert owner.used == 0
+
+
+def _without_pid() -> Recipient:
+    return Recipient(process_id=None)
+
+
+def _of_no_process() -> Recipient:
+    return Recipient(process_id=2**22 - 1)
+
+
+def _without_arena() -> Recipient:
+    return Recipient(arena=False)
+
+
+@clause("MC-29", "MC-38")
+@pytest.mark.parametrize("make", [_without_pid, _of_no_process, _without_arena])
+def test_a_recipient_without_access_gets_every_message_by_its_link(
+    owner: Owner, make: Callable[[], Recipient]
+) -> None:
+    owner.link(2, make())
+    owner.send(bytes(SIZE), 1, 2)
+    assert {
+        each.mapped for each in owner.answers() if isinstance(each, SlabAnswer)
+    } == {
+        True,
+        False,
+    }
+
+    for number in range(3):
+        one, two = owner.send(bytes([number]) * SIZE, 1, 2)
+        assert type(body_of(one)) is memoryview
+        assert type(body_of(two)) is bytes
+        assert body_of(two) == bytes([number]) * SIZE
+    # It is not asked again for the same slab.
+    assert not any(isinstance(each, SlabAnswer) for each in owner.answers())
+
+
+@clause("MC-29")
+def test_a_link_to_another_machine_is_offered_nothing() -> None:
+    owner = Owner()
+    owner.memory._shared._process_id = lambda _: None  # type: ignore[misc, union-attr]
+    owner.link(1, Recipient())
+
+    [frame] = owner.send(bytes(SIZE), 1)
+
+    assert type(body_of(frame)) is bytes
+    assert owner.answers() == []
+    assert list(owner.arena.slabs()) == []
+
+
+@clause("MC-31", "MC-29")
+def test_a_recipient_beyond_its_share_gets_copies_and_the_others_do_not() -> None:
+    owner = Owner(arena_bytes=8 * MIB, arena_share=0.25)
+    owner.link(1, Recipient())
+    owner.link(2, Recipient())
+    owner.prepared(1, 2, size=MIB)
+    slow = [body_of(owner.send(bytes([n]) * MIB, 1)[0]) for n in range(4)]
+
+    assert [type(each) for each in slow] == [memoryview] * 2 + [bytes] * 2
+    for number in range(8):
+        [frame] = owner.send(bytes([number]) * MIB, 2)
+        assert type(body_of(frame)) is memoryview
+        del frame
+        owner.answers()
+    assert slow == [bytes([n]) * MIB for n in range(4)]
+
+
+@clause("MC-29", "MC-30")
+def test_a_message_without_room_in_the_arena_goes_by_the_link() -> None:
+    owner = Owner(arena_bytes=2 * MIB, arena_share=1.0)
+    owner.link(1, Recipient())
+    owner.prepared(1, size=MIB)
+    first = owner.send(b"1" * MIB, 1)
+    owner.send(b"2" * MIB, 1)  # offers a second slab, which has room for one message
+    owner.answers()
+    second = owner.send(b"2" * MIB, 1)
+
+    [third] = owner.send(b"3" * MIB, 1)
+    [larger] = owner.send(b"4" * (4 * MIB), 1)
+
+    assert [type(body_of(each)) for each in (*first, *second)] == [memoryview] * 2
+    assert body_of(third) == b"3" * MIB
+    assert body_of(larger) == b"4" * (4 * MIB)
+    assert type(body_of(third)) is type(body_of(larger)) is bytes
+
+
+@clause("MC-36")
+def test_a_closed_slab_is_unmapped_where_it_was_offered() -> None:
+    owner = Owner(arena_bytes=4 * MIB, arena_share=1.0)
+    owner.link(1, Recipient())
+    owner.link(2, Recipient())
+    owner.prepared(1, size=MIB)
+    kept = body_of(owner.send(b"k" * MIB, 1)[0])
+    del kept
+    gc.collect()
+    owner.answers()
+
+    owner.send(bytes(4 * MIB), 2)  # needs all of the memory
+
+    lent = owner.recipients[1].memory._lent
+    assert lent is not None
+    assert [len(each) for each in lent._mappings.values()] == [0]
+    closing = FrameReader().read(owner.recipients[1].pieces[-1])
+    assert closing == CloseSlab(slab=1)
+    # The other was never offered that slab.
+    assert owner.answers() == [SlabAnswer(slab=2, mapped=True)]
+
+
+@clause("MC-32")
+def test_a_lost_recipient_that_lives_keeps_what_it_reads(owner: Owner) -> None:
+    owner.link(2, Recipient())
+    owner.prepared(1, 2)
+    view = body_of(owner.send(b"v" * SIZE, 1)[0])
+
+    owner.memory.forget(1)
+    owner.recipients[1].memory.forget(7)
+
+    assert [each.abandoned for each in owner.arena.slabs()] in ([], [1])
+    for number in range(20):
+        owner.send(bytes([number]) * SIZE, 2)
+        owner.answers()
+    assert view == b"v" * SIZE
+    del view
+    assert list(owner.recipients[1].say()) == []  # there is no link to report on
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+@clause("MC-32")
+def test_all_that_an_ended_process_had_leased_is_free(reaped: bool) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = Owner(process_id=child.pid)
+    owner.link(1, Recipient())
+    owner.prepared(1)
+    held = owner.send(bytes(SIZE), 1)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    if reaped:
+        child.wait()
+
+    owner.memory.forget(1)
+
+    assert owner.used == 0
+    assert [each.abandoned for each in owner.arena.slabs()] == [0]
+    child.communicate()
+    del held
+
+
+@clause("MC-33")
+def test_views_outlive_the_end_of_their_owner_and_of_the_link(owner: Owner) -> None:
+    owner.prepared(1)
+    view = body_of(owner.send(b"v" * SIZE, 1)[0])
+
+    owner.memory.close()
+    owner.recipients[1].memory.forget(7)
+    owner.recipients[1].memory.close()
+
+    assert view == b"v" * SIZE
+
+
+@clause("MC-21")
+def test_answers_and_releases_about_nothing_change_nothing(owner: Owner) -> None:
+    owner.prepared(1)
+    [frame] = owner.send(bytes(SIZE), 1)
+    for link in (1, 9):
+        for wrong in (
+            SlabAnswer(slab=77, mapped=True),
+            Release(leases=((1, 900), (77, 1))),
+            CloseSlab(slab=77),
+        ):
+            assert owner.memory.on_frame(link, wrong) == []
+    owner.memory.forget(9)
+
+    assert owner.used == 1
+    assert owner.arena.stray_releases == 2
+    del frame
+
+
+@clause("MC-34", "MC-38")
+def test_a_slab_that_is_offered_twice_is_a_violation(owner: Owner) -> None:
+    owner.prepared(1)
+    memory = owner.arena.memory(1)
+    offer = OfferSlab(slab=1, descriptor=memory.fileno(), token=memory.name)
+
+    with pytest.raises(WireError, match="slab 1 was handed over twice"):
+        owner.recipients[1].memory.on_frame(7, offer)
+
+
+@clause("MC-38")
+def test_a_recipient_maps_a_bounded_number_of_slabs(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lent_bodies, "_SLABS_MAX", 1)
+    owner.prepared(1)
+
+    owner.send(bytes(MIB), 1)
+
+    assert owner.answers() == [SlabAnswer(slab=2, mapped=False)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "fact"),
+    [
+        ((1, 1, 0, 17 * MIB), "a body in shared memory of 17825792 bytes, allowed"),
+        ((2, 1, 0, SIZE), "slab 2 was not handed over"),
+        ((1, 1, 2**40, SIZE), "a message lies outside of its slab"),
+    ],
+)
+def test_a_location_of_nothing_is_a_violation(
+    owner: Owner, fields: tuple[int, ...], fact: str
+) -> None:
+    owner.prepared(1)
+    location = b"".join(each.to_bytes(8) for each in fields)
+    run = Run(1, 2, Kind.COMMAND, RAW | LEASED, 0, NO_DEADLINE, 0, [location])
+
+    with pytest.raises(WireError, match=fact):
+        owner.recipients[1].memory.completed(7, Batch(1, 1, 1, 1, [run]))
+
+
+def test_without_an_arena_there_is_no_shared_memory() -> None:
+    owner = Owner(arena=False)
+    recipient = Recipient(arena=False)
+    owner.link(1, recipient)
+
+    [frame] = owner.send(bytes(SIZE), 1)
+
+    assert type(body_of(frame)) is bytes
+    assert owner.answers() == []
+    assert not recipient.memory.is_due(soon=False)
+    run = Run(1, 2, Kind.COMMAND, RAW | LEASED, 0, NO_DEADLINE, 0, [bytes(32)])
+    with pytest.raises(WireError, match="which is not in use here"):
+        recipient.memory.completed(7, Batch(1, 1, 1, 1, [run]))
+    for about in (Release(leases=((1, 1),)), SlabAnswer(slab=1, mapped=True)):
+        assert recipient.memory.on_frame(7, about) == []
+    recipient.memory.forget(7)
+    recipient.memory.close()

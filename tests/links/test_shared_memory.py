@@ -1,0 +1,232 @@
+"""Long messages between processes of one machine, through shared memory."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from specs.clauses import clause
+from tests.kit.comm_threads import comm_of
+from tests.kit.tasks import ignore
+from tests.links.real import Far
+from tests.support import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus, Incoming
+
+MIB: Final = 2**20
+BODY: Final = bytes(range(256)) * (MIB // 256)
+HASH: Final = hashlib.sha256(BODY).hexdigest()
+
+# What a task far away says of a payload: its type, and the hash of its bytes.
+TELLS: Final = """bus.register("far", thread=bus.thread(), on_command=lambda message: (
+    type(message.payload).__name__,
+    __import__("hashlib").sha256(message.payload).hexdigest(),
+)) and None"""
+HOLDS: Final = """made.setdefault("held", []) or bus.register(
+    f"ear.{bus.process}", thread=bus.thread()
+).subscribe("near", lambda message: made["held"].append(message.payload)) and None"""
+HELD: Final = """[
+    (type(each).__name__, __import__("hashlib").sha256(each).hexdigest())
+    for each in made["held"]
+]"""
+USED: Final = """sum(
+    each.buffers - each.free
+    for each in bus._node.comm._rounds.link_memory._shared._arena.slabs()
+)"""
+
+
+def leases(bus: Bus) -> tuple[int, int]:
+    """Return the used buffers of the arena of a process, and their leases."""
+    comm = comm_of(bus)
+    shared = comm._rounds.link_memory._shared
+    assert shared is not None
+    with comm._rounds.hold:
+        slabs = list(shared._arena.slabs())
+    return sum(each.buffers - each.free for each in slabs), sum(
+        each.leases for each in slabs
+    )
+
+
+def is_shared(near: Bus) -> bool:
+    """Send a command to the task far away; return True if it lay in memory."""
+    kind, digest = near.call("far", BODY)
+    assert digest == HASH
+    return bool(kind == "memoryview")
+
+
+def unshared(near: Bus) -> None:
+    """Send some commands to the task far away; each must travel by the link."""
+    for _ in range(5):
+        assert not is_shared(near)
+
+
+@pytest.fixture
+def far(near: Bus) -> Iterator[Far]:
+    """Yield a process with a task ``far``, which tells what it gets."""
+    del near  # it is the master
+    with Far("far") as made:
+        made.started()
+        made(TELLS)
+        yield made
+
+
+@clause("MC-38", "MC-35")
+@pytest.mark.usefixtures("far")
+def test_long_commands_lie_in_memory_and_leave_it_again(near: Bus) -> None:
+    until(lambda: is_shared(near), "they do")
+    for _ in range(50):
+        assert is_shared(near)
+
+    until(lambda: leases(near) == (0, 0), "all buffers are home")
+
+
+@clause("MC-38")
+def test_long_answers_do_so_as_well(near: Bus, far: Far) -> None:
+    far(
+        "bus.register('maker', thread=bus.thread(), "
+        "on_command=lambda m: bytes(m.payload)) and None"
+    )
+
+    until(lambda: type(near.call("maker", MIB)) is memoryview, "they do")
+    answer = near.call("maker", MIB)
+
+    assert answer == bytes(MIB)
+    assert far(USED) == 1
+    del answer
+    gc.collect()
+    until(lambda: far(USED) == 0, "its buffer is home")
+
+
+@clause("MC-38")
+def test_a_payload_of_other_types_is_a_copy_as_ever(near: Bus, far: Far) -> None:
+    far(
+        "bus.register('types', thread=bus.thread(), on_command=lambda m: "
+        "[type(m.payload['data']).__name__, len(m.payload['data'])]) and None"
+    )
+    until(lambda: is_shared(near), "memory is in use")
+
+    for _ in range(5):
+        assert near.call("types", {"data": BODY}) == ("bytes", MIB)
+
+    until(lambda: leases(near) == (0, 0), "all buffers are home")
+
+
+@clause("MC-8", "MC-24")
+def test_a_notification_for_three_processes_has_one_place(near: Bus) -> None:
+    with ExitStack() as stack:
+        fars = [stack.enter_context(Far(name)).started() for name in "abc"]
+        source = near.register("near", on_command=ignore)
+        for each in fars:
+            each(HOLDS)
+        peers = comm_of(near).remote.remote_subscriptions.matches
+        until(
+            lambda: len([*peers.subscribed_peers(source._entry)]) == 3, "all subscribe"
+        )
+
+        def shared() -> bool:
+            for each in fars:
+                each("made['held'].clear()")
+            source.notify(BODY)
+            until(lambda: all(len(each(HELD)) == 1 for each in fars), "it is there")
+            told = [tuple(each(HELD)[0]) for each in fars]
+            assert {digest for _, digest in told} == {HASH}
+            return {kind for kind, _ in told} == {"memoryview"}
+
+        until(shared, "it lies in memory")
+        assert leases(near) == (1, 3)
+
+        fars[0].kill()
+        until(lambda: leases(near)[1] in (2, 3), "the others hold it")
+        for each in fars[1:]:
+            assert each(HELD)[0][1] == HASH
+            each("made['held'].clear()")
+        until(lambda: leases(near) == (0, 0), "all buffers are home")
+
+
+@clause("MC-33")
+def test_what_a_task_holds_outlives_the_process_that_sent_it(near: Bus) -> None:
+    held: list[Incoming] = []
+    near.register("near", on_command=held.append, thread=near.thread())
+    with Far("far") as far:
+        far.started()
+        far("made.setdefault('sender', bus.register('sender')) and None")
+
+        def shared() -> bool:
+            held.clear()
+            far(f"made['sender'].command('near', bytes(range(256)) * {MIB // 256})")
+            until(lambda: bool(held), "it arrives")
+            return type(held[0].payload) is memoryview
+
+        until(shared, "it lies in memory")
+        view = held[0].payload
+        far.kill()
+    until(lambda: not comm_of(near).remote.links.by_number, "the link is lost")
+
+    assert view == BODY
+    assert hashlib.sha256(view).hexdigest() == HASH
+
+
+@clause("MC-29")
+@pytest.mark.parametrize("without", ["descriptors", "address space", "arena"])
+def test_a_process_that_cannot_map_memory_gets_every_message(
+    near: Bus, without: str
+) -> None:
+    settings = {"arena": False} if without == "arena" else {}
+    with Far("far", settings=settings) as far:
+        far.started()
+        far(TELLS)
+        near.call("far", b"")  # there is a link
+        if without == "descriptors":
+            far(
+                "__import__('resource').setrlimit(7, "
+                "(max(map(int, __import__('os').listdir('/proc/self/fd'))), 4096))"
+            )
+        elif without == "address space":
+            pages = int(far("open('/proc/self/statm').read().split()[0]"))
+            room = pages * os.sysconf("SC_PAGE_SIZE") + 3 * MIB
+            far(f"__import__('resource').setrlimit(9, ({room}, -1))")
+
+        unshared(near)
+
+
+@clause("MC-38")
+def test_a_process_without_an_arena_sends_as_ever(near: Bus) -> None:
+    with Far("plain", settings={"arena": False}) as plain:
+        plain.started()
+        near.register(
+            "kind",
+            on_command=lambda m: type(m.payload).__name__,
+            thread=near.thread(),
+        )
+        for _ in range(5):
+            assert plain(f"bus.call('kind', bytes({MIB}))") == "bytes"
+
+
+@clause("MC-35")
+def test_subscribers_in_one_process_share_one_lease(near: Bus, far: Far) -> None:
+    far("made.setdefault('sender', bus.register('sender')) and None")
+    got: list[memoryview] = []
+    for name in ("one", "two"):
+        ear = near.register(name, thread=near.thread())
+        ear.subscribe("sender", lambda message: got.append(message.payload), wait=True)
+
+    def shared() -> bool:
+        got.clear()
+        far(f"made['sender'].notify(bytes({MIB}))")
+        until(lambda: len(got) == 2, "both get it")
+        return {type(each) for each in got} == {memoryview}
+
+    until(shared, "it lies in memory")
+    assert far(USED) == 1
+    del got[0]
+    assert far(USED) == 1
+    got.clear()
+    until(lambda: far(USED) == 0, "its buffer is home")
