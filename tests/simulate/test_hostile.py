@@ -39,7 +39,7 @@ def plausible(random: Random, me: SimProcess) -> list[Frame]:
         to=random.randrange(3),
         source=random.randrange(3),
         kind=random.choice(list(Kind)),
-        flags=random.choice((*range(8), wire.RAW, wire.RAW | wire.WANTS_REPLY)),
+        flags=random.choice((*range(4), wire.RAW, wire.RAW | wire.WANTS_REPLY)),
         id=1,
         milliseconds_left=random.choice((0, wire.NO_DEADLINE)),
         hop=0,
