@@ -174,6 +174,19 @@ def test_a_short_message_is_sent_as_without_shared_memory(owner: Owner) -> None:
 
 
 @clause("MC-38")
+def test_a_message_below_the_threshold_goes_by_the_link() -> None:
+    owner = Owner(arena_threshold_bytes=MIB)
+    owner.link(1, Recipient())
+    owner.prepared(1, size=MIB)
+
+    [below] = owner.send(bytes(MIB - 1), 1)
+    [at] = owner.send(bytes(MIB), 1)
+
+    assert type(body_of(below)) is bytes
+    assert type(body_of(at)) is memoryview
+
+
+@clause("MC-38")
 def test_a_long_message_lies_in_memory_as_soon_as_its_recipient_can_read_it(
     owner: Owner,
 ) -> None:
@@ -355,9 +368,10 @@ def test_a_message_without_room_in_the_arena_goes_by_the_link() -> None:
     owner.send(b"2" * MIB, 1)  # offers a second slab, which has room for one message
     owner.answers()
     second = owner.send(b"2" * MIB, 1)
+    owner.link(2, Recipient())
 
-    [third] = owner.send(b"3" * MIB, 1)
-    [larger] = owner.send(b"4" * (4 * MIB), 1)
+    [third] = owner.send(b"3" * MIB, 2)  # it has all of its share
+    [larger] = owner.send(b"4" * (4 * MIB), 2)
 
     assert [type(body_of(each)) for each in (*first, *second)] == [memoryview] * 2
     assert body_of(third) == b"3" * MIB
@@ -478,6 +492,7 @@ def test_a_recipient_maps_a_bounded_number_of_slabs(
     assert owner.answers() == [SlabAnswer(slab=2, mapped=False)]
 
 
+@clause("MC-38")
 @pytest.mark.parametrize(
     ("fields", "fact"),
     [
