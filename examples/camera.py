@@ -27,30 +27,35 @@ def frame(number: int) -> bytes:
 
 
 def view(name: str) -> None:
-    """Look at all bytes of each frame, until the camera leaves."""
-    report = {"seen": 0, "missed": 0, "shared": 0, "wrong": 0}
+    """Look at all bytes of each frame, until the camera sends an empty one."""
+    report: dict[str, Any] = {
+        "name": name,
+        "seen": 0,
+        "missed": 0,
+        "shared": 0,
+        "wrong": 0,
+    }
     ended: SimpleQueue[None] = SimpleQueue()
 
     def look(message: Incoming) -> None:
         picture = message.payload
+        report["missed"] += message.gap
+        if not picture:
+            ended.put(None)
+            return
         number = int.from_bytes(picture[:8])
         report["seen"] += 1
-        report["missed"] += message.gap
         report["shared"] += isinstance(picture, memoryview)
         report["wrong"] += zlib.crc32(picture) != zlib.crc32(frame(number))
         time.sleep(VIEWERS[name])
-
-    def tell(_: Incoming) -> dict[str, int]:
-        return report
 
     with open_bus("studio", process=name) as bus:
         eye = bus.register(f"eye/{name}")
         # New frames are better than old ones: at most two are unread.
         eye.subscribe("camera", look, capacity=2, overflow="drop-oldest", wait=True)
-        bus.register(f"report/{name}", on_command=tell)
-        eye.watch("camera", lambda event: None if event.here else ended.put(None))
-        bus.command("door", name)
+        bus.command("desk", report)
         ended.get()
+        bus.command("desk", report)
 
 
 def record(bus: Bus, seconds: float) -> int:
@@ -62,26 +67,26 @@ def record(bus: Bus, seconds: float) -> int:
         due = began + number / FRAMES_PER_S
         time.sleep(max(0.0, due - time.monotonic()))
         camera.notify(frame(number))
+    camera.notify(b"")
     return count
 
 
 def main(seconds: float) -> None:
     """Be the camera; the viewers are processes of their own."""
-    here: SimpleQueue[Any] = SimpleQueue()
+    desk: SimpleQueue[dict[str, Any]] = SimpleQueue()
     with open_bus("studio", process="camera") as bus:
-        bus.register("door", on_command=lambda message: here.put(message.payload))
+        bus.register("desk", on_command=lambda message: desk.put(message.payload))
         command = [sys.executable, __file__, "--viewer"]
         viewers = [subprocess.Popen([*command, name]) for name in VIEWERS]  # noqa: S603
         for _ in VIEWERS:
-            here.get()
-        count = record(bus, seconds)
-        print(f"camera: {count} frames of 4 MiB")
-        for name in VIEWERS:
-            report = bus.call(f"report/{name}")
-            print(
-                f"{name}: {report['seen']} seen, {report['shared']} in shared memory, "
-                f"{report['missed']} missed, {report['wrong']} wrong"
-            )
+            desk.get()  # it is here
+        print(f"camera: {record(bus, seconds)} frames of 4 MiB")
+        reports = {report["name"]: report for report in [desk.get() for _ in VIEWERS]}
+    line = (
+        "{name}: {seen} seen, {shared} in shared memory, {missed} missed, {wrong} wrong"
+    )
+    for name in VIEWERS:
+        print(line.format_map(reports[name]))
     print("exit codes:", *[viewer.wait() for viewer in viewers])
 
 

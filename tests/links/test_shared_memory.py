@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from bus import Role
 from specs.clauses import clause
+from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of
+from tests.kit.comm_threads import held as comm_held
+from tests.kit.inspection import all_acknowledged
 from tests.kit.tasks import ignore
 from tests.links.real import Far
 from tests.support import until
@@ -185,9 +189,11 @@ def test_a_process_that_cannot_map_memory_gets_every_message(
         far(TELLS)
         near.call("far", b"")  # there is a link
         if without == "descriptors":
+            # Below the least free number none is free.
             far(
-                "__import__('resource').setrlimit(7, "
-                "(max(map(int, __import__('os').listdir('/proc/self/fd'))), 4096))"
+                "(lambda least: (__import__('os').close(least), "
+                "__import__('resource').setrlimit(7, (least, 4096))))"
+                "(__import__('os').dup(0)) and None"
             )
         elif without == "address space":
             pages = int(far("open('/proc/self/statm').read().split()[0]"))
@@ -208,6 +214,32 @@ def test_a_process_without_an_arena_sends_as_ever(near: Bus) -> None:
         )
         for _ in range(5):
             assert plain(f"bus.call('kind', bytes({MIB}))") == "bytes"
+
+
+@clause("MC-35")
+def test_the_end_of_a_view_alone_is_a_reason_for_a_round(near: Bus) -> None:
+    with socket_bus("other", role=Role.SLAVE) as other:
+        held: list[Incoming] = []
+        other.register("far", on_command=held.append, thread=other.thread())
+        sender = near.register("sender")
+
+        def shared() -> bool:
+            held.clear()
+            sender.command("far", BODY)
+            until(lambda: bool(held), "it is there")
+            return type(held[0].payload) is memoryview
+
+        until(shared, "it lies in memory")
+        all_acknowledged(near)
+        rounds = comm_of(other)._rounds
+        with comm_held(other):
+            until(lambda: not rounds.is_due(), "nothing is to be done")
+            rounds.acknowledgement_tracker.wakes_soon = False
+
+            held.clear()
+
+            assert rounds.is_due()
+        until(lambda: leases(near) == (0, 0), "its buffer is home")
 
 
 @clause("MC-35")

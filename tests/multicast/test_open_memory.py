@@ -36,7 +36,7 @@ def test_it_is_the_same_memory_for_reading_only(owner: SharedMemory) -> None:
 
     mapping = MemoryMapping(opened)
     owner.memory[:5] = b"hello"
-    assert mapping.memory[:5] == b"hello"
+    assert bytes(mapping.memory[:5]) == b"hello"
     assert fcntl.fcntl(opened, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
     assert not os.get_inheritable(opened)
     os.close(opened)
