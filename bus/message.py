@@ -104,10 +104,12 @@ class Incoming(msgspec.Struct, eq=False):
     def view(self) -> memoryview:
         """Return a read-only view of a payload of bytes (BUS-MSG-16).
 
+        The payload may be a view already, of shared memory (MC-38).
+
         Raises:
             TypeError: the payload is no bytes.
         """
-        if not isinstance(self.payload, bytes):
+        if not isinstance(self.payload, (bytes, memoryview)):
             kind = type(self.payload).__name__
             msg = f"cannot view: the payload is not bytes but {kind}"
             raise TypeError(msg)

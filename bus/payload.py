@@ -258,9 +258,12 @@ def _frozen_map(
 def own_copy(frozen: Payload) -> Payload:
     """Return a frozen payload for one more receiver, with its own dicts.
 
-    A payload without a dict is returned as it is, since it cannot change.
+    A payload without a dict is returned as it is, since it cannot change. A view of
+    shared memory (MC-38) cannot change either, but its receiver may release it.
     """
     kind = type(frozen)
+    if kind is memoryview:
+        return memoryview(frozen)  # type: ignore[arg-type]  # as bytes
     if kind is dict:
         items: dict[str, Payload] = frozen  # type: ignore[assignment]
         return {

@@ -38,7 +38,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, (tuple, list)):
         return [_plain(each) for each in value]
-    if isinstance(value, bytes):
+    if isinstance(value, (bytes, memoryview)):
         from base64 import b64encode  # noqa: PLC0415 # bytes are rare
 
         return {"base64": b64encode(value).decode()}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.core.wire import LEASED, LEASES_MAX, Release, SlabAnswer
+from bus.core.wire.codec import MESSAGE_BYTES_MAX
 from bus.errors import WireError
 from bus.multicast.open_memory import open_memory
 from bus.multicast.placement import Placement
@@ -31,6 +32,9 @@ __all__ = ["LentBodies"]
 _ENDED_MAX: Final = 16
 # Maximum number of slabs mapped for one link: each takes a descriptor.
 _SLABS_MAX: Final = 64
+# Maximum length of a slab that is mapped: the least power of two that holds the longest
+# message, which also exceeds the slabs of shorter ones.
+_SLAB_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 
 
 class LentBodies:
@@ -92,6 +96,11 @@ class LentBodies:
         except (OSError, ValueError):
             return False
         try:
+            # Of a correct owner no slab is larger, since each of its buffers holds a
+            # message. The memory of a hostile one takes next to nothing from it, but
+            # could take all address space from this process.
+            if os.fstat(descriptor).st_size > _SLAB_BYTES_MAX:
+                return False
             mappings.add(frame.slab, descriptor)
         except OSError:  # no address space or no descriptor is left
             return False
@@ -135,14 +144,12 @@ class LentBodies:
 
     def take_ended(self) -> Iterator[tuple[int, Release]]:
         """Yield links with reports of the leases that ended since the last call."""
-        if not self._ended_at:
-            return
-        # Each is taken out of the deque before the leases are: one that ends meanwhile
-        # is in the deque again.
-        links = {self._ended_at.popleft() for _ in range(len(self._ended_at))}
-        for link in sorted(links):
-            mappings = self._mappings.get(link)
-            ended = [] if mappings is None else mappings.take_ended()
+        # Cleared before the leases are taken: for one that ends meanwhile, there is a
+        # note again. All links are searched, since an interrupt may have prevented a
+        # note.
+        self._ended_at.clear()
+        for link, mappings in self._mappings.items():
+            ended = mappings.take_ended()
             for start in range(0, len(ended), LEASES_MAX):
                 leases = tuple(ended[start : start + LEASES_MAX])
                 yield link, Release(leases=leases)

@@ -9,6 +9,7 @@ its other end cannot read the memory, or holds its share of it, or if there is n
 from __future__ import annotations
 
 import enum
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from bus.multicast.loan import Loan
 
 __all__ = ["SharedBodies"]
+
+_THREADS_AT: Final = 17  # the number of threads, among the fields behind the name
 
 
 class SharedBodies:
@@ -47,8 +50,9 @@ class SharedBodies:
         self._arena: Final = arena
         self._threshold: Final = threshold
         self._process_id: Final = process_id
-        # By link; None if no body for it can be in shared memory.
-        self._recipients: Final[dict[int, _Recipient | None]] = {}
+        # By link. None is stored for a link that cannot have one: it may be lost, and
+        # then nothing would remove the entry.
+        self._recipients: Final[dict[int, _Recipient]] = {}
         # Those of this round, by the `id` of the body, which each keeps alive.
         self._publications: Final[dict[int, _Publication]] = {}
 
@@ -79,7 +83,19 @@ class SharedBodies:
             recipient.slabs[slab] = _SlabState.OFFERED
             return self._offer(slab), *pieces(batch)
         publication.write()
-        shared = self._arena.share(publication.loan, [recipient.number], len(body))
+        return self._share(recipient, batch, publication)
+
+    def _share(
+        self, recipient: _Recipient, batch: Batch, publication: _Publication
+    ) -> Sequence[bytes]:
+        """Return the data for a message whose body is in a slab that is mapped."""
+        loan = publication.loan
+        try:
+            shared = self._arena.share(loan, [recipient.number])
+        except ArenaFullError:
+            # One body for many tasks of a process: each of its messages has a lease,
+            # and the control blocks of the slab are all in use.
+            return pieces(batch)
         [placement] = shared.values()
         [run] = batch.runs
         run = replace(run, flags=run.flags | LEASED, bodies=[placement.pack()])
@@ -94,22 +110,23 @@ class SharedBodies:
         for slab in self._arena.take_closed():
             data = encode(CloseSlab(slab=slab))
             for link, recipient in self._recipients.items():
-                if recipient is not None and slab in recipient.slabs:
+                if slab in recipient.slabs:
                     del recipient.slabs[slab]
                     closed.append((link, data))
         return closed
 
     def _recipient(self, link: int) -> _Recipient | None:
         """Return the recipient at a link; None if it gets no body in shared memory."""
-        if link in self._recipients:
-            return self._recipients[link]
+        found = self._recipients.get(link)
+        if found is not None:
+            return found
         process_id = self._process_id(link)
-        made: _Recipient | None = None
-        if process_id is not None:
-            try:
-                made = _Recipient(self._arena.add_recipient(), process_id)
-            except BusFullError:
-                return None  # another may leave
+        if process_id is None:
+            return None
+        try:
+            made = _Recipient(self._arena.add_recipient(), process_id)
+        except BusFullError:
+            return None  # another may leave
         self._recipients[link] = made
         return made
 
@@ -206,11 +223,18 @@ class _Publication:
 def _has_ended(process_id: int) -> bool:
     """Return True if a process reads nothing any more; False while that is unknown."""
     try:
-        stat = Path(f"/proc/{process_id}/stat").read_bytes()
-    except FileNotFoundError:
+        # Asked first: /proc may hide the processes of other users.
+        os.kill(process_id, 0)
+    except ProcessLookupError:
         return True
+    except OSError:
+        pass  # of another user
+    try:
+        stat = Path(f"/proc/{process_id}/stat").read_bytes()
     except OSError:
         return False
     # Its state is behind its name, which may hold any bytes but is in parentheses. A
-    # process that waits for its parent has given up its memory.
-    return stat.rpartition(b")")[2].split()[0] in {b"Z", b"X"}
+    # process that waits for its parent has released its memory, unless only its main
+    # thread has ended.
+    fields = stat.rpartition(b")")[2].split()
+    return fields[0] in {b"Z", b"X"} and int(fields[_THREADS_AT]) <= 1

@@ -141,7 +141,7 @@ class Arena:
         count = 0
         for slab in list(self._slabs.values()):
             if not process_ended:
-                slab.abandon(recipient, slab.pool.leases(recipient))
+                count += slab.abandon(recipient)
             count += slab.release_all(recipient)
             self._close_if_abandoned(slab)
         del self._held[recipient]

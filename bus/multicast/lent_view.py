@@ -28,7 +28,12 @@ __all__ = ["lend"]
 
 
 def lend(
-    mapping: MemoryMapping, at: int, length: int, on_end: Callable[[], object]
+    mapping: MemoryMapping,
+    at: int,
+    length: int,
+    on_end: Callable[[], object],
+    *,
+    watch: Callable[[object], object] = id,
 ) -> memoryview:
     """Return a read-only view of a stretch of shared memory.
 
@@ -39,8 +44,13 @@ def lend(
             be called in any thread, and within a garbage collection: it must not wait,
             lock or raise. It is not called in a forked child, which must not use views
             of its parent: the owner writes other bytes there after the parent's end.
+        watch: called at once with the object behind the view. The callback of a weak
+          reference that it makes comes before ``on_end``. A signal handler that raises
+          may end ``on_end`` early, but no callback that is a C function.
     """
-    whole = memoryview(_behind(mapping, on_end)).cast("B")  # that of ctypes is "<B"
+    behind = _behind(mapping, on_end)
+    watch(behind)  # after `finalize`: the last weak reference is called first
+    whole = memoryview(behind).cast("B")  # that of ctypes is "<B"
     return whole[at : at + length].toreadonly()
 
 

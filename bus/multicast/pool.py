@@ -253,6 +253,21 @@ class Pool:
         self._release_block(ended.block)
         return True
 
+    def transfer(self, holder: int, lease: int, recipient: int) -> None:
+        """Give a lease to another recipient, under the same id.
+
+        It takes no block: for want of one, a lost recipient would lose what it reads.
+
+        Raises:
+            StaleLeaseError: the holder does not have this lease.
+            ValueError: there is no such recipient.
+        """
+        to = self._recipient(recipient)
+        ended = self._recipient(holder).end(lease)
+        if ended is None:
+            raise StaleLeaseError(lease)
+        to.hold(lease, ended.block)
+
     def release_all(self, recipient: int) -> int:
         """Release all messages of a recipient, leased and queued; return how many.
 

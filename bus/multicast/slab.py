@@ -12,7 +12,7 @@ from bus.multicast.pool import Pool
 from bus.multicast.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
@@ -142,12 +142,13 @@ class Slab:
         """Release all leases of a recipient; return how many."""
         return self.pool.release_all(recipient)
 
-    def abandon(self, recipient: int, leases: Iterable[int]) -> None:
-        """Keep messages for ever that a recipient may still read once it is lost."""
+    def abandon(self, recipient: int) -> int:
+        """Keep for ever what a lost recipient may still read; return how many."""
+        leases = self.pool.leases(recipient)
         for lease in leases:
-            self.pool.share(recipient, lease, [self._lost])
-            self.pool.dequeue(self._lost)
-            self.abandoned += 1
+            self.pool.transfer(recipient, lease, self._lost)
+        self.abandoned += len(leases)
+        return len(leases)
 
     def _lease(self, recipient: int) -> Placement:
         # The queue of the recipient held this message alone: each is leased at once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -29,13 +30,18 @@ class SlabMappings:
             `close` are reported, too.
     """
 
-    __slots__ = ("_ended", "_mappings", "_on_ended")
+    __slots__ = ("_ended", "_leases", "_mappings", "_on_ended")
 
     def __init__(self, on_ended: Callable[[], object]) -> None:
         self._on_ended: Final = on_ended
         self._mappings: Final[dict[int, MemoryMapping]] = {}
-        # Appended to in any thread; a deque needs no lock for that.
-        self._ended: Final[deque[tuple[int, int]]] = deque()
+        # By `id`, the leases that have not ended or are not taken: the end of a lease
+        # is noted only if the weak reference exists then.
+        self._leases: Final[dict[int, _Lease]] = {}
+        # Appended to in any thread; a deque needs no lock for that. The callback is
+        # `append` itself: within a function in Python, a signal handler could raise,
+        # and the lease would never end.
+        self._ended: Final[deque[_Lease]] = deque()
 
     def __len__(self) -> int:
         """Return the number of slabs that are mapped."""
@@ -70,13 +76,16 @@ class SlabMappings:
             raise WireError(f"slab {slab} was not handed over")
         if not 0 <= at <= at + length <= len(mapping.memory):
             raise WireError(f"a message lies outside of its slab: {placement}")
-        return lend(mapping, at, length, partial(self._end, slab, lease))
+        watch = partial(self._watch, slab, lease)
+        return lend(mapping, at, length, self._on_ended, watch=watch)
 
     def take_ended(self) -> list[tuple[int, int]]:
         """Return the slabs and leases that have ended since the last call, in order."""
         taken = []
         while self._ended:
-            taken.append(self._ended.popleft())
+            ended = self._ended.popleft()
+            del self._leases[id(ended)]
+            taken.append((ended.slab, ended.lease))
         return taken
 
     def remove(self, slab: int) -> None:
@@ -90,6 +99,19 @@ class SlabMappings:
         for slab in list(self._mappings):
             self.remove(slab)
 
-    def _end(self, slab: int, lease: int) -> None:
-        self._ended.append((slab, lease))
-        self._on_ended()
+    def _watch(self, slab: int, lease: int, behind: object) -> None:
+        watched = _Lease(behind, self._ended.append)
+        watched.slab, watched.lease = slab, lease
+        self._leases[id(watched)] = watched
+
+
+class _Lease(weakref.ref[object]):
+    """A lease, by the object behind its views.
+
+    slab, lease: as in a `Placement`.
+    """
+
+    __slots__ = ("lease", "slab")
+
+    slab: int
+    lease: int

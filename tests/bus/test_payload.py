@@ -171,6 +171,17 @@ def test_a_copy_for_one_more_receiver_shares_nothing_that_can_change(
         assert copy is frozen
 
 
+@clause("BUS-MSG-17")
+def test_a_receiver_that_releases_a_view_of_shared_memory_affects_no_other() -> None:
+    view: Any = memoryview(b"shared")
+    copy: Any = own_copy(view)
+
+    view.release()
+
+    assert copy == b"shared"
+    assert type(copy) is memoryview
+
+
 def dicts(payload: Any) -> Iterator[dict[str, Any]]:
     """Yield all dicts in a payload, empty ones too."""
     if type(payload) is dict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bus.cli.json_text import to_json
 from bus.cli.text import route, show_table, wall_text
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ def test_a_table_is_plain_columns_without_a_terminal(
     assert capsys.readouterr().out == (
         "name        n  verdict\na           1  PASS\nlong name  22  [red]FAIL\n"
     )
+
+
+def test_bytes_and_views_of_shared_memory_are_the_same_json() -> None:
+    assert to_json(b"\0\xff") == to_json(memoryview(b"\0\xff")) == '{"base64": "AP8="}'
 
 
 def test_a_table_without_rows_is_its_head(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,12 +5,14 @@ Owner and recipients are in this process, so that each sees every lease of the o
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import subprocess
 import sys
 from collections import deque
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -31,10 +33,12 @@ from bus.core.wire import (
     SlabAnswer,
 )
 from bus.errors import WireError
-from bus.links import lent_bodies
+from bus.links import lent_bodies, shared_bodies
 from bus.links.link_memory import LinkMemory
 from bus.message import Kind
+from bus.multicast.shared_memory import SEALS
 from specs.clauses import clause
+from tests.support import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -276,6 +280,18 @@ def test_ended_leases_are_reported_at_once_only_if_nothing_else_wakes_the_thread
     assert owner.answers() == []
 
 
+@clause("MC-35")
+def test_an_ended_lease_whose_note_was_interrupted_is_reported(owner: Owner) -> None:
+    owner.prepared(1)
+    owner.send(bytes(SIZE), 1)
+    lent = owner.recipients[1].memory._lent
+    assert lent is not None
+    lent._ended_at.clear()
+
+    assert [type(each) for each in owner.answers()] == [Release]
+    assert owner.used == 0
+
+
 def test_a_report_has_at_most_256_leases() -> None:
     owner = Owner(arena_bytes=64 * MIB, arena_share=1.0)
     owner.link(1, Recipient())
@@ -379,6 +395,37 @@ def test_a_message_without_room_in_the_arena_goes_by_the_link() -> None:
     assert type(body_of(third)) is type(body_of(larger)) is bytes
 
 
+@clause("MC-29", "MC-14")
+def test_one_body_for_more_tasks_than_a_slab_has_blocks_for_is_sent_to_all() -> None:
+    """Each message has a lease of its own, also if all are for one process."""
+    owner = Owner(arena_bytes=1024 * MIB, arena_share=1.0)
+    owner.link(1, Recipient())
+    owner.prepared(1, size=MIB)
+    body = os.urandom(MIB)
+
+    arrived = owner.send(body, *[1] * 300)
+
+    assert {type(body_of(each)) for each in arrived} == {memoryview, bytes}
+    assert all(body_of(each) == body for each in arrived)
+    arrived.clear()
+    gc.collect()
+    owner.answers()
+    assert owner.used == 0
+
+
+@clause("MC-32", "MC-14")
+def test_no_want_of_blocks_keeps_a_lost_recipient_from_being_abandoned() -> None:
+    owner = Owner(arena_bytes=1024 * MIB, arena_share=1.0)
+    owner.link(1, Recipient())
+    owner.prepared(1, size=MIB)
+    held = owner.send(b"v" * MIB, *[1] * 300)
+
+    owner.memory.forget(1)
+
+    assert list(owner.arena.slabs()) == []  # nothing but lost recipients may read it
+    assert all(body_of(each) == b"v" * MIB for each in held)
+
+
 @clause("MC-36")
 def test_a_closed_slab_is_unmapped_where_it_was_offered() -> None:
     owner = Owner(arena_bytes=4 * MIB, arena_share=1.0)
@@ -440,6 +487,63 @@ def test_all_that_an_ended_process_had_leased_is_free(reaped: bool) -> None:
     del held
 
 
+# Its main thread ends, and another one waits for its input.
+_WITHOUT_MAIN_THREAD: Final = """
+import ctypes, threading
+threading.Thread(target=input).start()
+print(flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@clause("MC-32")
+def test_a_process_whose_main_thread_has_ended_may_still_read() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _WITHOUT_MAIN_THREAD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        stat = Path(f"/proc/{child.pid}/stat")
+        until(lambda: b") Z " in stat.read_bytes(), "its main thread has ended")
+        owner = Owner(process_id=child.pid)
+        owner.link(1, Recipient())
+        owner.prepared(1)
+        held = owner.send(bytes(SIZE), 1)
+
+        owner.memory.forget(1)
+
+        assert list(owner.arena.slabs()) == []  # closed, not used again
+        child.kill()
+        del held
+
+
+@clause("MC-32")
+def test_a_process_that_is_hidden_may_still_read(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system may hide the processes of other users in /proc."""
+    owner.prepared(1)
+    held = owner.send(bytes(SIZE), 1)
+    monkeypatch.setattr(shared_bodies, "Path", lambda _: Path("/proc/none"))
+
+    owner.memory.forget(1)
+
+    assert list(owner.arena.slabs()) == []  # closed, not used again
+    del held
+
+
+def test_nothing_is_stored_for_a_link_without_shared_memory(owner: Owner) -> None:
+    """A message for a link that is lost may come after its end."""
+    owner.memory._shared._process_id = lambda _: None  # type: ignore[misc, union-attr]
+
+    owner.send(bytes(SIZE), 1)
+
+    assert owner.memory._shared is not None
+    assert owner.memory._shared._recipients == {}
+
+
 @clause("MC-33")
 def test_views_outlive_the_end_of_their_owner_and_of_the_link(owner: Owner) -> None:
     owner.prepared(1)
@@ -490,6 +594,26 @@ def test_a_recipient_maps_a_bounded_number_of_slabs(
     owner.send(bytes(MIB), 1)
 
     assert owner.answers() == [SlabAnswer(slab=2, mapped=False)]
+
+
+@clause("MC-38")
+def test_a_recipient_maps_no_slab_larger_than_any_owner_makes(owner: Owner) -> None:
+    """Such memory costs a hostile owner nothing, and a recipient its address space."""
+    owner.prepared(1)
+    lent = owner.recipients[1].memory._lent
+    assert lent is not None
+    for slab, size in enumerate((64 * MIB, 64 * MIB + 1), 2):
+        name = f"bus-{slab}"
+        descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
+
+        answer = lent.on_offer(
+            7, OfferSlab(slab=slab, descriptor=descriptor, token=name)
+        )
+
+        assert answer.mapped == (size == 64 * MIB)
+        os.close(descriptor)
 
 
 @clause("MC-38")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.support import LIMIT_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import FrameType
 
 LENGTH = 100_000
 
@@ -90,6 +92,58 @@ def test_the_end_of_a_lease_is_there_when_it_is_reported(arena: Arena) -> None:
 
     assert taken == [[(placement.slab, placement.lease)]]
     far.close()
+
+
+@clause("MC-35")
+@pytest.mark.parametrize("cycle", [False, True])
+def test_no_interrupt_keeps_a_lease_from_ending(
+    arena: Arena, mappings: SlabMappings, *, cycle: bool
+) -> None:
+    """A signal handler raises at each point of what runs at the end of a view."""
+    one = arena.add_recipient()
+    place = arena.publish(b"x", [one])[one]
+    mappings.add(place.slab, arena.memory(place.slab).fileno())
+    for point in itertools.count(1):
+        views: list[Any] = [mappings.view(place._replace(lease=point))]
+        if cycle:
+            views.append(views)
+        interrupts = _Interrupts(point)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "unraisablehook", lambda _: None)
+            with interrupts:
+                del views
+                gc.collect()
+        assert mappings.take_ended() == [(place.slab, point)]
+        if not interrupts.raised:
+            break
+    assert point > 10
+
+
+class _Interrupts:
+    """Raises a `KeyboardInterrupt` at an instruction of the package, within a block."""
+
+    def __init__(self, point: int) -> None:
+        self._left = point
+        self._before = sys.gettrace()
+        self.raised = False
+
+    def __enter__(self) -> None:
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        del event
+        if frame.f_code.co_filename == __file__:
+            return None
+        frame.f_trace_opcodes = True
+        self._left -= 1
+        if not self._left:
+            self.raised = True
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return self._trace
 
 
 @clause("MC-33")
