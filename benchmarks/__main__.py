@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -117,4 +118,6 @@ def _read(path: Path) -> list[Figure]:
 
 
 if __name__ == "__main__":
+    # A run that is terminated ends its jobs, as an interrupted one does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -15,7 +15,15 @@ from pathlib import Path
 
 __all__ = ["machine_line"]
 
-_PACKAGES = ("attrs", "pyzmq", "pynng", "eclipse-zenoh", "nats-py")
+_PACKAGES = (
+    "attrs",
+    "pyzmq",
+    "pynng",
+    "eclipse-zenoh",
+    "nats-py",
+    "iceoryx2",
+    "kickmsg",
+)
 
 
 @functools.cache

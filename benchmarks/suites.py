@@ -25,6 +25,7 @@ SUITES = {
     "machines": "benchmarks.machines:suite",
     "scale": "benchmarks.scale:suite",
     "durable": "benchmarks.durable:suite",
+    "multicast": "benchmarks.multicast:suite",
 }
 
 

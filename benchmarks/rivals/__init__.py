@@ -23,6 +23,12 @@ _NEEDS = {
     "pynng": ("pynng", "pynng"),
     "zenoh": ("zenoh", "eclipse-zenoh"),
     "nats": ("nats", "nats-py"),
+    "pyzmq_multicast": ("zmq", "pyzmq"),
+    "pynng_multicast": ("pynng", "pynng"),
+    "zenoh_multicast": ("zenoh", "eclipse-zenoh"),
+    "zenoh_shm_multicast": ("zenoh", "eclipse-zenoh"),
+    "iceoryx2_multicast": ("iceoryx2", "iceoryx2"),
+    "kickmsg_multicast": ("kickmsg", "kickmsg"),
 }
 
 

@@ -193,7 +193,8 @@ def test_the_machine_is_described_and_not_named() -> None:
 
 
 # Single sends between processes: a system call each, which is cheaper from C.
-REPORTED_ONLY = {"W1"}
+# Round trips by size and the frames of a camera: measured beside others, nothing owed.
+REPORTED_ONLY = {"W1", "M3", "M4"}
 
 
 @pytest.mark.parametrize("name", suites.SUITES)
