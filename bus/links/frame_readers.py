@@ -43,21 +43,21 @@ class FrameReaders:
 
     cause: returns why a link ended without a farewell, by its number; see
       `LinkPool.cause`.
-    completed: returns a frame that was read with its body; see `LinkMemory.completed`.
+    resolve_body: see `LinkMemory.resolve_body`.
     message_bytes_max: maximum length of a message body (OPEN-6). A body too short for a
       frame of its own is always allowed, since error reports need that much.
     """
 
-    __slots__ = ("_cause", "_completed", "_message_bytes_max", "_readers")
+    __slots__ = ("_cause", "_message_bytes_max", "_readers", "_resolve_body")
 
     def __init__(
         self,
         cause: Callable[[int], BaseException | None],
-        completed: Callable[[int, Frame], Frame],
+        resolve_body: Callable[[int, Frame], Frame],
         message_bytes_max: int,
     ) -> None:
         self._cause: Final = cause
-        self._completed: Final = completed
+        self._resolve_body: Final = resolve_body
         self._message_bytes_max: Final = max(message_bytes_max, FOLLOWS_MIN)
         self._readers: Final[dict[int, FrameReader]] = {}
 
@@ -81,7 +81,7 @@ class FrameReaders:
             self._readers[number] = reader
         try:
             frame = reader.read(data)
-            return Read(None if frame is None else self._completed(number, frame))
+            return Read(None if frame is None else self._resolve_body(number, frame))
         except WireError as error:
             return Read(error=error)
 

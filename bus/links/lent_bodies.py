@@ -1,8 +1,8 @@
 """`LentBodies`: the bodies of long messages in the shared memory of other processes.
 
 A task gets a view of such a body. Once no code uses it any more, its lease ends, and a
-frame reports that to the owner of the memory (MC-35). These frames go along with
-acknowledgements: a body ends mostly when its message was taken.
+frame reports that to the owner of the memory (MC-35). The report is sent in the same
+round as the acknowledgement of the message, if that is still to come.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LentBodies"]
 
-# So many ended leases are reported at once, whenever the thread would wake by itself.
+# This many ended leases are reported at once, even if the thread wakes soon.
 _ENDED_MAX: Final = 16
 # Maximum number of slabs mapped for one link: each takes a descriptor.
 _SLABS_MAX: Final = 64
@@ -114,7 +114,7 @@ class LentBodies:
         if mappings is not None:
             mappings.remove(slab)
 
-    def completed(self, link: int, batch: Batch) -> Batch:
+    def resolve_body(self, link: int, batch: Batch) -> Batch:
         """Return a batch with the body that it only gives the location of.
 
         Raises:

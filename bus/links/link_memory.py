@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from bus.core.local.actions import Send
 from bus.core.wire import (
     LEASED,
+    RAW,
     Batch,
     CloseSlab,
     MemoryFrame,
@@ -82,19 +85,27 @@ class LinkMemory:
 
     # Frames that arrive.
 
-    def completed(self, link: int, frame: Frame) -> Frame:
-        """Return a frame with the body that it only gives the location of.
+    def resolve_body(self, link: int, frame: Frame) -> Frame:
+        """Return a frame with its body, if it has only the location of that.
+
+        A long payload of bytes becomes a view also if the link carried it. So its type
+        does not depend on whether the memory had room (BUS-MSG-16).
 
         Raises:
             WireError: there is no such body.
         """
         if not isinstance(frame, Batch) or len(frame.runs) != 1:
             return frame
-        if not frame.runs[0].flags & LEASED:
+        if frame.runs[0].flags & LEASED:
+            if self._lent is None:
+                fact = "a body in shared memory, which is not in use here"
+                raise WireError(f"MSG has {fact}")
+            return self._lent.resolve_body(link, frame)
+        body = long_body(frame)
+        if body is None or self._lent is None or not frame.runs[0].flags & RAW:
             return frame
-        if self._lent is None:
-            raise WireError("MSG has a body in shared memory, which is not in use here")
-        return self._lent.completed(link, frame)
+        run = replace(frame.runs[0], bodies=[memoryview(body)])
+        return replace(frame, runs=[run])
 
     def on_frame(self, link: int, frame: MemoryFrame) -> list[Send]:
         """Handle a frame from an open link; return the answer.
@@ -136,14 +147,14 @@ class LinkMemory:
     # Ends.
 
     def forget(self, link: int) -> None:
-        """Give up what a closed link needed."""
+        """Release what a closed link needed."""
         if self._lent is not None:
             self._lent.forget(link)
         if self._shared is not None:
             self._shared.forget(link)
 
     def close(self) -> None:
-        """Give up all memory; what others, or tasks here, still read stays readable."""
+        """Close all memory; what other processes or tasks here read stays readable."""
         if self._lent is not None:
             self._lent.close()
         if self._shared is not None:

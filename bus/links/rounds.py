@@ -105,7 +105,7 @@ class Rounds:
             config, self._process_id, self._on_lease_ended
         )
         self.readers: Final = FrameReaders(
-            link_pool.cause, self.link_memory.completed, limits.message_bytes_max
+            link_pool.cause, self.link_memory.resolve_body, limits.message_bytes_max
         )
         self.acknowledgement_tracker: Final = AcknowledgementTracker(
             max(1, limits.window // 4), max(1, limits.window_bytes // 4)

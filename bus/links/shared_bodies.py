@@ -3,7 +3,7 @@
 A link carries their locations. One body for several links is copied into the memory
 once, if their frames are of one round. A link carries the body itself if the process at
 its other end cannot read the memory, or holds its share of it, or if there is no room
-(MC-29). So for want of shared memory no sender waits, and no message fails.
+(MC-29). So a lack of shared memory makes no sender wait, and no message fail.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class MemoryMapping:
         self.memory: Final = memoryview(self._mapping)
 
     def close(self) -> None:
-        """Give up the mapping; it stays until its last lent view has ended."""
+        """Close the mapping; it stays until its last lent view has ended."""
         with suppress(BufferError):
             self.memory.release()
             self._mapping.close()

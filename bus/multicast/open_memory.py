@@ -14,8 +14,8 @@ from typing import Final
 
 __all__ = ["open_memory"]
 
-# The number of a descriptor is chosen by the other process, so the file may be any. No
-# file is waited for, and no terminal becomes that of this process.
+# The other process chooses the number of the descriptor, so the file may be any. The
+# call waits for no file, and makes no terminal that of this process.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 

@@ -80,7 +80,7 @@ class SharedMemory:
         return self._descriptor
 
     def close(self) -> None:
-        """Give up the memory; mappings of others stay. A second call does nothing.
+        """Close the memory; mappings of others stay. A second call does nothing.
 
         A view of `memory` that is still in use keeps this process's mapping.
         """

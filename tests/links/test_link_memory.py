@@ -66,6 +66,17 @@ def body_of(frame: Frame) -> Any:
     return body
 
 
+def in_memory(frame: Frame) -> bool:
+    """Return True if the body of a message lies in shared memory.
+
+    It is a view in any case (BUS-MSG-16).
+    """
+    body = body_of(frame)
+    assert type(body) is memoryview
+    assert body.readonly
+    return type(body.obj) is not bytes
+
+
 class Owner:
     """A process that sends; its links are numbered, one to each recipient."""
 
@@ -101,7 +112,7 @@ class Owner:
     def prepared(self, *links: int, size: int = SIZE) -> None:
         """Have a slab for messages of this size mapped at links."""
         first = self.send(bytes(size), *links)
-        assert all(isinstance(body_of(each), bytes) for each in first)
+        assert not any(map(in_memory, first))
         assert self.answers() == [SlabAnswer(slab=1, mapped=True)] * len(links)
 
     @property
@@ -137,7 +148,7 @@ class Recipient:
         frame = self._reader.read(data)
         if frame is None:
             return []
-        frame = self.memory.completed(7, frame)
+        frame = self.memory.resolve_body(7, frame)
         if isinstance(frame, MemoryFrame):
             for action in self.memory.on_frame(7, frame):
                 assert isinstance(action.frame, SlabAnswer)
@@ -172,6 +183,7 @@ def test_a_short_message_is_sent_as_without_shared_memory(owner: Owner) -> None:
     for size in (0, 10, SIZE - 1):
         [frame] = owner.send(bytes(size), 1)
         assert body_of(frame) == bytes(size)
+        assert type(body_of(frame)) is bytes
 
     assert owner.used == 0
     assert list(owner.arena.slabs()) == []
@@ -186,8 +198,8 @@ def test_a_message_below_the_threshold_goes_by_the_link() -> None:
     [below] = owner.send(bytes(MIB - 1), 1)
     [at] = owner.send(bytes(MIB), 1)
 
-    assert type(body_of(below)) is bytes
-    assert type(body_of(at)) is memoryview
+    assert not in_memory(below)
+    assert in_memory(at)
 
 
 @clause("MC-38")
@@ -214,11 +226,11 @@ def test_no_message_depends_on_an_answer_that_has_not_come(owner: Owner) -> None
     for number in range(4):
         [frame] = owner.send(bytes([number]) * SIZE, 1)
         assert body_of(frame) == bytes([number]) * SIZE
-        assert type(body_of(frame)) is bytes
+        assert not in_memory(frame)
 
     # One offer, whatever the number of messages.
     assert owner.answers() == [SlabAnswer(slab=1, mapped=True)]
-    assert type(body_of(owner.send(bytes(SIZE), 1)[0])) is memoryview
+    assert in_memory(owner.send(bytes(SIZE), 1)[0])
 
 
 @clause("MC-8")
@@ -318,12 +330,8 @@ def _of_no_process() -> Recipient:
     return Recipient(process_id=2**22 - 1)
 
 
-def _without_arena() -> Recipient:
-    return Recipient(arena=False)
-
-
 @clause("MC-29", "MC-38")
-@pytest.mark.parametrize("make", [_without_pid, _of_no_process, _without_arena])
+@pytest.mark.parametrize("make", [_without_pid, _of_no_process])
 def test_a_recipient_without_access_gets_every_message_by_its_link(
     owner: Owner, make: Callable[[], Recipient]
 ) -> None:
@@ -338,11 +346,30 @@ def test_a_recipient_without_access_gets_every_message_by_its_link(
 
     for number in range(3):
         one, two = owner.send(bytes([number]) * SIZE, 1, 2)
-        assert type(body_of(one)) is memoryview
-        assert type(body_of(two)) is bytes
+        assert in_memory(one)
+        assert not in_memory(two)
         assert body_of(two) == bytes([number]) * SIZE
     # It is not asked again for the same slab.
     assert not any(isinstance(each, SlabAnswer) for each in owner.answers())
+
+
+@clause("MC-29", "MC-38", "BUS-MSG-16")
+def test_a_recipient_that_uses_no_memory_gets_bytes(owner: Owner) -> None:
+    owner.link(2, Recipient(arena=False))
+    for _ in range(3):
+        [frame] = owner.send(bytes(SIZE), 2)
+        assert body_of(frame) == bytes(SIZE)
+        assert type(body_of(frame)) is bytes
+        assert owner.answers() in ([], [SlabAnswer(slab=1, mapped=False)])
+
+
+@clause("BUS-MSG-16")
+def test_only_a_long_payload_of_bytes_becomes_a_view(owner: Owner) -> None:
+    packed = Run(1, 2, Kind.COMMAND, 0, 0, NO_DEADLINE, 0, [bytes(SIZE)])
+    two = Run(1, 2, Kind.COMMAND, RAW, 0, NO_DEADLINE, 0, [bytes(SIZE)] * 2)
+    for run in (packed, two):
+        batch = Batch(1, 1, 1, 1, [run])
+        assert owner.memory.resolve_body(1, batch) is batch
 
 
 @clause("MC-29")
@@ -353,7 +380,7 @@ def test_a_link_to_another_machine_is_offered_nothing() -> None:
 
     [frame] = owner.send(bytes(SIZE), 1)
 
-    assert type(body_of(frame)) is bytes
+    assert not in_memory(frame)
     assert owner.answers() == []
     assert list(owner.arena.slabs()) == []
 
@@ -364,15 +391,15 @@ def test_a_recipient_beyond_its_share_gets_copies_and_the_others_do_not() -> Non
     owner.link(1, Recipient())
     owner.link(2, Recipient())
     owner.prepared(1, 2, size=MIB)
-    slow = [body_of(owner.send(bytes([n]) * MIB, 1)[0]) for n in range(4)]
+    slow = [owner.send(bytes([n]) * MIB, 1)[0] for n in range(4)]
 
-    assert [type(each) for each in slow] == [memoryview] * 2 + [bytes] * 2
+    assert [*map(in_memory, slow)] == [True, True, False, False]
     for number in range(8):
         [frame] = owner.send(bytes([number]) * MIB, 2)
-        assert type(body_of(frame)) is memoryview
+        assert in_memory(frame)
         del frame
         owner.answers()
-    assert slow == [bytes([n]) * MIB for n in range(4)]
+    assert [*map(body_of, slow)] == [bytes([n]) * MIB for n in range(4)]
 
 
 @clause("MC-29", "MC-30")
@@ -389,10 +416,11 @@ def test_a_message_without_room_in_the_arena_goes_by_the_link() -> None:
     [third] = owner.send(b"3" * MIB, 2)  # it has all of its share
     [larger] = owner.send(b"4" * (4 * MIB), 2)
 
-    assert [type(body_of(each)) for each in (*first, *second)] == [memoryview] * 2
+    assert all(map(in_memory, (*first, *second)))
     assert body_of(third) == b"3" * MIB
     assert body_of(larger) == b"4" * (4 * MIB)
-    assert type(body_of(third)) is type(body_of(larger)) is bytes
+    assert not in_memory(third)
+    assert not in_memory(larger)
 
 
 @clause("MC-29", "MC-14")
@@ -405,7 +433,7 @@ def test_one_body_for_more_tasks_than_a_slab_has_blocks_for_is_sent_to_all() -> 
 
     arrived = owner.send(body, *[1] * 300)
 
-    assert {type(body_of(each)) for each in arrived} == {memoryview, bytes}
+    assert {in_memory(each) for each in arrived} == {True, False}
     assert all(body_of(each) == body for each in arrived)
     arrived.clear()
     gc.collect()
@@ -633,7 +661,7 @@ def test_a_location_of_nothing_is_a_violation(
     run = Run(1, 2, Kind.COMMAND, RAW | LEASED, 0, NO_DEADLINE, 0, [location])
 
     with pytest.raises(WireError, match=fact):
-        owner.recipients[1].memory.completed(7, Batch(1, 1, 1, 1, [run]))
+        owner.recipients[1].memory.resolve_body(7, Batch(1, 1, 1, 1, [run]))
 
 
 def test_without_an_arena_there_is_no_shared_memory() -> None:
@@ -648,7 +676,7 @@ def test_without_an_arena_there_is_no_shared_memory() -> None:
     assert not recipient.memory.is_due(soon=False)
     run = Run(1, 2, Kind.COMMAND, RAW | LEASED, 0, NO_DEADLINE, 0, [bytes(32)])
     with pytest.raises(WireError, match="which is not in use here"):
-        recipient.memory.completed(7, Batch(1, 1, 1, 1, [run]))
+        recipient.memory.resolve_body(7, Batch(1, 1, 1, 1, [run]))
     for about in (Release(leases=((1, 1),)), SlabAnswer(slab=1, mapped=True)):
         assert recipient.memory.on_frame(7, about) == []
     recipient.memory.forget(7)

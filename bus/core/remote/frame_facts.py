@@ -38,7 +38,7 @@ _RUNS_MAX: Final = 16  # listed per frame; any others are only counted
 _LISTED_MAX: Final = 8  # listed per field
 
 # Fields that matter only to the two ends of a stream.
-_DULL: Final = {"nonce", "window", "message_bytes_max", "versions", "overflow"}
+_DULL: Final = {"nonce", "window", "message_bytes_max", "versions", "overflow", "token"}
 _FLAGS: Final = WANTS_REPLY | FAILED
 
 Namer: TypeAlias = "Callable[[int], str]"
