@@ -51,8 +51,9 @@ class Incoming(msgspec.Struct, eq=False):
     """A command or a notification, as its callback receives it (BUS-MSG-3).
 
     kind: `Kind.COMMAND` or `Kind.NOTIFICATION`.
-    payload: the payload that was sent: lists arrive as tuples, maps as dicts. A dict is
-      the receiver's own; changing it does not affect the sender or other receivers.
+    payload: the payload that was sent: lists arrive as tuples, maps as dicts, arrays as
+      read-only views. A dict is the receiver's own; changing it does not affect the
+      sender or other receivers.
     reference: the object that the receiver gave along with its callback.
     gap: how many notifications were dropped between the previous one and this one
       (BUS-FLOW-3).
@@ -102,20 +103,21 @@ class Incoming(msgspec.Struct, eq=False):
         return address
 
     def view(self) -> memoryview:
-        """Return a read-only view of a payload of bytes (BUS-MSG-16).
+        """Return a read-only view of a payload of bytes or of an array (BUS-MSG-16).
 
-        The payload may be a view already, of shared memory (MC-38).
+        The caller may release it; the payload stays.
 
         Raises:
-            TypeError: the payload is no bytes.
+            TypeError: the payload is neither.
+            ValueError: the payload is a view that was released.
         """
         if not isinstance(self.payload, (bytes, memoryview)):
             kind = type(self.payload).__name__
-            msg = f"cannot view: the payload is not bytes but {kind}"
+            msg = f"cannot view: the payload is not bytes or an array but {kind}"
             raise TypeError(msg)
-        return memoryview(self.payload)
+        return memoryview(self.payload).toreadonly()
 
-    def respond(self, payload: Payload = None, *, error: str | None = None) -> None:
+    def respond(self, payload: Any = None, *, error: str | None = None) -> None:
         """Answer it, now or later, in the thread of the receiving task (BUS-MSG-6).
 
         error: report a failure, with its reason; the sender gets a `RemoteError`.

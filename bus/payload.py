@@ -12,15 +12,26 @@ receiver gets the result of `freeze` or `decode`; each of several gets an `own_c
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from bus.arrays import (
+    EXTENSION_CODE,
+    MADE,
+    SupportsBuffer,
+    decode_array,
+    encode_array,
+    freeze_array,
+    is_array,
+)
 from bus.error_text import error_text_of
 from bus.errors import MessageTooLargeError, PayloadError, WireError
+from bus.payload_depth import DEPTH_MAX, TOO_DEEP, check_depth
+from bus.payload_size import size_of, size_with_length
 
 __all__ = [
     "DEPTH_MAX",
@@ -35,14 +46,22 @@ __all__ = [
     "size_of",
 ]
 
-# The types that may be sent; of the containers, a receiver gets only tuples and dicts.
+# The types that may be sent. Of the containers, a receiver gets only tuples and dicts;
+# of the objects with a buffer, only bytes and views.
 Payload: TypeAlias = (
-    bool | int | float | str | bytes | Sequence["Payload"] | Mapping[str, "Payload"]
+    bool
+    | int
+    | float
+    | str
+    | bytes
+    | memoryview
+    | SupportsBuffer
+    | Sequence["Payload"]
+    | Mapping[str, "Payload"]
 ) | None
 # How the user's own types become payload; matched by exact type, not by subtype.
 Encoders: TypeAlias = Mapping[type, Callable[[Any], Any]]
 
-DEPTH_MAX: Final = 32  # levels of nested containers
 # An encoder for one of these would be called for some values and not for others.
 TYPES_THAT_NEED_NO_ENCODER: Final[frozenset[type]] = frozenset(
     {type(None), bool, int, float, str, bytes, bytearray, memoryview}
@@ -73,8 +92,9 @@ def freeze(payload: Any, encoders: Encoders = _NO_ENCODERS) -> Payload:
     """Return the payload for the receiver; later changes by the sender have no effect.
 
     Bytes, numbers and text are returned unchanged; lists and tuples as tuples, string
-    keyed maps as new dicts, `bytearray` and `memoryview` as bytes. A tuple that holds
-    no list and no map is returned unchanged.
+    keyed maps as new dicts, `bytearray` and views of bytes as bytes, other objects with
+    a buffer as views of arrays. A tuple is returned unchanged if it holds only bytes,
+    numbers, text and such tuples.
 
     encoders: for the user's own types, by exact type, even if it is a subclass of a
       type that can be sent; their results are frozen in turn.
@@ -99,7 +119,7 @@ def freeze_within(
     """
     if type(payload) is bytes:  # the most common case, and the one that is benchmarked
         frozen: Payload = payload
-        size = _size_with_length(len(payload))
+        size = size_with_length(len(payload))
     else:
         frozen = freeze(payload, encoders)
         size = size_of(frozen)
@@ -132,26 +152,10 @@ def _frozen(value: Any, path: _Path, depth: int, encoders: Encoders) -> Payload:
     elif isinstance(value, (dict, Mapping)):  # the cheap test first
         freeze_inside = _frozen_map
     else:
-        kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        fact = f"its type cannot be sent: {kind.removeprefix('builtins.')}"
-        raise PayloadError(_words(path), f"{fact}; {_remedy(value)}")
+        return _exported(value, path)
     if depth == DEPTH_MAX:
         raise PayloadError(_words(path), f"it is more than {DEPTH_MAX} deep")
     return freeze_inside(value, path, depth + 1, encoders)
-
-
-def _remedy(value: Any) -> str:
-    """Return how to send the content of a value of an unknown type."""
-    try:
-        with memoryview(value) as view:
-            scalar, contiguous = view.ndim == 0, view.c_contiguous
-    except (TypeError, ValueError, BufferError):
-        return "convert it, or give an encoder for its type: BusConfig(encoders=...)"
-    if scalar:
-        return "send the Python number: value.item()"
-    if contiguous:
-        return "send its bytes, memoryview(value), together with shape and item type"
-    return "send its bytes, value.tobytes(), together with shape and item type"
 
 
 def _encoded(value: Any, path: _Path, encoders: Encoders) -> Any:
@@ -210,14 +214,43 @@ def _integer(value: int, path: _Path) -> int:
     raise PayloadError(_words(path), fact)
 
 
-def _snapshot(value: bytes | bytearray | memoryview, path: _Path) -> bytes:
+def _snapshot(value: bytes | bytearray | memoryview, path: _Path) -> Payload:
     try:
         with memoryview(value) as view:
+            if is_array(view):
+                return _array(view, path)
             if view.c_contiguous:
                 return view.tobytes()
     except ValueError as error:  # a view that was released
         raise PayloadError(_words(path), f"cannot be read: {error}") from error
     raise PayloadError(_words(path), "memoryview is not contiguous; send bytes(view)")
+
+
+def _exported(value: Any, path: _Path) -> memoryview:
+    """Freeze a value of an unknown type, which must export its memory."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    fact = f"its type cannot be sent: {kind.removeprefix('builtins.')}"
+    try:
+        view = memoryview(value)
+    except TypeError:
+        remedy = "convert it, or give an encoder for its type: BusConfig(encoders=...)"
+        raise PayloadError(_words(path), f"{fact}; {remedy}") from None
+    except (ValueError, BufferError) as error:
+        remedy = "send numbers, value.view('i8'), or its bytes, value.tobytes()"
+        fact = f"cannot be read: {error_text_of(error)}; {remedy}"
+        raise PayloadError(_words(path), fact) from error
+    with view:
+        if view.ndim == 0:
+            remedy = "send the Python number: value.item()"
+            raise PayloadError(_words(path), f"{fact}; {remedy}")
+        return _array(view, path)
+
+
+def _array(view: memoryview, path: _Path) -> memoryview:
+    try:
+        return freeze_array(view)
+    except ValueError as error:
+        raise PayloadError(_words(path), str(error)) from None
 
 
 def _frozen_items(
@@ -256,14 +289,12 @@ def _frozen_map(
 
 
 def own_copy(frozen: Payload) -> Payload:
-    """Return a frozen payload for one more receiver, with its own dicts.
+    """Return a frozen payload for one more receiver, with its own dicts and views.
 
-    A payload without a dict is returned as it is, since it cannot change. A view of
-    shared memory (MC-38) cannot change either, but its receiver may release it.
+    A payload with neither is returned as it is, since it cannot change. The views are
+    of the same memory, but each receiver may release its own.
     """
     kind = type(frozen)
-    if kind is memoryview:
-        return memoryview(frozen)  # type: ignore[arg-type]  # as bytes
     if kind is dict:
         items: dict[str, Payload] = frozen  # type: ignore[assignment]
         return {
@@ -273,6 +304,8 @@ def own_copy(frozen: Payload) -> Payload:
     if kind is tuple and not _PLAIN.issuperset(map(type, frozen)):  # type: ignore[arg-type]
         copies = tuple(map(own_copy, frozen))  # type: ignore[arg-type]
         return frozen if all(map(is_, copies, frozen)) else copies  # type: ignore[arg-type]
+    if kind is memoryview:
+        return memoryview(frozen)  # type: ignore[arg-type]
     return frozen
 
 
@@ -284,59 +317,22 @@ def _words(path: _Path) -> str:
     return "payload" + "".join(reversed(keys))
 
 
-# Size, in MessagePack.
-
-
-def size_of(frozen: Payload) -> int:
-    """Return the length of the encoding of a frozen payload, without encoding it."""
-    return _SIZES[type(frozen)](frozen)
-
-
-def _size_of_int(number: int) -> int:
-    if -32 <= number < 128:
-        return 1
-    bits = number.bit_length() if number > 0 else (~number).bit_length() + 1
-    return 2 if bits <= 8 else 3 if bits <= 16 else 5 if bits <= 32 else 9
-
-
-def _size_of_str(text: str) -> int:
-    count = len(text) if text.isascii() else len(text.encode())
-    return count + 1 if count < 32 else _size_with_length(count)
-
-
-def _size_with_length(count: int) -> int:
-    return count + (2 if count < 2**8 else 3 if count < 2**16 else 5)
-
-
-def _size_of_head(count: int) -> int:
-    return 1 if count < 16 else 3 if count < 2**16 else 5
-
-
-def _size_of_items(items: Collection[Payload]) -> int:
-    return sum([_SIZES[type(item)](item) for item in items])
-
-
-_SIZES: Final[Mapping[type, Callable[[Any], int]]] = {
-    type(None): lambda _: 1,
-    bool: lambda _: 1,
-    int: _size_of_int,
-    float: lambda _: 9,
-    str: _size_of_str,
-    bytes: lambda data: _size_with_length(len(data)),
-    tuple: lambda items: _size_of_head(len(items)) + _size_of_items(items),
-    dict: lambda items: (
-        _size_of_head(len(items))
-        + _size_of_items(items)
-        + _size_of_items(items.values())
-    ),
-}
-
-
 # The wire: MessagePack.
 
 
+def _content(code: int, content: memoryview) -> memoryview:
+    """Return the content of an array, which `_sealed` decodes: msgspec's ``ext_hook``.
+
+    Raises:
+        WireError: the extension is another one.
+    """
+    if code != EXTENSION_CODE:
+        raise WireError(_EXTENSION)
+    return content
+
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder()
+_DECODER: Final = msgspec.msgpack.Decoder(ext_hook=_content)
 
 # The decoder recurses in C, up to the interpreter's recursion limit: about 25,000
 # levels fill a stack of 8 MiB (x86-64). If the limit is above this value, the depth of
@@ -346,7 +342,41 @@ _RECURSION_SAFE: Final = 5_000
 
 def encode(frozen: Payload) -> bytes:
     """Return the MessagePack encoding of a frozen payload."""
+    if MADE.any and type(frozen) not in _PLAIN:
+        if type(frozen) is memoryview and is_array(frozen):
+            return encode_array(frozen)
+        if _holds_array((frozen,)):
+            frozen = _encodable(frozen)
     return _ENCODER.encode(frozen)
+
+
+def _holds_array(items: Iterable[Any]) -> bool:
+    for item in items:
+        kind = type(item)
+        if kind is tuple:
+            if _holds_array(item):
+                return True
+        elif kind is dict:
+            if _holds_array(item.values()):
+                return True
+        elif kind is memoryview and is_array(item):
+            return True
+    return False
+
+
+def _encodable(frozen: Any) -> Any:
+    """Replace the arrays in a frozen payload by their encodings.
+
+    The encoder takes a view of any shape for bytes, and calls no hook for it.
+    """
+    kind = type(frozen)
+    if kind is tuple:
+        return tuple(map(_encodable, frozen))
+    if kind is dict:
+        return {key: _encodable(item) for key, item in frozen.items()}
+    if kind is memoryview and is_array(frozen):
+        return msgspec.Raw(encode_array(frozen))
+    return frozen
 
 
 def decode(data: bytes | memoryview) -> Payload:
@@ -356,7 +386,7 @@ def decode(data: bytes | memoryview) -> Payload:
         WireError: the data are not the encoding of exactly one payload.
     """
     if sys.getrecursionlimit() > _RECURSION_SAFE:
-        _check_depth(data)
+        check_depth(data)
     try:
         value = _DECODER.decode(data)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -369,10 +399,12 @@ def _sealed(value: Any, depth: int) -> Payload:
     kind = type(value)
     if kind in _PLAIN:
         return value  # type: ignore[no-any-return]  # one of the plain types
+    if kind is memoryview:  # of `_content`
+        return decode_array(value, whole=depth == 0)
     if kind is not list and kind is not dict:
         raise WireError(_EXTENSION)
     if depth == DEPTH_MAX:
-        raise WireError(_TOO_DEEP)
+        raise WireError(TOO_DEEP)
     if kind is list:
         if _PLAIN.issuperset(map(type, value)):
             return tuple(value)
@@ -386,52 +418,3 @@ def _sealed(value: Any, depth: int) -> Payload:
 
 
 _EXTENSION: Final = "payload holds an extension type"
-_TOO_DEEP: Final = f"payload is more than {DEPTH_MAX} deep"
-
-# MessagePack by its first byte: the number of bytes that follow it, or the width of
-# the length field. Extensions are only recognized, never measured.
-_FOLLOWED_BY: Final = (
-    {0xA0 + length: length for length in range(32)}
-    | {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
-    | {0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
-)
-_BYTES_OF_LENGTH: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4} | {
-    0xDC: 2,
-    0xDD: 4,
-    0xDE: 2,
-    0xDF: 4,
-}
-_EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8})
-
-
-def _check_depth(data: bytes | memoryview) -> None:
-    """Reject data nested too deep, in a loop; the decoder finds all other errors."""
-    to_come: list[int] = []  # items left in each enclosing container
-    at = 0
-    while at < len(data):
-        head = data[at]
-        at += 1
-        items = 0
-        if head in _EXTENSIONS:
-            raise WireError(_EXTENSION)
-        if width := _BYTES_OF_LENGTH.get(head):
-            length = int.from_bytes(data[at : at + width], "big")
-            at += width
-            if head < 0xDC:
-                at += length
-            else:
-                items = length if head < 0xDE else 2 * length
-        elif 0x80 <= head < 0xA0:
-            items = head & 15 if head >= 0x90 else 2 * (head & 15)
-        else:
-            at += _FOLLOWED_BY.get(head, 0)
-        if items:
-            to_come.append(items)
-            if len(to_come) > DEPTH_MAX:
-                raise WireError(_TOO_DEEP)
-            continue
-        while to_come:
-            to_come[-1] -= 1
-            if to_come[-1]:
-                break
-            to_come.pop()

@@ -6,7 +6,7 @@ notification (BUS-MSG-14). No task needs to know the others, or their number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from bus.api.arguments import check_instance, check_optional_callback
 from bus.api.bus import Bus
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bus.address import Address
     from bus.api.bus_thread import BusThread
     from bus.message import Incoming
-    from bus.payload import Payload
 
 __all__ = ["Service"]
 
@@ -48,7 +47,7 @@ class Service:
         name: str,
         *,
         thread: BusThread | None = None,
-        transform: Callable[[Incoming], Payload] | None = None,
+        transform: Callable[[Incoming], Any] | None = None,
     ) -> None:
         check_instance("bus", bus, Bus)
         check_optional_callback("transform", transform)

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from bus.arrays import is_array
+
 __all__ = ["to_json"]
 
 
 def to_json(value: Any) -> str:
-    """Return a value as one line of JSON; bytes as ``{"base64": ...}``.
+    """Return a value as one line of JSON.
 
+    Bytes are written as ``{"base64": ...}``, and arrays as lists in one another.
     Characters are escaped if stdout cannot encode them, or if they are unprintable and
     might control a terminal.
     """
@@ -38,7 +41,9 @@ def _plain(value: Any) -> Any:
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, (tuple, list)):
         return [_plain(each) for each in value]
-    if isinstance(value, (bytes, memoryview)):
+    if isinstance(value, memoryview):
+        return _plain(value.tolist() if is_array(value) else bytes(value))
+    if isinstance(value, bytes):
         from base64 import b64encode  # noqa: PLC0415 # bytes are rare
 
         return {"base64": b64encode(value).decode()}

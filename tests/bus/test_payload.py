@@ -99,7 +99,7 @@ def _shown(one: object) -> str:
         (b"\xff", b"\xff"),
         (bytearray(b"ab"), b"ab"),
         (memoryview(b"abcd")[1:3], b"bc"),
-        (memoryview(array.array("H", [0x0101])), b"\x01\x01"),
+        (memoryview(array.array("b", [1, 2])), b"\x01\x02"),
         ([1, [2]], (1, (2,))),
         ((), ()),
         ({"a": [1]}, {"a": (1,)}),
@@ -220,10 +220,8 @@ def test_a_map_that_is_read_only_is_copied_since_its_owner_may_write() -> None:
 
 # Values that cannot be sent.
 
-ARRAY = "its type cannot be sent: numpy.ndarray"
 CONVERT = "; convert it, or give an encoder for its type: BusConfig(encoders=...)"
 AS_NUMBER = "; send the Python number: value.item()"
-AS_BYTES = "; send its bytes, memoryview(value), together with shape and item type"
 FAR = " is outside -2**63 to 2**64 - 1: it has {} bits; send it as a str, or as bytes"
 COPY = "; send bytes(view)"
 PAIRS = "; convert it, or send pairs"
@@ -231,7 +229,6 @@ SURROGATE = (
     "str holds a lone surrogate: at {}; send it as bytes,"
     " value.encode(errors='surrogatepass')"
 )
-STRIDED = "; send its bytes, value.tobytes(), together with shape and item type"
 
 
 @clause("BUS-MSG-16")
@@ -245,10 +242,7 @@ STRIDED = "; send its bytes, value.tobytes(), together with shape and item type"
         (Decimal(1), "payload: its type cannot be sent: decimal.Decimal" + CONVERT),
         (1j, "payload: its type cannot be sent: complex" + CONVERT),
         (range(2), "payload: its type cannot be sent: range" + CONVERT),
-        (array.array("B"), "payload: its type cannot be sent: array.array" + AS_BYTES),
         (np.int8(1), "payload: its type cannot be sent: numpy.int8" + AS_NUMBER),
-        ([np.zeros(2)], "payload[0]: " + ARRAY + AS_BYTES),
-        (np.arange(4)[::2], "payload: " + ARRAY + STRIDED),
         (2**64, "payload: int" + FAR.format(65)),
         ([-(2**64)], "payload[0]: int" + FAR.format(65)),
         (-(2**63) - 1, "payload: int" + FAR.format(64)),

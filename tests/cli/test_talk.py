@@ -52,10 +52,16 @@ def test_text_is_escaped_where_the_output_cannot_carry_it(
 
 
 def test_call_prints_values_that_json_cannot_express(alpha: Far) -> None:
-    answer = "{'b': b'\\x00\\xff', 'n': float('nan'), 't': (1, 2)}"
+    array = "__import__('array').array('h', [1, -2])"
+    answer = f"{{'a': {array}, 'b': b'\\x00\\xff', 'n': float('nan'), 't': (1, 2)}}"
     alpha(f"bus.register('odd', on_command=lambda _: {answer}) and None")
 
-    assert read("call", "odd") == {"b": {"base64": "AP8="}, "n": "nan", "t": [1, 2]}
+    assert read("call", "odd") == {
+        "a": [1, -2],
+        "b": {"base64": "AP8="},
+        "n": "nan",
+        "t": [1, 2],
+    }
 
 
 def test_a_task_that_fails_is_one_line(alpha: Far) -> None:
