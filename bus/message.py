@@ -117,6 +117,19 @@ class Incoming(msgspec.Struct, eq=False):
             raise TypeError(msg)
         return memoryview(self.payload).toreadonly()
 
+    def release(self) -> None:
+        """End the use of a payload in shared memory, before its last view is gone.
+
+        It is for a long payload, which is a view (MC-35); any other is not affected.
+        Later uses of the payload raise a `ValueError`. Slices of it are views of their
+        own: the memory is used again after the last of them.
+
+        Raises:
+            BufferError: an array or another object uses the payload.
+        """
+        if isinstance(self.payload, memoryview):
+            self.payload.release()
+
     def respond(self, payload: Any = None, *, error: str | None = None) -> None:
         """Answer it, now or later, in the thread of the receiving task (BUS-MSG-6).
 

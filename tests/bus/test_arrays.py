@@ -119,7 +119,7 @@ def test_a_view_with_a_shape_or_an_item_type_keeps_both(
         (np.zeros((0, 4), np.float32), "f", []),
         (np.zeros((2, 0), np.int8), "b", [[], []]),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__.partition("_Array")[0],
 )
 def test_each_object_that_exports_numbers_is_an_array(
     sent: object, format_: str, items: list[Any]
