@@ -121,11 +121,11 @@ class Incoming(msgspec.Struct, eq=False):
         """End the use of a payload in shared memory, before its last view is gone.
 
         It is for a long payload, which is a view (MC-35); any other is not affected.
-        Later uses of the payload raise a `ValueError`. Slices of it are views of their
-        own: the memory is used again after the last of them.
+        Later uses of the payload raise a `ValueError`. Slices and arrays made from it
+        are views of their own: the memory is used again after the last of them.
 
         Raises:
-            BufferError: an array or another object uses the payload.
+            BufferError: an object that is no view uses the payload just now.
         """
         if isinstance(self.payload, memoryview):
             self.payload.release()
