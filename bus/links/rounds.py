@@ -17,7 +17,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial, HangUp, Send
-from bus.core.remote.link import LinkState
 from bus.core.wire import MemoryFrame
 from bus.errors import WireError
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
@@ -340,9 +339,11 @@ class Rounds:
     def _share_memory(
         self, number: int, frame: MemoryFrame, now: float
     ) -> Sequence[Action]:
-        """Handle a frame about shared memory, if the manager has kept its link."""
-        link = self._remote.links.by_number.get(number)
-        if link is None or link.state is not LinkState.OPEN:
+        """Handle a frame about shared memory, unless the manager dropped its link.
+
+        It does so if the frame came before the end of the handshake.
+        """
+        if number not in self._remote.links.by_number:
             return ()
         try:
             return self.link_memory.on_frame(number, frame)

@@ -372,7 +372,7 @@ def test_only_a_long_payload_of_bytes_becomes_a_view(owner: Owner) -> None:
         assert owner.memory.resolve_body(1, batch) is batch
 
 
-@clause("MC-29")
+@clause("MC-29", "BUS-MSG-16")
 def test_a_link_to_another_machine_is_offered_nothing() -> None:
     owner = Owner()
     owner.memory._shared._process_id = lambda _: None  # type: ignore[misc, union-attr]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bus import Incoming, Kind, Role
+from bus.core.wire import OfferSlab
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 from tests.kit.comm_threads import comm_of
@@ -166,7 +167,7 @@ def test_a_payload_of_other_types_is_a_copy_as_ever(near: Bus, far: Far) -> None
     until(lambda: leases(near) == (0, 0), "all buffers are home")
 
 
-@clause("MC-8", "MC-24")
+@clause("MC-8", "MC-24", "MC-32")
 def test_a_notification_for_three_processes_has_one_place(near: Bus) -> None:
     with ExitStack() as stack:
         fars = [stack.enter_context(Far(name)).started() for name in "abc"]
@@ -191,7 +192,9 @@ def test_a_notification_for_three_processes_has_one_place(near: Bus) -> None:
         assert leases(near) == (1, 3)
 
         fars[0].kill()
-        until(lambda: leases(near)[1] in (2, 3), "the others hold it")
+        shared_bodies = comm_of(near)._rounds.link_memory._shared
+        assert shared_bodies is not None
+        until(lambda: len(shared_bodies._recipients) == 2, "it is forgotten")
         for each in fars[1:]:
             assert each(HELD)[0][1] == HASH
             each("made['held'].clear()")
@@ -286,6 +289,12 @@ def test_a_released_message_frees_its_memory_after_the_last_array(
     assert array.sum() == 0
     del array
     until(lambda: far(USED) == 0, "its buffer is home")
+
+
+@clause("MC-38")
+def test_an_offer_on_a_link_that_was_dropped_is_not_answered(near: Bus) -> None:
+    offer = OfferSlab(slab=1, descriptor=2, token="bus-0")
+    assert [*comm_of(near)._rounds._share_memory(999, offer, 0.0)] == []
 
 
 def test_release_does_nothing_to_another_payload() -> None:
