@@ -2,6 +2,7 @@
 
 Prints a line for each kill or stop, with the state that it hit, then the totals by
 state. Exit 0 if all invariants held; 1, with the story and the seed, if not.
+With ``--shared-memory`` see `tests.kills.shared_memory`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.kills import shared_memory
 from tests.kills.blow import STATES
 from tests.kills.campaign import Campaign
+from tests.kills.memory_campaign import NAMES
 from tests.leaks import Snapshot
 
 if TYPE_CHECKING:
@@ -32,7 +35,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seed", type=int, default=random.SystemRandom().getrandbits(32)
     )
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
+    parser.add_argument(
+        "--shared-memory", action="store_true", help="processes that share memory"
+    )
+    parser.add_argument(
+        "--spare",
+        default="c",
+        choices=NAMES,
+        help="with shared memory: the process never struck; o is the owner",
+    )
     options = parser.parse_args(arguments)
+    if options.shared_memory:
+        return shared_memory.main(
+            options.count, options.seed, options.first, options.spare
+        )
     print(f"seed {options.seed}", flush=True)
     before = Snapshot.take()
     hits: Counter[tuple[str, str]] = Counter()

@@ -14,7 +14,7 @@ from tests.kills.worker import is_client
 from tests.support import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -39,24 +39,37 @@ class Crew:
     Args:
         folder: for their notebooks, and the run directory.
         seed: the source of their draws.
+        names: of the processes; the first to join is the first master.
+        tasks: all addressees, given to a process that has joined.
+        module: the program of each.
 
     Attributes:
         living: the members on the bus, by name.
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        *,
+        names: Sequence[str] = NAMES,
+        tasks: Sequence[str] = TASKS,
+        module: str = "tests.kills.worker",
+    ) -> None:
         self._folder: Final = folder
         self._seed: Final = seed
-        self._numbers: Final = dict.fromkeys(NAMES, 0)
+        self._tasks: Final = tasks
+        self._module: Final = module
+        self._numbers: Final = dict.fromkeys(names, 0)
         self.living: Final[dict[str, Member]] = {}
         self._next: Final[dict[str, Member]] = {}
         self._made: Final[list[Member]] = []
 
     def __enter__(self) -> Self:
         try:
-            for name in NAMES:
+            for name in self._numbers:
                 self._prepare(name)
-            for name in NAMES:
+            for name in self._numbers:
                 self.join(self.begin(name))
         except BaseException:
             self._end()
@@ -77,7 +90,9 @@ class Crew:
 
     def _prepare(self, name: str) -> None:
         self._numbers[name] += 1
-        made = Member(name, self._numbers[name], self._folder, self._seed)
+        made = Member(
+            name, self._numbers[name], self._folder, self._seed, module=self._module
+        )
         self._made.append(made)
         self._next[name] = made
 
@@ -96,7 +111,7 @@ class Crew:
         """Wait until a process has joined that was told to; then let it send."""
         member.incarnation = member.answer()
         self.living[member.name] = member
-        member.do("go", TASKS)
+        member.do("go", self._tasks)
 
     def gone(self, member: Member) -> None:
         """Record that a process has left the bus."""
@@ -107,7 +122,7 @@ class Crew:
 
     def members(self) -> list[Member]:
         """Return the members on the bus, in the order of names."""
-        return [self.living[name] for name in NAMES if name in self.living]
+        return [self.living[name] for name in self._numbers if name in self.living]
 
     def hosts(self) -> list[Member]:
         """Return the members that may host the task that moves."""
@@ -165,3 +180,21 @@ class Crew:
         except AssertionError as error:
             left = {each.life: each.do("unanswered") for each in waiting}
             raise MemberError(f"{error}: {left}") from None
+
+    def leave(self) -> None:
+        """Let all members shut down in order.
+
+        Raises:
+            AssertionError: a process or a file is left behind.
+        """
+        for each in self.members():
+            each.leave()
+            self.gone(each)
+        # The sockets of slaves killed under the present master stay until the next one.
+        self.join(last := self.begin(next(iter(self._numbers))))
+        last.do("hold")
+        last.leave()
+        self.gone(last)
+        run_directory = self._folder / "run" / "bus1"
+        left = sorted(each.name for each in run_directory.iterdir())
+        assert left == ["lock"], f"left in the run directory: {left}"
