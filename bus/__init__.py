@@ -88,6 +88,13 @@ if TYPE_CHECKING:
     from bus.registration import Visibility
     from bus.role import Role
     from bus.service import Service
+    from bus.shared_memory_info import (
+        ArenaRecipientInfo,
+        LentViewsInfo,
+        LongMessageCounters,
+        SharedMemoryInfo,
+        SlabInfo,
+    )
     from bus.specification import Specification
     from bus.threads.account import Overflow
 
@@ -163,6 +170,12 @@ __all__ = [  # noqa: RUF022 # grouped by module
     # machine_info
     "MachineInfo",
     "MachineState",
+    # shared_memory_info
+    "SharedMemoryInfo",
+    "SlabInfo",
+    "ArenaRecipientInfo",
+    "LongMessageCounters",
+    "LentViewsInfo",
     # network
     "DiscoveryScope",
     "Network",
@@ -212,6 +225,13 @@ _HOMES: Final = {
     "network": ("DiscoveryScope", "Network"),
     "role": ("Role",),
     "service": ("Service",),
+    "shared_memory_info": (
+        "SharedMemoryInfo",
+        "SlabInfo",
+        "ArenaRecipientInfo",
+        "LongMessageCounters",
+        "LentViewsInfo",
+    ),
     "threads.account": ("Overflow",),
 }
 _HOME_OF: Final = dict.fromkeys(__all__, "errors") | {

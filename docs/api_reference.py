@@ -47,6 +47,8 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Inspection": (
         *("BusSnapshot", "ThreadInfo", "TaskInfo", "SubscriptionInfo", "Counters"),
         *("PeerInfo", "RelayInfo", "SentCounters", "MachineInfo", "MachineState"),
+        *("SharedMemoryInfo", "SlabInfo", "ArenaRecipientInfo"),
+        *("LongMessageCounters", "LentViewsInfo"),
     ),
     "Types": ("Payload", "Where", "Overflow", "NoReply"),
 }

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from bus.core.peer.relay import Relay
     from bus.core.remote.remote_manager import RemoteManager
     from bus.message import Incoming
+    from bus.shared_memory_info import SharedMemoryInfo
     from bus.threads.router import Router
 
 __all__ = ["Inspector", "inspector_of"]
@@ -158,6 +159,7 @@ class Inspector:
             "gave_up": exchange.query(lambda: exchange.manager.parked.given_up),
             "links": [],
             "relays": [],
+            "shared_memory": _shared_memory(seen.shared_memory),
         }
         if seen.notifying is not None:
             told["notifying"] = attrs.asdict(seen.notifying)
@@ -215,6 +217,26 @@ def _task(task: TaskInfo) -> dict[str, Any]:
         "undelivered": task.undelivered,
         "unheard": task.unheard,
     }
+
+
+def _shared_memory(memory: SharedMemoryInfo | None) -> dict[str, Any] | None:
+    """Describe the shared memory; slabs of one size are described together.
+
+    An arena may have thousands of slabs, but only a few sizes of buffers.
+    """
+    if memory is None:
+        return None
+    sizes: dict[int, dict[str, int]] = {}
+    for slab in memory.slabs:
+        size = sizes.setdefault(slab.buffer_bytes, dict.fromkeys(_SLAB_COUNTS, 0))
+        size["slabs"] += 1
+        for each in _SLAB_COUNTS[1:]:
+            size[each] += getattr(slab, each)
+    slabs = [{"buffer_bytes": size, **sizes[size]} for size in sorted(sizes)]
+    return attrs.asdict(memory) | {"slabs": slabs}
+
+
+_SLAB_COUNTS: Final = ("slabs", "buffers", "used", "loans", "leases", "abandoned")
 
 
 def _of_others(remote: RemoteManager) -> dict[str, Any]:

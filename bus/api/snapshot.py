@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bus.core.remote.remote_manager import RemoteManager
     from bus.machine_info import MachineInfo
     from bus.registration import Visibility
+    from bus.shared_memory_info import SharedMemoryInfo
     from bus.specification import Specification
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
@@ -208,6 +209,8 @@ class BusSnapshot:
       machine (BUS-DISC-13).
     ignored_announcements: the number of ignored announcements of machines, by reason
       (BUS-DISC-11).
+    shared_memory: the arena of this process, and its use of others (MC-39); None while
+      this process is alone on the bus, or if `BusConfig.arena` is False.
     """
 
     bus: str
@@ -221,6 +224,7 @@ class BusSnapshot:
     notifying: Counters | None
     machines: tuple[MachineInfo, ...]
     ignored_announcements: Mapping[str, int]
+    shared_memory: SharedMemoryInfo | None
 
 
 def inspect(
@@ -262,6 +266,7 @@ def inspect(
         ignored_announcements=MappingProxyType(
             {} if comm is None else dict(comm.ignored_announcements)
         ),
+        shared_memory=None if comm is None else comm.shared_memory(),
     )
 
 

@@ -49,6 +49,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "machines": Verb(
             "bus.cli.machines:machines", "Show the other machines, and their links."
         ),
+        "shm": Verb("bus.cli.shm:shm", "Show the shared memory of each process."),
         "route": Verb("bus.cli.route:route", "Show how a name is reached."),
         "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
         "send": Verb("bus.cli.talk:send", "Send a command that expects no answer."),

@@ -9,7 +9,8 @@ relay_account, relay_outbox     the messages of tasks for other processes
 inbound_delivery                the messages of other processes for tasks
 acknowledgement_tracker         the messages that tasks took
 shared_bodies, lent_bodies      long messages in shared memory: this process's, others'
-link_memory                     both, as the rounds use them
+lease_account                   the long messages for one recipient, and its leases
+link_memory                     both directions, as the rounds use them
 rounds, shutdown                the work of the comm thread between two sleeps; its end
 fast_path_driver                the fast path, on which a task thread uses a link itself
 peer_log, monitor_leases        log lines about peers; listeners of the frame monitor

@@ -134,9 +134,8 @@ class CommThread:
         rounds = Rounds(exchange, remote, outbox, link_pool, setup, join_state, config)
         self._rounds: Final = rounds
         self._acknowledgement_tracker: Final = rounds.acknowledgement_tracker
-        self._fast_path_driver: Final = FastPathDriver(
-            exchange, remote, link_pool, rounds
-        )
+        driver = FastPathDriver(exchange, remote, link_pool, rounds)
+        self._fast_path_driver: Final = driver
         self._shutdown: Final = Shutdown(exchange, remote, link_pool, rounds)
         self._inbound_delivery: Final = InboundDelivery(
             messages_max=config.task_fifo_messages,
@@ -146,6 +145,7 @@ class CommThread:
         self.rejected_peers: int = 0
         # Called for each decision or message, so without a method in between.
         self.request_flush: Final = rounds.request_flush
+        self.shared_memory: Final = rounds.shared_memory
         self.holds: Final = self._inbound_delivery.holds
         self._thread: _sync.Thread | None = None
         # Acquired once: by the thread, to serve, or by `prevent_start`.

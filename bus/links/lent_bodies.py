@@ -20,9 +20,11 @@ from bus.errors import WireError
 from bus.multicast.open_memory import open_memory
 from bus.multicast.placement import Placement
 from bus.multicast.slab_mappings import SlabMappings
+from bus.shared_memory_info import LentViewsInfo
+from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from bus.core.wire import Batch, OfferSlab
 
@@ -40,7 +42,8 @@ _SLAB_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 class LentBodies:
     """The memory of other processes that this one has mapped, by link.
 
-    All methods are for the holder of `Rounds.hold`. Leases end in any thread.
+    All methods but `is_due` are for the holder of the lock of `LinkMemory`. Leases end
+    in any thread.
 
     Args:
         process_id: as for `SharedBodies`.
@@ -51,7 +54,7 @@ class LentBodies:
 
     __slots__ = (
         "_ended_at",
-        "_mappings",
+        "_lenders",
         "_message_bytes_max",
         "_on_ended",
         "_process_id",
@@ -66,7 +69,7 @@ class LentBodies:
         self._process_id: Final = process_id
         self._message_bytes_max: Final = message_bytes_max
         self._on_ended: Final = on_ended
-        self._mappings: Final[dict[int, SlabMappings]] = {}
+        self._lenders: Final[dict[int, _Lender]] = {}
         # The link of each lease that has ended and is not reported. Any thread appends;
         # a deque needs no lock for that.
         self._ended_at: Final[deque[int]] = deque()
@@ -85,10 +88,11 @@ class LentBodies:
         process_id = self._process_id(link)
         if process_id is None:
             return False
-        mappings = self._mappings.get(link)
-        if mappings is None:
-            mappings = SlabMappings(partial(self._end, link))
-            self._mappings[link] = mappings
+        lender = self._lenders.get(link)
+        if lender is None:
+            lender = _Lender(SlabMappings(partial(self._end, link)))
+            self._lenders[link] = lender
+        mappings = lender.mappings
         if len(mappings) >= _SLABS_MAX:
             return False
         try:
@@ -110,9 +114,9 @@ class LentBodies:
 
     def on_closed(self, link: int, slab: int) -> None:
         """Unmap a slab; views of it stay readable."""
-        mappings = self._mappings.get(link)
-        if mappings is not None:
-            mappings.remove(slab)
+        lender = self._lenders.get(link)
+        if lender is not None:
+            lender.mappings.remove(slab)
 
     def resolve_body(self, link: int, batch: Batch) -> Batch:
         """Return a batch with the body that it only gives the location of.
@@ -126,10 +130,10 @@ class LentBodies:
         if placement.length > self._message_bytes_max:
             msg = f"{placement.length} bytes, allowed: {self._message_bytes_max}"
             raise WireError(f"MSG has a body in shared memory of {msg}")
-        mappings = self._mappings.get(link)
-        if mappings is None:
+        lender = self._lenders.get(link)
+        if lender is None:
             raise WireError("MSG has a body in shared memory, but offered none")
-        run = replace(run, flags=run.flags & ~LEASED, bodies=[mappings.view(placement)])
+        run = replace(run, flags=run.flags & ~LEASED, bodies=[lender.view(placement)])
         return replace(batch, runs=[run])
 
     # Ended leases.
@@ -142,14 +146,20 @@ class LentBodies:
         ended = len(self._ended_at)
         return ended >= _ENDED_MAX or bool(ended and not soon)
 
+    @property
+    def is_idle(self) -> bool:
+        """True if `take_ended` has nothing to do."""
+        # A view may outlive its link: then its note is to be cleared all the same.
+        return not (self._lenders or self._ended_at)
+
     def take_ended(self) -> Iterator[tuple[int, Release]]:
         """Yield links with reports of the leases that ended since the last call."""
         # Cleared before the leases are taken: for one that ends meanwhile, there is a
         # note again. All links are searched, since an interrupt may have prevented a
         # note.
         self._ended_at.clear()
-        for link, mappings in self._mappings.items():
-            ended = mappings.take_ended()
+        for link, lender in self._lenders.items():
+            ended = lender.take_ended()
             for start in range(0, len(ended), LEASES_MAX):
                 leases = tuple(ended[start : start + LEASES_MAX])
                 yield link, Release(leases=leases)
@@ -162,11 +172,62 @@ class LentBodies:
 
     def forget(self, link: int) -> None:
         """Unmap the memory of a closed link; views of it stay readable (MC-33)."""
-        mappings = self._mappings.pop(link, None)
-        if mappings is not None:
-            mappings.close()
+        lender = self._lenders.pop(link, None)
+        if lender is not None:
+            lender.mappings.close()
 
     def close(self) -> None:
         """Unmap all memory; views of it stay readable."""
-        for link in list(self._mappings):
+        for link in list(self._lenders):
             self.forget(link)
+
+    # Inspection.
+
+    def info(self, processes: Mapping[int, str]) -> tuple[LentViewsInfo, ...]:
+        """Return the views that are left, by link (MC-39).
+
+        processes: the name of the process at each link.
+        """
+        now = _sync.monotonic()
+        return tuple(
+            lender.info(processes.get(link, ""), now)
+            for link, lender in self._lenders.items()
+        )
+
+
+class _Lender:
+    """The memory of the process at one link, and the views of it.
+
+    mappings: its slabs.
+    """
+
+    __slots__ = ("_since", "mappings")
+
+    def __init__(self, mappings: SlabMappings) -> None:
+        self.mappings: Final = mappings
+        # When each lease arrived whose end is not reported; the oldest is first.
+        self._since: Final[dict[tuple[int, int], float]] = {}
+
+    def view(self, placement: Placement) -> memoryview:
+        """Return a view of a message; see `SlabMappings.view`."""
+        view = self.mappings.view(placement)
+        self._since[placement.slab, placement.lease] = _sync.monotonic()
+        return view
+
+    def take_ended(self) -> list[tuple[int, int]]:
+        """Return the leases that have ended since the last call, in order."""
+        ended = self.mappings.take_ended()
+        for each in ended:
+            self._since.pop(each, None)
+        return ended
+
+    def info(self, process: str, now: float) -> LentViewsInfo:
+        """Return its state."""
+        ended = self.mappings.ended()
+        left = [at for each, at in self._since.items() if each not in ended]
+        return LentViewsInfo(
+            process=process,
+            slabs=len(self.mappings),
+            views=len(left),
+            since_s=now - left[0] if left else None,
+        )

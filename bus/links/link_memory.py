@@ -7,7 +7,7 @@ manager knows of neither: its messages have their bodies, wherever these are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -29,12 +29,15 @@ from bus.errors import WireError
 from bus.links.lent_bodies import LentBodies
 from bus.links.shared_bodies import SharedBodies
 from bus.multicast.arena import Arena
+from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import _thread
+    from collections.abc import Callable, Mapping, Sequence
 
     from bus.config import BusConfig
     from bus.core.wire import Frame
+    from bus.shared_memory_info import SharedMemoryInfo
 
 __all__ = ["LinkMemory"]
 
@@ -42,14 +45,19 @@ __all__ = ["LinkMemory"]
 class LinkMemory:
     """The shared memory of a process, in both directions.
 
-    All methods are for the holder of `Rounds.hold`.
+    All methods but `info` are for the holder of `Rounds.hold`.
 
     Args:
         config: whether this process uses shared memory, and how much.
         process_id, on_ended: as for `LentBodies`.
+
+    Lock: ``_lock`` guards both directions while their state changes, so that `info`
+    reads one state. A thread takes it last, and calls no code of users under it. Those
+    methods take it that have something to do: a bus whose messages are short takes it
+    never.
     """
 
-    __slots__ = ("_lent", "_shared")
+    __slots__ = ("_lent", "_lock", "_shared")
 
     def __init__(
         self,
@@ -57,6 +65,7 @@ class LinkMemory:
         process_id: Callable[[int], int | None],
         on_ended: Callable[[], object],
     ) -> None:
+        self._lock: Final[_thread.LockType] = _sync.Lock()
         self._lent: LentBodies | None = None
         self._shared: SharedBodies | None = None
         if config.arena:
@@ -77,11 +86,15 @@ class LinkMemory:
         assert isinstance(frame, Batch)
         if self._shared is None:
             return link_pieces(frame)
-        return self._shared.pieces(link, frame, body)
+        with self._lock:
+            return self._shared.pieces(link, frame, body)
 
     def end_round(self) -> Sequence[tuple[int, bytes]]:
         """Return the data to put on links at the end of a round, with their links."""
-        return () if self._shared is None else self._shared.end_round()
+        if self._shared is None or self._shared.is_idle:
+            return ()
+        with self._lock:
+            return self._shared.end_round()
 
     # Frames that arrive.
 
@@ -100,7 +113,8 @@ class LinkMemory:
             if self._lent is None:
                 fact = "a body in shared memory, which is not in use here"
                 raise WireError(f"MSG has {fact}")
-            return self._lent.resolve_body(link, frame)
+            with self._lock:
+                return self._lent.resolve_body(link, frame)
         body = long_body(frame)
         if body is None or self._lent is None or not frame.runs[0].flags & RAW:
             return frame
@@ -118,15 +132,16 @@ class LinkMemory:
             if isinstance(frame, OfferSlab):
                 return [Send(link, SlabAnswer(slab=frame.slab, mapped=False))]
             return []
-        match frame:
-            case OfferSlab():
-                return [Send(link, lent.on_offer(link, frame))]
-            case CloseSlab():
-                lent.on_closed(link, frame.slab)
-            case SlabAnswer():
-                shared.on_answer(link, frame)
-            case Release():
-                shared.on_release(link, frame)
+        with self._lock:
+            match frame:
+                case OfferSlab():
+                    return [Send(link, lent.on_offer(link, frame))]
+                case CloseSlab():
+                    lent.on_closed(link, frame.slab)
+                case SlabAnswer():
+                    shared.on_answer(link, frame)
+                case Release():
+                    shared.on_release(link, frame)
         return []
 
     # Ended leases.
@@ -138,24 +153,41 @@ class LinkMemory:
         """
         return self._lent is not None and self._lent.is_due(soon=soon)
 
-    def take_ended(self) -> Iterator[Send]:
-        """Yield the reports of the leases ended since the last call."""
-        if self._lent is not None:
-            for link, frame in self._lent.take_ended():
-                yield Send(link, frame)
+    def take_ended(self) -> Sequence[Send]:
+        """Return the reports of the leases ended since the last call."""
+        if self._lent is None or self._lent.is_idle:
+            return ()
+        with self._lock:
+            return [Send(link, frame) for link, frame in self._lent.take_ended()]
+
+    # Inspection.
+
+    def info(self, processes: Mapping[int, str]) -> SharedMemoryInfo | None:
+        """Return the state of the shared memory (MC-39); None if there is none.
+
+        For any thread that holds no other lock.
+
+        processes: the name of the process at each link.
+        """
+        if self._lent is None or self._shared is None:
+            return None
+        with self._lock:
+            return self._shared.info(processes, self._lent.info(processes))
 
     # Ends.
 
     def forget(self, link: int) -> None:
         """Release what a closed link needed."""
-        if self._lent is not None:
+        if self._lent is None or self._shared is None:
+            return
+        with self._lock:
             self._lent.forget(link)
-        if self._shared is not None:
             self._shared.forget(link)
 
     def close(self) -> None:
         """Close all memory; what other processes or tasks here read stays readable."""
-        if self._lent is not None:
+        if self._lent is None or self._shared is None:
+            return
+        with self._lock:
             self._lent.close()
-        if self._shared is not None:
             self._shared.close()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bus.links.link_pool import LinkPool
     from bus.links.link_setup import LinkSetup
     from bus.links.relay_outbox import Posted, RelayOutbox
+    from bus.shared_memory_info import SharedMemoryInfo
     from bus.threads.exchange import Exchange
     from bus.threads.inbox import Inbox
     from bus.threads.thread_manager import Request
@@ -76,9 +77,9 @@ class Rounds:
     Lock: a thread that touches links holds ``hold``: the comm thread for a round, a
     task thread while it sends or handles received frames. Only the locks that a thread
     holds while it serves come before it: see `bus.threads.exchange`. The locks of the
-    exchange, of an inbox and of a link are taken under it. The holder makes no callback
-    and waits for no other thread. It guards ``given``, ``closed``, ``monitor`` and
-    ``links_reserved``.
+    exchange, of an inbox, of a link and of `LinkMemory` are taken under it. The holder
+    makes no callback and waits for no other thread. It guards ``given``, ``closed``,
+    ``monitor`` and ``links_reserved``.
 
     Invariant: the frames in ``given`` arrived before all unread frames of their link.
     """
@@ -187,6 +188,16 @@ class Rounds:
         except KeyError:
             return None  # the link is lost
         return queue.peer.pid if isinstance(queue, SocketMessageQueue) else None
+
+    def shared_memory(self) -> SharedMemoryInfo | None:
+        """Return the state of the shared memory (MC-39); None if there is none."""
+        # Not under ``hold``: its holder may wait for stable storage (AMO-20).
+        return self.link_memory.info(self._exchange.query(self._process_names))
+
+    def _process_names(self) -> dict[int, str]:
+        """Return the process at each link; the caller holds the exchange's lock."""
+        links = self._remote.links.by_number.items()
+        return {at: link.peer.key[1] for at, link in links if link.peer is not None}
 
     def is_due(self) -> bool:
         """Return True if there is work other than frames from links."""

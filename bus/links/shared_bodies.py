@@ -17,13 +17,17 @@ from msgspec.structs import replace
 
 from bus.core.wire import LEASED, CloseSlab, OfferSlab, encode, pieces
 from bus.errors import ArenaFullError, BusFullError
+from bus.links.lease_account import LeaseAccount
+from bus.shared_memory_info import ArenaRecipientInfo, SharedMemoryInfo, SlabInfo
+from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bus.core.wire import Batch, Release, SlabAnswer
-    from bus.multicast.arena import Arena
+    from bus.multicast.arena import Arena, SlabState
     from bus.multicast.loan import Loan
+    from bus.shared_memory_info import LentViewsInfo
 
 __all__ = ["SharedBodies"]
 
@@ -33,7 +37,7 @@ _THREADS_AT: Final = 17  # the number of threads, among the fields behind the na
 class SharedBodies:
     """The arena of a process, and the links on which it is used.
 
-    All methods are for the holder of `Rounds.hold`.
+    All methods but `is_idle` are for the holder of the lock of `LinkMemory`.
 
     Args:
         arena: used by this object alone.
@@ -42,7 +46,14 @@ class SharedBodies:
             link; None unless the system reports it.
     """
 
-    __slots__ = ("_arena", "_process_id", "_publications", "_recipients", "_threshold")
+    __slots__ = (
+        "_arena",
+        "_past",
+        "_process_id",
+        "_publications",
+        "_recipients",
+        "_threshold",
+    )
 
     def __init__(
         self, arena: Arena, threshold: int, process_id: Callable[[int], int | None]
@@ -50,11 +61,13 @@ class SharedBodies:
         self._arena: Final = arena
         self._threshold: Final = threshold
         self._process_id: Final = process_id
-        # By link. None is stored for a link that cannot have one: it may be lost, and
-        # then nothing would remove the entry.
+        # By link; none for a link whose process cannot read the arena: nothing would
+        # remove it if the link is lost already.
         self._recipients: Final[dict[int, _Recipient]] = {}
         # Those of this round, by the `id` of the body, which each keeps alive.
         self._publications: Final[dict[int, _Publication]] = {}
+        # The long messages for all links that are not among the recipients.
+        self._past: Final = LeaseAccount()
 
     # Sending.
 
@@ -65,17 +78,15 @@ class SharedBodies:
         if len(body) < self._threshold:
             return pieces(batch)
         recipient = self._recipient(link)
-        # MC-31: a recipient that is slow to release has its messages copied.
-        if recipient is None or not self._arena.is_within_share(
-            recipient.number, len(body)
-        ):
+        if recipient is None:
             return pieces(batch)
-        publication = self._publication(body)
+        publication = self._publication(recipient, body)
         if publication is None:
             return pieces(batch)
         slab = publication.loan.slab
         state = recipient.slabs.get(slab)
         if state is not _SlabState.MAPPED:
+            recipient.account.not_mapped += 1
             if state is not None:
                 return pieces(batch)
             # Not used before the answer: no message depends on access that a process
@@ -95,11 +106,18 @@ class SharedBodies:
         except ArenaFullError:
             # One body for many tasks of a process: each of its messages has a lease,
             # and the control blocks of the slab are all in use.
+            recipient.account.no_room += 1
             return pieces(batch)
         [placement] = shared.values()
+        recipient.account.begin(placement.slab, placement.lease)
         [run] = batch.runs
         run = replace(run, flags=run.flags | LEASED, bodies=[placement.pack()])
         return (encode(replace(batch, runs=[run])),)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if `end_round` has nothing to do."""
+        return not (self._publications or self._recipients)
 
     def end_round(self) -> list[tuple[int, bytes]]:
         """Forget the bodies of this round; return the data to put on links, if any."""
@@ -126,17 +144,28 @@ class SharedBodies:
         try:
             made = _Recipient(self._arena.add_recipient(), process_id)
         except BusFullError:
+            self._past.no_room += 1
             return None  # another may leave
         self._recipients[link] = made
         return made
 
-    def _publication(self, body: bytes | memoryview) -> _Publication | None:
-        """Return the publication of a body in this round; None if there is no room."""
+    def _publication(
+        self, recipient: _Recipient, body: bytes | memoryview
+    ) -> _Publication | None:
+        """Return the publication of a body in this round.
+
+        None if the recipient holds its share, or if there is no room.
+        """
+        # MC-31: a recipient that is slow to release has its messages copied.
+        if not self._arena.is_within_share(recipient.number, len(body)):
+            recipient.account.beyond_share += 1
+            return None
         publication = self._publications.get(id(body))
         if publication is None:
             try:
                 loan = self._arena.lend(len(body))
             except ArenaFullError:
+                recipient.account.no_room += 1
                 return None
             publication = self._publications[id(body)] = _Publication(body, loan)
         return publication
@@ -163,6 +192,7 @@ class SharedBodies:
         if recipient is not None:
             for slab, lease in frame.leases:
                 self._arena.release(recipient.number, slab, lease)
+                recipient.account.end(slab, lease)
 
     # Ends.
 
@@ -172,12 +202,47 @@ class SharedBodies:
         if recipient is not None:
             ended = _has_ended(recipient.process_id)
             self._arena.remove_recipient(recipient.number, process_ended=ended)
+            self._retire(recipient)
 
     def close(self) -> None:
         """Close the arena; what recipients have leased stays readable (MC-33)."""
         self._publications.clear()
+        for recipient in self._recipients.values():
+            self._retire(recipient)
         self._recipients.clear()
         self._arena.close()
+
+    def _retire(self, recipient: _Recipient) -> None:
+        recipient.account.end_all()
+        self._past.add(recipient.account)
+
+    # Inspection.
+
+    def info(
+        self, processes: Mapping[int, str], lent: tuple[LentViewsInfo, ...]
+    ) -> SharedMemoryInfo:
+        """Return the state of the arena (MC-39).
+
+        processes: the name of the process at each link.
+        lent: the state of the other direction.
+        """
+        arena, now, total = self._arena, _sync.monotonic(), LeaseAccount()
+        total.add(self._past)
+        recipients = []
+        for link, each in self._recipients.items():
+            total.add(each.account)
+            held_bytes = arena.held_bytes(each.number)
+            recipients.append(each.info(processes.get(link, ""), held_bytes, now))
+        return SharedMemoryInfo(
+            bytes_max=arena.bytes_max,
+            size=arena.size,
+            share_bytes=arena.held_max,
+            slabs=tuple(map(_slab_info, arena.slabs())),
+            recipients=tuple(recipients),
+            messages=total.counters(),
+            stray_releases=arena.stray_releases,
+            lent=lent,
+        )
 
 
 class _SlabState(enum.Enum):
@@ -192,15 +257,31 @@ class _Recipient:
     """A process that reads the arena over one link.
 
     number: as the arena counts recipients. process_id: of the process.
-    slabs: the slabs that it was offered.
+    slabs: the slabs that it was offered. account: its leases.
     """
 
-    __slots__ = ("number", "process_id", "slabs")
+    __slots__ = ("account", "number", "process_id", "slabs")
 
     def __init__(self, number: int, process_id: int) -> None:
         self.number: Final = number
         self.process_id: Final = process_id
         self.slabs: Final[dict[int, _SlabState]] = {}
+        self.account: Final = LeaseAccount()
+
+    def info(self, process: str, held_bytes: int, now: float) -> ArenaRecipientInfo:
+        """Return its state; the arena and the link table give the arguments."""
+        account, states = self.account, list(self.slabs.values())
+        since = account.since
+        return ArenaRecipientInfo(
+            process=process,
+            pid=self.process_id,
+            since_s=None if since is None else now - since,
+            leases=account.leases,
+            held_bytes=held_bytes,
+            slabs_mapped=states.count(_SlabState.MAPPED),
+            slabs_refused=states.count(_SlabState.REFUSED),
+            messages=account.counters(),
+        )
 
 
 class _Publication:
@@ -218,6 +299,19 @@ class _Publication:
         if not self._written:
             self.loan.buffer[:] = self.body
             self._written = True
+
+
+def _slab_info(slab: SlabState) -> SlabInfo:
+    return SlabInfo(
+        number=slab.number,
+        buffer_bytes=slab.buffer_bytes,
+        buffers=slab.buffers,
+        used=slab.buffers - slab.free,
+        loans=slab.loans,
+        # The arena counts these among its leases: no recipient has them.
+        leases=slab.leases - slab.abandoned - slab.loans,
+        abandoned=slab.abandoned,
+    )
 
 
 def _has_ended(process_id: int) -> bool:

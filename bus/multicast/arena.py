@@ -35,6 +35,7 @@ class SlabState(NamedTuple):
     buffers, free: all its buffers, and those without a message.
     leases: the messages not released yet; each recipient of a message counts.
     abandoned: those among them that a lost recipient may still read.
+    loans: those among them that the owner still writes (MC-37).
     """
 
     number: int
@@ -43,6 +44,7 @@ class SlabState(NamedTuple):
     free: int
     leases: int
     abandoned: int
+    loans: int
 
 
 class Arena:
@@ -66,6 +68,7 @@ class Arena:
 
     Attributes:
         bytes_max: the same.
+        held_max: the most bytes that one recipient may hold.
         stray_releases: releases of a lease that the recipient does not have (MC-21).
 
     Raises:
@@ -77,13 +80,13 @@ class Arena:
         "_closed_slabs",
         "_free_recipients",
         "_held",
-        "_held_max",
         "_last_slab",
         "_messages",
         "_pid",
         "_recipients_max",
         "_slabs",
         "bytes_max",
+        "held_max",
         "stray_releases",
     )
 
@@ -100,7 +103,7 @@ class Arena:
             raise ValueError(f"recipients_max must be >= 1, got {recipients_max}")
         self.bytes_max: Final = bytes_max
         self.stray_releases: int = 0
-        self._held_max: Final = int(share * bytes_max)
+        self.held_max: Final = int(share * bytes_max)
         self._recipients_max: Final = recipients_max
         self._pid: Final = os.getpid()
         # First in, first out: a late call for a lost recipient finds no new one soon.
@@ -154,7 +157,7 @@ class Arena:
         Raises:
             ValueError: there is no such recipient.
         """
-        return self.held_bytes(recipient) + _buffer_bytes_for(size) <= self._held_max
+        return self.held_bytes(recipient) + _buffer_bytes_for(size) <= self.held_max
 
     def held_bytes(self, recipient: int) -> int:
         """Return the bytes of the buffers that a recipient holds.
@@ -302,6 +305,7 @@ class Arena:
                 slab.free,
                 slab.pool.census().leased,
                 slab.abandoned,
+                slab.loans,
             )
 
     # Slabs.

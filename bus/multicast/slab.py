@@ -88,6 +88,11 @@ class Slab:
         return self.pool.free_buffers
 
     @property
+    def loans(self) -> int:
+        """The number of messages that the owner writes in place."""
+        return self.pool.holdings(self._writer).leased
+
+    @property
     def is_idle(self) -> bool:
         """True if all its buffers are free."""
         return self.free == self.pool.layout.buffers

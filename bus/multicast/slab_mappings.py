@@ -88,6 +88,12 @@ class SlabMappings:
             taken.append((ended.slab, ended.lease))
         return taken
 
+    def ended(self) -> set[tuple[int, int]]:
+        """Return the slabs and leases that `take_ended` is going to return."""
+        # No iterator: a lease that ends meanwhile appends, and would invalidate it.
+        taken = [self._ended[at] for at in range(len(self._ended))]
+        return {(each.slab, each.lease) for each in taken}
+
     def remove(self, slab: int) -> None:
         """Unmap a slab that its owner has closed; views of it stay readable."""
         mapping = self._mappings.pop(slab, None)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bus.core.remote.remote_manager import RemoteManager
     from bus.message import Incoming
     from bus.payload import Payload
+    from bus.shared_memory_info import SharedMemoryInfo
     from bus.threads.account import Account
 
 __all__ = ["Comm"]
@@ -45,6 +46,12 @@ class Comm(Protocol):
     @property
     def ignored_announcements(self) -> Mapping[str, int]:
         """The number of ignored announcements of machines, by reason (BUS-DISC-11)."""
+
+    def shared_memory(self) -> SharedMemoryInfo | None:
+        """Return the state of the shared memory (MC-39); None if there is none.
+
+        The caller holds no lock of the bus.
+        """
 
     def request_flush(self) -> None:
         """Request a flush of the control frames that the last decisions caused."""

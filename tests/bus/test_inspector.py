@@ -7,15 +7,23 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
-from bus import Role, Service, open_bus
-from bus.api.inspector import inspector_of
+from bus import (
+    LongMessageCounters,
+    Role,
+    Service,
+    SharedMemoryInfo,
+    SlabInfo,
+    open_bus,
+)
+from bus.api.inspector import _shared_memory, inspector_of
 from bus.core.peer.relay_counters import ENDS
 from bus.testing import memory_bus
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
-from tests.kit.comm_threads import settled
+from tests.kit.comm_threads import held, settled
 from tests.kit.inspection import report
 from tests.kit.tasks import Holder, echo, unwanted
 from tests.support import LIMIT_S, until
@@ -246,3 +254,65 @@ def test_many_may_ask_at_once(near: Bus) -> None:
             near.here().poll(LIMIT_S)
 
     assert sorted(each.payload["process"] for each in answers) == names
+
+
+@clause("MC-39")
+def test_slabs_of_one_size_are_reported_together() -> None:
+    def slab(number: int, buffer_bytes: int) -> SlabInfo:
+        return SlabInfo(
+            number=number,
+            buffer_bytes=buffer_bytes,
+            buffers=16,
+            used=number,
+            loans=2 * number,
+            leases=3 * number,
+            abandoned=4 * number,
+        )
+
+    counters = LongMessageCounters(
+        shared=1, released=2, beyond_share=3, no_room=4, not_mapped=5
+    )
+    memory = SharedMemoryInfo(
+        bytes_max=9,
+        size=8,
+        share_bytes=7,
+        slabs=tuple(slab(at, 2**20 >> at % 2) for at in range(1, 1001)),
+        recipients=(),
+        messages=counters,
+        stray_releases=6,
+        lent=(),
+    )
+
+    told = _shared_memory(memory)
+
+    assert told is not None
+    assert told["slabs"] == [
+        {
+            "buffer_bytes": size,
+            "slabs": 500,
+            "buffers": 8000,
+            "used": total,
+            "loans": 2 * total,
+            "leases": 3 * total,
+            "abandoned": 4 * total,
+        }
+        for size, total in ((2**19, 250_000), (2**20, 250_500))
+    ]
+    assert told["messages"] == attrs.asdict(counters)
+    assert (told["bytes_max"], told["size"], told["share_bytes"]) == (9, 8, 7)
+    assert told["stray_releases"] == 6
+
+
+@clause("MC-39", "AMO-20")
+def test_an_inspection_does_not_wait_for_a_round(near: Bus) -> None:
+    """A round may wait for stable storage."""
+    with held(near):
+        found = near.inspect().shared_memory
+
+    assert found is not None
+    assert found.slabs == ()
+
+
+def test_a_process_alone_on_its_bus_has_no_shared_memory() -> None:
+    with memory_bus() as bus:
+        assert bus.inspect().shared_memory is None

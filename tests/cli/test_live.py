@@ -40,6 +40,7 @@ LIVE = [
     ("send", "echo", "1"),
     ("listen", "echo"),
     ("machines",),
+    ("shm",),
 ]
 # All verbs that look for a run directory.
 PLACED = [*LIVE, ("wait-for", "echo"), ("bench",)]

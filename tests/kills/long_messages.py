@@ -50,6 +50,11 @@ def number_of(message: bytes | memoryview) -> str:
     return number.decode(errors="replace").rstrip()
 
 
+def is_lent(message: bytes | memoryview) -> bool:
+    """Return True if a message lies in shared memory."""
+    return type(message) is memoryview and type(message.obj) is not bytes
+
+
 def is_whole(message: bytes | memoryview) -> bool:
     """Return True if a message has the bytes that it was sent with."""
     digest = hashlib.sha256(message[_HASH_BYTES:]).digest()
@@ -141,11 +146,11 @@ class LongReceiver:
         number = number_of(body)
         with self._lock:
             self.received += 1
-            self.lent += type(body) is memoryview
+            self.lent += is_lent(body)
             self._check_locked(number, body, "on receipt")
             if not self._holds:
                 return
-            if len(self._pinned) < _PINNED_AT_FIRST and type(body) is memoryview:
+            if len(self._pinned) < _PINNED_AT_FIRST and is_lent(body):
                 self._pinned.append((number, body))
                 return
             self._held.append((number, body))
@@ -167,7 +172,7 @@ class LongReceiver:
         with self._lock:
             self._pinned.extend(self._held)
             self._held.clear()
-            return sum(type(body) is memoryview for _, body in self._pinned)
+            return sum(is_lent(body) for _, body in self._pinned)
 
     def check(self) -> int:
         """Check all that is held; return how many are in shared memory."""
@@ -175,7 +180,7 @@ class LongReceiver:
             both = [*self._held, *self._pinned]
             for number, body in both:
                 self._check_locked(number, body, "while it is held")
-            return sum(type(body) is memoryview for _, body in both)
+            return sum(is_lent(body) for _, body in both)
 
     def drop(self) -> None:
         """Check all that is held, drop it, and hold nothing from now on."""

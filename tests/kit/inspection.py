@@ -10,7 +10,14 @@ from tests.support import LIMIT_S, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus import Bus, BusSnapshot, Counters, SentCounters, TaskInfo
+    from bus import (
+        Bus,
+        BusSnapshot,
+        Counters,
+        SentCounters,
+        SharedMemoryInfo,
+        TaskInfo,
+    )
 
 __all__ = [
     "all_acknowledged",
@@ -20,6 +27,7 @@ __all__ = [
     "report",
     "sent_counters_of",
     "unbalanced",
+    "unbalanced_memory",
 ]
 
 
@@ -91,3 +99,34 @@ def unbalanced(snapshot: BusSnapshot) -> list[str]:
         + counters.unread
         or min(counters.unread, counters.unread_bytes) < 0
     ]
+
+
+def unbalanced_memory(memory: SharedMemoryInfo) -> list[str]:
+    """Return the accounts of an arena that do not balance (MC-39)."""
+    recipients, slabs = memory.recipients, memory.slabs
+    leases = sum(each.leases for each in recipients)
+    faults = {
+        "the leases of slabs": sum(each.leases for each in slabs) == leases,
+        "the bytes that recipients hold": sum(
+            each.buffer_bytes * each.leases for each in slabs
+        )
+        == sum(each.held_bytes for each in recipients),
+        "the size": sum(each.buffer_bytes * each.buffers for each in slabs)
+        == memory.size
+        <= memory.bytes_max,
+        "the shared messages": memory.messages.shared
+        == memory.messages.released + leases,
+        "an age without a lease": all(
+            (each.since_s is None) == (not each.leases) for each in recipients
+        ),
+        "the used buffers": all(
+            (each.used <= each.buffers)
+            and bool(each.used) == bool(each.loans + each.leases + each.abandoned)
+            for each in slabs
+        ),
+        "the messages for a recipient": all(
+            each.messages.shared == each.messages.released + each.leases
+            for each in recipients
+        ),
+    }
+    return [f"{what}: {memory}" for what, good in faults.items() if not good]

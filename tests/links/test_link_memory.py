@@ -469,7 +469,7 @@ def test_a_closed_slab_is_unmapped_where_it_was_offered() -> None:
 
     lent = owner.recipients[1].memory._lent
     assert lent is not None
-    assert [len(each) for each in lent._mappings.values()] == [0]
+    assert [len(each.mappings) for each in lent._lenders.values()] == [0]
     closing = FrameReader().read(owner.recipients[1].pieces[-1])
     assert closing == CloseSlab(slab=1)
     # The other was never offered that slab.
@@ -491,7 +491,9 @@ def test_a_lost_recipient_that_lives_keeps_what_it_reads(owner: Owner) -> None:
         owner.answers()
     assert view == b"v" * SIZE
     del view
+    assert owner.recipients[1].memory.is_due(soon=False)
     assert list(owner.recipients[1].say()) == []  # there is no link to report on
+    assert not owner.recipients[1].memory.is_due(soon=False)
 
 
 @pytest.mark.parametrize("reaped", [True, False])

@@ -35,7 +35,7 @@ FILES: Final = (
     *("bus_routing", "bus_relays", "bus_ends", "bus_runs", "bus_links"),
     *("bus_payload", "traffic_rules", "journals", "bus_monitor", "bus_trace"),
     *("bus_names", "bus_fast_path", "bus_threads", "sockets", "bus_discovery"),
-    *("bus_horizon", "multicast", "shared_memory"),
+    *("bus_horizon", "multicast", "shared_memory", "bus_memory"),
 )
 _SIGNS: Final = "-+="
 _IMPLEMENTATION: Final = "implementation "
