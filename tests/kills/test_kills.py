@@ -6,6 +6,8 @@ places; ``python -m tests.kills.sweep`` strikes before each of many system calls
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +23,7 @@ from tests.kills.notes import Note, Notebook, Reader
 from tests.kills.soak import Memory
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 # A message from a to the fast task of b, and its arrival there.
 ASKED = "a.1: S a.1/1 fast/b ask"
@@ -112,10 +114,17 @@ def test_an_object_kept_for_each_blow_is_growth(
     assert soak.growth(seen) == told
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Yield a folder for sockets: the paths of `tmp_path` may be too long for them."""
+    with TemporaryDirectory(prefix="kills-") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.deep
-def test_a_campaign_tells_of_a_message_that_came_twice(tmp_path: Path) -> None:
+def test_a_campaign_tells_of_a_message_that_came_twice(short_folder: Path) -> None:
     """A duplicate in the notes appears in the story of the next blow."""
-    folder = tmp_path / "k"
+    folder = short_folder / "k"
     with Campaign(folder, 1) as bus:
         forger = Notebook(folder / "notes" / "forger")
         for _ in range(2):
