@@ -581,6 +581,9 @@ def test_views_outlive_the_end_of_their_owner_and_of_the_link(owner: Owner) -> N
 
     owner.memory.close()
     owner.recipients[1].memory.forget(7)
+    lent = owner.recipients[1].memory._lent
+    assert lent is not None
+    assert lent.info({}) == ()  # nothing of that link is kept
     owner.recipients[1].memory.close()
 
     assert view == b"v" * SIZE
