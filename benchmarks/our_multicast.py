@@ -2,7 +2,8 @@
 
 Between processes a subscription drops what it has no room for (BUS-FLOW-6); the window
 of the suite is below every bound, so nothing is dropped. Default arguments, except that
-above 1 MiB the bounds admit messages of that length, and two windows of them.
+a subscriber has the policy ``block``, and that above 1 MiB the bounds admit messages of
+that length, and two windows of them.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def far(folder: str, job: MulticastJob, tally: Tally) -> None:
     with open_bus(process=process, config=_config(folder, job)) as bus:
         if job.kind in {"notify", "camera"}:
             viewer = bus.register(process, thread=bus.thread())
-            viewer.subscribe("source", lambda message: take(message.payload))
+            viewer.subscribe(
+                "source", lambda message: take(message.payload), overflow="block"
+            )
         else:
             bus.register(
                 "sink", on_command=on_command, overflow="block", thread=bus.thread()

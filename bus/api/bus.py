@@ -40,7 +40,7 @@ from bus.api.task_registration import register_task
 from bus.at_exit import do_not_call_at_exit
 from bus.horizon.format import Owner
 from bus.registration import Visibility
-from bus.threads.account import Account, Overflow
+from bus.threads.dropping_account import new_account
 from bus.threads.router import Router
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from bus.links.network import Network
     from bus.message import Incoming, Undelivered
     from bus.specification import Specification
+    from bus.threads.account import Overflow
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Bus"]
@@ -214,7 +215,7 @@ class Bus:
         check_visibility(visibility)
         check_optional_callback("on_command", on_command)
         check_optional_callback("on_undelivered", on_undelivered)
-        account = Account(**new_account_limits(self._config, overflow, capacity))
+        account = new_account(**new_account_limits(self._config, overflow, capacity))
         host = self._threads.host(thread)
         receiver = Receiver(
             self._router, self._config, account, on_command, ref, on_undelivered, self

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bus.api.subscription import Subscription, Watch
     from bus.api.task_owner import TaskOwner
     from bus.config import BusConfig
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.errors import BusError
     from bus.message import Undelivered
@@ -152,18 +152,27 @@ class Receiver:
             assert isinstance(item, Returned)
             self.delivery_failures.on_returned(item, self)
 
-    @property
-    def commands_to(self) -> tuple[Callable[[Incoming], Any], Any] | None:
-        """The command callback and its reference; None if there is no callback."""
-        callback = self._on_command
-        return None if callback is None else (callback, self._reference)
+    def reads(self, run: InboundRun) -> tuple[Callable[[Incoming], Any], Any] | None:
+        """Return the callback for a run, and its reference; None if there is none."""
+        if not run.subscriptions:
+            callback = self._on_command
+            return None if callback is None else (callback, self._reference)
+        for each in run.subscriptions:
+            if not each.active:
+                alive = _alive(run.subscriptions)
+                if not alive:
+                    return None
+                run.subscriptions = alive
+                break
+        first = run.subscriptions[0]
+        return first._callback, first.reference
 
-    def on_run_begun(self, run: CommandRun) -> None:
-        """Note that the task starts to read a run of commands without answers."""
+    def on_run_begun(self, run: InboundRun) -> None:
+        """Note that the task starts to read a run."""
         if (comm := self._exchange.comm) is not None:
             comm.on_run_progress(run)
 
-    def on_run_read(self, run: CommandRun) -> None:
+    def on_run_read(self, run: InboundRun) -> None:
         """Note that the task has read a part of the run."""
         host: ThreadManager = self.entry.host
         if host.inbox.room.asleep:
@@ -229,7 +238,7 @@ class Receiver:
         self.asker.on_arrival(entry, host)
 
     def _notification(self, message: Incoming) -> None:
-        alive = tuple(each for each in message.subscriptions if each.active)
+        alive = _alive(message.subscriptions)
         if not self._extract(message):
             return
         if not alive:
@@ -391,6 +400,10 @@ class Receiver:
                 if other is not self._bus:
                     _end_proxy(other._exchange, self.entry)
         self.asker.on_deregistered()
+
+
+def _alive(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
+    return tuple(each for each in subscriptions if each.active)
 
 
 def _end_proxy(exchange: Exchange, task: Entry) -> None:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.api.arguments import UNSET, answer_timeout, deadline_after
+from bus.api.arguments import (
+    UNSET,
+    answer_timeout,
+    check_optional_callback,
+    deadline_after,
+)
 from bus.api.command_handle import NO_QUESTION, CommandHandle
 from bus.api.questions import Question
 from bus.api.reentry import MAIN, enter
@@ -16,6 +21,7 @@ from bus.errors import BusFullError, UnknownTaskError
 from bus.links.send_batch import PAYLOAD_MAX
 from bus.message import Incoming, Kind
 from bus.payload import freeze_within, own_copy
+from queuebroker import _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,9 +40,10 @@ if TYPE_CHECKING:
     from bus.threads.exchange import Exchange
     from bus.threads.router import Router
 
-__all__ = ["SEND", "Sender"]
+__all__ = ["NOTIFY", "SEND", "Sender"]
 
 SEND: Final = "send a command"  # see `enter`
+NOTIFY: Final = "notify"
 
 _COMMAND: Final = Kind.COMMAND
 _SEND_BATCHES_MAX: Final = 64  # addressees for which a task keeps a send batch
@@ -50,6 +57,8 @@ class Sender:
         asker: the asker of the task, for commands that are to be answered.
         send_batches: the send batches, by addressee. A send batch ends by itself when
             the task sends in another way.
+        notifications: the send batch of notifications to other processes. It and a send
+            batch of commands end each other, since one process may get both.
     """
 
     __slots__ = (
@@ -62,6 +71,7 @@ class Sender:
         "_tracer",
         "asker",
         "bus",
+        "notifications",
         "send_batches",
     )
 
@@ -77,6 +87,7 @@ class Sender:
         # Creates the trace of each message; None if no journal records them.
         self._tracer: Final[Tracer | None] = bus._exchange.tracer(entry)
         self.send_batches: Final[dict[str, SendBatch]] = {}
+        self.notifications: SendBatch | None = None
 
     def require_host(self) -> Any:
         """Return the thread manager that hosts the task.
@@ -133,6 +144,9 @@ class Sender:
         ones.
         """
         self.send_batches.pop(to, None)
+        if self.notifications is not None:
+            self.notifications = None
+            self._entry.order = object()
         if type(payload) is not bytes or len(payload) > PAYLOAD_MAX:
             return False
         host = entry.host
@@ -149,11 +163,12 @@ class Sender:
             self.send_batches.clear()
         # Another thread may have begun a batch just now. Their order is unknown, so
         # neither is kept.
-        if self.send_batches.setdefault(to, send_batch) is not send_batch:
+        kept = self.send_batches.setdefault(to, send_batch) is send_batch
+        if not kept or self.notifications is not None:
             self.send_batches.pop(to, None)
         return True
 
-    # Called by the inlined path of `Task.command`; static, to spare it a look-up.
+    # Called by the inlined path of `Task.command`, too; static, to spare it a look-up.
 
     @staticmethod
     def add_to_batch(send_batch: SendBatch, payload: bytes) -> bool:
@@ -251,15 +266,57 @@ class Sender:
 
     # Notifications.
 
+    def notify_bytes(self, payload: bytes) -> bool:
+        """Send a notification by the send batch; return False if it may not.
+
+        It may not if a task of this process subscribes, for example.
+        """
+        batch = self.notifications
+        if self._entry.audience:
+            return False
+        if batch is None or batch.order is not self._entry.order:
+            return self._begin_notifications(payload)
+        if batch.thread != _sync.get_ident():
+            return False
+        # As in `Task.command`.
+        if len(batch.payloads) < batch.room and len(payload) <= batch.length:
+            batch.payloads.append(payload)
+            return batch.steady or self.confirm_batch(batch)
+        return self.add_to_batch(batch, payload)
+
+    def _begin_notifications(self, payload: bytes) -> bool:
+        outer = enter(NOTIFY)
+        try:
+            self.require_host()
+            comm = self._exchange.comm
+            if comm is None or self._tracer is not None or len(payload) > PAYLOAD_MAX:
+                return False
+            self._entry.order = object()  # ends the batches of commands
+            batch: SendBatch = comm.audience.host.begin_notifications(self._entry)
+            # Checked after the batch exists, as in `_begin_send_batch`.
+            if self._entry.host is None or not batch.add(payload):
+                return False
+            self.notifications = batch
+            if any(each.order is batch.order for each in [*self.send_batches.values()]):
+                self.notifications = None  # begun just now by another thread
+                self._entry.order = object()
+            return True
+        finally:
+            if outer is False:
+                MAIN.inside = False
+
     def notify(
         self,
         payload: Any,
         on_response: Callable[[Response], object] | None,
         ref: object,
         timeout: float | None,
-        deadline: float | None,
     ) -> None:
         """Send a notification to all subscribers; see `Task.notify`."""
+        check_optional_callback("on_response", on_response)
+        deadline = None if timeout is None else deadline_after(timeout)
+        if on_response is not None and timeout is None:
+            raise ValueError("notify requires a timeout if answers are wanted")
         self.require_host()
         config = self._config
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)

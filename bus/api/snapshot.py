@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bus.shared_memory_info import SharedMemoryInfo
     from bus.specification import Specification
     from bus.threads.account import Account
+    from bus.threads.comm import NotificationAccount
     from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import ThreadManager
 
@@ -261,7 +262,7 @@ def inspect(
         parked=MappingProxyType(parked),
         peers=peers,
         sent=sent,
-        notifying=None if comm is None else _counters(comm.account),
+        notifying=None if comm is None else _notifying(comm.account),
         machines=tuple(machines),
         ignored_announcements=MappingProxyType(
             {} if comm is None else dict(comm.ignored_announcements)
@@ -364,4 +365,19 @@ def _counters(account: Account) -> Counters:
         unread=account.unread,
         unread_bytes=account.unread_bytes,
         turned_away=account.turned_away,
+    )
+
+
+def _notifying(account: NotificationAccount) -> Counters:
+    unread, unread_bytes = account.waiting
+    delivered, dropped = account.delivered, account.dropped
+    return Counters(
+        accepted=delivered + dropped + unread,
+        delivered=delivered,
+        dropped=dropped,
+        expired=0,
+        returned=0,
+        unread=unread,
+        unread_bytes=unread_bytes,
+        turned_away=0,
     )

@@ -12,7 +12,7 @@ from bus.api.arguments import (
 )
 from bus.api.awaited_confirmation import AwaitedConfirmation
 from bus.api.subscription import Subscription, Watch
-from bus.threads.account import Account
+from bus.threads.dropping_account import new_account
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ class Subscriber:
         limits = new_account_limits(self._bus._config, overflow, capacity)
         self._sender.require_host()
         specification, there = self._bus._specification(to, bus)
-        account = Account(**limits)
+        account = new_account(**limits)
         subscription = Subscription(
             there._exchange, self._entry, specification, callback, ref, account
         )

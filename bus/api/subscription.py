@@ -75,6 +75,8 @@ class Subscription:
     def cancel(self) -> None:
         """Unsubscribe and discard the unread notifications; idempotent."""
         self.active = False
+        if (host := self.entry.host) is not None:
+            host.ask(_nothing)  # work, for which it stops to read a run of ours
         _interests_of(self.entry).pop(self, None)
         self._exchange.decide_remote(lambda: self._exchange.manager.unsubscribe(self))
         if self.then is not None:
@@ -143,3 +145,7 @@ def _interests_of(entry: Entry) -> dict[Subscription | Watch, None]:
     # The client is the receiver of the task.
     interests: dict[Subscription | Watch, None] = entry.mailbox.client.interests
     return interests
+
+
+def _nothing() -> None:
+    return None

@@ -20,7 +20,7 @@ from bus.api.arguments import (
 from bus.api.call import Call
 from bus.api.command_handle import NO_QUESTION
 from bus.api.reentry import MAIN, enter, guarded
-from bus.api.sender import SEND, Sender
+from bus.api.sender import NOTIFY, SEND, Sender
 from bus.api.subscriber import Subscriber
 from bus.errors import CommandTimeoutError
 from bus.message import Incoming
@@ -261,7 +261,6 @@ class Task:
             raise ValueError(msg)
         self._receiver.respond(message, payload, error=error)
 
-    @guarded("notify")
     def notify(
         self,
         payload: Any = None,
@@ -287,11 +286,15 @@ class Task:
             ValueError: ``on_response`` without ``timeout``.
             PayloadError, MessageTooLargeError, UnknownTaskError: as for `command`.
         """
-        check_optional_callback("on_response", on_response)
-        deadline = None if timeout is None else deadline_after(timeout)
-        if on_response is not None and timeout is None:
-            raise ValueError("notify requires a timeout if answers are wanted")
-        self._sender.notify(payload, on_response, ref, timeout, deadline)
+        alone = on_response is None and timeout is None
+        if alone and type(payload) is bytes and self._sender.notify_bytes(payload):
+            return
+        outer = enter(NOTIFY)
+        try:
+            self._sender.notify(payload, on_response, ref, timeout)
+        finally:
+            if outer is False:
+                MAIN.inside = False
 
     # Subscribing and watching.
 

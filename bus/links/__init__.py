@@ -4,7 +4,9 @@ unsent, frame_readers           the frames for a full link; frames out of their 
 link_poller, link_pool          the wait at all links; the links
 link_policy, join_state         the rules about links and roles; the outcome of the join
 link_setup                      links, by dialling and by accepting
-send_batch                      the commands that a task sends together
+send_batch                      the commands or notifications that a task sends together
+batch_room                      the bound of messages to one destination, with batches
+audience_account                the notifications queued for all remote subscribers
 relay_account, relay_outbox     the messages of tasks for other processes
 inbound_delivery                the messages of other processes for tasks
 acknowledgement_tracker         the messages that tasks took

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.streams.receipts import Taken
     from bus.message import Incoming
     from bus.threads.thread_manager import ThreadManager
@@ -56,8 +56,8 @@ class AcknowledgementTracker:
         # too little; the acknowledgement then comes a little later.
         self._bytes: int = 0
         # Runs noted since the last `take`; older runs that a task may still be reading.
-        self._reading: Final[deque[CommandRun]] = deque()
-        self._read_on: list[CommandRun] = []
+        self._reading: Final[deque[InboundRun]] = deque()
+        self._read_on: list[InboundRun] = []
         self.wakes_soon: bool = False
         self.check_at: float | None = None
 
@@ -69,7 +69,7 @@ class AcknowledgementTracker:
         self._taken.append(taken)
         self._bytes += message._size
 
-    def note_run(self, run: CommandRun) -> bool:
+    def note_run(self, run: InboundRun) -> bool:
         """Note that a task reads, or has read, from a run; return True if urgent.
 
         The run counts its reads itself, so that no message needs a note of its own.
@@ -126,6 +126,7 @@ class AcknowledgementTracker:
         for run in runs:
             told, read = run.reported, run.at
             if read > told:
+                assert run.receipt is not None  # notifications are not noted here
                 size = run.lengths.part(told, read).total
                 taken.append((run.receipt, run.number + told, read - told, size))
                 run.reported = read

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bus.config import BusConfig
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.wire import Identity
@@ -98,7 +98,7 @@ class CommThread:
         outbox = RelayOutbox(me, config, self.on_extracted, self.command)
         self._relay_outbox: Final = outbox
         self.audience: Final[Entry] = outbox.audience
-        self.account: Final[Account] = outbox.account
+        self.account: Final = outbox.account
         self._peer_log: Final = PeerLog()
         self._link_pool: Final = LinkPool(
             outbox.inbox,
@@ -294,11 +294,12 @@ class CommThread:
                 self._rounds.wake()
         self._resume_if_roomy(message._to, message._account)
 
-    def on_run_progress(self, run: CommandRun) -> None:
+    def on_run_progress(self, run: InboundRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
-        tracker = self._acknowledgement_tracker
-        if tracker.note_run(run) and not tracker.acknowledges_soon(run._to.host):
-            self._rounds.wake()
+        if run.receipt is not None:
+            tracker = self._acknowledgement_tracker
+            if tracker.note_run(run) and not tracker.acknowledges_soon(run._to.host):
+                self._rounds.wake()
         self._resume_if_roomy(run._to, run._account)
 
     def _resume_if_roomy(self, entry: Entry, account: Account) -> None:

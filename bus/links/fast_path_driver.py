@@ -18,7 +18,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.core.remote.fast_path import FastPath
 from bus.core.wire import FrameType
 from bus.threads.fast_delivery import FastDelivery
@@ -226,7 +226,7 @@ class FastPathDriver:
         self._waitable_links = waitable_links
         return waitable
 
-    def offer_link(self, last: Incoming | CommandRun, host: ThreadManager) -> None:
+    def offer_link(self, last: Incoming | InboundRun, host: ThreadManager) -> None:
         """Let a thread wait at the link that brings its tasks many short commands.
 
         Long commands are left to the comm thread, which copies them out of the kernel
@@ -234,12 +234,12 @@ class FastPathDriver:
 
         last: the latest message for one of these tasks.
         """
-        if type(last) is not CommandRun or host.main:
+        if type(last) is not InboundRun or host.main:
             return
         count = len(last.lengths)
         if count < _MANY or last.lengths.total > count * _SHORT_MAX:
             return
-        peer: Peer = last.receipt.peer
+        peer: Peer = last.source.mailbox.peer
         waitable = self._waitable_links.get(peer)
         if waitable is None or not waitable.fast_path.is_current:
             waitable = self._exchange.query(partial(self._new_waitable_link, peer))

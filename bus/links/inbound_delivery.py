@@ -16,7 +16,7 @@ from collections import Counter, deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.events import BusReason
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
@@ -65,7 +65,7 @@ class InboundDelivery:
         """Return True if messages are held back for a task; for any thread."""
         return entry in self._held
 
-    def deliver(self, entry: Entry, messages: Sequence[Incoming | CommandRun]) -> None:
+    def deliver(self, entry: Entry, messages: Sequence[Incoming | InboundRun]) -> None:
         """Give messages to a task, or hold them back."""
         if self._horizons is not None and self._horizons.failed:
             return
@@ -73,11 +73,17 @@ class InboundDelivery:
             if kind is Incoming:
                 self._deliver(entry, list(cast("Iterator[Incoming]", some)))
                 continue
-            for run in cast("Iterator[CommandRun]", some):
+            for run in cast("Iterator[InboundRun]", some):
                 self._deliver_run(entry, run)
 
-    def _deliver_run(self, entry: Entry, run: CommandRun) -> None:
+    def _deliver_run(self, entry: Entry, run: InboundRun) -> None:
         held = self._held.get(entry)
+        if run.kind is Kind.NOTIFICATION:
+            if held is None:
+                _give_notifications(entry, run)
+            else:
+                self._deliver(entry, run.rest())
+            return
         if held is None and _give_run(entry, run):
             return
         if entry.mailbox.client.account.overflow not in _WAITING:
@@ -156,13 +162,13 @@ class _Held:
     __slots__ = ("behind", "bytes", "items", "notifications")
 
     def __init__(self) -> None:
-        self.items: Final[deque[Incoming | CommandRun]] = deque()
+        self.items: Final[deque[Incoming | InboundRun]] = deque()
         self.behind: Final[Counter[Account]] = Counter()
         self.notifications: int = 0
         self.bytes: int = 0
 
     def __len__(self) -> int:
-        runs = [each for each in self.items if isinstance(each, CommandRun)]
+        runs = [each for each in self.items if isinstance(each, InboundRun)]
         return len(self.items) - len(runs) + sum(map(len, runs))
 
     def put(self, message: Incoming) -> None:
@@ -172,7 +178,7 @@ class _Held:
             self.bytes += message._size
             message.gap += self.behind.pop(_account(message), 0)
 
-    def take(self, message: Incoming | CommandRun) -> None:
+    def take(self, message: Incoming | InboundRun) -> None:
         self.items.remove(message)  # usually the first
         if isinstance(message, Incoming) and message.kind is Kind.NOTIFICATION:
             self.notifications -= 1
@@ -218,22 +224,37 @@ def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
     return given
 
 
-def _give(entry: Entry, item: Incoming | CommandRun) -> bool:
-    if isinstance(item, CommandRun):
+def _give(entry: Entry, item: Incoming | InboundRun) -> bool:
+    if isinstance(item, InboundRun):
         return _give_run(entry, item)
     return _offer(entry, item)
 
 
-def _give_run(entry: Entry, run: CommandRun) -> bool:
+def _give_run(entry: Entry, run: InboundRun) -> bool:
     """Post the commands of a run that have room; return False if some are left."""
     while len(run):
         host = entry.host
         if host is None:
             return True  # as in `_offer`
         account: Account = entry.mailbox.client.account
-        if not host.inbox.offer_commands(run, account, host) and (entry.host is host):
+        if not host.inbox.offer_inbound_run(run, account, host) and (
+            entry.host is host
+        ):
             return False  # the task has not moved, so it has no room
     return True
+
+
+def _give_notifications(entry: Entry, run: InboundRun) -> None:
+    """Post the notifications of a run; the policy decides on those without room."""
+    account: Account = run.subscriptions[0]._account
+    while len(run):
+        host = entry.host
+        if host is None:
+            return  # as in `_offer`
+        if not host.inbox.offer_inbound_run(run, account, host):
+            # The task has moved; or the first one has no room, or reports a gap.
+            [first] = run.take(1).rest()
+            _offer(entry, first)
 
 
 def _offer(entry: Entry, message: Incoming) -> bool:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from bus.core.local.trace import dropped_by
-from bus.errors import BusFullError
+from bus.links.batch_room import BatchRoom
 from bus.message import Kind
 from bus.threads.account import Admission
 from queuebroker import _sync
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Sequence
 
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.peer.relay import Relay
     from bus.errors import BusError
     from bus.events import BusReason
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
 __all__ = ["RelayAccount"]
 
 
-class RelayAccount:
+class RelayAccount(BatchRoom):
     """The account of a relay, and its client (`bus.threads.mailbox.Client`).
 
     Each counter has one writer. ``_posted`` and ``_posted_bytes`` belong to the holder
     of the comm thread's inbox lock, the others to the comm thread.
 
     Args:
-        messages_max, bytes_max: the bound; one message always fits if none is waiting.
+        messages_max, bytes_max: as for `BatchRoom`.
         overflow: the overflow policy of the remote task (BUS-FLOW-6). Under
             `drop-oldest` the relay drops its own oldest messages, which only the comm
             thread may do. Messages not yet moved to it may reach the bound once more;
@@ -49,20 +48,12 @@ class RelayAccount:
     """
 
     __slots__ = (
-        "_bytes_max",
         "_in_inbox",
-        "_left",
-        "_left_bytes",
         "_lock",
-        "_messages_max",
         "_moved",
         "_moved_bytes",
-        "_posted",
-        "_posted_bytes",
         "_refuse",
-        "_send_batches",
         "_taken",
-        "overflow",
         "undelivered",
     )
 
@@ -75,20 +66,16 @@ class RelayAccount:
         taken: Callable[[Incoming], object],
         refuse: Callable[[Incoming, BusError], object],
     ) -> None:
-        self._messages_max: Final = messages_max
-        self._bytes_max: Final = bytes_max
-        self.overflow: Final = overflow
+        super().__init__(
+            messages_max=messages_max, bytes_max=bytes_max, overflow=overflow
+        )
         self._taken: Final = taken
         self._refuse: Final = refuse
-        self._posted = self._posted_bytes = 0
         self._moved = self._moved_bytes = 0
-        self._left = self._left_bytes = 0
         # Messages in the inbox, oldest first, under `drop-oldest`; guarded by its lock.
         self._in_inbox: deque[Incoming] | None = (
             deque() if overflow == "drop-oldest" else None
         )
-        # The batches with reserved room; guarded by the same lock.
-        self._send_batches: Final[set[SendBatch]] = set()
         # Guards the next counter, which any thread increments: remote commands that
         # were not delivered, and whose senders cannot be notified.
         self._lock: Final[_thread.LockType] = _sync.Lock()
@@ -101,26 +88,9 @@ class RelayAccount:
         """Return this object: it is both client and account."""
         return self
 
-    @property
-    def unread(self) -> int:
-        """The number of waiting messages."""
-        return self._posted - self._left
-
-    def error(self, what: str) -> BusFullError:
-        """Return the error to raise for lack of room; ``what`` names the receiver."""
-        if self.unread >= self._messages_max:
-            return BusFullError(what, self._messages_max)
-        return BusFullError(what, self._bytes_max, "bytes")
-
-    def full(self, size: int) -> bool:
-        """Return True if there is no room for ``size`` bytes; takes no lock."""
-        unread = self.unread
-        return unread >= self._messages_max or (
-            self._posted_bytes - self._left_bytes + size > self._bytes_max
-            and unread > 0
-        )
-
-    def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
+    def admit_locked(
+        self, message: Incoming, dropped: list[Incoming | InboundRun]
+    ) -> Admission:
         """Admit a message to the account, under the lock of the comm thread's inbox.
 
         Messages dropped in its favour are appended to ``dropped``.
@@ -143,12 +113,9 @@ class RelayAccount:
 
     def _drop_oldest_locked(self, coming: deque[Incoming]) -> Incoming:
         oldest = coming.popleft()
-        whole = replace(oldest)  # for its sender
-        oldest._dropped = True
-        oldest.payload = None  # a dropped message must hold no memory
         self._posted -= 1
         self._posted_bytes -= oldest._size
-        return whole
+        return oldest._drop()
 
     def take(self, message: Incoming, lock: _thread.LockType) -> bool:
         """Take a message out of the inbox; return False if it was dropped meanwhile."""
@@ -169,7 +136,10 @@ class RelayAccount:
         )
 
     def admit_inside(
-        self, message: Incoming, dropped: list[Incoming], lock: _thread.LockType
+        self,
+        message: Incoming,
+        dropped: list[Incoming | InboundRun],
+        lock: _thread.LockType,
     ) -> Admission:
         """Admit a message to the account, in the comm thread itself."""
         with lock:
@@ -178,57 +148,10 @@ class RelayAccount:
     def reserve_locked(
         self, send_batch: SendBatch, need: int, most: int, size: int
     ) -> int:
-        """Reserve room for ``need`` to ``most`` messages of a batch.
-
-        Each counts as ``size`` bytes. Returns the number of messages, 0 if ``need`` of
-        them do not fit. Called under the lock of the comm thread's inbox.
-        """
+        """Reserve room for a batch; there is none under `drop-oldest`."""
         if self._in_inbox is not None:
             return 0
-        given = self._free(most, size)
-        if given < need:
-            self._reclaim_locked(size)
-            given = self._free(most, size)
-        if given < need:
-            return 0
-        self._send_batches.add(send_batch)
-        # Last: no interrupt comes between this and the batch's own count.
-        self._posted += given
-        self._posted_bytes += given * size
-        return given
-
-    def release_locked(
-        self, send_batch: SendBatch, unused: int, unused_bytes: int
-    ) -> None:
-        """Release the unused room of a batch as it is taken, under the same lock."""
-        self._posted -= unused
-        self._posted_bytes -= unused_bytes
-        self._send_batches.discard(send_batch)
-
-    def _free(self, most: int, size: int) -> int:
-        messages = self._messages_max - self.unread
-        length = self._bytes_max - (self._posted_bytes - self._left_bytes)
-        return min(most, messages, length // size)
-
-    def _reclaim_locked(self, size: int) -> None:
-        """Reclaim the unused room of batches, so that it causes no refusal.
-
-        size: the length of the message that needs room. If bytes are not short, a batch
-          without spare room has nothing to return, and its payloads need not be
-          counted.
-        """
-        short = self._posted_bytes - self._left_bytes + size > self._bytes_max
-        for send_batch in list(self._send_batches):
-            if short or send_batch.spare or not send_batch.room:
-                self.reclaim_locked(send_batch)
-
-    def reclaim_locked(self, send_batch: SendBatch) -> None:
-        """Reclaim the unused room of a batch, under the same lock."""
-        unused, unused_bytes = send_batch.reclaim_locked()
-        self._posted -= unused
-        self._posted_bytes -= unused_bytes
-        if not send_batch.room:  # its sender was interrupted, and may never use it
-            self._send_batches.discard(send_batch)
+        return super().reserve_locked(send_batch, need, most, size)
 
     def on_batch_moved(self, count: int, size: int) -> None:
         """Note that ``count`` messages of a batch moved into the relay."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from weakref import WeakKeyDictionary
 
 from bus.address import Address
-from bus.core.local.routing_table import Entry
+from bus.core.local.routing_table import Entry, RoutingTable
+from bus.links.audience_account import AudienceAccount
 from bus.links.relay_account import RelayAccount
 from bus.links.send_batch import SealedBatch, SendBatch
 from bus.registration import RegistrationId, Visibility
-from bus.threads.account import Account
 from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import Request
 from queuebroker import _sync
@@ -56,30 +55,6 @@ class OutboundAnswer:
         self.question: Final = question
         self.payload: Final = payload
         self.error: Final = error
-
-
-class _AudienceAccount(Account):
-    """One bound for all notifications queued for remote subscribers.
-
-    A subscriber of one notifier need not subscribe to another, so each notifier has its
-    own gap (BUS-FLOW-3). Guarded by the inbox's lock.
-    """
-
-    __slots__ = ("_gaps",)
-
-    def __init__(self, *, messages_max: int, bytes_max: int) -> None:
-        super().__init__(
-            messages_max=messages_max, bytes_max=bytes_max, overflow="drop-oldest"
-        )
-        # Weak keys: a notifier that has left sends no notification to carry its gap.
-        self._gaps: Final[WeakKeyDictionary[Entry, int]] = WeakKeyDictionary()
-
-    def _miss_oldest_locked(self, oldest: Incoming) -> None:
-        self._gaps[oldest._source] = self._gaps.get(oldest._source, 0) + 1
-
-    def _report_gap_locked(self, message: Incoming) -> None:
-        if self._gaps:
-            message.gap = self._gaps.pop(message._source, 0)
 
 
 class RelayOutbox:
@@ -126,7 +101,7 @@ class RelayOutbox:
         self.send_single: Final = send_single
         self.inbox: Final = Inbox()
         self.ident: int | None = None
-        self.account: Final = _AudienceAccount(
+        self.account: Final = AudienceAccount(
             messages_max=config.task_fifo_messages,
             bytes_max=config.task_fifo_bytes,
         )
@@ -139,6 +114,7 @@ class RelayOutbox:
             host=self,
             mailbox=None,
             remote=True,
+            table=RoutingTable(),  # its own, which it never leaves
             # As for its account, so that `take` skips the dropped notifications.
             overflow="drop-oldest",
         )
@@ -192,7 +168,24 @@ class RelayOutbox:
         if to.overflow != "block" or self.is_owner():
             waits_s = None  # the comm thread makes room, and must not wait for itself
         return SendBatch(
-            to, source, to.mailbox.client, self, timeout_s, longest, waits_s
+            to,
+            source,
+            to.mailbox.client,
+            self,
+            timeout_s,
+            longest,
+            waits_s,
+            self.send_single,
+        )
+
+    def begin_notifications(self, source: Entry) -> SendBatch:
+        """Begin a send batch of notifications of a task to all remote subscribers.
+
+        No notification of it waits for room, or expires.
+        """
+        longest = self._config.message_bytes_max - 8  # as above
+        return SendBatch(
+            self.audience, source, self.account, self, None, longest, None, None
         )
 
     def ask(self, request: Callable[[], object]) -> None:
@@ -209,7 +202,9 @@ class RelayOutbox:
             if type(item) is Request:
                 requests.append(item)
             elif type(item) is SendBatch:
-                posted.append(item.take())
+                sealed_batch = item.take()
+                if sealed_batch.payloads:  # all notifications may have been dropped
+                    posted.append(sealed_batch)
             elif (
                 (entry := item._to) is None
                 or entry.overflow != "drop-oldest"
@@ -237,6 +232,11 @@ class RelayOutbox:
                     )
             elif entry is self.audience:
                 for message in run:
+                    if type(message) is SealedBatch:
+                        remote.notify_alike(
+                            message.source, message.payloads, message.size, message.gap
+                        )
+                        continue
                     remote.notify(
                         message._source,
                         message.payload,

@@ -47,6 +47,7 @@ class SealedBatch(Struct, eq=False):
 
     size: the total length of the payloads, in bytes.
     deadline: the time after which delivery is useless, in seconds; None for never.
+    gap: the number of notifications dropped before the first one.
     """
 
     _to: Entry
@@ -54,6 +55,7 @@ class SealedBatch(Struct, eq=False):
     payloads: list[bytes]
     size: int
     deadline: float | None
+    gap: int = 0
 
     def commands(self) -> list[Incoming]:
         """Return these commands as messages, to be sent elsewhere."""
@@ -85,8 +87,11 @@ class Room(Protocol):
 
     def release_locked(
         self, send_batch: SendBatch, unused: int, unused_bytes: int
-    ) -> None:
-        """Release the unused room of a batch as it is taken."""
+    ) -> int:
+        """Release the unused room of a batch as it is taken.
+
+        Returns the number of messages dropped before its first one.
+        """
 
 
 class BatchHost(Protocol):
@@ -98,9 +103,6 @@ class BatchHost(Protocol):
     @property
     def inbox(self) -> Inbox:
         """The inbox of the comm thread."""
-
-    def send_single(self, command: Incoming, /) -> bool:
-        """Send a single command at once; return False if it must be posted."""
 
 
 class SendBatch:
@@ -162,13 +164,14 @@ class SendBatch:
         timeout_s: float | None,
         payload_max: int,
         waits_s: Callable[[], float] | None,
+        send_single: Callable[[Incoming], bool] | None,
     ) -> None:
         self.to: Final = to
         self._relay_account: Final = relay_account
         self._host: Final = host
         self._inbox: Final = host.inbox
         self._timeout_s: Final = timeout_s
-        self._send_single: Final = host.send_single
+        self._send_single: Final = send_single
         # Deadline of the first command; the others follow so soon that it fits them,
         # too.
         self._deadline: float | None = None
@@ -207,7 +210,7 @@ class SendBatch:
 
     def _send_alone(self, payload: bytes) -> bool:
         """Send a command alone, if no earlier one is in the batch."""
-        if len(payload) > self._longest:
+        if self._send_single is None or len(payload) > self._longest:
             return False
         [command] = commands_of(
             self.source, self.to.name, (payload,), self._deadline_from_now()
@@ -344,9 +347,27 @@ class SendBatch:
             count = min(len(self.payloads), self.room)
             payloads = Bodies(self.payloads[:count])
             size = payloads.lengths.total
-            self._relay_account.release_locked(
+            gap = self._relay_account.release_locked(
                 self, self.room - count, self.room_bytes - size
             )
             self.room = self.room_bytes = 0
             del self.payloads[:count]  # not all: the sender may have appended one
-            return SealedBatch(self.to, self.source, payloads, size, self._deadline)
+            return SealedBatch(
+                self.to, self.source, payloads, size, self._deadline, gap
+            )
+
+    def drop_oldest_locked(self) -> bytes | None:
+        """Remove and return the oldest payload; None if there is none.
+
+        The caller, who holds the lock, takes it off the account.
+        """
+        self.steady = False  # first, as above
+        if not self.payloads or not self.room:
+            return None
+        payload = self.payloads[0]
+        size = len(payload)
+        # No call between these lines, as above.
+        self.room -= 1
+        self.room_bytes -= size
+        del self.payloads[0]
+        return payload

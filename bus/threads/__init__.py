@@ -1,6 +1,7 @@
 """The cooperative half of the bus: threads, and the tasks that take turns in them.
 
 account                 the unread messages of a receiver, and its bounds
+dropping_account        the same for a receiver that drops its oldest message
 delivery                the items in a FIFO besides messages
 inbox, mailbox          the FIFO of a thread, to which other threads post; of one task
 callback_failures       a log of the exceptions of callbacks

@@ -1,6 +1,7 @@
 """`Account`: the counters of one receiver's unread messages, and its overflow policy.
 
-Each task has an account for its commands, and each subscription has one, too. A message
+Each task has an account for its commands, and each subscription has one, too; under
+`drop-oldest` it is a `bus.threads.dropping_account.DroppingAccount`. A message
 is on the account from its acceptance until it is extracted or dropped. The bound is
 exact, in messages and in bytes, for any number of senders. Sending within a thread
 takes no lock.
@@ -22,18 +23,16 @@ lock retries under the lock, and only the result of the retry counts as full.
 from __future__ import annotations
 
 import enum
-from collections import deque
 from typing import TYPE_CHECKING, Final
-
-from msgspec.structs import replace
 
 from bus.errors import BusFullError
 from bus.registration import Overflow
 
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import Iterator
 
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.wire import Lengths
     from bus.message import Incoming
 
@@ -75,7 +74,6 @@ class Account:
         "_outside",
         "_outside_bytes",
         "_reading",
-        "_unread",
         "behind",
         "expired",
         "extracted",
@@ -98,13 +96,8 @@ class Account:
         self._inside = self._inside_bytes = 0
         self.extracted = self.extracted_bytes = 0
         # The run being read, whose reads ``extracted`` does not yet include.
-        self._reading: CommandRun | None = None
+        self._reading: InboundRun | None = None
         self._dropped = self._dropped_bytes = 0
-        # With policy `drop-oldest`, the unread messages, oldest first; else None.
-        # Guarded by the inbox's lock.
-        self._unread: deque[Incoming] | None = (
-            deque() if overflow == "drop-oldest" else None
-        )
         self.gap: int = 0
         self.behind: int = 0
         # Extracted, but too late, or to be sent elsewhere; written by the same thread
@@ -178,10 +171,15 @@ class Account:
             if self._reading is reading and self.extracted_bytes == extracted:
                 return extracted + size
 
-    def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
+    def admit_locked(
+        self,
+        message: Incoming,
+        dropped: list[Incoming | InboundRun],  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> Admission:
         """Put a message on the account; the caller holds the inbox's lock.
 
-        Each message dropped for it is appended to ``dropped``.
+        Each message dropped for it is appended to ``dropped``, or each run of which no
+        message is left.
         """
         self._outside += 1
         self._outside_bytes += message._size
@@ -189,24 +187,16 @@ class Account:
         unread = self._outside + self._inside - self.extracted - self._dropped
         most = self._outside_bytes + self._inside_bytes - self.extracted_bytes
         fits = unread <= self._messages_max and most <= self._bytes_max
-        if fits and self._unread is None and not self.gap:
+        if fits and not self.gap:
             return Admission.ACCEPTED
-        while self._over():
-            if self._unread:
-                dropped.append(self._drop_oldest_locked())
-                continue
+        if self._over():
             self._outside -= 1
             self._outside_bytes -= message._size
             if self.overflow == "drop-newest":
                 self.turn_away_locked(message)
                 return Admission.DROPPED
             return Admission.FULL
-        if self._unread is not None:
-            self._unread.append(message)
-            message.gap += self.behind
-            self.behind = 0
-        else:
-            self._report_gap_locked(message)
+        self._report_gap_locked(message)
         return Admission.ACCEPTED
 
     def admit_run_locked(self, sizes: Lengths) -> int:
@@ -217,7 +207,7 @@ class Account:
 
         sizes: the size of each message in bytes.
         """
-        if self._unread is not None or self.gap:
+        if self.gap:
             return 0
         unread = self.unread
         count = min(self._messages_max - unread, sizes.count)
@@ -239,8 +229,29 @@ class Account:
             return 0
         return count
 
+    def admit_inbound_locked(
+        self,
+        run: InboundRun,
+        dropped: list[Incoming | InboundRun],  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> InboundRun | None:
+        """Put the first messages of a run on the account, as many as fit.
+
+        Return them as a run, or None if there are none. The caller holds the inbox's
+        lock. None fits if the first one must report a gap; ``dropped`` is as for
+        `admit_locked`.
+        """
+        count = self.admit_run_locked(run.lengths)
+        if not count:
+            return None
+        some = run.take(count)
+        some._account = self
+        return some
+
     def admit_inside(
-        self, message: Incoming, dropped: list[Incoming], lock: _thread.LockType
+        self,
+        message: Incoming,
+        dropped: list[Incoming | InboundRun],
+        lock: _thread.LockType,
     ) -> Admission:
         """Put a message on the account, in the thread that hosts the receiver.
 
@@ -257,7 +268,7 @@ class Account:
         Only the thread that hosts the receiver may call this. It also returns False
         under policy `drop-oldest`, or if a gap is to be reported.
         """
-        if self._unread is not None or self.gap:
+        if self.gap:
             return False
         self._inside += 1
         self._inside_bytes += message._size
@@ -282,24 +293,43 @@ class Account:
             self.unread_bytes + size > self._bytes_max and unread > 0
         )
 
-    def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
+    def extract(
+        self,
+        message: Incoming,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> bool:
         """Take a message off the account, in the thread that hosts the receiver.
 
         Return False if it was dropped meanwhile, and so is off the account already.
         """
-        if self._unread is not None:
-            with lock:
-                if message._dropped:
-                    return False
-                # Usually the oldest. But a message sent within the thread may overtake
-                # one that another thread is posting.
-                self._unread.remove(message)
-                self._report_gap_locked(message)
         self.extracted += 1
         self.extracted_bytes += message._size
         return True
 
-    def begin(self, run: CommandRun, lock: _thread.LockType) -> None:
+    def read(
+        self,
+        run: InboundRun,
+        reference: object,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> Iterator[Incoming]:
+        """Return an iterator of messages for a callback; each step reads one.
+
+        reference: that of each message. lock: the inbox's lock.
+        """
+        return run.read(reference)
+
+    def rest_of(
+        self,
+        run: InboundRun,
+        lock: _thread.LockType,  # noqa: ARG002 # `DroppingAccount` needs it
+    ) -> list[Incoming]:
+        """Take the unread messages out of a run; they stay on the account.
+
+        Only the thread that hosts the receiver may call this; lock: as above.
+        """
+        return run.rest()
+
+    def begin(self, run: InboundRun, lock: _thread.LockType) -> None:
         """Start to count the reads from a run, in the thread that hosts the receiver.
 
         lock: the inbox's lock.
@@ -329,17 +359,6 @@ class Account:
             self.unread_bytes > self._bytes_max and unread > 1
         )
 
-    def _drop_oldest_locked(self) -> Incoming:
-        assert self._unread
-        oldest = self._unread.popleft()
-        whole = replace(oldest)  # a copy with the payload, for the sender's error
-        oldest._dropped = True
-        oldest.payload = None  # frees the memory: the reader only skips this message
-        self._dropped += 1
-        self._dropped_bytes += oldest._size
-        self._miss_oldest_locked(oldest)
-        return whole
-
     def turn_away_locked(self, message: Incoming) -> None:
         """Count a message that is dropped before acceptance; under the inbox's lock."""
         self.turned_away += 1
@@ -350,14 +369,7 @@ class Account:
 
         The caller holds the inbox's lock.
         """
-        if self._unread is not None:
-            self.behind += count
-        else:
-            self.gap += count
-
-    def _miss_oldest_locked(self, oldest: Incoming) -> None:
-        """Add a dropped message, and its own gap, to the gap that the next reports."""
-        self.gap += 1 + oldest.gap
+        self.gap += count
 
     def _report_gap_locked(self, message: Incoming) -> None:
         """Add the gap to a message, which reports it to the receiver (BUS-FLOW-3)."""

@@ -11,16 +11,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bus.core.local.actions import Action
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.remote.remote_manager import RemoteManager
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.shared_memory_info import SharedMemoryInfo
-    from bus.threads.account import Account
 
-__all__ = ["Comm"]
+__all__ = ["Comm", "NotificationAccount"]
+
+
+class NotificationAccount(Protocol):
+    """The account of the notifications to other processes, as an inspection sees it.
+
+    delivered, dropped: how many the comm thread has taken, and how many were dropped.
+    """
+
+    dropped: int
+
+    @property
+    def delivered(self) -> int:
+        """The number of notifications that the comm thread has taken."""
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """The number of waiting notifications, and their length in bytes."""
 
 
 class Comm(Protocol):
@@ -40,7 +56,7 @@ class Comm(Protocol):
         """The entry that stands for all remote subscribers of tasks of this process."""
 
     @property
-    def account(self) -> Account:
+    def account(self) -> NotificationAccount:
         """The account of the notifications queued for all remote subscribers."""
 
     @property
@@ -71,7 +87,7 @@ class Comm(Protocol):
     def on_extracted(self, message: Incoming) -> None:
         """Note that a task extracted or dropped a message, local or remote."""
 
-    def on_run_progress(self, run: CommandRun) -> None:
+    def on_run_progress(self, run: InboundRun) -> None:
         """Note that a task reads, or has read, from a run of another process."""
 
     def decide(self, event: Callable[[], list[Action]]) -> None:

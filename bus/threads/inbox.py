@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.core.wire import Lengths
+from bus.message import Incoming
 from bus.threads.account import Admission
 from bus.threads.mailbox import DROPPED_MIN, without_dropped
 from queuebroker import _sync
@@ -21,14 +22,13 @@ from queuebroker.waiting.parking import PENDING, Pending, WaitList, wait_for
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from bus.core.local.command_run import CommandRun
-    from bus.message import Incoming
+    from bus.core.local.inbound_run import InboundRun
     from bus.threads.account import Account
     from bus.threads.delivery import Delivery
 
-__all__ = ["Inbox"]
+__all__ = ["Inbox", "report_dropped"]
 
 
 class Inbox:
@@ -85,7 +85,7 @@ class Inbox:
 
         Return GONE if it does not host the task any more, FULL if the task has no room.
         """
-        dropped: list[Incoming] = []
+        dropped: list[Incoming | InboundRun] = []
         with self.lock:
             if message._to.host is not host:
                 return Admission.GONE
@@ -101,8 +101,7 @@ class Inbox:
                     self.arrived.wake_one()
                 if dropped:
                     self._forget_dropped_locked(len(dropped))
-        for each in dropped:
-            each._source.mailbox.client.on_dropped(each)
+        report_dropped(dropped)
         return admission
 
     def offer_run(
@@ -124,21 +123,24 @@ class Inbox:
                 self._wake_all_locked()
             return count
 
-    def offer_commands(self, run: CommandRun, account: Account, host: object) -> int:
-        """Post as many commands of a run as fit.
+    def offer_inbound_run(self, run: InboundRun, account: Account, host: object) -> int:
+        """Post as many messages of a run as fit (`Account.admit_inbound_locked`).
 
         Return the number posted; they are removed from ``run``.
         """
+        dropped: list[Incoming | InboundRun] = []
         with self.lock:
             if run._to.host is not host:
                 return 0
-            count = account.admit_run_locked(run.lengths)
-            if count:
-                some = run.take(count)
-                some._account = account
-                self.items.append(some)
-                self._wake_all_locked()
-            return count
+            some = account.admit_inbound_locked(run, dropped)
+            if some is None:
+                return 0
+            self.items.append(some)
+            self._wake_all_locked()
+            if dropped:
+                self._forget_dropped_locked(len(dropped))
+        report_dropped(dropped)
+        return len(some.payloads)
 
     def offer_until(
         self, message: Incoming, host: object, deadline: float | None
@@ -217,3 +219,13 @@ class Inbox:
         if self._dropped > max(DROPPED_MIN, len(self.items) // 2):
             self.items = without_dropped(self.items)
             self._dropped = 0
+
+
+def report_dropped(dropped: Iterable[Incoming | InboundRun]) -> None:
+    """Report to their senders the messages that the receiver's policy dropped.
+
+    Of a run there is nothing to report: its sender is in another process.
+    """
+    for each in dropped:
+        if isinstance(each, Incoming):
+            each._source.mailbox.client.on_dropped(each)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.errors import BusError
     from bus.events import BusReason
@@ -59,14 +59,13 @@ class Client(Protocol):
     def handle(self, item: Any) -> None:
         """Run the callback for one item of the mailbox."""
 
-    @property
-    def commands_to(self) -> tuple[Callable[[Incoming], object], Any] | None:
-        """The command callback and its reference; None if there is no callback."""
+    def reads(self, run: InboundRun) -> tuple[Callable[[Incoming], object], Any] | None:
+        """Return the callback for a run, and its reference; None if there is none."""
 
-    def on_run_begun(self, run: CommandRun) -> None:
-        """Note that the task starts to read a run of commands without answers."""
+    def on_run_begun(self, run: InboundRun) -> None:
+        """Note that the task starts to read a run."""
 
-    def on_run_read(self, run: CommandRun) -> None:
+    def on_run_read(self, run: InboundRun) -> None:
         """Note that the task has read a part of the run."""
 
     def on_exception(self, callback: object) -> None:

@@ -6,10 +6,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from bus.threads.account import Admission
+from bus.threads.inbox import report_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.message import Incoming
     from bus.threads.mailbox import Mailbox
@@ -45,7 +47,7 @@ class Opening:
         # the account has decided on it; None before.
         self._taken: Incoming | None = None
         self._verdict: Admission | None = None
-        self._dropped: Final[list[Incoming]] = []
+        self._dropped: Final[list[Incoming | InboundRun]] = []
 
     def _admit(self) -> None:
         """Charge the parked messages to the account of the task; keep those that fit.
@@ -64,7 +66,7 @@ class Opening:
             self._settle(message)
         while self._dropped:
             dropped = self._dropped[0]
-            dropped._source.mailbox.client.on_dropped(dropped)
+            report_dropped((dropped,))
             # Not before: a repeated report is harmless, and none may be lost.
             del self._dropped[0]
 

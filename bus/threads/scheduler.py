@@ -15,7 +15,7 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Scheduler:
     def turn(self, slice_s: float = 0.0) -> None:
         """Give a turn to the next task: it reads one item.
 
-        slice_s: the maximum time, in seconds, that it reads on from a command run, if
+        slice_s: the maximum time, in seconds, that it reads on from a run, if
           no other task is ready.
         """
         ready = self.ready
@@ -129,7 +129,7 @@ class Scheduler:
             mailbox.ready = False
             ready.popleft()
             return
-        if type(item) is CommandRun:
+        if type(item) is InboundRun:
             ready.rotate(-1)
             self._read(mailbox, item, now + slice_s)
             return
@@ -144,37 +144,39 @@ class Scheduler:
         client.handle(item)
         self.running = None
 
-    @staticmethod
-    def _next(mailbox: Mailbox, now: float) -> Any:
-        """Return the next item, removed, or the command run to read from, kept.
+    def _next(self, mailbox: Mailbox, now: float) -> Any:
+        """Return the next item, removed, or the run to read from, kept.
 
         Return None if the mailbox is empty. If the task cannot read from the run, the
-        remaining commands of the run become single items.
+        remaining messages of the run become single items.
         """
         items = mailbox.items
         while items:
             item = items[0]
-            if type(item) is not CommandRun:
+            if type(item) is not InboundRun:
                 return items.popleft()
             if item:
                 late = item.deadline is not None and item.deadline <= now
-                if mailbox.client.commands_to is not None and not late:
+                if mailbox.client.reads(item) is not None and not late:
                     return item
                 items.popleft()
-                items.extendleft(reversed(item.rest()))
+                rest = item._account.rest_of(item, self._inbox.lock)
+                items.extendleft(reversed(rest))
             else:
                 items.popleft()
         return None
 
-    def _read(self, mailbox: Mailbox, run: CommandRun, until: float) -> None:
-        """Let a task read one command of a run, and more until a time.
+    def _read(self, mailbox: Mailbox, run: InboundRun, until: float) -> None:
+        """Let a task read one message of a run, and more until a time.
 
-        It stops as soon as this thread has other work. The accounting and the
-        acknowledgement cover the run as a whole, not each command.
+        It stops as soon as this thread has other work, such as the end of one of its
+        subscriptions (`Subscription.cancel`). The accounting and the acknowledgement
+        cover the run as a whole, not each message.
         """
         client = mailbox.client
-        assert client.commands_to is not None
-        callback, reference = client.commands_to
+        reads = client.reads(run)
+        assert reads is not None
+        callback, reference = reads
         account: Account = run._account
         monotonic = _sync.monotonic
         ready, inbox, requests = self.ready, self._inbox, self._requests
@@ -187,7 +189,7 @@ class Scheduler:
         self.running = client
         try:
             client.on_run_begun(run)
-            for message in run.read(reference):
+            for message in account.read(run, reference, inbox.lock):
                 try:
                     callback(message)
                 except Exception:  # noqa: BLE001 # contained (BUS-MSG-13)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.message import Incoming
 from bus.threads.account import Admission
-from bus.threads.inbox import Inbox
+from bus.threads.inbox import Inbox, report_dropped
 from bus.threads.scheduler import Scheduler
 from queuebroker import _sync
 
@@ -313,7 +313,10 @@ class ThreadManager:
             self._ready.remove(old)
         unread: list[Any] = []
         for item in [*(old.items or ()), *strays]:
-            unread += item.rest() if type(item) is CommandRun else (item,)
+            if type(item) is InboundRun:
+                unread += item._account.rest_of(item, self.inbox.lock)
+            else:
+                unread.append(item)
         return unread
 
     def _post_inside(self, message: Delivery) -> Admission:
@@ -325,12 +328,11 @@ class ThreadManager:
         if entry.host is not self:
             return Admission.GONE
         if message._account is not None:
-            dropped: list[Incoming] = []
+            dropped: list[Incoming | InboundRun] = []
             admission: Admission = message._account.admit_inside(
                 message, dropped, self.inbox.lock
             )
-            for each in dropped:
-                each._source.mailbox.client.on_dropped(each)
+            report_dropped(dropped)
             if admission is not Admission.ACCEPTED:
                 return admission
             if dropped:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.core.local.actions import Post, Send
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.core.wire import (
     FAILED,
     NO_DEADLINE,
@@ -20,12 +20,14 @@ from bus.core.wire import (
     WANTS_REPLY,
     Ack,
     Batch,
+    Gap,
     Run,
     Unrelay,
 )
 from bus.message import Incoming, Kind
 from bus.payload import decode, encode
 from specs.clauses import clause
+from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ def posts(actions: list[Action]) -> list[tuple[str, list[Any]]]:
         (
             each.entry.name,
             [
-                list(item.payloads) if isinstance(item, CommandRun) else item.payload
+                list(item.payloads) if isinstance(item, InboundRun) else item.payload
                 for item in each.messages
             ],
         )
@@ -108,7 +110,7 @@ def posts(actions: list[Action]) -> list[tuple[str, list[Any]]]:
     ]
 
 
-def items(actions: list[Action]) -> list[Incoming | CommandRun]:
+def items(actions: list[Action]) -> list[Incoming | InboundRun]:
     """Return all posted messages and runs, in order."""
     return [
         item for each in actions if isinstance(each, Post) for item in each.messages
@@ -136,14 +138,15 @@ def test_messages_that_arrive_together_for_a_task_are_posted_together() -> None:
         ("f", [[b"9", b"10"]]),
     ]
     numbers = [
-        item.number if isinstance(item, CommandRun) else item._number
+        item.number if isinstance(item, InboundRun) else item._number
         for item in items(actions)
     ]
     assert numbers == [first + at for at in (0, 2, 3, 4, 5, 8)]
-    late = [item for item in items(actions) if isinstance(item, CommandRun)][1]
+    late = [item for item in items(actions) if isinstance(item, InboundRun)][1]
     assert late.deadline == scene.stage.world.now + 1.5
     for item in items(actions):
-        receipt = item.receipt if isinstance(item, CommandRun) else item._receipt
+        receipt = item.receipt if isinstance(item, InboundRun) else item._receipt
+        assert receipt is not None
         assert receipt.peer is scene.peer
         assert receipt.relay in {f, g}
 
@@ -177,10 +180,47 @@ def test_each_notification_of_a_run_is_delivered() -> None:
         scene.run(scene.number(scene.f), b"4", b"5"),
     )
 
-    assert posts(actions) == [
-        *(("f", [number]) for number in (b"1", b"2")),
-        ("f", [b"3", [b"4", b"5"]]),
-    ]
+    assert posts(actions) == [("f", [[b"1", b"2", b"3"], [b"4", b"5"]])]
+
+
+@clause("BUS-FLOW-3")
+def test_the_first_notification_of_a_run_alone_reports_the_gap() -> None:
+    scene = Scene()
+    scene.here.subscribe(scene.f, "d")
+    scene.stage.soon()
+    link = scene.peer.session.link
+    assert link is not None
+    now = scene.stage.world.now
+    scene.here.remote.receive(link, Gap(relay=scene.source, count=7), now)
+
+    actions = scene.come(scene.run(0, b"1", b"2", b"3", kind=Kind.NOTIFICATION))
+
+    assert posts(actions) == [("f", [b"1"]), ("f", [[b"2", b"3"]])]
+    first = items(actions)[0]
+    assert isinstance(first, Incoming)
+    assert first.gap == 7
+
+
+@clause("BUS-RELAY-9", "BUS-RELAY-11")
+@pytest.mark.parametrize("times", [1, 4])
+def test_half_a_window_of_bytes_of_notifications_is_acknowledged_at_once(
+    times: int,
+) -> None:
+    """Otherwise the notifier waits for room until the acknowledgement is due."""
+    scene = Scene()
+    scene.here.subscribe(scene.f, "d")
+    scene.stage.soon()
+    now = scene.stage.world.now
+    half = LIMITS.window_bytes // 2
+    body = bytes(-(-half // times))
+
+    def acknowledged() -> bool:
+        actions = scene.here.remote.flush(now)
+        return any(isinstance(each.frame, Ack) for each in actions)  # type: ignore[union-attr]
+
+    assert not acknowledged()
+    scene.come(scene.run(0, *[body] * times, kind=Kind.NOTIFICATION))
+    assert acknowledged()
 
 
 @clause("BUS-RELAY-9")
@@ -199,12 +239,13 @@ def test_only_the_messages_read_of_a_run_are_acknowledged_as_extracted(
         assert [type(each) for each in messages] == [Incoming] * 4
     else:
         messages = items(scene.come(run))
-        assert [type(each) for each in messages] == [CommandRun]
+        assert [type(each) for each in messages] == [InboundRun]
     receipt = (
         messages[0].receipt
-        if isinstance(messages[0], CommandRun)
+        if isinstance(messages[0], InboundRun)
         else messages[0]._receipt
     )
+    assert receipt is not None
 
     now = scene.stage.world.now
     scene.here.remote.inbound_messages.on_extracted([(receipt, first, 2, 2)], now)

@@ -24,7 +24,7 @@ from bus.core.peer.peer import Peer
 from bus.core.peer.relay import Relay
 from bus.core.peer.relay_counters import RelayCounters
 from bus.core.peer.session import Session
-from bus.core.wire import Ack, Batch, Characteristics
+from bus.core.wire import Ack, Batch, Characteristics, Gap
 from bus.message import Incoming, Kind
 from bus.registration import RegistrationId
 from specs.clauses import clause
@@ -367,8 +367,8 @@ def test_notifications_that_wait_are_bounded_in_messages_and_in_bytes() -> None:
         machine.turns += 1
         each = notification(1, machine.turns)
         each = replace(each, bodies=(bytes(size),), size=size)
-        audience.make_room(each)
         audience.append([each])
+        audience.drop_excess()
         return [each.size for each in audience.queue]
 
     assert waiting(300) == [300]
@@ -378,3 +378,30 @@ def test_notifications_that_wait_are_bounded_in_messages_and_in_bytes() -> None:
     assert waiting(60) == [60]
     assert [waiting(1) for _ in range(5)][-2:] == [[60, 1, 1, 1, 1], [1] * 5]
     assert audience.queued_bytes == 5
+
+
+@clause("OPEN-6", "BUS-FLOW-3")
+def test_of_notifications_sent_together_only_those_too_long_are_dropped() -> None:
+    """The next one that is sent reports them."""
+    machine = RelayMachine()
+    peer = machine.peer
+    peer.message_bytes_max = 10
+    audience = peer.audience
+    bodies = [bytes(size) for size in (3, 11, 12, 10, 4, 11)]
+    run = replace(notification(1, 1), bodies=bodies, size=sum(map(len, bodies)))
+    audience.append([run])
+
+    audience.pump()
+
+    frames = peer.session.flush(0.0)
+    sent = [
+        [len(body) for run in each.runs for body in run.bodies]
+        if isinstance(each, Batch)
+        else each
+        for each in frames
+    ]
+    assert sent == [[3], Gap(relay=1, count=2), [10, 4]]
+    assert (audience.queued, audience.queued_bytes) == (0, 0)
+    assert audience.counters.dropped == 3
+    peer.send_gap(notification(1, 2))
+    assert peer.session.flush(0.0) == [Gap(relay=1, count=1)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.core.streams.receipts import Receipt
 from bus.message import Incoming, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["command_run", "new_message"]
+__all__ = ["inbound_run", "new_message"]
 
 
 def new_message(payload: Any = None, **fields: Any) -> Incoming:
@@ -20,7 +20,7 @@ def new_message(payload: Any = None, **fields: Any) -> Incoming:
     return Incoming(payload=payload, **(usual | fields))
 
 
-def command_run(
+def inbound_run(
     payloads: Sequence[bytes],
     to: Any = None,
     source: Any = None,
@@ -28,6 +28,6 @@ def command_run(
     receipt: Any = Receipt(None, 1, 1),  # noqa: B008 # frozen
     number: int = 1,
     deadline: float | None = None,
-) -> CommandRun:
+) -> InboundRun:
     """Return commands that arrived together; `number` is that of the first one."""
-    return CommandRun(to, source, payloads, receipt, number, deadline)
+    return InboundRun(to, source, payloads, receipt, number, deadline)

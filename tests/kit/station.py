@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.core.local.process_manager import ProcessManager
 from bus.registration import Visibility
-from bus.threads.account import Account, Overflow
+from bus.threads.dropping_account import new_account
 from bus.threads.exchange import Exchange
 from bus.threads.router import Router
 from bus.threads.thread_manager import ThreadManager
@@ -16,11 +16,12 @@ from tests.kit.messages import new_message
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.errors import BusError
     from bus.events import BusReason
     from bus.message import Incoming
+    from bus.threads.account import Overflow
     from bus.threads.mailbox import Host
 
 __all__ = ["IDENTITY", "Clerk", "Station", "run_due"]
@@ -48,7 +49,7 @@ class Clerk:
     """
 
     def __init__(self, capacity: int, overflow: Overflow) -> None:
-        self.account: Final = Account(
+        self.account: Final = new_account(
             messages_max=capacity, bytes_max=2**20, overflow=overflow
         )
         self.read: list[Any] = []
@@ -76,14 +77,13 @@ class Clerk:
         """Always False: a clerk takes each command itself."""
         return False
 
-    @property
-    def commands_to(self) -> None:
-        """None: a clerk takes each command itself."""
+    def reads(self, run: InboundRun) -> tuple[Callable[[Incoming], object], Any] | None:
+        """Return None: a clerk takes each message itself."""
 
-    def on_run_begun(self, run: CommandRun) -> None:
+    def on_run_begun(self, run: InboundRun) -> None:
         raise AssertionError(run)
 
-    def on_run_read(self, run: CommandRun) -> None:
+    def on_run_read(self, run: InboundRun) -> None:
         raise AssertionError(run)
 
     def on_exception(self, callback: object) -> None:

@@ -8,7 +8,7 @@ from bus.address import Address
 from bus.links.inbound_delivery import InboundDelivery
 from bus.message import Incoming, Kind
 from bus.registration import Visibility
-from bus.threads.account import Account
+from bus.threads.dropping_account import new_account
 from bus.threads.thread_manager import ThreadManager
 from tests.kit.messages import new_message
 from tests.kit.station import Clerk, Station, run_due
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.core.local.routing_table import Entry
-    from bus.threads.account import Overflow
+    from bus.threads.account import Account, Overflow
 
 __all__ = ["BYTES_MAX", "MESSAGES_MAX", "Far", "Hall", "Heard", "Held", "Reader"]
 
@@ -168,5 +168,5 @@ class Hall:
         self, overflow: Overflow = "drop-oldest", capacity: int = MESSAGES_MAX
     ) -> Heard:
         return Heard(
-            Account(messages_max=capacity, bytes_max=BYTES_MAX, overflow=overflow)
+            new_account(messages_max=capacity, bytes_max=BYTES_MAX, overflow=overflow)
         )

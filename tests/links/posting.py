@@ -91,6 +91,14 @@ class Remote:
         self.notified.append((payload, question))
         self.gaps.append((source, gap))
 
+    def notify_alike(
+        self, source: Entry, payloads: Sequence[bytes], size: int, gap: int
+    ) -> None:
+        assert size == sum(map(len, payloads))
+        for each in payloads:
+            self.notify(source, each, 0, None, gap, delivered=False)
+            gap = 0
+
     def answer(self, question: Incoming, payload: Any, *, error: str | None) -> None:
         self.answered.append((question.payload, payload, error))
 

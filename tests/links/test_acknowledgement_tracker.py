@@ -11,7 +11,7 @@ from bus.links.acknowledgement_tracker import AcknowledgementTracker
 from specs.clauses import clause
 
 if TYPE_CHECKING:
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.message import Incoming
 
 MESSAGES = 4
@@ -35,12 +35,12 @@ class Reading:
         return SimpleNamespace(total=stop - start)
 
 
-def run(at: int = 0) -> CommandRun:
+def run(at: int = 0) -> InboundRun:
     return as_run(Reading(at))
 
 
-def as_run(reading: Reading) -> CommandRun:
-    return cast("CommandRun", reading)
+def as_run(reading: Reading) -> InboundRun:
+    return cast("InboundRun", reading)
 
 
 def is_due(acknowledgement_tracker: AcknowledgementTracker) -> bool:

@@ -14,7 +14,6 @@ import pytest
 
 from bus import Role
 from bus.core.local.actions import HangUp, Send
-from bus.core.streams.receipts import Receipt
 from bus.core.wire import Ack
 from bus.links.fast_path_driver import _WaitableLink
 from bus.links.link_pool import LinkPool
@@ -22,7 +21,7 @@ from bus.links.rounds import Rounds
 from specs.clauses import clause
 from tests.kit.buses import processes, socket_bus
 from tests.kit.comm_threads import comm_of, held
-from tests.kit.messages import command_run
+from tests.kit.messages import inbound_run
 from tests.kit.tasks import Reader
 from tests.links.alone import Alone, Short
 from tests.links.test_wake_ups import Asleep
@@ -30,7 +29,7 @@ from tests.support import until
 
 if TYPE_CHECKING:
     from bus import Bus, Task
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
 
 MANY = 100
 
@@ -174,8 +173,10 @@ def test_where_the_comm_thread_has_ended_nothing_is_seen_to() -> None:
 # Conditions for waiting at a link.
 
 
-def _run(count: int, size: int) -> CommandRun:
-    return command_run([bytes(size)] * count, receipt=Receipt(object(), 1, 1))
+def _run(count: int, size: int) -> InboundRun:
+    relay = SimpleNamespace(peer=object())
+    source = SimpleNamespace(mailbox=relay)
+    return inbound_run([bytes(size)] * count, source=source)
 
 
 @clause("BUS-CHAN-7")
@@ -196,7 +197,7 @@ def test_only_for_many_short_commands_a_thread_is_offered_the_link(
     waitable: Any = SimpleNamespace(
         fast_path=SimpleNamespace(is_current=True), wanted=False
     )
-    alone.fast_path_driver._waitable_links[run.receipt.peer] = waitable
+    alone.fast_path_driver._waitable_links[run.source.mailbox.peer] = waitable
     alone.host.main, alone.host.link_wait = main, None
 
     alone.fast_path_driver.offer_link(run, alone.host)
@@ -267,7 +268,7 @@ def test_a_thread_that_acknowledges_its_own_reads_wakes_no_comm_thread(
     host = SimpleNamespace(main=main, link_wait=object() if waitable else None)
     to = _At(host)
     count = comm._acknowledgement_tracker._messages_max
-    run = command_run([b""] * count, to, to)
+    run = inbound_run([b""] * count, to, to)
     for _ in run.read(None):
         pass
 

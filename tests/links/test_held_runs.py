@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.core.wire import Lengths
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
 from specs.clauses import clause
-from tests.kit.messages import command_run
+from tests.kit.messages import inbound_run
 from tests.links.hall import Hall
 
 
-def _run(hall: Hall, *payloads: bytes) -> CommandRun:
-    return command_run(payloads, hall.entry, hall.held.far, receipt=None)
+def _run(hall: Hall, *payloads: bytes) -> InboundRun:
+    return inbound_run(payloads, hall.entry, hall.held.far, receipt=None)
 
 
 def _arrives(hall: Hall, *items: Any) -> None:
@@ -48,7 +48,7 @@ def test_the_part_of_a_run_without_room_is_held_back_and_delivered_as_runs(
     read = [_take(hall)]
     while hall.held.inbound_delivery.holds(hall.entry):
         hall.held.inbound_delivery.resume(hall.entry)
-        assert all(type(each) is CommandRun for each in hall.host.inbox.items)
+        assert all(type(each) is InboundRun for each in hall.host.inbox.items)
         read.append(_take(hall))
 
     assert list(chain(*read)) == [b"1", b"2", b"3", b"4", b"5", b"6"]
@@ -65,7 +65,7 @@ def test_runs_and_held_messages_do_not_overtake_one_another() -> None:
     read = []
     for _ in range(5):
         [item] = hall.host.inbox.take_now()
-        read.append(item.payload if type(item) is not CommandRun else item.payloads[0])
+        read.append(item.payload if type(item) is not InboundRun else item.payloads[0])
         hall.reader.account.extracted += 1
         hall.reader.account.extracted_bytes += 1
         hall.held.inbound_delivery.resume(hall.entry)

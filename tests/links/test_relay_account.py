@@ -13,7 +13,8 @@ from bus.links.relay_account import RelayAccount
 from bus.links.send_batch import PAYLOAD_MAX
 from bus.message import Incoming, Kind
 from bus.registration import RegistrationId, Visibility
-from bus.threads.account import Account, Admission
+from bus.threads.account import Admission
+from bus.threads.dropping_account import new_account
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -24,6 +25,7 @@ from tests.links.posting import FakeRelay
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.core.local.inbound_run import InboundRun
     from bus.errors import BusError
     from bus.links.send_batch import SendBatch
     from bus.threads.account import Overflow
@@ -41,7 +43,7 @@ class Post:
     ) -> None:
         self.lock = _sync.Lock()
         self.inbox: list[Incoming] = []
-        self.dropped: list[Incoming] = []
+        self.dropped: list[Incoming | InboundRun] = []
         self.relay = FakeRelay()
         self.told: list[Any] = []
         self.refused: list[tuple[Any, BusError]] = []
@@ -171,7 +173,9 @@ def test_where_the_oldest_is_dropped_as_much_again_is_on_its_way(
     for turn in range(2):
         outcomes = [post.offer(size, payload=(turn, number)) for number in range(3)]
         assert outcomes == [Admission.ACCEPTED] * 3
-        assert [each.payload for each in post.dropped] == [(turn, 0)]
+        [dropped] = post.dropped
+        assert isinstance(dropped, Incoming)
+        assert dropped.payload == (turn, 0)
         post.dropped.clear()
         post.carry()
         kept = [each.payload for each in post.relay.queue]
@@ -309,7 +313,7 @@ def sent(
         host=None,
         mailbox=None,
     )
-    account = Account(messages_max=1, bytes_max=1, overflow="drop-oldest")
+    account = new_account(messages_max=1, bytes_max=1, overflow="drop-oldest")
     message = new_message(payload, _size=1)
     message.kind, message.wants_reply = kind, wants_reply
     message._to, message._account = to, account

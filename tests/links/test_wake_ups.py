@@ -19,13 +19,13 @@ from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
 from tests.kit.buses import PATIENT
-from tests.kit.messages import command_run
+from tests.kit.messages import inbound_run
 from tests.kit.station import IDENTITY, Station
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.streams.receipts import Taken
     from queuebroker.testing import Run
 
@@ -239,7 +239,7 @@ class _Gone:
     host = None
 
 
-def _run_of(count: int) -> CommandRun:
+def _run_of(count: int) -> InboundRun:
     """Return a run of commands, the first with number 7."""
     to = _Gone()
-    return command_run([b""] * count, to, to, receipt=object(), number=7)
+    return inbound_run([b""] * count, to, to, receipt=object(), number=7)

@@ -21,7 +21,7 @@ from bus.core.local.actions import (
     Tell,
     Vacate,
 )
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.core.wire import AddRelay, encode
 from bus.events import BusReason
 from bus.message import Incoming, Kind
@@ -66,12 +66,12 @@ class Performer:
             case Post(entry, posted):
                 task = process.task_of(entry)
                 for each in posted:
-                    run = each.rest() if isinstance(each, CommandRun) else [each]
-                    for message in run:
+                    run = each.rest() if isinstance(each, InboundRun) else [each]
+                    for message in map(_read, run):
                         if task is not None and message.kind is Kind.NOTIFICATION:
                             task.ways[message.payload] = self._way(message)
                         if task is not None:
-                            task.put(_read(message))
+                            task.put(message)
             case Reply(entry, number, _, _, error, _, trace):
                 process.say(lambda: f"answer to {number}: {error}")
                 here = process.task_of(entry) is not None

@@ -160,7 +160,12 @@ class Plan:
 
     def _notify(self) -> None:
         task = self._task()
-        if task is not None:
+        if task is None:
+            return
+        sent = self._world.counters.notifications.get(task.id, ())
+        if len(sent) % 3 == 2:
+            task.process.notify_together(task, 3)
+        else:
             task.process.notify(task)
 
     def _watch(self) -> None:

@@ -19,7 +19,7 @@ from bus.core.local.trace import Tracer
 from bus.core.peer.limits import Limits
 from bus.core.remote.remote_manager import RemoteManager
 from bus.core.remote.topology import Topology
-from bus.core.wire import Identity, Role, decode
+from bus.core.wire import Bodies, Identity, Role, decode
 from bus.errors import BusFullError, NameTakenError
 from bus.message import Incoming, Kind
 from bus.registration import Visibility
@@ -377,6 +377,21 @@ class SimProcess:
         self.remote.notify(task.entry, number, trace=trace)
         self.settle()
         return number
+
+    def notify_together(self, task: SimTask, count: int) -> None:
+        """Send notifications that the comm thread takes together."""
+        if task.entry.audience or task.tracer is not None:
+            for _ in range(count):  # then each is sent by itself
+                self.notify(task)
+            return
+        self._pass_on()
+        numbers = [self.world.number() for _ in range(count)]
+        self.say(lambda: f"{task.name} notifies {numbers}")
+        for number in numbers:
+            self.world.counters.notifies(number, task.id)
+        payloads = Bodies([number.to_bytes(3) for number in numbers])
+        self.remote.notify_alike(task.entry, payloads, 3 * count, 0)
+        self.settle()
 
     def subscribe(self, task: SimTask, specification: str) -> None:
         """Subscribe a task to others."""

@@ -6,7 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+from bus.core.local.actions import Send, Settled
 from bus.core.wire import Pong, Subscribe
 from specs.clauses import clause
 from tests.simulate.process import LIMITS
@@ -185,6 +187,26 @@ def test_only_peers_that_received_a_subscription_can_confirm_it() -> None:
     stage.soon()
     assert any(numbers)
     assert not told
+
+
+@clause("BUS-MSG-18", "BUS-RELAY-8")
+def test_the_confirmation_for_another_process_is_ready_with_the_decision() -> None:
+    """Were it an action, another thread could queue it, after the last flush."""
+    stage = Stage()
+    hearer = stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    here = stage.process("s3")
+    peer = here.remote.topology.peers["m1", "s1"]
+    link = peer.session.link
+    assert link is not None
+    [known] = here.remote.remote_subscriptions.ledger.all()
+
+    now = stage.world.now
+    actions = here.remote.receive(link, replace(known.frame, confirm=7), now)
+    assert not [each for each in actions if isinstance(each, Settled)]
+    sent = [each.frame for each in here.remote.flush(now) if isinstance(each, Send)]
+    assert Pong(number=7) in sent
 
 
 @clause("BUS-MSG-18", "BUS-ENT-17")

@@ -13,6 +13,8 @@ from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.core.peer.relay import Relay
     from tests.simulate.task import SimTask
 
@@ -47,8 +49,19 @@ def notify(task: SimTask, count: int) -> None:
         task.process.notify(task)
 
 
+def notify_together(task: SimTask, count: int) -> None:
+    """Let a task send so many notifications that the comm thread takes together."""
+    task.process.notify_together(task, count)
+
+
+both_ways = pytest.mark.parametrize("notifies", [notify, notify_together])
+
+
 @clause("BUS-FLOW-3")
-def test_the_next_notification_reports_drops_since_the_loss_of_the_link() -> None:
+@both_ways
+def test_the_next_notification_reports_drops_since_the_loss_of_the_link(
+    notifies: Callable[[SimTask, int], None],
+) -> None:
     """For each subscriber, received and missing notifications add up to those sent."""
     stage = Stage()
     notifier = stage.task("news", "s3")
@@ -57,11 +70,11 @@ def test_the_next_notification_reports_drops_since_the_loss_of_the_link() -> Non
     for each in (*hearers, elsewhere):
         each.process.subscribe(each, "news")
     stage.soon()
-    notify(notifier, 1)
+    notifies(notifier, 1)
     stage.soon()
 
     stage.cut("s2", "s3")
-    notify(notifier, QUEUE + 30)
+    notifies(notifier, QUEUE + 30)
     stage.soon(3.0)
 
     count, sent = QUEUE + 31, LIMITS.window  # sent on the link before its loss is known
@@ -76,7 +89,10 @@ def test_the_next_notification_reports_drops_since_the_loss_of_the_link() -> Non
 
 
 @clause("BUS-FLOW-1", "BUS-FLOW-3", "BUS-FLOW-7")
-def test_notifications_queued_for_a_process_are_bounded_in_bytes_too() -> None:
+@both_ways
+def test_notifications_queued_for_a_process_are_bounded_in_bytes_too(
+    notifies: Callable[[SimTask, int], None],
+) -> None:
     """Drops for size are reported and counted as drops for number are."""
     bound = 60
     stage = Stage(relay_bytes=bound)
@@ -85,7 +101,7 @@ def test_notifications_queued_for_a_process_are_bounded_in_bytes_too() -> None:
     stage.soon()
     grow(stage)
     stage.cut("s2", "s3")
-    notify(notifier, QUEUE)
+    notifies(notifier, QUEUE)
     (waiting,) = [each for each in audiences(stage, "s3") if each.queue]
     assert (waiting.queued, waiting.queued_bytes) == (bound // LENGTH, bound)
     assert sum(each.size for each in waiting.queue) == bound
@@ -103,7 +119,10 @@ def test_notifications_queued_for_a_process_are_bounded_in_bytes_too() -> None:
 
 
 @clause("BUS-FLOW-1", "BUS-FLOW-3")
-def test_a_notification_that_is_above_the_bound_waits_where_nothing_does() -> None:
+@both_ways
+def test_a_notification_that_is_above_the_bound_waits_where_nothing_does(
+    notifies: Callable[[SimTask, int], None],
+) -> None:
     """It arrives, unless another notification is sent before the link has room."""
     stage = Stage(relay_bytes=LENGTH - 1)
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
@@ -111,17 +130,20 @@ def test_a_notification_that_is_above_the_bound_waits_where_nothing_does() -> No
     stage.soon()
     grow(stage)
     for _ in range(2 * LIMITS.window):
-        notify(notifier, 1)
+        notifies(notifier, 1)
         stage.soon()
     assert hearer.gaps == [0] * 2 * LIMITS.window
 
-    notify(notifier, LIMITS.window + 3)
+    notifies(notifier, LIMITS.window + 3)
     stage.soon()
     assert hearer.gaps[2 * LIMITS.window :] == [0] * LIMITS.window + [2]
 
 
 @clause("BUS-FLOW-3")
-def test_each_notifier_tells_of_its_own() -> None:
+@both_ways
+def test_each_notifier_tells_of_its_own(
+    notifies: Callable[[SimTask, int], None],
+) -> None:
     stage = Stage()
     one, two = stage.task("n/1", "s3"), stage.task("n/2", "s3")
     both, only = stage.task("h", "s2"), stage.task("i", "s2")
@@ -129,10 +151,10 @@ def test_each_notifier_tells_of_its_own() -> None:
     only.process.subscribe(only, "n/2")
     stage.soon()
     stage.cut("s2", "s3")
-    notify(one, 5)
-    notify(two, QUEUE - 1)
-    notify(one, 1)  # drops four of the first five, then the fifth
-    notify(two, 10)
+    notifies(one, 5)
+    notifies(two, QUEUE - 1)
+    notifies(one, 1)  # drops four of the first five, then the fifth
+    notifies(two, 10)
     stage.soon(3.0)
 
     sent = 6 + QUEUE + 9
@@ -143,13 +165,16 @@ def test_each_notifier_tells_of_its_own() -> None:
 
 @clause("BUS-FLOW-3", "BUS-RELAY-10")
 @pytest.mark.parametrize("seed", range(10))
-def test_a_gap_is_reported_once_however_often_the_link_is_lost(seed: int) -> None:
+@both_ways
+def test_a_gap_is_reported_once_however_often_the_link_is_lost(
+    notifies: Callable[[SimTask, int], None], seed: int
+) -> None:
     stage = Stage(seed=seed)
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")
     stage.soon()
     stage.cut("s2", "s3")
-    notify(notifier, QUEUE + 7)
+    notifies(notifier, QUEUE + 7)
     stage.forget()
     cuts = 0
     while cuts < 3 and stage.world.now < 20.0:
@@ -170,16 +195,19 @@ def test_a_gap_is_reported_once_however_often_the_link_is_lost(seed: int) -> Non
 
 
 @clause("BUS-FLOW-3", "BUS-DEREG-1")
-def test_nothing_is_kept_of_a_notifier_that_has_left() -> None:
+@both_ways
+def test_nothing_is_kept_of_a_notifier_that_has_left(
+    notifies: Callable[[SimTask, int], None],
+) -> None:
     stage = Stage()
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     other = stage.task("other", "s3")
     hearer.process.subscribe(hearer, "**")
     stage.soon()
     stage.cut("s2", "s3")
-    notify(notifier, 3)
+    notifies(notifier, 3)
     notifier.process.deregister(notifier)
-    notify(other, QUEUE)
+    notifies(other, QUEUE)
     stage.soon(3.0)
 
     assert heard(stage, hearer, other) == [*range(1, QUEUE + 1)]
@@ -193,13 +221,16 @@ def test_nothing_is_kept_of_a_notifier_that_has_left() -> None:
 
 
 @clause("BUS-FLOW-7", "BUS-RELAY-10")
-def test_the_counters_of_notifications_go_on_when_all_begins_anew() -> None:
+@both_ways
+def test_the_counters_of_notifications_go_on_when_all_begins_anew(
+    notifies: Callable[[SimTask, int], None],
+) -> None:
     """One process declares the other lost and reconnects; both counters continue."""
     stage = Stage()
     notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     hearer.process.subscribe(hearer, "news")
     stage.soon()
-    notify(notifier, 5)
+    notifies(notifier, 5)
     stage.soon()
     peers = stage.process("s3").remote.topology.peers
     before = peers["m1", "s2"]
@@ -208,7 +239,7 @@ def test_the_counters_of_notifications_go_on_when_all_begins_anew() -> None:
     stage.soon(3 * LIMITS.relink_timeout_s)
     notifier.process.thaw()
     stage.soon()
-    notify(notifier, 2)
+    notifies(notifier, 2)
     stage.soon()
 
     after = peers["m1", "s2"]

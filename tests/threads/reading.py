@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.core.streams.receipts import Receipt
 from bus.threads.account import Admission
 from queuebroker import _sync
-from tests.kit.messages import command_run
+from tests.kit.messages import inbound_run
 from tests.kit.station import Clerk, Station, run_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.message import Incoming
 
@@ -54,8 +54,7 @@ class Reader(Clerk):
         self.failed_callbacks = 0
         self.messages: list[Incoming] = []
 
-    @property
-    def commands_to(self) -> Any:
+    def reads(self, run: InboundRun) -> tuple[Callable[[Incoming], object], Any] | None:
         return (self.on_command, REFERENCE) if self.remote_subscriptions else None
 
     def on_command(self, message: Incoming) -> None:
@@ -71,10 +70,10 @@ class Reader(Clerk):
         if self.act is not None:
             self.act(item.payload)
 
-    def on_run_begun(self, run: CommandRun) -> None:
+    def on_run_begun(self, run: InboundRun) -> None:
         self.begun.append(run.number + run.at)
 
-    def on_run_read(self, run: CommandRun) -> None:
+    def on_run_read(self, run: InboundRun) -> None:
         self.parts.append(run.number + run.at - self.begun[-1])
 
     def on_exception(self, callback: object) -> None:
@@ -96,9 +95,9 @@ def several(
     *payloads: bytes,
     number: int = FIRST,
     deadline: float | None = None,
-) -> CommandRun:
+) -> InboundRun:
     """Make a run of several commands from "sender"."""
-    return command_run(
+    return inbound_run(
         payloads,
         entry,
         station.source,
@@ -114,7 +113,7 @@ def post(
     """Post several commands as one run; return how many there was room for."""
     run = several(station, entry, *payloads, deadline=deadline)
     host = station.home
-    return host.inbox.offer_commands(run, entry.mailbox.client.account, host)
+    return host.inbox.offer_inbound_run(run, entry.mailbox.client.account, host)
 
 
 def post_one(station: Station, entry: Entry, payload: Any) -> None:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.threads.account import Account, Admission
+from bus.threads.dropping_account import new_account
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.station import Station, run_due
 from tests.support import Threads
 
 if TYPE_CHECKING:
+    from bus.core.local.inbound_run import InboundRun
     from bus.message import Incoming
 
 LONG = 2**20 + 1  # more bytes than the bound of a clerk
@@ -49,7 +51,7 @@ def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
     looks: list[Admission] = []
 
     def admit_then_read(
-        account: Account, message: Incoming, dropped: list[Incoming]
+        account: Account, message: Incoming, dropped: list[Incoming | InboundRun]
     ) -> Admission:
         looks.append(admit(account, message, dropped))
         if len(looks) == 2:  # the sender's last check before it waits
@@ -112,7 +114,7 @@ def test_a_refused_notification_hands_on_its_gap() -> None:
 @clause("BUS-FLOW-3")
 def test_drops_behind_the_unread_are_reported_once() -> None:
     """By the next accepted message, wherever the drops happened."""
-    account = Account(messages_max=4, bytes_max=10, overflow="drop-oldest")
+    account = new_account(messages_max=4, bytes_max=10, overflow="drop-oldest")
     account.miss_newest_locked(3)
     messages = [_notified(0), _notified(0)]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
@@ -191,7 +191,7 @@ def test_at_any_time_so_many_count_as_read_as_were_handed_over(
     """Another thread looks, and acknowledges these commands to the sender's process."""
     task, entry = reader(station, "c")
     run = several(station, entry, *named(6))
-    station.home.inbox.offer_commands(run, task.account, station.home)
+    station.home.inbox.offer_inbound_run(run, task.account, station.home)
     (posted,) = station.home.inbox.items
     seen: list[tuple[int, int]] = []
     last = runs_until(station, b"f")
@@ -243,7 +243,7 @@ def test_the_counters_balance_though_a_reader_was_interrupted(station: Station) 
 
     assert (account.unread, account.unread_bytes, account.delivered) == (1, 1, 1)
     second = several(station, entry, b"c", b"d", number=FIRST + 2)
-    assert station.home.inbox.offer_commands(second, account, station.home) == 2
+    assert station.home.inbox.offer_inbound_run(second, account, station.home) == 2
     (_, posted) = station.home.inbox.items
     account.begin(posted, lock)
     next(posted.read(None))
@@ -263,16 +263,16 @@ def test_a_concurrent_look_counts_each_read_command_once(
     account, lock = task.account, station.home.inbox.lock
     post(station, entry, *named(5))
     (posted,) = station.home.inbox.items
-    look: Any = CommandRun.__dict__["at"].fget
+    look: Any = InboundRun.__dict__["at"].fget
     meddle = [lock]
 
-    def meddled(run: CommandRun) -> int:
+    def meddled(run: InboundRun) -> int:
         at: int = look(run)
         if meddle:  # just at this point
             account.settle(meddle.pop())
         return at
 
-    monkeypatch.setattr(CommandRun, "at", property(meddled))
+    monkeypatch.setattr(InboundRun, "at", property(meddled))
     reading = posted.read(None)
     for read, figure in enumerate(("unread", "unread_bytes", "delivered"), 1):
         account.begin(posted, lock)
@@ -342,7 +342,7 @@ def test_as_many_are_posted_as_there_is_room_for(
     run = several(station, entry, *named(4))
 
     inbox = station.home.inbox
-    assert inbox.offer_commands(run, task.account, station.home) == given
+    assert inbox.offer_inbound_run(run, task.account, station.home) == given
 
     assert task.account.unread == 2 + given
     assert [each.payload for each in run.rest()] == [*named(4)[given:]]
@@ -357,7 +357,7 @@ def test_nothing_is_posted_where_the_task_is_no_more(station: Station) -> None:
     run = several(station, entry, *named(4))
     elsewhere = ThreadManager("elsewhere")
 
-    assert elsewhere.inbox.offer_commands(run, task.account, elsewhere) == 0
+    assert elsewhere.inbox.offer_inbound_run(run, task.account, elsewhere) == 0
 
     assert (len(run), task.account.unread) == (4, 0)
     assert not elsewhere.inbox.items

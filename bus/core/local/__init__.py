@@ -5,7 +5,7 @@ specification_trie     the specifications that match a name
 interests              subscriptions and watches
 parked_list            messages whose addressee has no route yet
 trace                  one message, as a journal records it
-command_run            commands that arrived together from one task
+inbound_run            messages that arrived together from one task
 actions                the decisions, to be carried out by a driver
 remote_tasks           the public tasks of other processes, as watches report them
 remote                 the interface of the process manager to the other processes

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.address import Address
-    from bus.core.local.command_run import CommandRun
+    from bus.core.local.inbound_run import InboundRun
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
     from bus.core.streams.horizons import Horizon
@@ -98,7 +98,7 @@ class Post(Struct, frozen=True):
     """Post messages that came over a link to a task of this process, in order."""
 
     entry: Entry
-    messages: list[Incoming | CommandRun]
+    messages: list[Incoming | InboundRun]
 
 
 class Store(Struct, frozen=True):

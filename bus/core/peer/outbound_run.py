@@ -70,8 +70,16 @@ class OutboundRun(Struct, frozen=True, eq=False):
         return commands_of(self.source, self.name, self.bodies, self.deadline)
 
     def part(self, start: int, stop: int | None = None) -> OutboundRun:
-        """Return a slice of the messages, as a run."""
-        return self._only(self.bodies[start:stop])
+        """Return a slice of the messages, as a run; only the first reports the gap."""
+        part = self._only(self.bodies[start:stop])
+        return replace(part, gap=0) if start and part.gap else part
+
+    def count_up_to(self, most: int) -> int:
+        """Return how many leading messages have at most `most` bytes each."""
+        if self.size <= most:
+            return len(self.bodies)
+        long = (at for at, body in enumerate(self.bodies) if len(body) > most)
+        return next(long, len(self.bodies))
 
     def split_by_length(
         self, most: int

@@ -264,8 +264,8 @@ class Peer:
                 self._send_unrelay(unrelay)
 
     def count_dropped(self, oldest: OutboundRun) -> None:
-        """Count a dropped notification, its task's oldest (BUS-FLOW-3)."""
-        self._gaps[oldest.relay] += 1 + oldest.gap
+        """Count dropped notifications, their task's oldest ones (BUS-FLOW-3)."""
+        self._gaps[oldest.relay] += len(oldest.bodies) + oldest.gap
 
     def send_gap(self, notification: OutboundRun) -> None:
         """Send a GAP before a task's next notification if any was dropped before it."""

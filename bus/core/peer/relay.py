@@ -172,15 +172,14 @@ class Relay(RunQueue):
                 held.add(outbound_run.relay)
                 at += 1
                 continue
-            if (
-                outbound_run.size > self.peer.message_bytes_max
-                and self.number == AUDIENCE
-            ):
-                # Drop it only when its turn comes: the drop must be reported by the
-                # sender's next notification, not by an earlier one (OPEN-6).
-                del self.queue[at]
-                self._drop(outbound_run, BusReason.TOO_LONG)
-                continue
+            if self.number == AUDIENCE:
+                fit = outbound_run.count_up_to(self.peer.message_bytes_max)
+                if not fit:
+                    # Drop it only when its turn comes: the drop must be reported by the
+                    # sender's next notification, not by an earlier one (OPEN-6).
+                    self._drop(self._take_fitting(at, 1), BusReason.TOO_LONG)
+                    continue
+                room = min(room, fit)
             bytes_left = self.limits.window_bytes - self.unacked_bytes
             self._send([self._take_fitting(at, room, bytes_left)])
 

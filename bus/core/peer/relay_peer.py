@@ -80,7 +80,7 @@ class RelayPeer(Protocol):
         """Uncount messages that no longer wait."""
 
     def count_dropped(self, oldest: OutboundRun) -> None:
-        """Count a dropped notification, its task's oldest (BUS-FLOW-3)."""
+        """Count dropped notifications, their task's oldest ones (BUS-FLOW-3)."""
 
     def send_gap(self, notification: OutboundRun) -> None:
         """Send a GAP before a task's next notification if any was dropped before it."""

@@ -6,6 +6,7 @@ bytes may leave it.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -95,7 +96,9 @@ class RunQueue:
             bytes_left -= outbound_run.size
         return run
 
-    def _take_fitting(self, at: int, room: int, bytes_left: int) -> OutboundRun:
+    def _take_fitting(
+        self, at: int, room: int, bytes_left: float = math.inf
+    ) -> OutboundRun:
         """Remove and return a run, or as many of its messages as may be sent now."""
         outbound_run = self.queue[at]
         if len(outbound_run.bodies) > room or outbound_run.size > bytes_left:
@@ -113,29 +116,44 @@ class RunQueue:
         del self.queue[at]
         return outbound_run
 
-    def make_room(self, notification: OutboundRun) -> None:
-        """Drop the oldest messages until one more fits or none is left (BUS-FLOW-3).
+    def drop_excess(self) -> None:
+        """Drop the oldest notifications beyond the bounds (BUS-FLOW-3).
 
-        notification: the one about to be posted, of any length.
+        A single one may have any length.
         """
-        limits = self.limits
-        while self.queue and (
-            self.queued >= limits.relay_queue
-            or self.queued_bytes + notification.size > limits.relay_bytes
-        ):
-            self.drop_oldest()
+        while self.queued > 1:
+            many = self.queued - self.limits.relay_queue
+            long = self.queued_bytes - self.limits.relay_bytes
+            if many <= 0 and long <= 0:
+                return
+            self._drop_oldest(many, long, self.queued - 1)
 
     def drop_oldest(self) -> None:
         """Drop the oldest queued notification; its sender's next one reports it."""
-        self._drop(self.queue.popleft(), BusReason.OLDEST)
+        self._drop_oldest(1, 0, 1)
 
-    def _drop(self, notification: OutboundRun, reason: BusReason) -> None:
-        """Record the drop of a dequeued notification, the oldest of its sender."""
-        self.peer.count_dropped(notification)
-        self.counters.end("dropped", 1)
-        self._uncount(notification)
-        if notification.trace is not None:
-            notification.trace.record_discarded(reason)
+    def _drop_oldest(self, messages: int, size: int, most: int) -> None:
+        """Drop that many messages and bytes of the oldest run, as far as it has them.
+
+        In one step: many single ones would each copy the rest of a long run.
+
+        most: the maximum number of messages to drop.
+        """
+        count = 0
+        for body in self.queue[0].bodies[:most]:
+            if count >= messages and size <= 0:
+                break
+            count += 1
+            size -= len(body)
+        self._drop(self._take_fitting(0, count), BusReason.OLDEST)
+
+    def _drop(self, notifications: OutboundRun, reason: BusReason) -> None:
+        """Record the drop of dequeued notifications, the oldest of their sender."""
+        self.peer.count_dropped(notifications)
+        self.counters.end("dropped", len(notifications.bodies))
+        self._uncount(notifications)
+        if notifications.trace is not None:
+            notifications.trace.record_discarded(reason)
 
     def take_oversized(self) -> list[tuple[Incoming, int]]:
         """Remove the commands too long for the peer; return each with its length."""

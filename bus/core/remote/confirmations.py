@@ -70,6 +70,8 @@ class Confirmations:
 
         If another process asks, only the last call counts, since it has repeated the
         request.
+
+        own: True to call it as an action, without a lock; else it is called at once.
         """
         confirmation = self._open.get(request)
         if confirmation is None or not own:
@@ -145,7 +147,13 @@ class Confirmations:
         if confirmation.numbers or confirmation.waits:
             return
         del self._open[request]
-        self._topology.todo += [Settled(each) for each in confirmation.settled]
+        if confirmation.own:
+            self._topology.todo += [Settled(each) for each in confirmation.settled]
+            return
+        # At once, not as an action: another thread may perform that, without the lock
+        # of the session and without a flush after it.
+        for settled in confirmation.settled:
+            settled()
 
     # Time.
 

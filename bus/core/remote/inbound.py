@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.core.local.trace import Trace
 from bus.core.wire import NO_DEADLINE, RAW, WANTS_REPLY
 from bus.events import BusReason
@@ -76,7 +76,7 @@ class InboundCommands:
         if len(bodies) > 1 and run.flags == RAW:
             payloads = cast("Sequence[bytes]", bodies)  # RAW bodies are payloads
             messages.append(
-                CommandRun(
+                InboundRun(
                     target, self._source, payloads, self._receipt, number, deadline
                 )
             )

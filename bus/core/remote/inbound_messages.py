@@ -7,9 +7,10 @@ tasks are recorded here too, so that the sender's process is informed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from bus.core.local.actions import Post, Reply, Store
+from bus.core.local.inbound_run import InboundRun
 from bus.core.peer.relay import AUDIENCE, Relay
 from bus.core.remote.inbound import (
     DeniedCommands,
@@ -22,13 +23,13 @@ from bus.core.remote.inbound import (
 from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_streams import IncomingStreams, Refusal
 from bus.core.streams.receipts import Receipt
-from bus.core.wire import FAILED, WANTS_REPLY, Gap, Run, Unrelay
+from bus.core.wire import FAILED, RAW, WANTS_REPLY, Bodies, Gap, Run, Unrelay
 from bus.errors import RemoteError, WireError
 from bus.message import Incoming, Kind
 from bus.payload import own_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
@@ -130,6 +131,10 @@ class InboundMessages:
         # looked up only where one of them changes.
         kind, to, by, commands = Kind.COMMAND, AUDIENCE, AUDIENCE, None
         for number, run in runs:
+            if run.kind is Kind.NOTIFICATION:
+                commands = None
+                self._notify(peer, number, run, now)
+                continue
             if run.kind is not kind:
                 commands = None
                 for at in range(len(run.bodies)):
@@ -204,12 +209,7 @@ class InboundMessages:
     def _deliver(
         self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
     ) -> None:
-        """Deliver a message that is not a command."""
-        if run.kind is Kind.NOTIFICATION:
-            if run.to != AUDIENCE:
-                raise WireError(f"MSG has a NOTIFICATION for relay {run.to}")
-            self._notify(peer, number, run, body, now)
-            return
+        """Deliver an answer."""
         ends = self._ends(peer, run, 1)
         if ends is None:
             return
@@ -263,15 +263,41 @@ class InboundMessages:
             return None
         return arrived(trace_sink, run, source, destination, size)
 
-    def _notify(
-        self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
-    ) -> None:
-        """Give a notification to all local subscribers of its sender (BUS-RELAY-7)."""
-        peer.acks.on_extracted(AUDIENCE, number, now)
+    def _notify(self, peer: Peer, number: int, run: Run, now: float) -> None:
+        """Give notifications to all local subscribers of their sender (BUS-RELAY-7)."""
+        if run.to != AUDIENCE:
+            raise WireError(f"MSG has a NOTIFICATION for relay {run.to}")
+        bodies, count = run.bodies, len(run.bodies)
+        size = (
+            bodies.lengths.total
+            if isinstance(bodies, Bodies)
+            else sum(map(len, bodies))
+        )
+        peer.acks.on_extracted(AUDIENCE, number + count - 1, now, size)
         relay = peer.relays.get(run.source)
         if relay is None:
-            self.strays += 1
+            self.strays += count
             return
+        # A message that reports a gap is delivered alone.
+        alone = int(relay.gap > 0) if count > 1 and run.flags == RAW else count
+        for body in bodies[:alone]:
+            self._notify_alone(relay, run, body)
+        if alone < count:
+            payloads = cast("Sequence[bytes]", bodies[alone:] if alone else bodies)
+            for each in self._relays.audience(relay):
+                inbound_run = InboundRun(
+                    each.entry,
+                    relay.entry,
+                    payloads,
+                    None,
+                    number + alone,
+                    None,
+                    each.subscriptions,
+                )
+                self._topology.todo.append(Post(each.entry, [inbound_run]))
+
+    def _notify_alone(self, relay: Relay, run: Run, body: bytes | memoryview) -> None:
+        """Give one notification of a run to all local subscribers of its sender."""
         payload = unpacked(run, body)
         me = self._topology.me.incarnation
         trace = self._trace_arrival(run, relay.entry, me, len(body))

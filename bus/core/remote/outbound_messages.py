@@ -249,8 +249,39 @@ class OutboundMessages:
             size=len(body),
             gap=gap,
         )
+        self._notify(subscribers, outbound_run, trace)
+
+    def notify_alike(
+        self,
+        subscribers: Iterable[Peer],
+        source: Entry,
+        payloads: Sequence[bytes],
+        size: int,
+        gap: int,
+    ) -> None:
+        """Send notifications of one task that differ only in their bytes; see `notify`.
+
+        size: their total length in bytes.
+        """
+        outbound_run = OutboundRun(
+            kind=Kind.NOTIFICATION,
+            source=source,
+            relay=self._relays.with_number(source).relay,
+            id=0,
+            flags=RAW,
+            turn=next(self.turns),
+            deadline=None,
+            bodies=payloads,
+            size=size,
+            gap=gap,
+        )
+        self._notify(subscribers, outbound_run, None)
+
+    @staticmethod
+    def _notify(
+        subscribers: Iterable[Peer], outbound_run: OutboundRun, trace: Trace | None
+    ) -> None:
         for peer in subscribers:
-            peer.audience.make_room(outbound_run)
             each = outbound_run
             if trace is not None:
                 each = replace(outbound_run, trace=trace.for_subscriber())
@@ -258,6 +289,7 @@ class OutboundMessages:
                 each.trace.record_accepted(peer.session.incarnation)
             peer.audience.append((each,))
             peer.audience.pump()
+            peer.audience.drop_excess()
 
     def _number(self, relay: Relay, source: Entry) -> int:
         """Return the relay number by which the peer knows the sender."""

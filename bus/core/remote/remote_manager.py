@@ -55,7 +55,7 @@ from bus.errors import WireError
 from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bus.core.local.actions import Action
     from bus.core.local.process_manager import ProcessManager
@@ -181,6 +181,18 @@ class RemoteManager:
         if not (peers or delivered):
             source.unheard += 1
         self.outbound_messages.notify(peers, source, payload, question, trace, gap)
+
+    def notify_alike(
+        self, source: Entry, payloads: Sequence[bytes], size: int, gap: int
+    ) -> None:
+        """Send notifications that differ only in their bytes; see `notify`.
+
+        No subscriber in this process has received them. size: their total length.
+        """
+        peers = self._matches.subscribed_peers(source)
+        if not peers:
+            source.unheard += len(payloads)
+        self.outbound_messages.notify_alike(peers, source, payloads, size, gap)
 
     # Links.
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.core.local.command_run import CommandRun
+from bus.core.local.inbound_run import InboundRun
 from bus.core.streams.receipts import Receipt
 from bus.message import Incoming, Kind
 from specs.clauses import clause
@@ -19,8 +19,8 @@ SOURCE: Any = "d"
 RECEIPT = Receipt(None, 7, 3)
 
 
-def whole() -> CommandRun:
-    run = CommandRun(TO, SOURCE, PAYLOADS, RECEIPT, FIRST, 9.5)
+def whole() -> InboundRun:
+    run = InboundRun(TO, SOURCE, PAYLOADS, RECEIPT, FIRST, 9.5)
     run._account = "account"
     return run
 

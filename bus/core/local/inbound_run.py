@@ -1,9 +1,9 @@
-"""`CommandRun`: commands that arrived together from one task of another process.
+"""`InboundRun`: messages that arrived together from one task of another process.
 
-They differ only in their payloads. So they are kept as one object until they are read
-one by one, and shared work is done once for all. An iterator that no other object holds
-knows how many were read. Advancing it is a single fast step that no interrupt can
-split.
+They are commands, or notifications for one subscriber, and differ only in their
+payloads. So they are kept as one object until they are read one by one, and shared work
+is done once for all. An iterator that no other object holds knows how many were read.
+Advancing it is a single fast step that no interrupt can split.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.core.streams.receipts import Receipt
 
-__all__ = ["CommandRun"]
+__all__ = ["InboundRun"]
 
-_COMMAND: Final = Kind.COMMAND
 _NONE: Final = Lengths(0, 0)
 
 
-class CommandRun(Struct, eq=False):
-    """Commands of one task for another, none of which wants an answer.
+class InboundRun(Struct, eq=False):
+    """Messages of one task for another, none of which wants an answer.
 
-    payloads: the bytes of each command; lengths: their lengths.
-    number: of the first command; the others have the numbers after it.
+    payloads: the bytes of each message; lengths: their lengths.
+    receipt: where the extraction of commands is reported; None for notifications.
+    number: of the first message; the others have the numbers after it.
     deadline: when they are no longer worth delivering, on the monotonic clock in
       seconds.
-    settled: how many read commands the account of the addressee has counted; written by
-      the thread that hosts the task.
+    subscriptions: those that the notifications match; empty for commands.
+    settled: how many messages the account has counted as read or dropped; written by
+      the thread that hosts the task, or, under `drop-oldest`, by the holder of the lock
+      of its inbox.
     reported: how many of the settled commands were reported to the remote process;
       written by the comm thread.
     """
@@ -45,9 +47,10 @@ class CommandRun(Struct, eq=False):
     _to: Entry
     source: Entry
     payloads: Sequence[bytes]
-    receipt: Receipt
+    receipt: Receipt | None
     number: int
     deadline: float | None
+    subscriptions: tuple[Any, ...] = ()
     settled: int = 0
     reported: int = 0
     _account: Any = None
@@ -67,37 +70,51 @@ class CommandRun(Struct, eq=False):
         return length_hint(self._unread)
 
     @property
+    def kind(self) -> Kind:
+        """The kind of the messages."""
+        return Kind.NOTIFICATION if self.subscriptions else Kind.COMMAND
+
+    @property
     def at(self) -> int:
-        """The number of commands read; a snapshot, from any thread."""
+        """The number of messages read or dropped; a snapshot, from any thread."""
         return len(self.payloads) - length_hint(self._unread)
 
     @property
     def unsettled(self) -> int:
-        """The number of read commands not yet counted by the account; likewise."""
+        """The number of read messages not yet counted by the account; likewise."""
         return self.at - self.settled
 
     @property
     def unsettled_bytes(self) -> int:
-        """The total length of these commands, in bytes; likewise."""
+        """The total length of these messages, in bytes; likewise."""
         return self.lengths.part(self.settled, self.at).total
 
-    def read(self, reference: Any) -> Iterator[Incoming]:
-        """Return an iterator of commands for a callback; each step reads one.
+    @property
+    def _dropped(self) -> bool:
+        # Read by `bus.threads.mailbox.without_dropped`, as of a single message.
+        return not self
 
-        No Python code runs between reading a command and returning it. So no interrupt
-        finds a command that was read but not given to the callback.
+    def read(self, reference: Any) -> Iterator[Incoming]:
+        """Return an iterator of messages for a callback; each step reads one.
+
+        No Python code runs between reading a message and returning it. So no interrupt
+        finds a message that was read but not given to the callback.
         """
-        return map(
-            Incoming,
-            repeat(_COMMAND),
+        usual = (
+            repeat(self.kind),
             self._unread,
             repeat(reference),
             repeat(self.source),
             repeat(self._to),
         )
+        if not self.subscriptions:
+            return map(Incoming, *usual)
+        # Up to the subscriptions, in the order of the fields.
+        others = (self._account, 0, None, None, 0, 0, None, 0, self.subscriptions)
+        return map(Incoming, *usual, *map(repeat, others))
 
-    def take(self, count: int) -> CommandRun:
-        """Remove and return the first commands as a run; none may have been read."""
+    def take(self, count: int) -> InboundRun:
+        """Remove and return the first messages as a run; none may have been read."""
         payloads, lengths = self.payloads, self.lengths
         if count < len(payloads):
             self.payloads = payloads[count:]
@@ -106,30 +123,31 @@ class CommandRun(Struct, eq=False):
         else:
             self.payloads, self.lengths = (), _NONE
         self._unread = iter(self.payloads)
-        first = CommandRun(
+        first = InboundRun(
             self._to,
             self.source,
             payloads,
             self.receipt,
             self.number,
             self.deadline,
+            self.subscriptions,
             lengths=lengths,
         )
         self.number += count
         return first
 
     def rest(self) -> list[Incoming]:
-        """Remove and return the unread commands, in order; the run ends before them."""
+        """Remove and return the unread messages, in order; the run ends before them."""
         start = self.at
         rest, read = self.payloads[start:], self.payloads[:start]
         lengths, nothing = self.lengths.part(0, start), iter(())
         # One statement without a call, which no interrupt can split. `_unread` is
-        # assigned last: a thread that calls `at` meanwhile sees too few commands as
+        # assigned last: a thread that calls `at` meanwhile sees too few messages as
         # read.
         self.payloads, self.lengths, self._unread = read, lengths, nothing
         return [
             Incoming(
-                _COMMAND,
+                self.kind,
                 payload,
                 None,
                 self.source,
@@ -139,6 +157,7 @@ class CommandRun(Struct, eq=False):
                 self.deadline,
                 self.receipt,
                 number,
+                subscriptions=self.subscriptions,
             )
             for number, payload in enumerate(rest, self.number + start)
         ]

@@ -1,0 +1,149 @@
+"""`AudienceAccount`: the account of the notifications queued for remote subscribers.
+
+It covers them from their sending until the comm thread takes them. From then on each
+process that subscribes has a queue of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from bus.links.batch_room import BatchRoom
+from bus.links.send_batch import SendBatch
+from bus.message import Incoming, Kind
+from bus.threads.account import Admission
+
+if TYPE_CHECKING:
+    import _thread
+
+    from bus.core.local.inbound_run import InboundRun
+    from bus.core.local.routing_table import Entry
+
+__all__ = ["AudienceAccount"]
+
+
+class AudienceAccount(BatchRoom):
+    """One bound for all notifications queued for remote subscribers (BUS-FLOW-3).
+
+    If there is no room, the oldest one is dropped. A subscriber of one notifier need
+    not subscribe to another, so each notifier has its own gap.
+
+    dropped: the number of those dropped, in all.
+    """
+
+    __slots__ = ("_gaps", "_waiting", "dropped")
+
+    def __init__(self, *, messages_max: int, bytes_max: int) -> None:
+        super().__init__(
+            messages_max=messages_max, bytes_max=bytes_max, overflow="drop-oldest"
+        )
+        # All below is guarded by the inbox's lock. The messages and batches in the
+        # inbox, oldest first: a dict, from which each can be removed at once.
+        self._waiting: Final[dict[Incoming | SendBatch, None]] = {}
+        # Weak keys: a notifier that has left sends no notification to carry its gap.
+        self._gaps: Final[WeakKeyDictionary[Entry, int]] = WeakKeyDictionary()
+        self.dropped: int = 0
+
+    @property
+    def delivered(self) -> int:
+        """The number of notifications that the comm thread has taken."""
+        return self._left
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """The number of waiting notifications, and their length in bytes.
+
+        Without the reserved room; a snapshot, from any thread.
+        """
+        count, size = self._posted - self._left, self._posted_bytes - self._left_bytes
+        for batch in list(self._send_batches):
+            payloads = batch.payloads[:]
+            count -= batch.room - len(payloads)
+            size -= batch.room_bytes - sum(map(len, payloads))
+        return count, size
+
+    def admit_locked(
+        self, message: Incoming, dropped: list[Incoming | InboundRun]
+    ) -> Admission:
+        """Put a message on the account; ``dropped`` is as for `Account.admit_locked`.
+
+        The caller holds the inbox's lock.
+        """
+        size = message._size
+        if self.full(size):
+            self._reclaim_locked(size)
+        while self._waiting and self.full(size):
+            self._drop_oldest_locked(dropped)
+        self._posted += 1
+        self._posted_bytes += size
+        self._waiting[message] = None
+        return Admission.ACCEPTED
+
+    def admit_inside(
+        self,
+        message: Incoming,
+        dropped: list[Incoming | InboundRun],
+        lock: _thread.LockType,
+    ) -> Admission:
+        """Put a message on the account, in the comm thread itself."""
+        with lock:
+            return self.admit_locked(message, dropped)
+
+    def _drop_oldest_locked(self, dropped: list[Incoming | InboundRun]) -> None:
+        oldest = next(iter(self._waiting))
+        if isinstance(oldest, SendBatch):
+            payload = oldest.drop_oldest_locked()
+            if payload is None:
+                del self._waiting[oldest]
+                return
+            whole = Incoming(
+                Kind.NOTIFICATION,
+                payload,
+                _source=oldest.source,
+                _to=oldest.to,
+                _account=self,
+                _size=len(payload),
+            )
+        else:
+            del self._waiting[oldest]
+            whole = oldest._drop()
+        self._posted -= 1
+        self._posted_bytes -= whole._size
+        self.dropped += 1
+        source = whole._source
+        self._gaps[source] = self._gaps.get(source, 0) + 1
+        dropped.append(whole)
+
+    def reserve_locked(
+        self, send_batch: SendBatch, need: int, most: int, size: int
+    ) -> int:
+        """Reserve room for a batch; see `BatchRoom`."""
+        given = super().reserve_locked(send_batch, need, most, size)
+        if given:
+            self._waiting.setdefault(send_batch)
+        return given
+
+    def release_locked(
+        self, send_batch: SendBatch, unused: int, unused_bytes: int
+    ) -> int:
+        """Take a batch off the account; see `BatchRoom`."""
+        super().release_locked(send_batch, unused, unused_bytes)
+        self._waiting.pop(send_batch, None)
+        self._left += send_batch.room - unused
+        self._left_bytes += send_batch.room_bytes - unused_bytes
+        if send_batch.room == unused or not self._gaps:
+            return 0
+        return self._gaps.pop(send_batch.source, 0)
+
+    def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
+        """Take a message off the account; return False if it was dropped meanwhile."""
+        with lock:
+            if message._dropped:
+                return False
+            del self._waiting[message]
+            self._left += 1
+            self._left_bytes += message._size
+            if self._gaps:
+                message.gap = self._gaps.pop(message._source, 0)
+            return True

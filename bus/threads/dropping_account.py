@@ -1,0 +1,165 @@
+"""`DroppingAccount`: an account that drops its oldest unread message if it is full.
+
+It keeps its unread messages in a queue of its own, behind those of the mailbox and of
+the inbox, which only skip what was dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from bus.core.local.inbound_run import InboundRun
+from bus.message import Incoming
+from bus.threads.account import Account, Admission
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Iterator
+
+    from bus.core.wire import Lengths
+    from bus.registration import Overflow
+
+__all__ = ["DroppingAccount", "new_account"]
+
+
+def new_account(*, messages_max: int, bytes_max: int, overflow: Overflow) -> Account:
+    """Return an account for a policy; the arguments are those of `Account`."""
+    kind = DroppingAccount if overflow == "drop-oldest" else Account
+    return kind(messages_max=messages_max, bytes_max=bytes_max, overflow=overflow)
+
+
+class DroppingAccount(Account):
+    """The account of a receiver with the policy `drop-oldest` (BUS-FLOW-3).
+
+    The lock of the inbox of the host thread guards all of it. So each message that is
+    read behind dropped ones reports exactly these as its gap.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(
+        self, *, messages_max: int, bytes_max: int, overflow: Overflow
+    ) -> None:
+        super().__init__(
+            messages_max=messages_max, bytes_max=bytes_max, overflow=overflow
+        )
+        # The unread messages, oldest first. A run stays until it is at the front and
+        # has no unread message.
+        self._waiting: Final[deque[Incoming | InboundRun]] = deque()
+
+    def admit_locked(
+        self, message: Incoming, dropped: list[Incoming | InboundRun]
+    ) -> Admission:
+        """Put a message on the account; see `Account.admit_locked`."""
+        self._outside += 1
+        self._outside_bytes += message._size
+        while self._waiting and self._over():
+            self._drop_oldest_locked(dropped)
+        self._waiting.append(message)
+        message.gap += self.behind
+        self.behind = 0
+        return Admission.ACCEPTED
+
+    def admit_run_locked(self, _: Lengths) -> int:
+        """Return 0: commands are admitted one by one (`Account.admit_run_locked`).
+
+        Each command that is dropped is reported to its sender.
+        """
+        return 0
+
+    def admit_inbound_locked(
+        self, run: InboundRun, dropped: list[Incoming | InboundRun]
+    ) -> InboundRun | None:
+        """Put a run of notifications on the account, as a whole; see `Account`."""
+        if self.behind or not run.subscriptions:
+            return None
+        some = run.take(len(run))
+        some._account = self
+        waiting = self._waiting
+        while waiting and not waiting[0]:  # a run whose messages are all read
+            waiting.popleft()
+        self._outside += len(some)
+        self._outside_bytes += some.lengths.total
+        waiting.append(some)
+        while self._over():
+            self._drop_oldest_locked(dropped)
+        return some
+
+    def admit_at_once(self, _: Incoming) -> bool:
+        """Return False: a message is admitted under the lock (`Account`)."""
+        return False
+
+    def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
+        """Take a message off the account; see `Account.extract`."""
+        with lock:
+            if message._dropped:
+                return False
+            # Usually the oldest. But a message sent within the thread may overtake one
+            # that another thread is posting.
+            self._waiting.remove(message)
+            self._report_gap_locked(message)
+        return super().extract(message, lock)
+
+    def read(
+        self, run: InboundRun, reference: object, lock: _thread.LockType
+    ) -> Iterator[Incoming]:
+        """Read a run; see `Account.read`.
+
+        Each step takes the lock: another thread may drop messages of the run meanwhile.
+        """
+        source, to, subscriptions = run.source, run._to, run.subscriptions
+        kind, unread = run.kind, run._unread
+        while True:
+            with lock:
+                payload = next(unread, None)
+                if payload is None:
+                    return
+                run.settled += 1
+                self.extracted += 1
+                self.extracted_bytes += len(payload)
+                gap, self.gap = self.gap, 0
+            yield Incoming(
+                kind,
+                payload,
+                reference,
+                source,
+                to,
+                self,
+                gap=gap,
+                subscriptions=subscriptions,
+            )
+
+    def rest_of(self, run: InboundRun, lock: _thread.LockType) -> list[Incoming]:
+        """Take the unread messages out of a run; see `Account.rest_of`."""
+        with lock:
+            rest = run.rest()
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            for each in waiting:
+                self._waiting.extend(rest if each is run else (each,))
+            return rest
+
+    def miss_newest_locked(self, count: int) -> None:
+        """Count messages that the next accepted one reports; see `Account`."""
+        self.behind += count
+
+    def _drop_oldest_locked(self, dropped: list[Incoming | InboundRun]) -> None:
+        oldest = self._waiting[0]
+        if isinstance(oldest, InboundRun):
+            payload = next(oldest._unread, None)
+            if payload is not None:
+                oldest.settled += 1
+                self._dropped += 1
+                self._dropped_bytes += len(payload)
+                self.gap += 1
+            if not oldest:
+                self._waiting.popleft()
+                dropped.append(oldest)
+            return
+        self._waiting.popleft()
+        dropped.append(oldest._drop())
+        self._dropped += 1
+        self._dropped_bytes += oldest._size
+        # The next message reports this one, and its own gap.
+        self.gap += 1 + oldest.gap

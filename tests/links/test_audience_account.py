@@ -1,0 +1,174 @@
+"""Notifications for remote subscribers: bounded, in order, each drop reported once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.api.sender import Sender
+from bus.links.audience_account import AudienceAccount
+from bus.links.send_batch import SendBatch
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.depth import schedules
+from tests.links.notifying import Notifier, missing
+from tests.links.posting import Process
+
+if TYPE_CHECKING:
+    from queuebroker.testing import Run
+
+MESSAGES_MAX = 6
+
+
+def waiting(process: Process) -> int:
+    return process.host.account.waiting[0]
+
+
+def is_empty(process: Process) -> bool:
+    account = process.host.account
+    return (
+        account.unread == 0
+        and account.waiting == (0, 0)
+        and account._posted_bytes == account._left_bytes
+        and not account._waiting
+        and not account._send_batches
+    )
+
+
+@clause("BUS-FLOW-3", "BUS-FLOW-1", "BUS-MSG-15")
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["numbers", "objects", "round"]),
+            st.sampled_from([0, 1]),
+            st.integers(1, 9),
+        ),
+        max_size=14,
+    ),
+    bytes_max=st.sampled_from([10, 1000]),
+)
+def test_each_notification_reports_those_dropped_before_it(
+    steps: list[tuple[str, int, int]], bytes_max: int
+) -> None:
+    process = Process(task_fifo_messages=MESSAGES_MAX, task_fifo_bytes=bytes_max)
+    notifiers = [Notifier(process), Notifier(process, "e")]
+    for name, which, count in steps:
+        if name == "round":
+            process.round()
+        else:
+            getattr(notifiers[which], f"notify_{name}")(count)
+        account = process.host.account
+        assert account.unread <= MESSAGES_MAX
+        sent = sum(notifier.number for notifier in notifiers)
+        assert account.delivered + account.dropped + waiting(process) == sent
+        lost = sum(len(notifier.lost) for notifier in notifiers)
+        assert account.dropped == lost
+    process.round()
+    for notifier in notifiers:
+        notifier.notify_objects(1)  # reports the drops at the end
+        process.round()
+
+    for notifier in notifiers:
+        came = notifier.came()
+        assert [gap for _, gap in came] == missing(came)
+        assert came[-1][0] == notifier.number
+    assert is_empty(process)
+
+
+@clause("BUS-MSG-15", "BUS-RELAY-6")
+def test_notifications_of_bytes_share_one_place_in_the_inbox() -> None:
+    process = Process()
+    notifier = Notifier(process)
+    notifier.notify_numbers(100)
+    assert len(process.host.inbox.items) == 1
+    process.round()
+    assert [number for number, _ in notifier.came()] == [*range(1, 101)]
+    assert is_empty(process)
+
+
+@clause("BUS-MSG-15")
+@pytest.mark.parametrize("command_first", [False, True])
+def test_commands_and_notifications_of_a_task_keep_their_order(
+    *, command_first: bool
+) -> None:
+    """One process may receive both, so one batch ends the other."""
+    process = Process()
+    notifier = Notifier(process)
+    came: list[Any] = []
+
+    def command(payload: bytes) -> None:
+        batch = notifier.send_batches.get("far")
+        if batch is None or not batch.add(payload):
+            assert notifier._begin_send_batch("far", process.entry, payload, None)
+
+    notifier._router = _Router()  # type: ignore[misc, assignment]
+    if command_first:
+        command(b"0")
+    notifier.notify_numbers(1)
+    command(b"1")
+    notifier.notify_numbers(1)
+    command(b"2")
+    posted, _ = process.host.take()
+    for each in posted:
+        came += each.payloads  # type: ignore[union-attr]
+    assert came == [b"0"] * command_first + [b"1..", b"1", b"2..", b"2"]
+
+
+class _Router:
+    @staticmethod
+    def waits_s() -> float:
+        return 0.0
+
+
+@clause("BUS-MSG-1")
+def test_a_notifier_with_a_local_subscriber_posts_each_by_itself() -> None:
+    process = Process()
+    notifier = Notifier(process)
+    notifier.entry.audience = ("a subscriber",)  # type: ignore[assignment]
+    assert not notifier.notify_bytes(b"1")
+    assert not process.host.inbox.items
+
+
+@clause("BUS-FLOW-3", "BUS-MSG-15")
+def test_notifications_sent_while_others_are_dropped_or_taken_keep_their_order() -> (
+    None
+):
+    """On every schedule of a notifier, another one that needs room, and the links."""
+
+    def program(run: Run) -> None:
+        process = Process(task_fifo_messages=2)
+        one, other = Notifier(process), Notifier(process, "e")
+        one.notify_numbers(1)
+        first = run.spawn(lambda: one.notify_numbers(2), name="notifies")
+        second = run.spawn(lambda: other.notify_objects(2), name="needs room")
+        process.round()
+        first.join()
+        second.join()
+        process.round()
+        account = process.host.account
+        assert account.delivered + account.dropped == 5
+        for notifier in (one, other):
+            notifier.notify_objects(1)
+            process.round()
+            came = notifier.came()
+            assert [gap for _, gap in came] == missing(came)
+        assert is_empty(process)
+
+    explore(program, bound=2, limit=schedules(400), random=schedules(50), seed=1)
+    explore(
+        program,
+        bound=2,
+        limit=schedules(2_000),
+        random=schedules(150),
+        seed=1,
+        bytecode=[
+            Sender.notify_bytes,
+            SendBatch.confirm,
+            SendBatch.take,
+            SendBatch.drop_oldest_locked,
+            AudienceAccount.admit_locked,
+        ],
+    )

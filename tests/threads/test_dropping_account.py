@@ -1,0 +1,261 @@
+"""An account that drops its oldest: every drop is reported once, in its place.
+
+All notifications are numbered, also those that are lost before they arrive. So each one
+that is read must report as its gap the numbers that are missing before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.core.local.inbound_run import InboundRun
+from bus.message import Incoming, Kind
+from bus.threads.account import Admission
+from bus.threads.dropping_account import DroppingAccount, new_account
+from bus.threads.inbox import Inbox
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.depth import schedules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from queuebroker.testing import Run
+
+MESSAGES_MAX = 5
+BYTES_MAX = 40
+
+
+class Subscriber:
+    """A subscriber whose account drops its oldest, and its mailbox.
+
+    number: of the next notification.
+    got: the numbers read; gaps: the gap that each of them reported.
+    told: the numbers of the single notifications that were reported to their sender.
+    """
+
+    def __init__(self, messages_max: int = MESSAGES_MAX) -> None:
+        self.account = new_account(
+            messages_max=messages_max, bytes_max=BYTES_MAX, overflow="drop-oldest"
+        )
+        self.inbox = Inbox()
+        self.entry: Any = SimpleNamespace(host=self)
+        self.subscription = SimpleNamespace(active=True, _account=self.account)
+        self.mailbox: deque[Any] = deque()
+        self.number = 0
+        self.got: list[int] = []
+        self.gaps: list[int] = []
+        self.told: list[int] = []
+
+    def on_dropped(self, message: Incoming) -> None:
+        self.told.append(_number(message))
+
+    @property
+    def source(self) -> Any:
+        return SimpleNamespace(
+            mailbox=SimpleNamespace(client=SimpleNamespace(on_dropped=self.on_dropped))
+        )
+
+    def payloads(self, count: int, size: int) -> list[bytes]:
+        first, self.number = self.number, self.number + count
+        return [
+            str(number).encode().ljust(size, b".")
+            for number in range(first, self.number)
+        ]
+
+    def run(self, count: int, size: int = 4) -> None:
+        """Receive notifications that came together."""
+        run = InboundRun(
+            self.entry,
+            self.source,
+            self.payloads(count, size),
+            None,
+            1,
+            None,
+            (self.subscription,),
+        )
+        while run:
+            if not self.inbox.offer_inbound_run(run, self.account, self):
+                [first] = run.take(1).rest()
+                self.offer(first)
+
+    def one(self, size: int = 4) -> None:
+        """Receive one notification by itself."""
+        [payload] = self.payloads(1, size)
+        self.offer(
+            Incoming(
+                Kind.NOTIFICATION,
+                payload,
+                _source=self.source,
+                _to=self.entry,
+                _size=len(payload),
+                subscriptions=(self.subscription,),
+            )
+        )
+
+    def offer(self, message: Incoming) -> None:
+        message._account = self.account
+        assert self.inbox.offer(message, self) is Admission.ACCEPTED
+
+    def miss(self, count: int) -> None:
+        """Lose notifications that do not arrive."""
+        self.number += count
+        with self.inbox.lock:
+            self.account.miss_newest_locked(count)
+
+    def read(self, count: int) -> None:
+        """Read up to that many, as the thread of the task does."""
+        self.mailbox += self.inbox.take_now()
+        while count and self.mailbox:
+            item = self.mailbox[0]
+            if isinstance(item, Incoming):
+                self.mailbox.popleft()
+                if self.account.extract(item, self.inbox.lock):
+                    self._note(item)
+                    count -= 1
+                continue
+            if not item:
+                self.mailbox.popleft()
+                continue
+            self.account.begin(item, self.inbox.lock)
+            for message in self.account.read(item, None, self.inbox.lock):
+                self._note(message)
+                count -= 1
+                if not count:
+                    break
+            self.account.settle(self.inbox.lock)
+
+    def separate(self) -> None:
+        """Take the messages out of each run, as for a task that moves."""
+        self.mailbox += self.inbox.take_now()
+        items = [*self.mailbox]
+        self.mailbox.clear()
+        for item in items:
+            if isinstance(item, InboundRun):
+                self.mailbox.extend(self.account.rest_of(item, self.inbox.lock))
+            else:
+                self.mailbox.append(item)
+
+    def _note(self, message: Incoming) -> None:
+        assert message.subscriptions == (self.subscription,)
+        assert message.kind is Kind.NOTIFICATION
+        self.got.append(_number(message))
+        self.gaps.append(message.gap)
+
+    def is_balanced(self) -> bool:
+        account = self.account
+        counted = account.delivered + account.dropped + account.unread
+        return account.accepted == counted
+
+    def gaps_due(self) -> list[int]:
+        """Return the gaps that the messages read must have reported."""
+        before = [-1, *self.got]
+        return [now - last - 1 for last, now in zip(before, self.got, strict=False)]
+
+
+def _number(message: Incoming) -> int:
+    return int(message.payload.rstrip(b"."))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("run"), st.integers(2, 8), st.sampled_from([4, 9])),
+        st.tuples(st.just("one"), st.sampled_from([4, 30])),
+        st.tuples(st.just("miss"), st.integers(1, 3)),
+        st.tuples(st.just("read"), st.integers(1, 7)),
+        st.tuples(st.just("separate")),
+    ),
+    max_size=20,
+)
+
+
+@clause("BUS-FLOW-3", "BUS-FLOW-1", "BUS-FLOW-7", "BUS-MSG-15")
+@given(steps=STEPS)
+def test_each_notification_reports_those_missing_before_it(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    subscriber = Subscriber()
+    for name, *arguments in steps:
+        getattr(subscriber, name)(*arguments)
+        account = subscriber.account
+        assert subscriber.is_balanced()
+        assert account.unread <= MESSAGES_MAX
+        assert account.unread <= 1 or account.unread_bytes <= BYTES_MAX
+    last = subscriber.account.unread
+    subscriber.read(1000)
+    subscriber.one()  # reports whatever was missed at the end
+    subscriber.read(1)
+
+    assert subscriber.gaps == subscriber.gaps_due()
+    assert subscriber.got[-1] == subscriber.number - 1
+    assert len(subscriber.got) >= last + 1
+    assert subscriber.account.unread == subscriber.account.unread_bytes == 0
+
+
+@clause("BUS-FLOW-3", "BUS-FLOW-6")
+def test_the_last_of_a_long_run_stay_and_single_ones_are_reported() -> None:
+    """The sender of a run is in another process, so nothing is reported to it."""
+    subscriber = Subscriber()
+    subscriber.one()
+    subscriber.run(20)
+    subscriber.read(100)
+
+    assert subscriber.got == [*range(16, 21)]
+    assert subscriber.gaps == [16, 0, 0, 0, 0]
+    assert subscriber.told == [0]
+
+
+@clause("BUS-FLOW-1")
+def test_dropped_runs_hold_no_memory() -> None:
+    """If the task reads nothing, its inbox does not fill with empty runs."""
+    subscriber = Subscriber()
+    for _ in range(500):
+        subscriber.run(MESSAGES_MAX)
+    assert len(subscriber.inbox.items) <= 130
+
+
+@clause("BUS-FLOW-1")
+def test_runs_that_are_read_are_forgotten() -> None:
+    subscriber = Subscriber()
+    for _ in range(10):
+        subscriber.run(MESSAGES_MAX)
+        subscriber.read(MESSAGES_MAX)
+    account: Any = subscriber.account
+    assert len(account._waiting) == 1
+
+
+@clause("BUS-FLOW-3", "BUS-MSG-15")
+def test_a_run_that_is_being_read_loses_only_unread_messages() -> None:
+    """On every schedule of the thread that reads and the one that delivers."""
+
+    def scenario(run: Run) -> None:
+        subscriber = Subscriber(messages_max=2)
+        subscriber.run(2)
+        run.spawn(lambda: subscriber.read(2), name="reads")
+        run.spawn(lambda: _deliver(subscriber, (2, 1)), name="delivers")
+        run.join()
+        subscriber.read(1000)
+        assert subscriber.gaps == subscriber.gaps_due()
+        assert subscriber.got[-1] == subscriber.number - 1
+        assert subscriber.is_balanced()
+        assert subscriber.account.unread == 0
+
+    explore(scenario, bound=2, limit=schedules(400), random=schedules(50), seed=1)
+    explore(
+        scenario,
+        bound=2,
+        limit=schedules(2_000),
+        random=schedules(150),
+        seed=1,
+        bytecode=[DroppingAccount.read, DroppingAccount.admit_inbound_locked],
+    )
+
+
+def _deliver(subscriber: Subscriber, counts: Iterable[int]) -> None:
+    for count in counts:
+        subscriber.run(count)
