@@ -124,6 +124,11 @@ def _is_bool(_: BusConfig, field: attrs.Attribute[bool], value: object) -> None:
         raise TypeError(f"{field.name} must be a bool, got {value!r}")
 
 
+def _option(clause: str, meaning: str, *, default: bool = False) -> Any:
+    about = {"clause": clause, "meaning": meaning}
+    return attrs.field(default=default, validator=_is_bool, metadata=about)
+
+
 def _is_path(_: BusConfig, field: attrs.Attribute[str], value: object) -> None:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError(f"{field.name} must be the path of a directory, got {value!r}")
@@ -384,29 +389,14 @@ class BusConfig:
     )
 
     # Options that are not limits.
-    arena: bool = attrs.field(
-        default=True,
-        validator=_is_bool,
-        metadata={
-            "clause": "MC-38",
-            "meaning": "True if long messages travel through shared memory.",
-        },
+    arena: bool = _option(
+        "MC-38", "True if long messages travel through shared memory.", default=True
     )
-    eager_relays: bool = attrs.field(
-        default=False,
-        validator=_is_bool,
-        metadata={
-            "clause": "BUS-INIT-13",
-            "meaning": "True if the master has a relay for each public task at once.",
-        },
+    eager_relays: bool = _option(
+        "BUS-INIT-13", "True if the master has a relay for each public task at once."
     )
-    follow_moves: bool = attrs.field(
-        default=False,
-        validator=_is_bool,
-        metadata={
-            "clause": "BUS-MOVE-9",
-            "meaning": "True if commands follow a task to another machine.",
-        },
+    follow_moves: bool = _option(
+        "BUS-MOVE-9", "True if commands follow a task to another machine."
     )
     run_directory: str | None = attrs.field(
         default=None,

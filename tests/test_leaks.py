@@ -27,7 +27,7 @@ def test_clean(): pass
 def test_leaky():
     threading.Thread(target=held.wait, name="straggler", daemon=True).start()
     os.open("/dev/null", os.O_RDONLY)
-    Path("{shm}/leaked").touch()
+    Path("{shm}/bus-leaked").touch()
 @pytest.mark.spark
 def test_exempt(): os.open("/dev/zero", os.O_RDONLY)
 def test_clean_again(): pass
@@ -69,7 +69,7 @@ def test_a_descriptor_opened_in_the_place_of_another_is_seen() -> None:
 
 
 def test_shared_memory_held_by_another_process_is_not_ours(tmp_path: Path) -> None:
-    path = tmp_path / "held"
+    path = tmp_path / "bus-held"
     before = Snapshot.take(tmp_path)
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLD.format(path=path)],
@@ -88,6 +88,14 @@ def test_shared_memory_held_by_another_process_is_not_ours(tmp_path: Path) -> No
     assert holder.returncode == 0
 
     assert before.leaks(settle_s=0) == [f"{path} is left"]
+
+
+def test_a_file_of_another_library_is_not_ours(tmp_path: Path) -> None:
+    before = Snapshot.take(tmp_path)
+    (tmp_path / "11402.zenoh").touch()
+    assert before.leaks(settle_s=0) == []
+    (tmp_path / "psm_1a2b").touch()
+    assert before.leaks(settle_s=0) == [f"{tmp_path}/psm_1a2b is left"]
 
 
 _HOLD = """
@@ -115,7 +123,7 @@ def test_the_fixture_fails_exactly_the_tests_that_leak(tmp_path: Path) -> None:
     told = "\n".join(outcomes)
     assert "thread 'straggler' runs" in told
     assert "/dev/null is open" in told
-    assert f"{shm}/leaked is left" in told
+    assert f"{shm}/bus-leaked is left" in told
 
 
 def _run(root: Path, shm: Path, text: str) -> list[str]:

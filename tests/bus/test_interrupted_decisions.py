@@ -23,7 +23,6 @@ from bus.core.local.parked_list import Parked, ParkedList
 from bus.message import Incoming, Kind
 from bus.testing import memory_bus
 from bus.threads.binding import send_bound
-from bus.threads.thread_manager import ThreadManager
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, join_both
 from tests.strikes import everywhere
@@ -215,33 +214,6 @@ def test_a_message_of_an_interrupted_command_expires() -> None:
             everywhere(case, packages=(package,))
 
     interrupt_everywhere(run)
-
-
-def test_a_timer_whose_function_sets_an_earlier_one_is_removed() -> None:
-    thread = ThreadManager("t")
-    fired: list[str] = []
-
-    def first() -> None:
-        fired.append("first")
-        thread.call_at(0.0, lambda: fired.append("second"))
-
-    thread.call_at(1.0, first)
-    thread.scheduler.fire()
-    assert [at for at, *_ in thread.scheduler.timers] == [0.0]
-    thread.scheduler.fire()
-
-    assert fired == ["first", "second"]
-    assert thread.scheduler.timers == []
-
-
-def test_a_timer_whose_function_fails_is_removed() -> None:
-    thread = ThreadManager("t")
-    thread.call_at(1.0, lambda: 1 / 0)
-
-    with pytest.raises(ZeroDivisionError):
-        thread.scheduler.fire()
-
-    assert thread.scheduler.timers == []
 
 
 @clause("BUS-ROUTE-19")

@@ -1,7 +1,7 @@
 """`BytecodeStrike`: a process that kills itself before a chosen bytecode.
 
 `Strike` wraps chosen functions; this one counts the bytecodes that all threads execute,
-in whatever function. A trace function does that, which must be set before a thread
+in any function. A trace function does that, which must be set before a thread
 starts: Python 3.11 cannot set it for threads that run. Until the strike is armed, the
 trace function costs one call for each call of a function.
 """
@@ -42,7 +42,7 @@ _CODE: Final = {
 
 
 class BytecodeStrike:
-    """Kills its process once, in whatever thread reaches the chosen bytecode.
+    """Kills its process once, in the thread that reaches the chosen bytecode.
 
     Threads that started before it do not count.
 

@@ -9,7 +9,6 @@ message may be lost by the stop.
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 from contextlib import suppress
 from time import monotonic
@@ -22,7 +21,7 @@ from tests.kills.blow import drawn
 from tests.kills.crew import LIMIT_S, TASKS, Crew
 from tests.kills.ledger import OF_DEATH, Fate, Ledger
 from tests.kills.load import MOVER
-from tests.kills.notes import Reader
+from tests.kills.rules import within
 from tests.kills.strike import IDLE
 from tests.support import until
 
@@ -70,7 +69,7 @@ class Campaign:
     """A context manager: the bus starts with the block, and ends with it.
 
     Args:
-        folder: for its files; short, since socket paths are limited.
+        folder: as for `Crew`.
         seed: the source of all draws.
         spared: the name of a client that is never struck; "" for none.
 
@@ -78,13 +77,9 @@ class Campaign:
     """
 
     def __init__(self, folder: Path, seed: int, *, spared: str = "") -> None:
-        self._folder: Final = folder
         self._run_directory: Final = folder / "run" / "bus1"
         self._seed: Final = seed
         self._spared: Final = spared
-        notes = folder / "notes"
-        notes.mkdir(parents=True)
-        self._reader: Final = Reader(notes)
         self._ledger: Final = Ledger()
         self.crew: Final = Crew(folder, seed)
         self._dead: Final[set[str]] = set()
@@ -95,9 +90,7 @@ class Campaign:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.crew.__exit__(None, None, None)
-        if error == (None, None, None):
-            shutil.rmtree(self._folder)  # after an error the notes are kept
+        self.crew.__exit__(*error)
 
     # One blow.
 
@@ -215,7 +208,7 @@ class Campaign:
             return {each for each in sockets if not _net.has_listener(each)}
 
     def _read(self) -> None:
-        for life, words in self._reader.news():
+        for life, words in self.crew.notes.news():
             self._ledger.take(life, words)
 
     def _judge(self, orphaned: set[str]) -> Verdict:
@@ -243,12 +236,11 @@ class Campaign:
     def _check_member(self, member: Member) -> None:
         """Check that its accounts balance, and its tables list no dead process."""
         living = {each.name: each.incarnation for each in self.crew.members()}
-        found: list[str] = []
 
-        def at_rest() -> bool:
+        def faults() -> list[str]:
             held = threads, descriptors = member.do("holds")
             self.most = max(self.most[0], threads), max(self.most[1], descriptors)
-            found[:] = member.do("counters")
+            found: list[str] = member.do("counters")
             if threads > _THREADS_MAX or descriptors > _DESCRIPTORS_MAX:
                 found.append(f"it has {held} threads and descriptors")
             found.extend(
@@ -256,11 +248,9 @@ class Campaign:
                 for name, incarnation in member.do("knows")
                 if living.get(name) != incarnation
             )
-            return not found
+            return found
 
-        with suppress(AssertionError):
-            until(at_rest, "books balance", limit_s=LIMIT_S)
-        assert not found, f"{member.life}: {found}"
+        within(faults, f"{member.life} is not at rest", LIMIT_S)
 
     # The end.
 

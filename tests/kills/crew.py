@@ -6,17 +6,18 @@ before it joins, so that no kill waits for an interpreter to start.
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Final
 
 from tests.kills.load import MOVER, PUBLIC
 from tests.kills.member import Member, MemberError
+from tests.kills.notes import Reader
 from tests.kills.worker import is_client
 from tests.support import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["LIMIT_S", "NAMES", "TASKS", "Crew"]
@@ -34,10 +35,13 @@ TASKS: Final = (
 
 
 class Crew:
-    """A context manager that ends its remaining processes.
+    """A context manager that ends its remaining processes, and removes their folder.
+
+    After an error the folder is kept.
 
     Args:
-        folder: for their notebooks, and the run directory.
+        folder: for their notebooks, and the run directory; it does not exist yet. Its
+            path is short, since socket paths are limited.
         seed: the source of their draws.
         names: of the processes; the first to join is the first master.
         tasks: all addressees, given to a process that has joined.
@@ -45,6 +49,7 @@ class Crew:
 
     Attributes:
         living: the members on the bus, by name.
+        notes: the reader of their notebooks.
     """
 
     def __init__(
@@ -64,6 +69,9 @@ class Crew:
         self.living: Final[dict[str, Member]] = {}
         self._next: Final[dict[str, Member]] = {}
         self._made: Final[list[Member]] = []
+        notes = folder / "notes"
+        notes.mkdir(parents=True)
+        self.notes: Final = Reader(notes)
 
     def __enter__(self) -> Self:
         try:
@@ -76,13 +84,10 @@ class Crew:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._end()
+        if kind is None:
+            shutil.rmtree(self._folder)
 
     def _end(self) -> None:
         for each in self._made:

@@ -168,14 +168,14 @@ class LongReceiver:
             self._holds = True
 
     def pin(self) -> int:
-        """Hold what is held until `drop`; return how many are in shared memory."""
+        """Hold the present messages until `drop`; return how many lie in memory."""
         with self._lock:
             self._pinned.extend(self._held)
             self._held.clear()
             return sum(is_lent(body) for _, body in self._pinned)
 
     def check(self) -> int:
-        """Check all that is held; return how many are in shared memory."""
+        """Check all held messages; return how many lie in shared memory."""
         with self._lock:
             both = [*self._held, *self._pinned]
             for number, body in both:
@@ -183,7 +183,7 @@ class LongReceiver:
             return sum(is_lent(body) for _, body in both)
 
     def drop(self) -> None:
-        """Check all that is held, drop it, and hold nothing from now on."""
+        """Check and drop all held messages, and hold none from now on."""
         self.check()
         with self._lock:
             self._holds = False

@@ -191,7 +191,7 @@ class Member:
             raise MemberError(f"{self.life} left with {code}, and leaves {left}")
 
     def end(self) -> None:
-        """End the process, in whatever state it is."""
+        """End the process, in any state."""
         self._process.kill()
         self._process.wait()
         self._close()

@@ -1,11 +1,12 @@
-"""`MemoryCampaign`: kill -9 of processes that share memory, and what must hold then.
+"""`MemoryCampaign`: kill -9 of processes that share memory, and the rules after it.
 
 The owner sends long messages to three receivers, which hold some of them. One process
 after another kills itself at a random bytecode, or is killed at a random moment. After
 each kill these rules are checked:
 
-* The survivors read what they hold, whole: at once, and once more messages were sent.
-* They drop all, and within `HOME_S` each open slab of a living owner has all of its
+* The survivors read the messages that they hold, whole: at once, and again after
+  further messages.
+* They drop all of them. Within `HOME_S` each open slab of a living owner has all of its
   buffers free. That includes messages that the owner had to abandon (MC-32): their slab
   has no other message then, so it is closed.
 * Within `HOME_S` the owner has one mapping and two descriptors of each open slab, one
@@ -18,10 +19,8 @@ Then the killed process comes back under its name.
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 from collections import Counter
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -30,8 +29,9 @@ import attrs
 from tests.kills.bytecode_strike import BUS, MEMORY
 from tests.kills.crew import LIMIT_S, Crew
 from tests.kills.memory_worker import ARENA_BYTES, OWNER, ear
-from tests.kills.notes import Note, Reader
+from tests.kills.notes import Note
 from tests.kills.process_memory import ProcessMemory
+from tests.kills.rules import within
 from tests.kills.soak import Memory
 from tests.support import until
 
@@ -88,7 +88,7 @@ class MemoryCampaign:
     """A context manager: the bus starts with the block, and ends with it.
 
     Args:
-        folder: for its files; short, since socket paths are limited.
+        folder: as for `Crew`.
         seed: the source of all draws.
         spared: the name of the process that is never struck; "" for none.
 
@@ -96,16 +96,12 @@ class MemoryCampaign:
         crew: the processes.
         received: by life of a receiver, the messages that it had at its last report,
           and those among them in shared memory.
-        seen: the memory of the spared process after each blow, when it holds nothing.
+        seen: the memory of the spared process after each blow, without held messages.
     """
 
     def __init__(self, folder: Path, seed: int, *, spared: str = "") -> None:
-        self._folder: Final = folder
         self._seed: Final = seed
         self._spared: Final = spared
-        notes = folder / "notes"
-        notes.mkdir(parents=True)
-        self._reader: Final = Reader(notes)
         self.crew: Final = Crew(
             folder,
             seed,
@@ -121,9 +117,7 @@ class MemoryCampaign:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.crew.__exit__(None, None, None)
-        if error == (None, None, None):
-            shutil.rmtree(self._folder)  # after an error the notes are kept
+        self.crew.__exit__(*error)
 
     # One blow.
 
@@ -205,7 +199,7 @@ class MemoryCampaign:
         return [each for each in self.crew.members() if each.name != OWNER]
 
     def _place_of(self, victim: Member) -> str:
-        for life, words in self._reader.news():
+        for life, words in self.crew.notes.news():
             if life == victim.life and words[0] == Note.KILLED:
                 return " ".join(words[1:])
         return ""
@@ -213,7 +207,7 @@ class MemoryCampaign:
     # Rules.
 
     def _check_held(self) -> int:
-        """Let the survivors check all that they hold; return how many are in memory."""
+        """Let the survivors check all held messages; return how many lie in memory."""
         held = 0
         for each in self._receivers():
             held += each.do("check")
@@ -229,7 +223,8 @@ class MemoryCampaign:
             each.do("drop")
         began = monotonic()
         if owner is not None:
-            _within(lambda: _not_home(owner.do("arena")), f"{owner.life}: not home")
+            what = f"{owner.life}: not home"
+            within(lambda: _not_home(owner.do("arena")), what, HOME_S)
         took = monotonic() - began
         self._check_held()
         for each in self._receivers():
@@ -263,7 +258,7 @@ class MemoryCampaign:
                     found.append(f"{owner.life} has an arena of {size} bytes")
             return found
 
-        _within(faults, "memory is left")
+        within(faults, "memory is left", HOME_S)
 
     # The end.
 
@@ -286,23 +281,6 @@ def _not_home(slabs: Iterable[dict[str, int]]) -> list[str]:
         for each in slabs
         if each["free"] != each["buffers"] or each["leases"] or each["abandoned"]
     ]
-
-
-def _within(faults: Callable[[], list[str]], what: str) -> None:
-    """Wait until there is no fault any more.
-
-    Raises:
-        AssertionError: there still is one after `HOME_S`.
-    """
-    found: list[str] = []
-
-    def none() -> bool:
-        found[:] = faults()
-        return not found
-
-    with suppress(AssertionError):
-        until(none, what, limit_s=HOME_S)
-    assert not found, f"{what} after {HOME_S:g} s: {found}"
 
 
 def _wait(condition: Callable[[], bool], what: str) -> None:

@@ -91,7 +91,7 @@ class MemoryWorker(Worker):
     # Load.
 
     def go(self, names: Sequence[str]) -> None:
-        """Send to these tasks, or hold what is received."""
+        """Send to these tasks, or hold some of the received messages."""
         if self._sender is not None:
             self._sender.go(names)
         if self._receiver is not None:
@@ -112,17 +112,17 @@ class MemoryWorker(Worker):
         return [self._receiver.received, self._receiver.lent]
 
     def pin(self) -> int:
-        """Hold what is held until `drop`; return how many are in shared memory."""
+        """Hold the present messages until `drop`; return how many lie in memory."""
         assert self._receiver is not None
         return self._receiver.pin()
 
     def check(self) -> int:
-        """Check what is held; return how many are in shared memory."""
+        """Check all held messages; return how many lie in shared memory."""
         assert self._receiver is not None
         return self._receiver.check()
 
     def drop(self) -> None:
-        """Check what is held, and drop it."""
+        """Check all held messages, and drop them."""
         assert self._receiver is not None
         self._receiver.drop()
         gc.collect()
@@ -145,13 +145,13 @@ class MemoryWorker(Worker):
             return sorted(self._arena.memory(each).name for each in slabs)
 
     def closed_links(self) -> list[str]:
-        """Return what is kept about memory for links that are closed."""
+        """Return the notes about memory of links that are closed."""
         memory = self._comm._rounds.link_memory
         with self._comm._rounds.hold:
             links = self._comm.remote.links.by_number
             kept = {
                 "recipients": [*memory._shared._recipients],
-                "mappings": [*memory._lent._mappings],
+                "mappings": [*memory._lent._lenders],
             }
             return [
                 f"{what} of closed link {link}"
@@ -164,7 +164,7 @@ class MemoryWorker(Worker):
         """Return the blocks of memory in use, and the KiB in use of `malloc`.
 
         The resident memory would also grow with each new maximum of use: the C library
-        keeps what long messages have needed once.
+        keeps the memory that long messages have needed once.
         """
         gc.collect()
         read = ctypes.CDLL(None).mallinfo2

@@ -2,7 +2,7 @@
 
 One process sends long messages through the shared memory of another library, three
 receive them and hold some, and one after another is killed at a random moment. Prints
-what is left then: files, their bytes, messages altered while they were held. Afterwards
+the files that remain, their bytes, and the messages altered while they were held. Then
 it removes the files, which have names of their own.
 
 The libraries are no requirement of the project: ``pip install iceoryx2 kickmsg``.
@@ -57,7 +57,7 @@ class Rival(Protocol):
         """Return a function that sends a message."""
 
     def receiver(self) -> Callable[[], tuple[Any, memoryview] | None]:
-        """Return a function that takes a message: what holds it, and its bytes."""
+        """Return a function that takes a message: its owner object, and its bytes."""
 
 
 class Iceoryx2:
@@ -285,7 +285,7 @@ def _all_receive(lives: Sequence[_Life]) -> bool:
 
 
 def _all_killed(rival: str, seed: int, folder: Path, mark: str) -> None:
-    """Kill all processes at once, and print what is left."""
+    """Kill all processes at once, and print the files that remain."""
     lives = [_Life(rival, role, mark, folder, f"{seed}/{role}") for role in _ROLES]
     assert _all_receive(lives)
     for life in lives:

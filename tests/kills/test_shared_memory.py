@@ -19,8 +19,10 @@ from tests.depth import DEEP
 from tests.kills.__main__ import main
 from tests.kills.bytecode_strike import BUS, MEMORY
 from tests.kills.long_messages import is_whole, number_of, payload
+from tests.kills.member import MemberError
 from tests.kills.notes import Note, Reader
 from tests.kills.process_memory import ProcessMemory
+from tests.kills.rules import within
 from tests.processes import run
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 def test_kills_leave_no_memory_and_change_no_message_that_is_held(
     capsys: pytest.CaptureFixture[str], spared: str
 ) -> None:
-    """Survivors read what they hold, and all buffers are home within a second.
+    """Survivors read all held messages, and all buffers are home within a second.
 
     The owner or a receiver is killed before a random bytecode, or at a random moment.
     """
@@ -117,3 +119,22 @@ def test_a_process_kills_itself_before_a_chosen_bytecode(
     assert notes[0] == notes[1]
     assert notes[0][0] == Note.KILLED
     assert notes[0][1].startswith("layout.py:")
+
+
+def test_a_rule_that_a_process_cannot_check_is_not_kept() -> None:
+    """Such an error once passed for a rule without faults."""
+
+    def fails() -> list[str]:
+        raise MemberError("AttributeError, told to closed_links")
+
+    with pytest.raises(MemberError, match="closed_links"):
+        within(fails, "memory is left", 1.0)
+
+
+def test_faults_that_end_in_time_are_none() -> None:
+    faults = ["one"]
+
+    within(lambda: [faults.pop()] if faults else [], "not home", 1.0)
+
+    with pytest.raises(AssertionError, match=r"not home after 0 s: \['one'\]"):
+        within(lambda: ["one"], "not home", 0.0)

@@ -1,7 +1,8 @@
 """A test must leave nothing behind: `Snapshot` covers threads, descriptors, shm.
 
 Files in ``/dev/shm`` belong to the whole machine. A file counts as ours only if it is
-new, has our user, and no other process holds it open or mapped.
+new, has a name that the bus or Python gives, has our user, and no other process holds
+it open or mapped.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _SETTLE_S = 5.0
 _LOOK_S = 0.002
 
 _SHM = Path("/dev/shm")
+# The memory of the bus has such a name, and never a file. The others are those of
+# `multiprocessing`. Files of other libraries on this machine are not ours.
+_NAMES = ("bus-", "psm_", "sem.")
 _FDS = Path("/proc/self/fd")
 _PROCESSES = Path("/proc")
 
@@ -40,7 +44,7 @@ class Snapshot:
     @classmethod
     def take(cls, folder: Path = _SHM) -> Snapshot:
         """Record the present resources."""
-        return cls(_threads(), _descriptors(), frozenset(_names_in(folder)), folder)
+        return cls(_threads(), _descriptors(), _shared_in(folder), folder)
 
     def leaks(self, settle_s: float = _SETTLE_S) -> list[str]:
         """Return the lasting additions since the snapshot: one sentence each.
@@ -94,6 +98,11 @@ def _descriptors() -> frozenset[str]:
             if not Path(target).name.startswith("libffi.so"):
                 found.append(f"{number} -> {target}")
     return frozenset(found)
+
+
+def _shared_in(folder: Path) -> frozenset[str]:
+    """List the files of a folder whose names could be ours."""
+    return frozenset(name for name in _names_in(folder) if name.startswith(_NAMES))
 
 
 def _names_in(folder: Path) -> list[str]:

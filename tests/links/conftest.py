@@ -17,6 +17,7 @@ from tests.kit.site import THERE, Site
 from tests.kit.tasks import echo
 from tests.links import real  # noqa: F401 # starts its server before any test
 from tests.links.hostile import is_known, served
+from tests.links.memory_ends import Owner, Recipient
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -46,6 +47,14 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
     monkeypatch.setattr(LinkMemory, "pieces", tapped)
     monkeypatch.setattr(fast_path, "encode_single", tapped_alone)
     return seen
+
+
+@pytest.fixture
+def owner() -> Owner:
+    """Return an owner of shared memory with one recipient; see `memory_ends`."""
+    made = Owner()
+    made.link(1, Recipient())
+    return made
 
 
 @pytest.fixture

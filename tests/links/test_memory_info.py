@@ -7,8 +7,6 @@ import os
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
-
 from bus.core.wire import CloseSlab, Release, SlabAnswer
 from bus.links.lease_account import LeaseAccount
 from bus.links.lent_bodies import LentBodies
@@ -24,7 +22,7 @@ from specs.clauses import clause
 from tests.depth import schedules
 from tests.kit.clock import Clock
 from tests.kit.inspection import unbalanced_memory
-from tests.links.test_link_memory import (
+from tests.links.memory_ends import (
     MIB,
     SIZE,
     Owner,
@@ -35,6 +33,8 @@ from tests.links.test_link_memory import (
 )
 
 if TYPE_CHECKING:
+    import pytest
+
     from bus.core.wire import MemoryFrame
 
 __all__ = ["all_closed"]  # a fixture
@@ -60,13 +60,6 @@ def counters(**changed: int) -> LongMessageCounters:
     """Return counters; those that are not given are 0."""
     names = ("shared", "released", "beyond_share", "no_room", "not_mapped")
     return LongMessageCounters(**(dict.fromkeys(names, 0) | changed))
-
-
-@pytest.fixture
-def owner() -> Owner:
-    made = Owner()
-    made.link(1, Recipient())
-    return made
 
 
 @clause("MC-39")

@@ -35,8 +35,8 @@ FILES: Final = (
     *("bus_routing", "bus_relays", "bus_ends", "bus_runs", "bus_links"),
     *("bus_payload", "traffic_rules", "journals", "bus_monitor", "bus_trace"),
     *("bus_names", "bus_fast_path", "bus_threads", "sockets", "bus_discovery"),
-    *("bus_horizon", "multicast", "shared_memory", "bus_memory"),
-    "notification_runs",
+    *("bus_horizon", "multicast", "shared_memory", "shared_memory_schedules"),
+    *("bus_memory", "notification_runs"),
 )
 _SIGNS: Final = "-+="
 _IMPLEMENTATION: Final = "implementation "

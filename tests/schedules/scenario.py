@@ -26,6 +26,8 @@ class Scenario:
     spurious: spurious wake-ups that may occur in each schedule.
     quick: preemptions up to which the level quick tries every schedule.
     share: its part of the random schedules, which variants of one program share.
+    inside: functions and classes; each of their instructions is a switch point, at
+      every level.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Scenario:
     spurious: int = 0
     quick: int = 2
     share: float = 1.0
+    inside: tuple[object, ...] = ()
 
 
 _registry: dict[str, list[Scenario]] = {}
@@ -43,11 +46,13 @@ def scenario(
     *,
     spurious: int = 0,
     quick: int = 2,
+    inside: tuple[object, ...] = (),
     variants: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Register the program below, which `specs.clauses.clause` has decorated.
 
     variants: by name, the program's arguments after the run; one scenario each.
+    spurious, quick, inside: as in `Scenario`.
     """
 
     def register(program: Callable[..., object]) -> Callable[..., object]:
@@ -59,10 +64,11 @@ def scenario(
         cases = variants or {"": ()}
         for variant, given in cases.items():
             full = f"{name}[{variant}]" if variant else name
-            assert all(one.name != full for one in entries), f"two scenarios: {full}"
+            assert all(each.name != full for each in entries), f"two scenarios: {full}"
             bound = _bind(program, given)
             share = 1 / len(cases)
-            entries.append(Scenario(full, clauses, bound, spurious, quick, share))
+            one = Scenario(full, clauses, bound, spurious, quick, share, inside)
+            entries.append(one)
         return program
 
     return register

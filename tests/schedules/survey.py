@@ -77,7 +77,11 @@ def survey(scenario: Scenario, level: Level, seed: int = SEED) -> Finding:
     exhaustive part is not repeated.
     """
     bound = scenario.quick if level.bound is None else level.bound
-    random = max(level.least, round(level.random * scenario.share))
+    # With a switch point at each instruction, nearly every schedule is a class of its
+    # own: more of them never saturate.
+    random, doubles = level.least, level.doubles and not scenario.inside
+    if not scenario.inside:
+        random = max(random, round(level.random * scenario.share))
 
     def look(bound: int, limit: int, random: int) -> Report:
         return explore(
@@ -87,13 +91,13 @@ def survey(scenario: Scenario, level: Level, seed: int = SEED) -> Finding:
             limit=limit,
             seed=seed,
             spurious=scenario.spurious,
-            bytecode=FAST if level.bytecode else (),
+            bytecode=(*scenario.inside, *(FAST if level.bytecode else ())),
         )
 
     try:
         report = look(bound, level.limit, random)
         doubled = None
-        if level.doubles and report.saturated is False:
+        if doubles and report.saturated is False:
             doubled = look(0, 1, 2 * random)
     except Failure as failure:
         return Finding(scenario, failure=failure)

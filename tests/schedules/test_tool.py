@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from queuebroker import CircularBufferQueue, _sync
@@ -45,6 +46,24 @@ def _torn(run: Run) -> None:
     run.spawn(add)
     run.join()
     assert number == [2], "an addition is lost"
+
+
+class _Counter:
+    """A number without a lock."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def add(self) -> None:
+        self.number += 1
+
+
+def _unguarded(run: Run) -> None:
+    counter = _Counter()
+    run.spawn(counter.add)
+    run.spawn(counter.add)
+    run.join()
+    assert counter.number == 2, "an addition is lost"
 
 
 HARD = {"QB-RDV", "QB-SEND", "QB-RECV", "QB-DISC", "QB-TIME", "QB-CONC"}
@@ -94,6 +113,28 @@ def test_random_schedules_are_doubled_where_they_still_show_something_new() -> N
     assert finding.doubled is not None
     assert finding.doubled.random == 2 * TINY.random
     assert finding.schedules == 1 + TINY.random + finding.doubled.schedules
+
+
+def test_a_scenario_names_code_whose_instructions_are_switch_points() -> None:
+    scenario = Scenario("tool.unguarded", ("QB-CONC-4",), _unguarded)
+    assert survey(scenario, SMALL).failure is None
+
+    finding = survey(attrs.evolve(scenario, inside=(_Counter.add,)), SMALL)
+
+    assert finding.failure is not None
+    assert "an addition is lost" in finding.failure.story
+
+
+def test_random_schedules_of_each_instruction_are_few() -> None:
+    """Nearly each of them is a class of its own, however many there are."""
+    scenario = attrs.evolve(SOUND, inside=(CircularBufferQueue.push,))
+    level = attrs.evolve(TINY, random=60)
+
+    finding = survey(scenario, level)
+
+    assert finding.report is not None
+    assert finding.report.random == level.least
+    assert finding.doubled is None
 
 
 def test_the_variants_of_a_program_share_the_random_schedules() -> None:

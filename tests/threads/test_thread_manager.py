@@ -315,3 +315,30 @@ def test_it_waits_elsewhere_until_something_is_here_or_time_is_up() -> None:
     assert thread.poll(0.01) == 0
 
     assert thread.link_wait is None
+
+
+def test_a_timer_whose_function_sets_an_earlier_one_is_removed() -> None:
+    thread = ThreadManager("t")
+    fired: list[str] = []
+
+    def first() -> None:
+        fired.append("first")
+        thread.call_at(0.0, lambda: fired.append("second"))
+
+    thread.call_at(1.0, first)
+    thread.scheduler.fire()
+    assert [at for at, *_ in thread.scheduler.timers] == [0.0]
+    thread.scheduler.fire()
+
+    assert fired == ["first", "second"]
+    assert thread.scheduler.timers == []
+
+
+def test_a_timer_whose_function_fails_is_removed() -> None:
+    thread = ThreadManager("t")
+    thread.call_at(1.0, lambda: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        thread.scheduler.fire()
+
+    assert thread.scheduler.timers == []
