@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from bus.address import Address
 from bus.core.local.routing_table import Entry, RoutingTable
+from bus.core.wire import Bodies
 from bus.links.audience_account import AudienceAccount
 from bus.links.relay_account import RelayAccount
 from bus.links.send_batch import SealedBatch, SendBatch
@@ -40,6 +41,19 @@ __all__ = ["OutboundAnswer", "RelayOutbox"]
 Posted: TypeAlias = "Incoming | SealedBatch | OutboundAnswer"
 
 _ADDRESSEE: Final = attrgetter("_to")
+
+
+def _source_alone(item: Incoming | SealedBatch) -> Entry | None:
+    """Return the source of a notification if its bytes are all that matters; or None.
+
+    Successive ones of one source, too long for a batch, are passed on together.
+    """
+    if isinstance(item, SealedBatch) or type(item.payload) is not bytes:
+        return None
+    if item._id or item._trace is not None or item.gap or item.subscriptions:
+        return None
+    source: Entry = item._source
+    return source
 
 
 class OutboundAnswer:
@@ -231,20 +245,8 @@ class RelayOutbox:
                         said.question, said.payload, error=said.error
                     )
             elif entry is self.audience:
-                for message in run:
-                    if type(message) is SealedBatch:
-                        remote.notify_alike(
-                            message.source, message.payloads, message.size, message.gap
-                        )
-                        continue
-                    remote.notify(
-                        message._source,
-                        message.payload,
-                        message._id,
-                        message._trace,
-                        message.gap,
-                        delivered=bool(message.subscriptions),
-                    )
+                for source, some in groupby(run, _source_alone):
+                    self._pass_notifications_on(source, list(some), remote)
             else:
                 for kind, some in groupby(run, type):
                     self._busy.add(entry.mailbox)
@@ -255,6 +257,29 @@ class RelayOutbox:
                             )
                     else:
                         self._pass_commands_on(entry, list(some), outbound_messages)
+
+    @staticmethod
+    def _pass_notifications_on(
+        source: Entry | None,
+        items: list[Incoming | SealedBatch],
+        remote: RemoteManager,
+    ) -> None:
+        if source is not None and len(items) > 1:
+            payloads = Bodies([item.payload for item in items])  # type: ignore[union-attr]
+            remote.notify_alike(source, payloads, payloads.lengths.total, 0)
+            return
+        for item in items:
+            if isinstance(item, SealedBatch):
+                remote.notify_alike(item.source, item.payloads, item.size, item.gap)
+            else:
+                remote.notify(
+                    item._source,
+                    item.payload,
+                    item._id,
+                    item._trace,
+                    item.gap,
+                    delivered=bool(item.subscriptions),
+                )
 
     def _pass_commands_on(
         self,

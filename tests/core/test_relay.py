@@ -405,3 +405,19 @@ def test_of_notifications_sent_together_only_those_too_long_are_dropped() -> Non
     assert audience.counters.dropped == 3
     peer.send_gap(notification(1, 2))
     assert peer.session.flush(0.0) == [Gap(relay=1, count=1)]
+
+
+@clause("BUS-FLOW-3", "BUS-RELAY-11")
+def test_of_notifications_sent_in_parts_only_the_first_reports_the_gap() -> None:
+    machine = RelayMachine()
+    audience, session = machine.peer.audience, machine.peer.session
+    count = LIMITS.window + 2
+    run = replace(notification(1, 1), bodies=[b"n"] * count, size=count, gap=3)
+    audience.append([run])
+
+    audience.pump()
+    assert session.flush(0.0)[0] == Gap(relay=1, count=3)
+    audience.on_extracted(session.outgoing.next - 1)
+    audience.pump()
+    assert [type(each) for each in session.flush(0.0)] == [Batch]
+    assert not audience.queue
