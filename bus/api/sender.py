@@ -291,14 +291,13 @@ class Sender:
             comm = self._exchange.comm
             if comm is None or self._tracer is not None or len(payload) > PAYLOAD_MAX:
                 return False
-            self._entry.order = object()  # ends the batches of commands
             batch: SendBatch = comm.audience.host.begin_notifications(self._entry)
             # Checked after the batch exists, as in `_begin_send_batch`.
             if self._entry.host is None or not batch.add(payload):
                 return False
             self.notifications = batch
             if any(each.order is batch.order for each in [*self.send_batches.values()]):
-                self.notifications = None  # begun just now by another thread
+                # Ends this batch, too: another thread may have begun one just now.
                 self._entry.order = object()
             return True
         finally:

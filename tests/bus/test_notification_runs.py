@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from threading import Event, Thread
+from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve
@@ -14,7 +14,7 @@ from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes
 from tests.kit.inspection import info
 from tests.kit.serving import serve, settle
-from tests.support import until
+from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,26 +113,37 @@ def _taken(bus: Bus) -> int:
 def test_none_comes_after_the_subscription_is_cancelled(
     two_processes: tuple[Bus, Bus],
 ) -> None:
-    """Even if it is cancelled by the callback of one that came with others."""
+    """Even if it is cancelled by the callback of one that came with others.
+
+    The first one keeps the thread busy until the others are there.
+    """
     one, two = two_processes
-    task, heard = notifier(one), Heard(two)
+    task = notifier(one)
+    hearer = two.register("hearer", thread=two.thread())
+    got, other, all_there = list[int](), list[int](), Event()
 
-    def cancel(message: Incoming) -> None:
-        Heard.hear(heard, message)
-        if message.payload == b"2":
-            heard.subscription.cancel()
+    def hear(message: Incoming) -> None:
+        number = int(message.payload)
+        got.append(number)
+        if number == 0:
+            assert all_there.wait(LIMIT_S)
+        if number == 4:
+            subscription.cancel()
 
-    heard.hear = cancel  # type: ignore[method-assign]
-    heard.subscription.cancel()
-    heard.subscription = heard.task.subscribe("news", cancel, wait=True)
-    other: list[Any] = []
-    heard.task.subscribe("news", lambda message: other.append(message.payload))
-    notify(task, *range(5))
-    until(lambda: heard.unread == 5, "all are there")
-    settle(two)
+    subscription = hearer.subscribe("news", hear, wait=True)
+    hearer.subscribe("news", lambda message: other.append(int(message.payload)))
+    notify(task, 0)
+    until(lambda: got == [0], "the first is being read")
+    notify(task, *range(1, 9))
+    until(
+        lambda: info(two, "hearer").subscriptions[0].notifications.unread == 8,
+        "all are there",
+    )
+    all_there.set()
+    until(lambda: len(got) + len(other) == 9, "all are read")
 
-    assert heard.numbers == [0, 1, 2]
-    assert other == [b"3", b"4"]  # the next subscription that matches
+    assert got == [0, 1, 2, 3, 4]
+    assert other == [5, 6, 7, 8]  # for the next subscription that matches
 
 
 @clause("BUS-MSG-15")

@@ -58,8 +58,12 @@ class Notifier(Sender):
             payload = str(self._next()).encode().ljust(size, b".")
             if self.notifications is not None:  # as if the calling thread had made it
                 self.notifications.thread = _sync.get_ident()  # type: ignore[misc]
-            if not self.notify_bytes(payload):
-                self._post(payload)
+            self.send(payload)
+
+    def send(self, payload: bytes) -> None:
+        """Send one notification of bytes, which may be no number."""
+        if not self.notify_bytes(payload):
+            self._post(payload)
 
     def notify_objects(self, count: int) -> None:
         """Send notifications that are no bytes."""

@@ -132,6 +132,38 @@ def test_a_notifier_with_a_local_subscriber_posts_each_by_itself() -> None:
     assert not process.host.inbox.items
 
 
+@clause("BUS-MSG-15")
+def test_two_threads_of_a_task_may_notify_at_the_same_time() -> None:
+    """Each notification leaves or is dropped, once, and those of a thread in order."""
+
+    def program(run: Run) -> None:
+        process = Process(task_fifo_messages=2)  # soon full
+        notifier = Notifier(process)
+        notifier.send(b"1")
+        other = run.spawn(
+            lambda: [notifier.send(b"x"), notifier.send(b"y")], name="two"
+        )
+        process.round()
+        notifier.send(b"2")
+        notifier.send(b"3")
+        other.join()
+        process.round()
+        came = [payload for payload, _ in process.remote.notified]
+        assert sorted(came + notifier.lost) == [b"1", b"2", b"3", b"x", b"y"]
+        for own in (b"123", b"xy"):
+            numbers = [each for each in came if each in own]
+            assert numbers == sorted(numbers)
+
+    explore(
+        program,
+        bound=2,
+        limit=schedules(2_000),
+        random=schedules(150),
+        seed=1,
+        bytecode=[Sender.notify_bytes, SendBatch.confirm, SendBatch.take],
+    )
+
+
 @clause("BUS-FLOW-3", "BUS-MSG-15")
 def test_notifications_sent_while_others_are_dropped_or_taken_keep_their_order() -> (
     None
