@@ -140,9 +140,7 @@ def test_two_threads_of_a_task_may_notify_at_the_same_time() -> None:
         process = Process(task_fifo_messages=2)  # soon full
         notifier = Notifier(process)
         notifier.send(b"1")
-        other = run.spawn(
-            lambda: [notifier.send(b"x"), notifier.send(b"y")], name="two"
-        )
+        other = run.spawn(lambda: _send(notifier, b"x", b"y"), name="two")
         process.round()
         notifier.send(b"2")
         notifier.send(b"3")
@@ -204,3 +202,8 @@ def test_notifications_sent_while_others_are_dropped_or_taken_keep_their_order()
             AudienceAccount.admit_locked,
         ],
     )
+
+
+def _send(notifier: Notifier, *payloads: bytes) -> None:
+    for payload in payloads:
+        notifier.send(payload)

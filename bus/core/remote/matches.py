@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from bus.core.peer.peer import characteristics
 from bus.core.wire import AddRelay
 from bus.registration import Visibility
-from bus.specification import Specification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +85,7 @@ class Matches:
         """Return True if a task of this process matches a request."""
         if request.machine != self._topology.me.machine:
             return False
-        return Specification(request.name).matches(task.name)
+        return request.specification.matches(task.name)
 
     def task_of(self, request: Request[Subscribe], asker: Peer) -> Entry | None:
         """Return a task that matches a request and may notify the asker, or None."""

@@ -202,7 +202,7 @@ class RemoteSubscriptions:
         if request is None:
             return False
         task, origin = frame.task, request.origin
-        meant = Specification(request.name).matches(task.name)
+        meant = request.specification.matches(task.name)
         if not meant or task.id.machine != request.machine:
             raise WireError(f"{task.name!r} is not an answer to {request.name!r}")
         if origin is not None:

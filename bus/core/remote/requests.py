@@ -8,6 +8,7 @@ is included (BUS-ROUTE-18, OPEN-16).
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import attrs
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from bus.core.wire import Cancel, Search, Subscribe, Unsubscribe
 from bus.errors import WireError
+from bus.specification import Specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,6 +67,11 @@ class Request(Generic[Asked]):
     adopted: bool = False
     candidates: Candidates[tuple[Peer, AddRelay]] | None = None
     absent: bool = False
+
+    @cached_property
+    def specification(self) -> Specification:
+        """The names that are sought; each notification is compared with it."""
+        return Specification(self.name)
 
     @property
     def anywhere(self) -> bool:
