@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         WireError,
         WrongProcessError,
     )
+    from bus.loan import Loan
     from bus.machine_info import MachineInfo, MachineState
     from bus.message import (
         NOREPLY,
@@ -166,6 +167,7 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Response",
     "Undelivered",
     # payload
+    "Loan",
     "Payload",
     # machine_info
     "MachineInfo",
@@ -220,6 +222,7 @@ _HOMES: Final = {
         "Response",
         "Undelivered",
     ),
+    "loan": ("Loan",),
     "payload": ("Payload",),
     "machine_info": ("MachineInfo", "MachineState"),
     "network": ("DiscoveryScope", "Network"),

@@ -30,6 +30,7 @@ from bus.arrays import (
 )
 from bus.error_text import error_text_of
 from bus.errors import MessageTooLargeError, PayloadError, WireError
+from bus.loan import Loan
 from bus.payload_depth import DEPTH_MAX, TOO_DEEP, check_depth
 from bus.payload_size import size_of, size_with_length
 
@@ -113,6 +114,8 @@ def freeze_within(
 ) -> tuple[Payload, int]:
     """Freeze ``payload``; return it, and its encoded size of at most ``limit`` bytes.
 
+    A `Loan` that is the payload becomes its bytes: in shared memory, a view of them.
+
     Raises:
         PayloadError: as `freeze`.
         MessageTooLargeError: it takes more than ``limit``.
@@ -120,6 +123,12 @@ def freeze_within(
     if type(payload) is bytes:  # the most common case, and the one that is benchmarked
         frozen: Payload = payload
         size = size_with_length(len(payload))
+    elif type(payload) is Loan:
+        # Checked first: a loan that is refused here can still be sent elsewhere.
+        size = size_with_length(payload.nbytes)
+        if size > limit:
+            raise MessageTooLargeError(size, limit)
+        return payload._send(), size
     else:
         frozen = freeze(payload, encoders)
         size = size_of(frozen)
@@ -228,6 +237,9 @@ def _snapshot(value: bytes | bytearray | memoryview, path: _Path) -> Payload:
 
 def _exported(value: Any, path: _Path) -> memoryview:
     """Freeze a value of an unknown type, which must export its memory."""
+    if type(value) is Loan:
+        fact = f"{value!r} can only be a whole payload: use task.notify(loan) or such"
+        raise PayloadError(_words(path), fact)
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     fact = f"its type cannot be sent: {kind.removeprefix('builtins.')}"
     try:

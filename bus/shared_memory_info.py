@@ -44,7 +44,8 @@ class SlabInfo:
     number: its number; a slab made later has a higher one.
     buffer_bytes: the size of each buffer, in bytes.
     buffers, used: the number of its buffers, and of those that hold a message.
-    loans: the messages that this process still writes (MC-37).
+    loans: the messages that tasks of this process write in place, and those written so
+      that it still has (MC-41).
     leases: the messages that recipients hold; each recipient of a message counts.
     abandoned: the messages that recipients of lost links may still read (MC-32).
     """

@@ -37,7 +37,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "Role",
     ),
     "Tasks and what they say": (
-        *("Task", "CommandHandle", "Subscription", "Watch", "Service"),
+        *("Task", "CommandHandle", "Loan", "Subscription", "Watch", "Service"),
     ),
     "What callbacks get": (
         *("Incoming", "Response", "Undelivered", "Presence", "Kind", "NOREPLY"),
@@ -61,7 +61,7 @@ MULTICAST_GROUPS: Final[dict[str, tuple[str, ...]]] = {
 
 # Made by a bus, or for a callback: nobody makes one by hand.
 _MADE_FOR_YOU: Final = {
-    *("Bus", "BusThread", "Task", "CommandHandle", "Subscription", "Watch"),
+    *("Bus", "BusThread", "Task", "CommandHandle", "Loan", "Subscription", "Watch"),
     *("Incoming", "Response", "Undelivered", "Presence"),
     *GROUPS["Inspection"],
     *MULTICAST_GROUPS["Inspection"],

@@ -15,6 +15,7 @@ import attrs
 
 from bus.address import ANY_MACHINE, SYSTEM, Address, check_module_name, is_system
 from bus.config import BusConfig
+from bus.message import Incoming
 from bus.registration import Visibility
 from bus.threads.account import Overflow
 from queuebroker.arguments import (
@@ -36,6 +37,7 @@ __all__ = [
     "check_callback",
     "check_instance",
     "check_optional_callback",
+    "check_received",
     "check_task_name",
     "check_thread_name",
     "check_visibility",
@@ -76,6 +78,14 @@ def check_optional_callback(what: str, value: object) -> None:
     """Check a callback that may be None."""
     if value is not None:
         check_callback(what, value)
+
+
+def check_received(message: Incoming, task: Entry) -> None:
+    """Check a message that a task answers: the task has received it."""
+    check_instance("message", message, Incoming)
+    if message._to is not task:
+        msg = f"cannot respond: {task.name!r} did not receive that message"
+        raise ValueError(msg)
 
 
 def check_task_name(name: str) -> None:

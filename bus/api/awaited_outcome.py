@@ -28,6 +28,7 @@ class AwaitedOutcome(Generic[T]):
     Args:
         entry: the task.
         host: its thread manager at the time of the call.
+        serves: False if the caller sleeps even if its thread hosts the task.
 
     Attributes:
         in_host_thread: True if the calling thread hosts the task.
@@ -37,12 +38,14 @@ class AwaitedOutcome(Generic[T]):
 
     __slots__ = ("_entry", "_host", "in_host_thread", "outcome", "parker")
 
-    def __init__(self, entry: Entry, host: ThreadManager) -> None:
+    def __init__(
+        self, entry: Entry, host: ThreadManager, *, serves: bool = True
+    ) -> None:
         self._entry: Final = entry
         self._host: Final = host
         self.in_host_thread: Final = host.is_owner()
         self.parker: Final[_thread.LockType | None] = (
-            None if self.in_host_thread else taken_lock()
+            None if self.in_host_thread and serves else taken_lock()
         )
         self.outcome: T | None = None
 

@@ -11,19 +11,19 @@ from bus.api.arguments import (
     addressees,
     answer_timeout,
     check_callback,
-    check_instance,
     check_optional_callback,
+    check_received,
     deadline_after,
     new_address,
     wrong_type,
 )
+from bus.api.awaited_command import await_command
 from bus.api.call import Call
 from bus.api.command_handle import NO_QUESTION
+from bus.api.loans import OnFull, new_loan
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.sender import NOTIFY, SEND, Sender
 from bus.api.subscriber import Subscriber
-from bus.errors import CommandTimeoutError
-from bus.message import Incoming
 from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from bus.api.task_owner import TaskOwner
     from bus.core.local.routing_table import Entry
     from bus.links.send_batch import SendBatch
-    from bus.message import Presence, Response
+    from bus.loan import Loan
+    from bus.message import Incoming, Presence, Response
     from bus.specification import Specification
     from bus.threads.account import Overflow
 
@@ -131,25 +132,7 @@ class Task:
               has a command callback.
             UnknownTaskError: the task is deregistered, or its thread is stopped.
         """
-        deadline = deadline_after(timeout)
-        name = self._entry.name
-        thread, found = self.thread, list[Incoming]()
-        thread._check_mine(f"receive for {name!r}")
-        if self._receiver.has_callback:
-            msg = f"cannot receive for {name!r}: its commands go to a callback"
-            raise RuntimeError(msg)
-
-        def claimed() -> bool:
-            self._sender.require_host()
-            message = self._receiver.claim()
-            if message is not None:
-                found.append(message)
-            return bool(found)
-
-        if not thread._serve_until(claimed, deadline):
-            assert timeout is not None
-            raise CommandTimeoutError(name, timeout, missing="command for")
-        return found[0]
+        return await_command(self.thread, self._sender, self._receiver, timeout)
 
     # Sending.
 
@@ -255,10 +238,7 @@ class Task:
         self, message: Incoming, payload: Any = None, *, error: str | None = None
     ) -> None:
         """Answer a message that this task has received; see `Incoming.respond`."""
-        check_instance("message", message, Incoming)
-        if message._to is not self._entry:
-            msg = f"cannot respond: {self._entry.name!r} did not receive that message"
-            raise ValueError(msg)
+        check_received(message, self._entry)
         self._receiver.respond(message, payload, error=error)
 
     def notify(
@@ -295,6 +275,27 @@ class Task:
         finally:
             if outer is False:
                 MAIN.inside = False
+
+    @guarded("take a loan")
+    def loan(
+        self,
+        nbytes: int,
+        *,
+        on_full: OnFull = "error",
+        timeout: float | Unset | None = UNSET,
+    ) -> Loan:
+        """Return a buffer for a message of ``nbytes`` bytes, to write in place (MC-41).
+
+        on_full: if shared memory has no room, raise ("error") or wait for it ("wait").
+        timeout: the seconds to wait; `BusConfig.send_timeout_s` by default.
+
+        Raises:
+            ArenaFullError: there is no room, or none in time.
+            ValueError: ``nbytes`` is below 1, or exceeds the limit of a message.
+            RuntimeError: "wait" within a callback.
+            UnknownTaskError: this task is deregistered.
+        """
+        return new_loan(self._sender, self._entry, nbytes, on_full, timeout)
 
     # Subscribing and watching.
 

@@ -146,6 +146,7 @@ class CommThread:
         # Called for each decision or message, so without a method in between.
         self.request_flush: Final = rounds.request_flush
         self.shared_memory: Final = rounds.shared_memory
+        self.lend, self.request_loan = rounds.link_memory.lend, rounds.request_loan
         self.holds: Final = self._inbound_delivery.holds
         self._thread: _sync.Thread | None = None
         # Acquired once: by the thread, to serve, or by `prevent_start`.
@@ -327,8 +328,7 @@ class CommThread:
     ) -> None:
         """Hand back the messages left in a relay, then those posted to it since."""
         unread = self._relay_outbox.take_unsent(entry, messages)
-        now = _sync.monotonic()
-        manager = self._exchange.manager
+        now, manager = _sync.monotonic(), self._exchange.manager
         self._exchange.decide(
             lambda: manager.on_emptied(entry, unread, now, final=final)
         )

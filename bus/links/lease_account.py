@@ -36,8 +36,8 @@ class LeaseAccount:
         self.beyond_share: int = 0
         self.no_room: int = 0
         self.not_mapped: int = 0
-        # When each lease began, by slab and lease; the oldest is first.
-        self._since: Final[dict[tuple[int, int], float]] = {}
+        # When each lease began, by its id; the oldest is first.
+        self._since: Final[dict[int, float]] = {}
 
     @property
     def leases(self) -> int:
@@ -49,15 +49,15 @@ class LeaseAccount:
         """When the oldest lease began, on the clock of `_sync.monotonic`."""
         return next(iter(self._since.values()), None)
 
-    def begin(self, slab: int, lease: int) -> None:
+    def begin(self, lease: int) -> None:
         """Count a message that the recipient has leased."""
         self.shared += 1
-        self._since[slab, lease] = _sync.monotonic()
+        self._since[lease] = _sync.monotonic()
 
-    def end(self, slab: int, lease: int) -> None:
-        """Count the release of a lease; do nothing if there is none (MC-21)."""
-        if self._since.pop((slab, lease), None) is not None:
-            self.released += 1
+    def end(self, lease: int) -> None:
+        """Count the release of a lease that the recipient has."""
+        del self._since[lease]
+        self.released += 1
 
     def end_all(self) -> None:
         """Count the release of all leases, as the link is lost (MC-32)."""

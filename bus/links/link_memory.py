@@ -7,6 +7,7 @@ manager knows of neither: its messages have their bodies, wherever these are.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from bus.core.wire import (
     long_body,
 )
 from bus.core.wire import pieces as link_pieces
-from bus.errors import WireError
+from bus.errors import ArenaFullError, WireError
 from bus.links.lent_bodies import LentBodies
 from bus.links.shared_bodies import SharedBodies
 from bus.multicast.arena import Arena
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from bus.config import BusConfig
     from bus.core.wire import Frame
     from bus.shared_memory_info import SharedMemoryInfo
+    from bus.threads.loan_request import LoanRequest
 
 __all__ = ["LinkMemory"]
 
@@ -45,11 +47,14 @@ __all__ = ["LinkMemory"]
 class LinkMemory:
     """The shared memory of a process, in both directions.
 
-    All methods but `info` are for the holder of `Rounds.hold`.
+    All methods but `info` and `lend` are for the holder of `Rounds.hold`.
 
     Args:
         config: whether this process uses shared memory, and how much.
         process_id, on_ended: as for `LentBodies`.
+
+    Attributes:
+        closed: True once `close` has begun.
 
     Lock: ``_lock`` guards both directions while their state changes, so that `info`
     reads one state. A thread takes it last, and calls no code of users under it. Those
@@ -57,7 +62,7 @@ class LinkMemory:
     never.
     """
 
-    __slots__ = ("_lent", "_lock", "_shared")
+    __slots__ = ("_lent", "_lock", "_requests", "_shared", "closed")
 
     def __init__(
         self,
@@ -66,6 +71,9 @@ class LinkMemory:
         on_ended: Callable[[], object],
     ) -> None:
         self._lock: Final[_thread.LockType] = _sync.Lock()
+        self.closed: bool = False
+        # The tasks that wait for room, in the order of their requests.
+        self._requests: Final[deque[LoanRequest]] = deque()
         self._lent: LentBodies | None = None
         self._shared: SharedBodies | None = None
         if config.arena:
@@ -74,6 +82,7 @@ class LinkMemory:
                 Arena(config.arena_bytes, share=config.arena_share),
                 config.arena_threshold_bytes,
                 process_id,
+                on_ended,
             )
 
     # Frames that are sent.
@@ -151,7 +160,9 @@ class LinkMemory:
 
         soon: True if the next round comes soon anyway.
         """
-        return self._lent is not None and self._lent.is_due(soon=soon)
+        if self._lent is None or self._shared is None:
+            return False
+        return self._shared.task_loans.has_ended or self._lent.is_due(soon=soon)
 
     def take_ended(self) -> Sequence[Send]:
         """Return the reports of the leases ended since the last call."""
@@ -159,6 +170,53 @@ class LinkMemory:
             return ()
         with self._lock:
             return [Send(link, frame) for link, frame in self._lent.take_ended()]
+
+    # Loans to tasks.
+
+    def lend(self, size: int) -> memoryview | None:
+        """Return a writable view of a buffer; None if no arena is in use (MC-41).
+
+        For any thread that holds no other lock, and that no interrupt reaches: one
+        would leave the arena half changed.
+
+        Raises:
+            ArenaFullError: there is no room.
+        """
+        if self._shared is None:
+            return None
+        with self._lock:
+            return None if self.closed else self._shared.task_loans.lend(size)
+
+    def request_loan(self, request: LoanRequest) -> None:
+        """Answer a request for a loan, at once or when there is room.
+
+        For any thread after `close`.
+        """
+        shared = self._shared
+        if self.closed or shared is None:
+            request.then(None)
+        elif request.waits and shared.may_have_room(request.size):
+            self._requests.append(request)
+            self.serve_requests()
+        else:
+            request.then(self._answer_to(request))
+
+    def serve_requests(self) -> None:
+        """Answer the requests for which there is room now, the oldest first."""
+        while self._requests:
+            request = self._requests[0]
+            if not request.withdrawn:
+                answer = self._answer_to(request)
+                if isinstance(answer, ArenaFullError):
+                    return
+                request.then(answer)
+            self._requests.popleft()
+
+    def _answer_to(self, request: LoanRequest) -> memoryview | ArenaFullError | None:
+        try:
+            return self.lend(request.size)
+        except ArenaFullError as error:
+            return error
 
     # Inspection.
 
@@ -186,8 +244,10 @@ class LinkMemory:
 
     def close(self) -> None:
         """Close all memory; what other processes or tasks here read stays readable."""
+        self.closed = True
         if self._lent is None or self._shared is None:
             return
         with self._lock:
             self._lent.close()
             self._shared.close()
+        self.serve_requests()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial, HangUp, Send
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from bus.shared_memory_info import SharedMemoryInfo
     from bus.threads.exchange import Exchange
     from bus.threads.inbox import Inbox
+    from bus.threads.loan_request import LoanRequest
     from bus.threads.thread_manager import Request
 
 __all__ = ["Rounds"]
@@ -188,6 +190,13 @@ class Rounds:
         except KeyError:
             return None  # the link is lost
         return queue.peer.pid if isinstance(queue, SocketMessageQueue) else None
+
+    def request_loan(self, request: LoanRequest) -> None:
+        """Let the comm thread answer a request for a loan (MC-41)."""
+        self._relay_outbox.ask(partial(self.link_memory.request_loan, request))
+        # After the post: the comm thread sets this, then empties its inbox a last time.
+        if self.link_memory.closed:
+            request.then(None)
 
     def shared_memory(self) -> SharedMemoryInfo | None:
         """Return the state of the shared memory (MC-39); None if there is none."""
@@ -364,6 +373,7 @@ class Rounds:
     def _end_memory_round(self) -> None:
         for link, data in self.link_memory.end_round():
             self._link_pool.send(link, data)
+        self.link_memory.serve_requests()
 
     def _carry_out(self, most: float = math.inf) -> None:
         """Do up to ``most`` actions on links, in the order of the decisions."""

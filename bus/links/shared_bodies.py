@@ -1,7 +1,8 @@
 """`SharedBodies`: the bodies of long messages, in the shared memory of this process.
 
 A link carries their locations. One body for several links is copied into the memory
-once, if their frames are of one round. A link carries the body itself if the process at
+once, if their frames are of one round; and a body that a task wrote there is not copied
+(MC-41). A link carries the body itself if the process at
 its other end cannot read the memory, or holds its share of it, or if there is no room
 (MC-29). So a lack of shared memory makes no sender wait, and no message fail.
 """
@@ -13,11 +14,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
-from bus.core.wire import LEASED, CloseSlab, OfferSlab, encode, pieces
+from bus.core.wire import CloseSlab, OfferSlab, encode, encode_located, pieces
 from bus.errors import ArenaFullError, BusFullError
 from bus.links.lease_account import LeaseAccount
+from bus.links.task_loans import TaskLoans
+from bus.multicast.slab_set import buffer_bytes_for
 from bus.shared_memory_info import ArenaRecipientInfo, SharedMemoryInfo, SlabInfo
 from queuebroker import _sync
 
@@ -44,6 +45,10 @@ class SharedBodies:
         threshold: the minimum length of a body in shared memory, in bytes.
         process_id: returns the process at the other end of a link, by the number of the
             link; None unless the system reports it.
+        on_ended: as for `LentBodies`, of the loans to tasks.
+
+    Attributes:
+        task_loans: the buffers that tasks write in place.
     """
 
     __slots__ = (
@@ -53,19 +58,25 @@ class SharedBodies:
         "_publications",
         "_recipients",
         "_threshold",
+        "task_loans",
     )
 
     def __init__(
-        self, arena: Arena, threshold: int, process_id: Callable[[int], int | None]
+        self,
+        arena: Arena,
+        threshold: int,
+        process_id: Callable[[int], int | None],
+        on_ended: Callable[[], object],
     ) -> None:
         self._arena: Final = arena
+        self.task_loans: Final = TaskLoans(arena, on_ended)
         self._threshold: Final = threshold
         self._process_id: Final = process_id
         # By link; none for a link whose process cannot read the arena: nothing would
         # remove it if the link is lost already.
         self._recipients: Final[dict[int, _Recipient]] = {}
-        # Those of this round, by the `id` of the body, which each keeps alive.
-        self._publications: Final[dict[int, _Publication]] = {}
+        # The bodies copied in this round, which stay alive, by their `id`.
+        self._publications: Final[dict[int, tuple[bytes | memoryview, Loan]]] = {}
         # The long messages for all links that are not among the recipients.
         self._past: Final = LeaseAccount()
 
@@ -75,15 +86,13 @@ class SharedBodies:
         self, link: int, batch: Batch, body: bytes | memoryview
     ) -> Sequence[bytes]:
         """Return the data to put on a link for one long message, in order."""
-        if len(body) < self._threshold:
-            return pieces(batch)
-        recipient = self._recipient(link)
+        recipient = self._recipient(link) if len(body) >= self._threshold else None
         if recipient is None:
             return pieces(batch)
-        publication = self._publication(recipient, body)
-        if publication is None:
+        loan = self._loan(recipient, body)
+        if loan is None:
             return pieces(batch)
-        slab = publication.loan.slab
+        slab = loan.slab
         state = recipient.slabs.get(slab)
         if state is not _SlabState.MAPPED:
             recipient.account.not_mapped += 1
@@ -93,37 +102,24 @@ class SharedBodies:
             # may lack (MC-38).
             recipient.slabs[slab] = _SlabState.OFFERED
             return self._offer(slab), *pieces(batch)
-        publication.write()
-        return self._share(recipient, batch, publication)
-
-    def _share(
-        self, recipient: _Recipient, batch: Batch, publication: _Publication
-    ) -> Sequence[bytes]:
-        """Return the data for a message whose body is in a slab that is mapped."""
-        loan = publication.loan
-        try:
-            shared = self._arena.share(loan, [recipient.number])
-        except ArenaFullError:
-            # One body for many tasks of a process: each of its messages has a lease,
-            # and the control blocks of the slab are all in use.
-            recipient.account.no_room += 1
+        placement = self._arena.share(loan, recipient.number)
+        if placement is None:
+            recipient.account.beyond_share += 1
             return pieces(batch)
-        [placement] = shared.values()
-        recipient.account.begin(placement.slab, placement.lease)
-        [run] = batch.runs
-        run = replace(run, flags=run.flags | LEASED, bodies=[placement.pack()])
-        return (encode(replace(batch, runs=[run])),)
+        recipient.account.begin(placement.lease)
+        return (encode_located(batch, placement.pack()),)
 
     @property
     def is_idle(self) -> bool:
         """True if `end_round` has nothing to do."""
-        return not (self._publications or self._recipients)
+        return not (self._publications or self._recipients or self.task_loans.has_ended)
 
     def end_round(self) -> list[tuple[int, bytes]]:
         """Forget the bodies of this round; return the data to put on links, if any."""
-        for publication in self._publications.values():
-            self._arena.take_back(publication.loan)
+        for _, loan in self._publications.values():
+            self._arena.take_back(loan)
         self._publications.clear()
+        self.task_loans.take_back()
         closed = []
         for slab in self._arena.take_closed():
             data = encode(CloseSlab(slab=slab))
@@ -149,32 +145,39 @@ class SharedBodies:
         self._recipients[link] = made
         return made
 
-    def _publication(
-        self, recipient: _Recipient, body: bytes | memoryview
-    ) -> _Publication | None:
-        """Return the publication of a body in this round.
+    def _loan(self, recipient: _Recipient, body: bytes | memoryview) -> Loan | None:
+        """Return the place of a body in the arena.
 
-        None if the recipient holds its share, or if there is no room.
+        None if it has none yet, and the recipient holds its share or there is no room.
         """
-        # MC-31: a recipient that is slow to release has its messages copied.
+        if type(body) is memoryview and (written := self.task_loans.find(body)):
+            return written
+        published = self._publications.get(id(body))
+        if published is not None:
+            return published[1]
+        # MC-31: a recipient that is slow to release has its messages copied. Asked
+        # before a buffer is taken: otherwise a slab might be made for nothing.
         if not self._arena.is_within_share(recipient.number, len(body)):
             recipient.account.beyond_share += 1
             return None
-        publication = self._publications.get(id(body))
-        if publication is None:
-            try:
-                loan = self._arena.lend(len(body))
-            except ArenaFullError:
-                recipient.account.no_room += 1
-                return None
-            publication = self._publications[id(body)] = _Publication(body, loan)
-        return publication
+        try:
+            loan = self._arena.lend(len(body))
+        except ArenaFullError:
+            recipient.account.no_room += 1
+            return None
+        self._publications[id(body)] = body, loan
+        loan.buffer[:] = body
+        return loan
 
     def _offer(self, slab: int) -> bytes:
         memory = self._arena.memory(slab)
         return encode(
             OfferSlab(slab=slab, descriptor=memory.fileno(), token=memory.name)
         )
+
+    def may_have_room(self, size: int) -> bool:
+        """Return True if the empty arena has room for a body of this size."""
+        return buffer_bytes_for(size) <= self._arena.bytes_max
 
     # Frames of recipients.
 
@@ -191,8 +194,8 @@ class SharedBodies:
         recipient = self._recipients.get(link)
         if recipient is not None:
             for slab, lease in frame.leases:
-                self._arena.release(recipient.number, slab, lease)
-                recipient.account.end(slab, lease)
+                if self._arena.release(recipient.number, slab, lease):
+                    recipient.account.end(lease)
 
     # Ends.
 
@@ -282,23 +285,6 @@ class _Recipient:
             slabs_refused=states.count(_SlabState.REFUSED),
             messages=account.counters(),
         )
-
-
-class _Publication:
-    """A body with its place in the arena, copied there for the first recipient."""
-
-    __slots__ = ("_written", "body", "loan")
-
-    def __init__(self, body: bytes | memoryview, loan: Loan) -> None:
-        self.body: Final = body
-        self.loan: Final = loan
-        self._written: bool = False
-
-    def write(self) -> None:
-        """Copy the body, unless that was done."""
-        if not self._written:
-            self.loan.buffer[:] = self.body
-            self._written = True
 
 
 def _slab_info(slab: SlabState) -> SlabInfo:

@@ -31,8 +31,12 @@ memory_mapping          the same in another process, for reading only
 lent_view               a read-only view that reports its end
 placement               the location of a message in such memory
 loan                    a buffer that the owner fills before it is published
-slab                    shared memory of buffers of one size, with its pool
-arena                   all slabs of one process
+slab_buffer             a buffer in shared memory, with the number of its holders
+slab                    shared memory of buffers of one size
+slab_set                all slabs of one process, within a limit
+arena_recipient         the leases of one recipient of an arena
+arena_audit             whether each buffer of an arena is in one place
+arena                   the slabs, the recipients and the leases of one process
 slab_mappings           the slabs of another process, and views of its messages
 
 Nothing here waits or locks, and only `shared_memory`, `open_memory`, `memory_mapping`

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.errors import ArenaFullError, BusFullError, StaleLeaseError
-from bus.multicast.slab import Slab
+from bus.multicast.arena_audit import arena_faults
+from bus.multicast.arena_recipient import ArenaRecipient
+from bus.multicast.loan import Loan
+from bus.multicast.placement import Placement
+from bus.multicast.slab_set import SlabSet, buffer_bytes_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
-    from bus.multicast.loan import Loan
-    from bus.multicast.placement import Placement
     from bus.multicast.shared_memory import SharedMemory
+    from bus.multicast.slab_buffer import SlabBuffer
 
 __all__ = ["Arena", "SlabState"]
-
-_KIB: Final = 2**10
-_BUFFER_BYTES_MIN: Final = 64 * _KIB
-# With few buffers in turn, they stay in the caches: a copy into one of 4 buffers of
-# 1 MiB takes 25 us, into one of 16 it takes 41. See docs/explanation/shared-memory.md.
-_SLAB_BYTES: Final = 4096 * _KIB
-_BUFFERS_MAX: Final = 16
 
 
 class SlabState(NamedTuple):
@@ -58,7 +54,8 @@ class Arena:
     a share of the bytes (MC-31).
 
     One thread at a time calls an arena, in the process that made it. No call waits for
-    a recipient; to make or to close a slab takes up to 0.3 ms a MiB.
+    a recipient; to make or to close a slab takes up to 0.3 ms a MiB. A call that raises
+    has changed no lease.
 
     Args:
         bytes_max: the most bytes of all open slabs. A message has at most the greatest
@@ -77,12 +74,10 @@ class Arena:
     """
 
     __slots__ = (
-        "_closed_slabs",
         "_free_recipients",
-        "_held",
-        "_last_slab",
-        "_messages",
-        "_pid",
+        "_last_lease",
+        "_loans",
+        "_recipients",
         "_recipients_max",
         "_slabs",
         "bytes_max",
@@ -93,10 +88,7 @@ class Arena:
     def __init__(
         self, bytes_max: int, *, share: float = 1.0, recipients_max: int = 64
     ) -> None:
-        if bytes_max < _BUFFER_BYTES_MIN:
-            raise ValueError(
-                f"bytes_max must be >= {_BUFFER_BYTES_MIN}, got {bytes_max}"
-            )
+        self._slabs: Final = SlabSet(bytes_max)
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {share}")
         if recipients_max < 1:
@@ -105,16 +97,13 @@ class Arena:
         self.stray_releases: int = 0
         self.held_max: Final = int(share * bytes_max)
         self._recipients_max: Final = recipients_max
-        self._pid: Final = os.getpid()
         # First in, first out: a late call for a lost recipient finds no new one soon.
         self._free_recipients: Final = deque(range(recipients_max))
-        # The bytes of the buffers that each recipient holds; none for a free number.
-        self._held: Final[dict[int, int]] = {}
-        # All open slabs by number, so in the order of their age.
-        self._slabs: Final[dict[int, Slab]] = {}
-        self._closed_slabs: Final[list[int]] = []
-        self._last_slab = 0
-        self._messages = 0  # counted for `Slab.used_at`
+        # By number; none for a free number.
+        self._recipients: Final[dict[int, ArenaRecipient]] = {}
+        # The buffer of each loan that has not ended, by the id of its lease.
+        self._loans: Final[dict[int, SlabBuffer]] = {}
+        self._last_lease = 0
 
     # Recipients.
 
@@ -127,7 +116,7 @@ class Arena:
         if not self._free_recipients:
             raise BusFullError("the arena", self._recipients_max, "recipients")
         number = self._free_recipients.popleft()
-        self._held[number] = 0
+        self._recipients[number] = ArenaRecipient()
         return number
 
     def remove_recipient(self, recipient: int, *, process_ended: bool) -> int:
@@ -140,16 +129,16 @@ class Arena:
         Raises:
             ValueError: there is no such recipient.
         """
-        self._check(recipient)
-        count = 0
-        for slab in list(self._slabs.values()):
-            if not process_ended:
-                count += slab.abandon(recipient)
-            count += slab.release_all(recipient)
-            self._close_if_abandoned(slab)
-        del self._held[recipient]
+        leases = self._recipient(recipient).leases
+        del self._recipients[recipient]
         self._free_recipients.append(recipient)
-        return count
+        for buffer in leases.values():
+            if process_ended:
+                self._end(buffer)
+            else:
+                self._slabs.by_number[buffer.slab].abandoned += 1
+        self._slabs.close_abandoned()
+        return len(leases)
 
     def is_within_share(self, recipient: int, size: int) -> bool:
         """Return True if a recipient may hold one more message of ``size`` bytes.
@@ -157,7 +146,7 @@ class Arena:
         Raises:
             ValueError: there is no such recipient.
         """
-        return self.held_bytes(recipient) + _buffer_bytes_for(size) <= self.held_max
+        return self.held_bytes(recipient) + buffer_bytes_for(size) <= self.held_max
 
     def held_bytes(self, recipient: int) -> int:
         """Return the bytes of the buffers that a recipient holds.
@@ -165,8 +154,7 @@ class Arena:
         Raises:
             ValueError: there is no such recipient.
         """
-        self._check(recipient)
-        return self._held[recipient]
+        return self._recipient(recipient).held_bytes
 
     # Messages.
 
@@ -189,16 +177,17 @@ class Arena:
             ValueError: there is no such recipient, or the arena is closed.
         """
         view = memoryview(payload).cast("B")
-        if _buffer_bytes_for(len(view)) > self.bytes_max:
+        if buffer_bytes_for(len(view)) > self.bytes_max:
             # MC-30. It exceeds each share, too, but no recipient could ever get it.
             raise ArenaFullError(len(view), self.bytes_max)
         named = self._within_share(recipients, len(view))
         if not named:
             return {}
-        slab = self._slab_for(len(view))
-        placements = slab.publish(view, named)
-        self._charge(named, slab)
-        return placements
+        slab = self._slabs.take(len(view))
+        buffer = slab.free[-1]
+        slab.view(buffer, len(view))[:] = view
+        slab.free.pop()
+        return {each: self._lease(to, buffer, len(view)) for each, to in named.items()}
 
     def lend(self, size: int) -> Loan:
         """Take a buffer for a message that the owner writes in place (MC-37).
@@ -206,14 +195,21 @@ class Arena:
         Raises:
             ArenaFullError, RuntimeError: as `publish`.
         """
-        return self._slab_for(size).lend(size)
+        slab = self._slabs.take(size)
+        buffer = slab.free.pop()
+        buffer.holders = 1
+        self._last_lease += 1
+        self._loans[self._last_lease] = buffer
+        view = slab.view(buffer, size)
+        return Loan(slab.number, self._last_lease, buffer.at, size, view)
 
     def share(
-        self, loan: Loan, recipients: Iterable[int], length: int | None = None
-    ) -> dict[int, Placement]:
-        """Publish the bytes of a loan, which goes on; return as `publish`.
+        self, loan: Loan, recipient: int, length: int | None = None
+    ) -> Placement | None:
+        """Lease the bytes of a loan to a recipient, too; return their location.
 
-        The owner must not write these bytes from now on.
+        The loan goes on. Return None if the message would exceed the share of the
+        recipient (MC-31). The owner must not write these bytes from now on.
 
         length: of the message, if it is shorter than the buffer of the loan.
 
@@ -221,27 +217,30 @@ class Arena:
             StaleLeaseError: the loan has ended.
             ValueError: there is no such recipient, or ``length`` exceeds the loan.
         """
+        to = self._recipient(recipient)
         length = loan.size if length is None else length
         if not 0 <= length <= loan.size:
             raise ValueError(f"cannot publish {length} bytes of a loan of {loan.size}")
-        named = self._within_share(recipients, loan.size)
-        slab = self._slabs.get(loan.slab)
-        if slab is None:
+        buffer = self._loans.get(loan.lease)
+        if buffer is None or buffer.slab != loan.slab:
             raise StaleLeaseError(loan.lease)
-        placements = slab.share(loan, named, length)
-        self._charge(named, slab)
-        return placements
+        if to.held_bytes + buffer.size > self.held_max:
+            return None
+        return self._lease(to, buffer, length)
 
     def take_back(self, loan: Loan) -> bool:
         """End a loan; return False if it has ended.
 
         Its recipients keep what was shared. Without any, the buffer is free again.
         """
-        slab = self._slabs.get(loan.slab)
-        if slab is None or not slab.take_back(loan):
+        buffer = self._loans.get(loan.lease)
+        if buffer is None or buffer.slab != loan.slab:
             self.stray_releases += 1
             return False
-        self._close_if_abandoned(slab)
+        del self._loans[loan.lease]
+        with suppress(BufferError):  # a view made from it is left
+            loan.buffer.release()
+        self._end(buffer)
         return True
 
     def release(self, recipient: int, slab: int, lease: int) -> bool:
@@ -250,13 +249,14 @@ class Arena:
         Raises:
             ValueError: there is no such recipient.
         """
-        self._check(recipient)
-        found = self._slabs.get(slab)
-        if found is None or not found.pool.release(recipient, lease):
+        held = self._recipient(recipient)
+        buffer = held.leases.get(lease)
+        if buffer is None or buffer.slab != slab:
             self.stray_releases += 1
             return False
-        self._held[recipient] -= found.buffer_bytes
-        self._close_if_abandoned(found)
+        del held.leases[lease]
+        held.held_bytes -= buffer.size
+        self._end(buffer)
         return True
 
     def memory(self, slab: int) -> SharedMemory:
@@ -265,18 +265,17 @@ class Arena:
         Raises:
             ValueError: the slab is closed.
         """
-        if slab not in self._slabs:
+        found = self._slabs.by_number.get(slab)
+        if found is None:
             raise ValueError(f"slab {slab} of the arena is closed")
-        return self._slabs[slab].memory
+        return found.memory
 
     def take_closed(self) -> list[int]:
         """Return the slabs closed since the last call.
 
         As long as a recipient has such a slab mapped, the system keeps its memory.
         """
-        taken = self._closed_slabs.copy()
-        self._closed_slabs.clear()
-        return taken
+        return self._slabs.take_closed()
 
     def close(self) -> None:
         """Close all slabs, and forget all recipients.
@@ -284,113 +283,69 @@ class Arena:
         Messages that recipients have mapped stay readable (MC-33).
         """
         self._free_recipients.clear()
-        self._held.clear()
-        for slab in list(self._slabs.values()):
-            self._close(slab)
+        self._recipients.clear()
+        self._loans.clear()
+        self._slabs.close()
 
     # Inspection.
 
     @property
     def size(self) -> int:
         """The bytes of all open slabs."""
-        return sum(slab.size for slab in self._slabs.values())
+        return self._slabs.size
 
     def slabs(self) -> Iterator[SlabState]:
         """Yield the state of each slab, the oldest first."""
-        for slab in self._slabs.values():
+        loans = [buffer.slab for buffer in self._loans.values()]
+        for slab in self._slabs.by_number.values():
             yield SlabState(
                 slab.number,
                 slab.buffer_bytes,
-                slab.pool.layout.buffers,
-                slab.free,
-                slab.pool.census().leased,
+                len(slab.buffers),
+                len(slab.free),
+                slab.holders,
                 slab.abandoned,
-                slab.loans,
+                loans.count(slab.number),
             )
 
-    # Slabs.
+    def check(self) -> list[str]:
+        """Return the violations of conservation (MC-40), normally none.
 
-    def _slab_for(self, size: int) -> Slab:
-        if os.getpid() != self._pid:
-            raise RuntimeError(
-                f"the arena belongs to process {self._pid}: a forked child cannot "
-                f"publish in it"
-            )
-        buffer_bytes = _buffer_bytes_for(size)
-        slab = self._open_slab(buffer_bytes) or self._new_slab(buffer_bytes)
-        if slab is None:
-            raise ArenaFullError(size, self.bytes_max)
-        self._messages += 1
-        slab.used_at = self._messages
-        return slab
+        Walks over all buffers; for tests and for inspection.
+        """
+        slabs = self._slabs.by_number.values()
+        return [*arena_faults(slabs, self._recipients, self._loans.values())]
 
-    def _open_slab(self, buffer_bytes: int) -> Slab | None:
-        for slab in self._slabs.values():
-            if slab.buffer_bytes == buffer_bytes and slab.free:
-                return slab
-        return None
+    # Leases.
 
-    def _new_slab(self, buffer_bytes: int) -> Slab | None:
-        if buffer_bytes > self.bytes_max:
-            return None
-        best = max(1, min(_BUFFERS_MAX, _SLAB_BYTES // buffer_bytes))
-        # A smaller slab is better than to close an idle one, which may be needed soon.
-        for buffers in (best, 1):
-            if self.size + buffers * buffer_bytes <= self.bytes_max:
-                return self._make(buffers, buffer_bytes)
-        for buffers in (best, 1):
-            if self._make_room(buffers * buffer_bytes):
-                return self._make(buffers, buffer_bytes)
-        return None
+    def _lease(
+        self, recipient: ArenaRecipient, buffer: SlabBuffer, length: int
+    ) -> Placement:
+        # An id is given out once and never again (MC-21).
+        self._last_lease = lease = self._last_lease + 1
+        buffer.holders += 1
+        recipient.leases[lease] = buffer
+        recipient.held_bytes += buffer.size
+        return Placement(buffer.slab, lease, buffer.at, length)
 
-    def _make_room(self, size: int) -> bool:
-        """Close idle slabs, the least recently used first, for ``size`` bytes more."""
-        idle = [slab for slab in self._slabs.values() if slab.is_idle]
-        idle.sort(key=lambda slab: slab.used_at)
-        open_bytes = self.size
-        if open_bytes - sum(slab.size for slab in idle) + size > self.bytes_max:
-            return False
-        for slab in idle:
-            if open_bytes + size <= self.bytes_max:
-                break
-            open_bytes -= slab.size
-            self._close(slab)
-        return True
+    def _end(self, buffer: SlabBuffer) -> None:
+        """Count one holder less; free the buffer after the last one."""
+        buffer.holders -= 1
+        slab = self._slabs.by_number[buffer.slab]
+        if not buffer.holders:
+            slab.free.append(buffer)
+        if slab.abandoned:
+            self._slabs.close_abandoned()
 
-    def _make(self, buffers: int, buffer_bytes: int) -> Slab | None:
-        """Return a new slab, perhaps of one buffer; None if the system has no room."""
-        number = self._last_slab + 1
+    def _within_share(
+        self, recipients: Iterable[int], size: int
+    ) -> dict[int, ArenaRecipient]:
+        named = {each: self._recipient(each) for each in recipients}
+        most = self.held_max - buffer_bytes_for(size)
+        return {each: to for each, to in named.items() if to.held_bytes <= most}
+
+    def _recipient(self, number: int) -> ArenaRecipient:
         try:
-            slab = Slab(number, buffers, buffer_bytes, self._recipients_max)
-        except (OSError, MemoryError):
-            return self._make(1, buffer_bytes) if buffers > 1 else None
-        self._last_slab = number
-        self._slabs[number] = slab
-        return slab
-
-    def _close_if_abandoned(self, slab: Slab) -> None:
-        if slab.is_abandoned:
-            self._close(slab)
-
-    def _close(self, slab: Slab) -> None:
-        del self._slabs[slab.number]
-        self._closed_slabs.append(slab.number)
-        slab.close()
-
-    # Recipients.
-
-    def _within_share(self, recipients: Iterable[int], size: int) -> list[int]:
-        named = dict.fromkeys(recipients)
-        return [each for each in named if self.is_within_share(each, size)]
-
-    def _charge(self, recipients: Iterable[int], slab: Slab) -> None:
-        for recipient in recipients:
-            self._held[recipient] += slab.buffer_bytes
-
-    def _check(self, recipient: int) -> None:
-        if recipient not in self._held:
-            raise ValueError(f"the arena has no recipient {recipient}")
-
-
-def _buffer_bytes_for(size: int) -> int:
-    return max(_BUFFER_BYTES_MIN, 1 << max(0, size - 1).bit_length())
+            return self._recipients[number]
+        except KeyError:
+            raise ValueError(f"the arena has no recipient {number}") from None

@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.multicast.memory_mapping import MemoryMapping
+    from bus.multicast.shared_memory import SharedMemory
 
 __all__ = ["lend"]
 
 
 def lend(
-    mapping: MemoryMapping,
+    mapping: MemoryMapping | SharedMemory,
     at: int,
     length: int,
     on_end: Callable[[], object],
     *,
     watch: Callable[[object], object] = id,
+    writable: bool = False,
 ) -> memoryview:
-    """Return a read-only view of a stretch of shared memory.
+    """Return a view of a stretch of shared memory, read-only by default.
 
     Args:
         mapping: stays mapped as long as the view, even if it is closed.
@@ -47,11 +49,13 @@ def lend(
         watch: called at once with the object behind the view. The callback of a weak
           reference that it makes comes before ``on_end``. A signal handler that raises
           may end ``on_end`` early, but no callback that is a C function.
+        writable: True if the caller owns the memory, and writes through this view.
     """
     behind = _behind(mapping, on_end)
     watch(behind)  # after `finalize`: the last weak reference is called first
     whole = memoryview(behind).cast("B")  # that of ctypes is "<B"
-    return whole[at : at + length].toreadonly()
+    view = whole[at : at + length]
+    return view if writable else view.toreadonly()
 
 
 if sys.version_info >= (3, 12):
@@ -67,7 +71,9 @@ if sys.version_info >= (3, 12):
         def __buffer__(self, flags: int) -> memoryview:
             return memoryview(self._memory)
 
-    def _behind(mapping: MemoryMapping, on_end: Callable[[], object]) -> _Behind:
+    def _behind(
+        mapping: MemoryMapping | SharedMemory, on_end: Callable[[], object]
+    ) -> _Behind:
         behind = _Behind(mapping.memory)
         _call_at_end(behind, on_end)
         return behind
@@ -111,7 +117,9 @@ else:
         finally:
             ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
 
-    def _behind(mapping: MemoryMapping, on_end: Callable[[], object]) -> Any:
+    def _behind(
+        mapping: MemoryMapping | SharedMemory, on_end: Callable[[], object]
+    ) -> Any:
         memory = mapping.memory
         behind: Any = _type_of(len(memory)).from_address(_address_of(memory))
         # Keeps the mapping, even if it is closed.

@@ -13,7 +13,7 @@ _FIELDS: Final = struct.Struct("!QQQQ")
 class Placement(NamedTuple):
     """The location of a message for one recipient, and its lease.
 
-    slab, lease: the pair identifies the lease; an arena never uses it again.
+    slab, lease: the slab, and the id of the lease; an arena never uses an id again.
     at, length: the bytes of the message in the memory of the slab.
     """
 

@@ -22,7 +22,7 @@ from bus.multicast.control_region import ControlRegion
 from bus.multicast.data_region import DataRegion
 from bus.multicast.descriptor import Descriptor, Piece
 from bus.multicast.excerpt import Excerpt
-from bus.multicast.recipient import Holdings, Lease, Recipient
+from bus.multicast.recipient import Holdings, Recipient
 from bus.multicast.whole_chains import WholeChains
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Pool:
         self._holders_max = holders_max
         self._last_lease = 0
         self._supply = BlockSupply(self.control)
-        self._whole = WholeChains(self.control, self._supply, holders_max=holders_max)
+        self._whole = WholeChains(self.control, self._supply)
         self._by_buffer = BufferChains(
             self.control, self._supply, holders_max=holders_max
         )
@@ -156,7 +156,9 @@ class Pool:
               outside of it, there is no such recipient, or there are too many.
         """
         named = self._named(recipients)
-        original = self._held(holder, lease)
+        original = self._recipient(holder).find(lease)
+        if original is None:
+            raise StaleLeaseError(lease)
         if self.control.block(original.block).mode != Mode.BY_BUFFER:
             raise ValueError(
                 f"cannot make a variant of the message of lease {lease}: it is freed "
@@ -175,51 +177,6 @@ class Pool:
         )
         self._enqueue(heads, named, size)
 
-    def reserve(self, size: int, holder: int) -> Descriptor:
-        """Lease a message whose bytes are not written yet to the writer of them.
-
-        The writer fills its pieces, shares the message, and releases its own lease. If
-        it releases the lease only, nothing was published (MC-37).
-
-        Args:
-            size: the length of the message.
-            holder: the recipient that writes.
-
-        Raises:
-            ArenaFullError: there are not enough free blocks (MC-16).
-            ValueError: there is no such recipient.
-        """
-        writer = self._recipient(holder)
-        heads = self._whole.reserve(size, 1)
-        if heads is None:
-            raise ArenaFullError(size, self.layout.data_bytes)
-        lease_id = self._last_lease + 1
-        return self._descriptor(lease_id, writer.hold(lease_id, heads[0]))
-
-    def share(self, holder: int, lease: int, recipients: Sequence[int]) -> None:
-        """Enqueue a leased message for further recipients, without a copy (MC-37).
-
-        Args:
-            holder, lease: a recipient that holds the message, and its lease.
-            recipients: their numbers.
-
-        Raises:
-            ArenaFullError: there are not enough free blocks (MC-16).
-            BusFullError: the message would have too many holders (MC-12).
-            StaleLeaseError: the holder does not have this lease.
-            ValueError: the message was published `Mode.BY_BUFFER`, or there is no such
-              recipient.
-        """
-        named = self._named(recipients)
-        original = self._held(holder, lease)
-        if self.control.block(original.block).mode != Mode.WHOLE:
-            raise ValueError(
-                f"cannot share the message of lease {lease}: its buffers are counted "
-                f"one by one; use publish_variant, or publish it with mode=Mode.WHOLE"
-            )
-        heads = self._whole.share(original.block, len(named))
-        self._enqueue(heads, named, original.total_bytes)
-
     def has_room(self, size: int, recipients: int, *, mode: Mode = Mode.WHOLE) -> bool:
         """Return True if a message of ``size`` bytes could be published now."""
         chains = self._whole if mode is Mode.WHOLE else self._by_buffer
@@ -235,7 +192,11 @@ class Pool:
         """
         lease_id = self._last_lease + 1
         lease = self._recipient(recipient).dequeue(lease_id)
-        return None if lease is None else self._descriptor(lease_id, lease)
+        if lease is None:
+            return None
+        self._last_lease = lease_id
+        pieces = pieces_of(self.control, lease.block)
+        return Descriptor(lease_id, pieces, lease.total_bytes)
 
     def release(self, recipient: int, lease: int) -> bool:
         """End a lease; return False if this recipient does not have it.
@@ -253,25 +214,10 @@ class Pool:
         self._release_block(ended.block)
         return True
 
-    def transfer(self, holder: int, lease: int, recipient: int) -> None:
-        """Give a lease to another recipient, under the same id.
-
-        It takes no block: for want of one, a lost recipient would lose what it reads.
-
-        Raises:
-            StaleLeaseError: the holder does not have this lease.
-            ValueError: there is no such recipient.
-        """
-        to = self._recipient(recipient)
-        ended = self._recipient(holder).end(lease)
-        if ended is None:
-            raise StaleLeaseError(lease)
-        to.hold(lease, ended.block)
-
     def release_all(self, recipient: int) -> int:
         """Release all messages of a recipient, leased and queued; return how many.
 
-        For a recipient that is lost (MC-32). Its number may be used again at once: a
+        For a recipient that is lost (MC-24). Its number may be used again at once: a
         late release of an old lease is ignored.
 
         Raises:
@@ -295,19 +241,6 @@ class Pool:
             ValueError: there is no such recipient.
         """
         return self._recipient(recipient).holdings
-
-    @property
-    def free_buffers(self) -> int:
-        """The number of buffers without a message, borrowed DCBs apart."""
-        return len(self._supply.free_direct)
-
-    def leases(self, recipient: int) -> list[int]:
-        """Return the leases of a recipient, the oldest first.
-
-        Raises:
-            ValueError: there is no such recipient.
-        """
-        return self._recipient(recipient).leases
 
     def census(self) -> Census:
         """Return the number of blocks in each state, without a walk over them."""
@@ -344,12 +277,6 @@ class Pool:
             )
         return self._recipients[number]
 
-    def _held(self, holder: int, lease: int) -> Lease:
-        found = self._recipient(holder).find(lease)
-        if found is None:
-            raise StaleLeaseError(lease)
-        return found
-
     def _named(self, recipients: Sequence[int]) -> list[Recipient]:
         if len(recipients) > self._holders_max:
             raise ValueError(
@@ -366,11 +293,6 @@ class Pool:
             raise ArenaFullError(size, self.layout.data_bytes)
         for head, recipient in zip(heads, recipients, strict=True):
             recipient.enqueue(head)
-
-    def _descriptor(self, lease_id: int, lease: Lease) -> Descriptor:
-        self._last_lease = lease_id
-        pieces = pieces_of(self.control, lease.block)
-        return Descriptor(lease_id, pieces, lease.total_bytes)
 
     def _release_block(self, head: int) -> None:
         if self.control.block(head).mode == Mode.WHOLE:

@@ -78,17 +78,19 @@ class Recipient:
     def enqueue(self, head: int) -> None:
         """Append a message to its queue."""
         self.queue.enqueue(head)
-        self._count(head)
-
-    def hold(self, lease_id: int, head: int) -> Lease:
-        """Lease a message that was not queued, under an id."""
-        self._count(head)
-        return self._lease(lease_id, head)
+        block = self._region.block(head)
+        self.buffers += block.buffer_count
+        self.total_bytes += block.total_bytes
 
     def dequeue(self, lease_id: int) -> Lease | None:
         """Lease its oldest message under an id; return None if its queue is empty."""
         head = self.queue.dequeue()
-        return None if head is None else self._lease(lease_id, head)
+        if head is None:
+            return None
+        block = self._region.block(head)
+        lease = Lease(head, block.buffer_count, block.total_bytes)
+        self._leases[lease_id] = lease
+        return lease
 
     def find(self, lease_id: int) -> Lease | None:
         """Return a lease; None if it has no lease of this id."""
@@ -100,15 +102,4 @@ class Recipient:
         if lease is not None:
             self.buffers -= lease.buffers
             self.total_bytes -= lease.total_bytes
-        return lease
-
-    def _count(self, head: int) -> None:
-        block = self._region.block(head)
-        self.buffers += block.buffer_count
-        self.total_bytes += block.total_bytes
-
-    def _lease(self, lease_id: int, head: int) -> Lease:
-        block = self._region.block(head)
-        lease = Lease(head, block.buffer_count, block.total_bytes)
-        self._leases[lease_id] = lease
         return lease

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.errors import BusFullError
 from bus.multicast.control_block import END, Mode
 
 if TYPE_CHECKING:
@@ -22,14 +21,11 @@ class WholeChains:
     the head itself, and the recipients that have an ICB for it.
     """
 
-    __slots__ = ("_holders_max", "_region", "_supply")
+    __slots__ = ("_region", "_supply")
 
-    def __init__(
-        self, region: ControlRegion, supply: BlockSupply, *, holders_max: int
-    ) -> None:
+    def __init__(self, region: ControlRegion, supply: BlockSupply) -> None:
         self._region = region
         self._supply = supply
-        self._holders_max = holders_max
 
     def demand(self, size: int, holders: int) -> tuple[int, int]:
         """Return the DCBs and ICBs of a message of ``size`` bytes (MC-9)."""
@@ -42,46 +38,24 @@ class WholeChains:
 
         Return None, and change nothing, if the blocks are not there (MC-16).
         """
-        heads = self.reserve(len(payload), holders)
-        if heads is not None:
-            self._write(heads[0], payload, data)
-        return heads
-
-    def reserve(self, size: int, holders: int) -> list[int] | None:
-        """Build a message whose bytes are still to be written (MC-37).
-
-        Returns as `build`.
-        """
-        leased = self._supply.lease(*self.demand(size, holders))
+        leased = self._supply.lease(*self.demand(len(payload), holders))
         if leased is None:
             return None
         chain, indirect_blocks = leased
-        self._fill(chain, size, holders)
-        self._refer(chain[0], indirect_blocks)
+        self._fill(chain, payload, holders, data)
+        head = self._region.block(chain[0]).read()
+        for index in indirect_blocks:
+            self._region.indirect(index).begin(
+                target=chain[0],
+                bytes_used=head.bytes_used,
+                data_offset=head.data_offset,
+                next_buffer=head.next_buffer,
+                last_buffer=head.last_buffer,
+                mode=Mode.WHOLE,
+                total_bytes=head.total_bytes,
+                buffer_count=head.buffer_count,
+            )
         return [chain[0], *indirect_blocks]
-
-    def share(self, index: int, holders: int) -> list[int] | None:
-        """Add holders to a message; return a head block for each (MC-37).
-
-        Return None, and change nothing, if the blocks are not there.
-
-        index: the head block of one of its holders.
-
-        Raises:
-            BusFullError: it would have too many holders (MC-12); nothing changed.
-        """
-        block = self._region.indirect(index)
-        head = self._region.direct(block.target if block.is_indirect else index)
-        if head.dup + holders > self._holders_max:
-            buffer = f"buffer {head.index}"
-            raise BusFullError(buffer, self._holders_max, "holders")
-        leased = self._supply.lease(0, holders)
-        if leased is None:
-            return None
-        _, indirect_blocks = leased
-        self._refer(head.index, indirect_blocks)
-        head.dup += holders  # MC-11: before any of them can release
-        return indirect_blocks
 
     def release(self, index: int) -> None:
         """End the hold of one holder, by the head block that it has."""
@@ -99,40 +73,23 @@ class WholeChains:
             count = head.buffer_count
             self._supply.release_chain(head.index, head.last_buffer, count)
 
-    def _fill(self, chain: list[int], size: int, holders: int) -> None:
-        buffer_bytes = self._region.layout.buffer_bytes
+    def _fill(
+        self, chain: list[int], payload: memoryview, holders: int, data: DataRegion
+    ) -> None:
+        size = self._region.layout.buffer_bytes
         following = [*chain[1:], END]
         for place, (index, next_buffer) in enumerate(
             zip(chain, following, strict=True)
         ):
+            content = payload[place * size : (place + 1) * size]
+            data.write(index, content)
             self._region.direct(index).begin(
                 # MC-11: the full count, before any holder can release.
                 dup=0 if place else holders,
-                bytes_used=min(buffer_bytes, size - place * buffer_bytes),
+                bytes_used=len(content),
                 next_buffer=next_buffer,
                 last_buffer=chain[-1],
                 mode=Mode.WHOLE,
-                total_bytes=size,
+                total_bytes=len(payload),
                 buffer_count=len(chain),
             )
-
-    def _refer(self, first: int, indirect_blocks: list[int]) -> None:
-        """Let ICBs stand for the head DCB of a message."""
-        head = self._region.block(first).read()
-        for index in indirect_blocks:
-            self._region.indirect(index).begin(
-                target=first,
-                bytes_used=head.bytes_used,
-                data_offset=head.data_offset,
-                next_buffer=head.next_buffer,
-                last_buffer=head.last_buffer,
-                mode=Mode.WHOLE,
-                total_bytes=head.total_bytes,
-                buffer_count=head.buffer_count,
-            )
-
-    def _write(self, first: int, payload: memoryview, data: DataRegion) -> None:
-        size, index = self._region.layout.buffer_bytes, first
-        for at in range(0, len(payload), size):
-            data.write(index, payload[at : at + size])
-            index = self._region.block(index).next_buffer

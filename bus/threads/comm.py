@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.shared_memory_info import SharedMemoryInfo
+    from bus.threads.loan_request import LoanRequest
 
 __all__ = ["Comm", "NotificationAccount"]
 
@@ -68,6 +69,18 @@ class Comm(Protocol):
 
         The caller holds no lock of the bus.
         """
+
+    def lend(self, size: int) -> memoryview | None:
+        """Return a writable view in the arena; None if there is none (MC-41).
+
+        The caller holds no lock of the bus, and is not the main thread.
+
+        Raises:
+            ArenaFullError: there is no room.
+        """
+
+    def request_loan(self, request: LoanRequest) -> None:
+        """Answer a request for such a view; for any thread."""
 
     def request_flush(self) -> None:
         """Request a flush of the control frames that the last decisions caused."""

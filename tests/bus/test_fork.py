@@ -37,6 +37,7 @@ _PROGRAM = """
         "deregister": lambda: asker.deregister(),
         "here": lambda: bus.here(),
         "inspect": lambda: bus.inspect(),
+        "loan": lambda: asker.loan(1),
         "move": lambda: asker.move(thread),
         "notify": lambda: asker.notify(1),
         "register": lambda: bus.register("child"),
@@ -83,8 +84,8 @@ def test_a_child_is_refused_and_the_parent_goes_on() -> None:
         *(
             f"{name} is refused"
             for name in (
-                *("call", "command", "deregister", "here", "inspect", "move"),
-                *("notify", "register", "stop", "subscribe", "thread"),
+                *("call", "command", "deregister", "here", "inspect", "loan"),
+                *("move", "notify", "register", "stop", "subscribe", "thread"),
             )
         ),
         "its own bus answers 2",

@@ -11,6 +11,8 @@ from bus.core.streams.incoming_stream import NUMBERS
 from bus.core.wire import (
     FAILED,
     FOLLOWS_MIN,
+    LEASED,
+    LOCATION_BYTES,
     NO_DEADLINE,
     RAW,
     WANTS_REPLY,
@@ -19,6 +21,7 @@ from bus.core.wire import (
     decode,
     decode_single,
     encode,
+    encode_located,
     encode_single,
 )
 from bus.errors import WireError
@@ -92,6 +95,18 @@ def test_a_lone_message_is_packed_as_any_batch(batch: Batch) -> None:
     )
 
     assert frame == encode(replace(batch, runs=[made_here]))
+
+
+@clause("BUS-WIRE-1")
+@given(lone_batches())
+def test_a_location_is_packed_as_any_batch(batch: Batch) -> None:
+    location = bytes(range(LOCATION_BYTES))
+    [run] = batch.runs
+    elsewhere = replace(run, flags=run.flags | LEASED, bodies=[location])
+
+    frame = encode_located(batch, location)
+
+    assert frame == encode(replace(batch, runs=[elsewhere]))
 
 
 @clause("BUS-WIRE-1")

@@ -52,7 +52,7 @@ _numbers = count(1)
 _opened: Final[list[LinkMemory]] = []
 
 
-def message(body: bytes) -> Batch:
+def message(body: bytes | memoryview) -> Batch:
     """Return the frame of one command."""
     run = Run(1, 2, Kind.COMMAND, RAW, 0, NO_DEADLINE, 0, [body])
     number = next(_numbers)
@@ -98,7 +98,7 @@ class Owner:
     def link(self, number: int, recipient: Recipient) -> None:
         self.recipients[number] = recipient
 
-    def send(self, body: bytes, *links: int) -> list[Frame]:
+    def send(self, body: bytes | memoryview, *links: int) -> list[Frame]:
         """Send one body on links in one round; return the messages that arrived."""
         arrived = []
         for link in links:

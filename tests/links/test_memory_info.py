@@ -249,8 +249,8 @@ def test_a_lost_recipient_has_released_its_leases_and_stays_counted(
 @clause("MC-39", "MC-32")
 def test_an_account_whose_leases_have_all_ended_has_none() -> None:
     account = LeaseAccount()
-    account.begin(1, 1)
-    account.begin(1, 2)
+    account.begin(1)
+    account.begin(2)
 
     account.end_all()
 

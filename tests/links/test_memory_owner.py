@@ -153,6 +153,42 @@ def test_a_recipient_beyond_its_share_gets_copies_and_the_others_do_not() -> Non
     assert [*map(body_of, slow)] == [bytes([n]) * MIB for n in range(4)]
 
 
+@clause("MC-31")
+def test_no_slab_is_made_for_a_recipient_that_holds_its_share() -> None:
+    owner = Owner(arena_bytes=16 * MIB, arena_share=0.25)
+    owner.link(1, Recipient())
+    owner.prepared(1, size=MIB)
+    slow = [owner.send(bytes(MIB), 1)[0] for _ in range(4)]
+    assert all(map(in_memory, slow))
+
+    [late] = owner.send(bytes(MIB), 1)
+
+    assert not in_memory(late)
+    assert [each.free for each in owner.arena.slabs()] == [0]
+
+
+@clause("MC-31", "MC-29", "MC-39")
+@pytest.mark.parametrize("links", [(1, 2), (2, 1)])
+def test_one_body_is_in_memory_for_those_that_are_within_their_share(
+    links: tuple[int, int],
+) -> None:
+    owner = Owner(arena_bytes=8 * MIB, arena_share=0.25)
+    owner.link(1, Recipient())
+    owner.link(2, Recipient())
+    owner.prepared(1, 2, size=MIB)
+    slow = [owner.send(bytes(MIB), 1)[0] for _ in range(2)]
+
+    arrived = owner.send(b"x" * MIB, *links)
+
+    found = dict(zip(links, arrived, strict=True))
+    assert [in_memory(found[each]) for each in (1, 2)] == [False, True]
+    assert [body_of(each) for each in arrived] == [b"x" * MIB] * 2
+    info = owner.memory.info({})
+    assert info is not None
+    assert [each.messages.beyond_share for each in info.recipients] == [1, 0]
+    assert len(slow) == 2
+
+
 @clause("MC-29", "MC-30")
 def test_a_message_without_room_in_the_arena_goes_by_the_link() -> None:
     owner = Owner(arena_bytes=2 * MIB, arena_share=1.0)
@@ -174,9 +210,9 @@ def test_a_message_without_room_in_the_arena_goes_by_the_link() -> None:
     assert not in_memory(larger)
 
 
-@clause("MC-29", "MC-14")
-def test_one_body_for_more_tasks_than_a_slab_has_blocks_for_is_sent_to_all() -> None:
-    """Each message has a lease of its own, also if all are for one process."""
+@clause("MC-8", "MC-37")
+def test_one_body_for_many_tasks_of_one_process_is_one_message_in_memory() -> None:
+    """Each task has a lease of its own."""
     owner = Owner(arena_bytes=1024 * MIB, arena_share=1.0)
     owner.link(1, Recipient())
     owner.prepared(1, size=MIB)
@@ -184,16 +220,17 @@ def test_one_body_for_more_tasks_than_a_slab_has_blocks_for_is_sent_to_all() -> 
 
     arrived = owner.send(body, *[1] * 300)
 
-    assert {in_memory(each) for each in arrived} == {True, False}
-    assert all(body_of(each) == body for each in arrived)
+    assert all(in_memory(each) and body_of(each) == body for each in arrived)
+    assert (len(arrived), owner.used) == (300, 1)
+    assert owner.arena.check() == []
     arrived.clear()
     gc.collect()
     owner.answers()
     assert owner.used == 0
 
 
-@clause("MC-32", "MC-14")
-def test_no_want_of_blocks_keeps_a_lost_recipient_from_being_abandoned() -> None:
+@clause("MC-32")
+def test_all_leases_that_a_lost_recipient_has_of_one_body_are_abandoned() -> None:
     owner = Owner(arena_bytes=1024 * MIB, arena_share=1.0)
     owner.link(1, Recipient())
     owner.prepared(1, size=MIB)

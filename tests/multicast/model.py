@@ -84,27 +84,6 @@ class PoolModel:
             self.queues[user].append(Held(content, blocks, stretches, group))
         return True
 
-    def reserve(self, content: bytes, user: int, lease: int) -> bool:
-        """Lease a message at once, without a queue; return as `publish`."""
-        waiting, self.queues[user] = self.queues[user], []
-        fits = self.publish(content, [user])
-        if fits:
-            self.dequeue(user, lease)
-        self.queues[user] = waiting
-        return fits
-
-    def share(self, original: Held, users: Sequence[int]) -> bool:
-        """Let further recipients hold a whole message; return as `publish`."""
-        assert original.group is not None
-        leased = self._lease(0, len(users))
-        if leased is None:
-            return False
-        original.group.holders += len(users)
-        for user, block in zip(users, leased[1], strict=True):
-            held = Held(original.content, [block], original.stretches, original.group)
-            self.queues[user].append(held)
-        return True
-
     def compose(
         self, parts: Sequence[bytes | Excerpt], original: Held | None, users: list[int]
     ) -> bool:

@@ -12,6 +12,7 @@ from bus.errors import ArenaFullError, BusFullError, StaleLeaseError
 from bus.multicast import slab as slab_module
 from bus.multicast.arena import Arena
 from bus.multicast.shared_memory import SharedMemory
+from bus.multicast.slab_buffer import SlabBuffer
 from bus.multicast.slab_mappings import SlabMappings
 from specs.clauses import clause
 from tests.leaks import Snapshot
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from bus.multicast.loan import Loan
     from bus.multicast.placement import Placement
+    from bus.multicast.slab import Slab
 
 
 def publish(arena: Arena, content: bytes, to: Iterable[int]) -> list[Placement]:
@@ -32,9 +34,9 @@ def publish(arena: Arena, content: bytes, to: Iterable[int]) -> list[Placement]:
 def publish_loan(
     arena: Arena, loan: Loan, to: Iterable[int], length: int | None = None
 ) -> list[Placement]:
-    placements = arena.share(loan, to, length)
+    placements = [arena.share(loan, each, length) for each in to]
     arena.take_back(loan)
-    return list(placements.values())
+    return [each for each in placements if each is not None]
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_few_buffers_are_used_in_turn(arena: Arena) -> None:
         [placement] = publish(arena, b"x" * MIB, [one])
         places.add((placement.slab, placement.at))
         assert arena.release(one, placement.slab, placement.lease)
-    assert len(places) == 4
+    assert len(places) == 1  # the last one that became free is used first
     assert arena.size == 4 * MIB
 
 
@@ -158,19 +160,101 @@ def test_the_arena_is_full_if_the_system_is(
     assert arena.size == LEAST + MIB
 
 
-def test_no_descriptor_is_left_of_a_slab_without_a_pool(
-    arena: Arena, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise MemoryError
+@clause("MC-31", "MC-37")
+def test_a_loan_is_not_shared_beyond_the_share_of_a_recipient() -> None:
+    arena = Arena(8 * MIB, share=0.25)
+    slow, quick = arena.add_recipient(), arena.add_recipient()
+    held = [publish(arena, bytes(MIB), [slow])[0] for _ in range(2)]
+    loan = arena.lend(MIB)
 
-    one = arena.add_recipient()
-    before = Snapshot.take()
-    with monkeypatch.context() as context:
-        context.setattr(slab_module, "Pool", refuse)
-        with pytest.raises(ArenaFullError):
-            publish(arena, b"", [one])
-    assert not before.leaks()
+    assert arena.share(loan, slow) is None
+    assert arena.share(loan, quick) is not None
+
+    assert [arena.held_bytes(each) for each in (slow, quick)] == [2 * MIB, MIB]
+    assert arena.release(slow, held[0].slab, held[0].lease)
+    assert arena.share(loan, slow) is not None
+    assert arena.check() == []
+    arena.close()
+
+
+@clause("MC-21")
+def test_a_release_names_the_slab_and_the_lease_of_its_recipient(arena: Arena) -> None:
+    one, other = arena.add_recipient(), arena.add_recipient()
+    [small] = publish(arena, b"", [one])
+    [large] = publish(arena, bytes(MIB), [one])
+    assert small.slab != large.slab
+    assert small.lease != large.lease
+
+    for recipient, slab, lease in (
+        (one, small.slab, large.lease),
+        (one, large.slab, small.lease),
+        (one, 9, small.lease),
+        (one, small.slab, 9),
+        (other, small.slab, small.lease),
+    ):
+        assert not arena.release(recipient, slab, lease)
+
+    assert arena.stray_releases == 5
+    assert arena.held_bytes(one) == LEAST + MIB
+    assert arena.check() == []
+
+
+def crowded() -> tuple[Arena, Slab]:
+    """Return an arena with a lease, a loan and an abandoned message in one slab."""
+    arena = Arena(16 * MIB)
+    lost, one = arena.add_recipient(), arena.add_recipient()
+    publish(arena, b"", [lost, one])
+    arena.lend(1)
+    arena.remove_recipient(lost, process_ended=False)
+    assert arena.check() == []
+    return arena, arena._slabs.by_number[1]
+
+
+@clause("MC-40")
+@pytest.mark.parametrize("by", [1, -1])
+@pytest.mark.parametrize("at", [0, LEAST, 2 * LEAST])
+def test_a_wrong_count_of_holders_is_reported(at: int, by: int) -> None:
+    arena, slab = crowded()
+    slab.buffers[at // LEAST].holders += by
+    assert any("abandoned" in each for each in arena.check())
+    arena.close()
+
+
+@clause("MC-40")
+def test_a_buffer_that_counts_fewer_holders_than_it_has_is_reported() -> None:
+    arena, slab = crowded()
+    slab.buffers[1].holders = 0  # that of the loan
+    name = f"the buffer at {LEAST} of slab 1"
+    assert f"{name} counts 0 holders, and has 1" in arena.check()
+    arena.close()
+
+
+@clause("MC-40")
+def test_a_buffer_in_two_places_or_in_none_is_reported() -> None:
+    arena, slab = crowded()
+    slab.free.append(slab.buffers[1])
+    slab.free.append(slab.buffers[2])
+    slab.free.remove(slab.buffers[3])
+    assert arena.check() == [
+        f"the buffer at {LEAST} of slab 1 has 1 holders, and is free 1x",
+        f"the buffer at {2 * LEAST} of slab 1 has 0 holders, and is free 2x",
+        f"the buffer at {3 * LEAST} of slab 1 has 0 holders, and is free 0x",
+    ]
+    arena.close()
+
+
+@clause("MC-40")
+def test_a_wrong_sum_of_a_recipient_and_a_lease_of_a_closed_slab_are_reported() -> None:
+    arena, slab = crowded()
+    [one] = arena._recipients.values()
+    one.held_bytes += 1
+    arena._loans[99] = SlabBuffer(7, 0, LEAST)
+    assert arena.check() == [
+        f"recipient 1 counts {LEAST + 1} bytes, and holds {LEAST}",
+        "a lease or a loan is of slab 7, which is closed",
+    ]
+    assert slab.abandoned == 1
+    arena.close()
 
 
 @clause("MC-31")

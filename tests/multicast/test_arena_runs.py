@@ -27,6 +27,7 @@ from tests.multicast.support import content_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bus.multicast.loan import Loan
     from bus.multicast.placement import Placement
     from tests.multicast.arena_reader import HeldMessage
 
@@ -45,6 +46,7 @@ class ArenaMachine(RuleBasedStateMachine):
         self.lost: list[Reader] = []
         self.leases: set[tuple[int, int]] = set()
         self.closed: set[int] = set()
+        self.loans: list[tuple[Loan, bytes]] = []
         self.salt = 0
         self.strays = 0
 
@@ -84,6 +86,39 @@ class ArenaMachine(RuleBasedStateMachine):
         wanted = buffer_for(size)
         assert not any(each.buffer_bytes == wanted and each.free for each in taken)
         assert sum(each.buffers * each.buffer_bytes for each in taken) + wanted > LIMIT
+
+    @rule(size=SIZES)
+    def lend(self, size: int) -> None:
+        self.salt += 1
+        content = content_of(size, self.salt)
+        try:
+            loan = self.arena.lend(size)
+        except ArenaFullError:
+            return  # `publish` compares the reasons
+        assert (loan.slab, loan.lease) not in self.leases
+        self.leases.add((loan.slab, loan.lease))
+        loan.buffer[:] = content
+        self.loans.append((loan, content))
+
+    @precondition(lambda self: self.loans and self.readers)
+    @rule(data=st.data())
+    def share(self, data: st.DataObject) -> None:
+        loan, content = self.loans[data.draw(st.integers(0, len(self.loans) - 1))]
+        number = data.draw(st.sampled_from(sorted(self.readers)))
+        may = self.arena.is_within_share(number, len(content))
+
+        placement = self.arena.share(loan, number)
+
+        placements = {} if placement is None else {number: placement}
+        self._take([number] * may, placements, content)
+
+    @precondition(lambda self: self.loans)
+    @rule(data=st.data())
+    def take_back(self, data: st.DataObject) -> None:
+        loan, _ = self.loans.pop(data.draw(st.integers(0, len(self.loans) - 1)))
+        assert self.arena.take_back(loan)
+        assert not self.arena.take_back(loan)
+        self.strays += 1
 
     def _take(
         self, to: list[int], placements: dict[int, Placement], content: bytes
@@ -137,6 +172,7 @@ class ArenaMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_is_counted(self) -> None:
+        assert self.arena.check() == []
         assert self.arena.size <= LIMIT
         assert self.arena.stray_releases == self.strays
         for number, reader in self.readers.items():
@@ -146,11 +182,14 @@ class ArenaMachine(RuleBasedStateMachine):
         for slab in slabs.values():
             own = self._held_in(slab.number, self.readers.values())
             lost = self._held_in(slab.number, self.lost)
-            assert slab.leases == len(own) + len(lost)
+            lent = [loan for loan, _ in self.loans if loan.slab == slab.number]
+            assert slab.leases == len(own) + len(lost) + len(lent)
+            assert slab.loans == len(lent)
             assert slab.abandoned == len(lost)
             places = {each.placement.at for each in own + lost}
+            places |= {self.arena._loans[loan.lease].at for loan in lent}
             assert slab.free == slab.buffers - len(places)
-            assert own or not lost  # else it is closed
+            assert own or lent or not lost  # else it is closed
             for each in own:
                 assert buffer_for(len(each.content)) == slab.buffer_bytes
 
@@ -172,6 +211,8 @@ class ArenaMachine(RuleBasedStateMachine):
         """All are lost, and all buffers are free or given up."""
         for number in self.readers:
             self.arena.remove_recipient(number, process_ended=True)
+        for loan, _ in self.loans:
+            self.arena.take_back(loan)
         for slab in self.arena.slabs():
             assert slab.free == slab.buffers
         self.arena.close()
@@ -179,7 +220,7 @@ class ArenaMachine(RuleBasedStateMachine):
             reader.mappings.close()
 
 
-@clause("MC-21", "MC-24", "MC-30", "MC-31", "MC-32", "MC-36")
+@clause("MC-21", "MC-24", "MC-30", "MC-31", "MC-32", "MC-36", "MC-37", "MC-40")
 def test_any_course_of_publishes_releases_and_losses() -> None:
     run_state_machine_as_test(
         ArenaMachine,

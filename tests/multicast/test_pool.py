@@ -96,39 +96,6 @@ class PoolMachine(RuleBasedStateMachine):
         else:
             assert fits
 
-    @rule(total=TOTALS, user=USER)
-    def reserve(self, total: int, user: int) -> None:
-        """The writer fills the pieces, in place."""
-        content = self._content(total)
-        before = self.site.bits
-        try:
-            descriptor = self.pool.reserve(total, user)
-        except ArenaFullError:
-            assert not self.model.reserve(content, user, 0)
-            assert self.site.bits == before
-            return
-        assert self.model.reserve(content, user, descriptor.lease)
-        self.descriptors[user, descriptor.lease] = descriptor
-        rest = content
-        for piece in descriptor.pieces:
-            self.pool.data.view(piece)[:] = rest[: piece.length]
-            rest = rest[piece.length :]
-        assert rest == b""
-
-    @precondition(lambda self: self._whole_ones())
-    @rule(users=RECIPIENTS, data=st.data())
-    def share(self, users: list[int], data: st.DataObject) -> None:
-        user, lease = data.draw(st.sampled_from(self._whole_ones()))
-        before = self.site.bits
-        fits = self.model.share(self.model.leases[user][lease], users)
-        try:
-            self.pool.share(user, lease, users)
-        except ArenaFullError:
-            assert not fits
-            assert self.site.bits == before
-        else:
-            assert fits
-
     @rule(user=USER)
     def dequeue(self, user: int) -> None:
         descriptor = self.pool.dequeue(user)
@@ -228,14 +195,6 @@ class PoolMachine(RuleBasedStateMachine):
         for lease in list(self.model.leases[user]):
             self.model.release(user, lease)
             self.descriptors.pop((user, lease), None)
-
-    def _whole_ones(self) -> list[tuple[int, int]]:
-        return [
-            (user, lease)
-            for user, leases in enumerate(self.model.leases)
-            for lease, held in leases.items()
-            if held.group is not None
-        ]
 
     def _originals(self) -> list[tuple[int, int]]:
         return [

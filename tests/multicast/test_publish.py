@@ -188,21 +188,6 @@ def test_a_message_has_no_more_holders_than_the_limit(mode: Mode) -> None:
     assert site.pool.check() == []
 
 
-@clause("MC-12", "MC-37")
-def test_a_message_is_shared_with_no_more_holders_than_the_limit() -> None:
-    site = Site(buffers=8, icbs=8, users=4, holders_max=3)
-    site.pool.share(0, site.pool.reserve(1, 0).lease, [1])
-    lease = site.take(1).lease
-    before = site.bits
-
-    with pytest.raises(BusFullError, match="3 holders"):
-        site.pool.share(1, lease, [2, 3])
-
-    assert site.bits == before
-    site.pool.share(1, lease, [2])
-    assert site.pool.check() == []
-
-
 @clause("MC-12")
 @pytest.mark.parametrize("limit", [0, -1, INDIRECT])
 def test_a_limit_of_holders_is_below_the_reserved_code(limit: int) -> None:

@@ -298,29 +298,6 @@ def test_holdings_are_what_a_recipient_keeps_from_being_freed() -> None:
     assert (census.queued, census.leased) == (1, 1)
 
 
-@clause("MC-10", "MC-32")
-@MODES
-def test_a_lease_that_is_transferred_is_that_of_another_recipient(mode: Mode) -> None:
-    """It takes no block, so it succeeds also when none is left."""
-    site = Site(icbs=0, buffers=2, users=4)
-    site.pool.publish(b"ab", [0, 1], mode=mode)
-    leases = [site.take(user).lease for user in (0, 1)]
-    assert site.pool.census().free_direct == 0
-
-    for user, lease in enumerate(leases):
-        site.pool.transfer(user, lease, 3)
-        with pytest.raises(StaleLeaseError):
-            site.pool.transfer(user, lease, 3)
-        assert not site.pool.release(user, lease)
-
-    assert site.dup(0) == 2
-    assert [site.pool.holdings(user).leased for user in range(4)] == [0, 0, 0, 2]
-    assert site.pool.holdings(3).total_bytes == 4
-    assert site.pool.check() == []
-    assert site.pool.release_all(3) == 2
-    assert site.pool.census().free_direct == 2
-
-
 @pytest.mark.parametrize("user", [-1, 4])
 def test_a_recipient_that_is_not_there_is_refused(user: int) -> None:
     site = Site(users=4)
@@ -334,8 +311,6 @@ def test_a_recipient_that_is_not_there_is_refused(user: int) -> None:
         lambda: pool.publish_variant(0, lease, [b"abc"], [0, user]),
         lambda: pool.publish_variant(user, lease, [b"abc"], [0]),
         lambda: pool.dequeue(user),
-        lambda: pool.transfer(user, lease, 0),
-        lambda: pool.transfer(0, lease, user),
         lambda: pool.release(user, lease),
         lambda: pool.release_all(user),
         lambda: pool.holdings(user),

@@ -64,19 +64,6 @@ def test_a_variant_is_what_its_parts_make(
     assert [len(each) for each in site.free] == [8, icbs]
 
 
-@clause("MC-37")
-def test_a_message_counted_by_buffer_is_not_shared_as_a_whole() -> None:
-    site = Site()
-    site.pool.publish(b"x", [0], mode=Mode.BY_BUFFER)
-    lease = site.take(0).lease
-    before = site.bits
-    with pytest.raises(ValueError, match="use publish_variant, or publish it with"):
-        site.pool.share(0, lease, [1])
-    with pytest.raises(StaleLeaseError):
-        site.pool.share(1, lease, [0])
-    assert site.bits == before
-
-
 @clause("MC-25")
 def test_an_extended_icb_has_fields_of_its_own() -> None:
     site, lease = with_original(icbs=2)

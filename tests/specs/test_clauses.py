@@ -54,7 +54,7 @@ NUMBERS = {
     "BUS-SEC": range(1, 11),
     "BUS-WIRE": range(1, 5),
     "J": (1,),
-    "MC": [*range(1, 40)],
+    "MC": [*range(1, 42)],
     "OPEN": (1, 2, 3, 10, 12, 15, 19, 20, 21),
     # 6, causality across machines, is not built yet.
     "Q": (1, 2, 3, 4, 5, 7, 8),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bus.arrays import is_array
 from bus.core.wire import FAILED, RAW
 from bus.error_text import error_text_of, fitting
 from bus.message import Incoming, Kind
@@ -49,7 +50,7 @@ class OutboundRun(Struct, frozen=True, eq=False):
     flags: int
     turn: int
     deadline: float | None
-    bodies: Sequence[bytes]
+    bodies: Sequence[bytes | memoryview]
     size: int
     message: Incoming | None = None
     name: str | None = None
@@ -91,7 +92,7 @@ class OutboundRun(Struct, frozen=True, eq=False):
         long = [each for each in self.bodies if len(each) > most]
         return self._only(fit) if fit else None, self._only(long) if long else None
 
-    def _only(self, bodies: Sequence[bytes]) -> OutboundRun:
+    def _only(self, bodies: Sequence[bytes | memoryview]) -> OutboundRun:
         if len(bodies) == len(self.bodies):
             return self
         return replace(self, bodies=bodies, size=sum(map(len, bodies)))
@@ -103,7 +104,10 @@ def commands_in(outbound_runs: Iterable[OutboundRun]) -> list[Incoming]:
 
 
 def commands_of(
-    source: Entry, name: str, payloads: Iterable[bytes], deadline: float | None
+    source: Entry,
+    name: str,
+    payloads: Iterable[bytes | memoryview],
+    deadline: float | None,
 ) -> list[Incoming]:
     """Return a message for each payload, to be sent elsewhere or to fail."""
     return [
@@ -119,16 +123,19 @@ def commands_of(
     ]
 
 
-def pack_payload(payload: Payload) -> tuple[int, bytes]:
+def pack_payload(payload: Payload) -> tuple[int, bytes | memoryview]:
     """Return the flags and the body by which a link carries a payload."""
     if type(payload) is bytes:
+        return RAW, payload
+    # A long payload in shared memory, of this process (MC-41) or of another.
+    if type(payload) is memoryview and not is_array(payload):
         return RAW, payload
     return 0, encode(payload)
 
 
 def pack_answer(
     payload: Payload, error: str | None, message_bytes_max: int
-) -> tuple[int, bytes]:
+) -> tuple[int, bytes | memoryview]:
     """Return the flags and the body of an answer: its ``error``, or else its payload.
 
     If the payload cannot be packed although earlier checks passed it, the answer

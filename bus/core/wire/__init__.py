@@ -69,7 +69,7 @@ from bus.core.wire.parts import (
     RequestId,
     Role,
 )
-from bus.core.wire.single import decode_single, encode_single
+from bus.core.wire.single import decode_single, encode_located, encode_single
 from bus.core.wire.stream_frames import Ack, OpenStream
 from bus.core.wire.task_frames import (
     AddRelay,
@@ -163,6 +163,7 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "Run",
     # single
     "decode_single",
+    "encode_located",
     "encode_single",
     # codec
     "CONTROL_BYTES_MAX",

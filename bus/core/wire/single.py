@@ -11,11 +11,19 @@ import struct
 from typing import Final
 
 from bus.core.streams.incoming_stream import NUMBERS
-from bus.core.wire.batch import FAILED, FOLLOWS_MIN, RAW, WANTS_REPLY, Batch, Run
+from bus.core.wire.batch import (
+    FAILED,
+    FOLLOWS_MIN,
+    LEASED,
+    RAW,
+    WANTS_REPLY,
+    Batch,
+    Run,
+)
 from bus.core.wire.frames import FrameType
 from bus.message import Kind
 
-__all__ = ["decode_single", "encode_single"]
+__all__ = ["decode_single", "encode_located", "encode_single"]
 
 _MSG: Final = FrameType.MSG.value
 _KINDS: Final = {each.value: each for each in Kind}
@@ -37,7 +45,7 @@ def encode_single(
     flags: int,
     id_: int,
     left: int,
-    body: bytes,
+    body: bytes | memoryview,
     acknowledged: int = 0,
     extracted: int = 0,
 ) -> bytes:
@@ -72,6 +80,42 @@ def encode_single(
         len(body),
     )
     return head + body
+
+
+def encode_located(batch: Batch, location: bytes) -> bytes:
+    """Return the frame of a batch whose only body is in shared memory.
+
+    The batch itself has the body. No copies of its objects are made, since the same
+    message may be for many links.
+
+    location: takes the place of the body.
+
+    Raises:
+        struct.error: a field is out of range.
+    """
+    run = batch.runs[0]
+    head = _SINGLE.pack(
+        _MSG,
+        batch.epoch,
+        batch.incarnation,
+        batch.first - batch.floor,
+        batch.first,
+        batch.acknowledged,
+        batch.extracted,
+        1,
+        1,
+        run.to,
+        run.source,
+        run.kind,
+        run.flags | LEASED,
+        run.id,
+        run.milliseconds_left,
+        run.hop,
+        1,
+        run.mid,
+        len(location),
+    )
+    return head + location
 
 
 def decode_single(frame: bytes) -> Batch | None:
