@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.local.inbound_run import InboundRun
 from bus.core.remote.fast_path import FastPath
 from bus.core.wire import FrameType
+from bus.links.fast_frames import RELEASE, FastFrames
 from bus.threads.fast_delivery import FastDelivery
 from queuebroker import _sync
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
     from bus.core.remote.remote_manager import RemoteManager
+    from bus.core.wire import Batch
     from bus.links.link_poller import ReadLease
     from bus.links.link_pool import LinkPool
     from bus.links.rounds import Rounds
@@ -65,8 +67,10 @@ class FastPathDriver:
         "_acknowledgement_tracker",
         "_commanded_at",
         "_exchange",
+        "_frames",
         "_given",
         "_link_pool",
+        "_memory",
         "_midway",
         "_remote",
         "_rounds",
@@ -89,6 +93,8 @@ class FastPathDriver:
         self._rounds: Final = rounds
         self._acknowledgement_tracker: Final = rounds.acknowledgement_tracker
         self.hold: Final = rounds.hold
+        self._memory: Final = rounds.link_memory
+        self._frames: Final = FastFrames(rounds, link_pool)
         self._given: Final = rounds.given
         # Called for each message, so looked up once.
         self._midway: Final = rounds.readers.midway
@@ -125,7 +131,7 @@ class FastPathDriver:
         self,
         peer: Peer,
         source: Entry,
-        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | None],
+        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | Batch | None],
         question: Incoming,
         payload: Payload,
     ) -> bool:
@@ -145,7 +151,7 @@ class FastPathDriver:
                     if host.waits_next and waitable.early:
                         waitable.take_lease(host)
                     host.link_wait = waitable
-                if not self._link_pool.send(waitable.fast_path.link, frame):
+                if not self._frames.put(waitable.fast_path.link, frame):
                     self.check_link(waitable.fast_path.link)  # the comm thread sends it
             if peer.session.ack_at is not None and not peer.acks.in_exchange:
                 self._wake_soon()  # the comm thread may sleep unaware of that deadline
@@ -160,10 +166,10 @@ class FastPathDriver:
     def _frame(
         self,
         peer: Peer,
-        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | None],
+        frame_of: Callable[[_WaitableLink, Incoming, Payload], bytes | Batch | None],
         question: Incoming,
         payload: Payload,
-    ) -> tuple[_WaitableLink, bytes] | None:
+    ) -> tuple[_WaitableLink, bytes | Batch] | None:
         # Checked here, while no action is pending or under way that could send frames.
         rounds = self._rounds
         if (
@@ -185,7 +191,7 @@ class FastPathDriver:
     @staticmethod
     def _command(
         waitable: _WaitableLink, command: Incoming, _: Payload
-    ) -> bytes | None:
+    ) -> bytes | Batch | None:
         if not command.wants_reply:
             return waitable.fast_path.command(command, _sync.monotonic())
         last = waitable.question
@@ -200,7 +206,7 @@ class FastPathDriver:
 
     def _answer(
         self, waitable: _WaitableLink, question: Incoming, payload: Payload
-    ) -> bytes | None:
+    ) -> bytes | Batch | None:
         # The answer acknowledges the question; no other frame is needed for that.
         host = question._to.host
         taken = None
@@ -221,7 +227,11 @@ class FastPathDriver:
             if waitable.fast_path.is_current
         }
         waitable = waitable_links[peer] = _WaitableLink(
-            self, FastPath(self._remote, peer, link), lease
+            self,
+            FastPath(
+                self._remote, peer, link, self._memory.shares, self._memory.resolve_body
+            ),
+            lease,
         )
         self._waitable_links = waitable_links
         return waitable
@@ -266,6 +276,8 @@ class FastPathDriver:
             if not (
                 given or self._rounds.links_reserved or self._midway(fast_path.link)
             ):
+                if frame[:1] == RELEASE and self._frames.take(fast_path.link, frame):
+                    continue
                 delivery = self._exchange.try_deliver_now(fast_path, frame, host)
             if delivery is FastDelivery.REFUSED:
                 given.append((fast_path.link, frame))

@@ -8,6 +8,7 @@ manager knows of neither: its messages have their bodies, wherever these are.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -60,9 +61,30 @@ class LinkMemory:
     reads one state. A thread takes it last, and calls no code of users under it. Those
     methods take it that have something to do: a bus whose messages are short takes it
     never.
+
+    Interrupts: a main thread that sends on the fast path may be interrupted while it
+    changes the memory of this process. ``_changing`` then stays True, and the next
+    caller replaces that memory (`_begin_locked`). Links that knew the old memory carry
+    their bodies themselves from then on, so no number of a slab gets a second meaning
+    there. Rejected: to undo the change, since the arena is many objects. The other
+    direction needs no such care: the interrupted thread drops the link, and with it all
+    leases of that link.
     """
 
-    __slots__ = ("_lent", "_lock", "_requests", "_shared", "closed")
+    __slots__ = (
+        "_changing",
+        "_config",
+        "_known_at",
+        "_lent",
+        "_lock",
+        "_on_ended",
+        "_process_id",
+        "_requests",
+        "_shared",
+        "_shared_at",
+        "_unshared_at",
+        "closed",
+    )
 
     def __init__(
         self,
@@ -74,16 +96,42 @@ class LinkMemory:
         self.closed: bool = False
         # The tasks that wait for room, in the order of their requests.
         self._requests: Final[deque[LoanRequest]] = deque()
+        self._config: Final = config
+        self._process_id: Final = process_id
+        self._on_ended: Final = on_ended
         self._lent: LentBodies | None = None
         self._shared: SharedBodies | None = None
+        # True while a thread changes ``_shared``; see above.
+        self._changing: bool = False
+        # Links whose last long body lay in memory; links that know the memory of this
+        # process; links that know memory which was replaced.
+        self._shared_at: Final[set[int]] = set()
+        self._known_at: Final[set[int]] = set()
+        self._unshared_at: Final[set[int]] = set()
         if config.arena:
             self._lent = LentBodies(process_id, config.message_bytes_max, on_ended)
-            self._shared = SharedBodies(
-                Arena(config.arena_bytes, share=config.arena_share),
-                config.arena_threshold_bytes,
-                process_id,
-                on_ended,
-            )
+            self._shared = self._new_shared()
+
+    def _new_shared(self) -> SharedBodies:
+        config = self._config
+        return SharedBodies(
+            Arena(config.arena_bytes, share=config.arena_share),
+            config.arena_threshold_bytes,
+            self._process_id,
+            self._on_ended,
+        )
+
+    def _begin_locked(self) -> None:
+        """Begin a change of ``_shared``, after an interrupted one of another memory."""
+        if self._changing and self._shared is not None:
+            self._unshared_at.update(self._known_at)
+            self._known_at.clear()
+            self._shared_at.clear()
+            # Its state is unknown. Recipients can still read what they have (MC-33).
+            with suppress(Exception):
+                self._shared.close()
+            self._shared = self._new_shared()
+        self._changing = True
 
     # Frames that are sent.
 
@@ -96,14 +144,36 @@ class LinkMemory:
         if self._shared is None:
             return link_pieces(frame)
         with self._lock:
-            return self._shared.pieces(link, frame, body)
+            self._begin_locked()
+            pieces: Sequence[bytes]
+            if link in self._unshared_at:
+                pieces = link_pieces(frame)
+            else:
+                self._known_at.add(link)
+                pieces = self._shared.pieces(link, frame, body)
+            self._changing = False
+        if len(pieces) == 1:  # a location
+            self._shared_at.add(link)
+        else:
+            self._shared_at.discard(link)
+        return pieces
+
+    def shares(self, link: int) -> bool:
+        """Return True if the last long body sent on a link lay in memory.
+
+        A later one may not (MC-29); then the link carries that.
+        """
+        return link in self._shared_at
 
     def end_round(self) -> Sequence[tuple[int, bytes]]:
         """Return the data to put on links at the end of a round, with their links."""
         if self._shared is None or self._shared.is_idle:
             return ()
         with self._lock:
-            return self._shared.end_round()
+            self._begin_locked()
+            closed = self._shared.end_round()
+            self._changing = False
+        return closed
 
     # Frames that arrive.
 
@@ -136,8 +206,8 @@ class LinkMemory:
         Raises:
             WireError: the frame is wrong.
         """
-        lent, shared = self._lent, self._shared
-        if lent is None or shared is None:
+        lent = self._lent
+        if lent is None or self._shared is None:
             if isinstance(frame, OfferSlab):
                 return [Send(link, SlabAnswer(slab=frame.slab, mapped=False))]
             return []
@@ -148,9 +218,13 @@ class LinkMemory:
                 case CloseSlab():
                     lent.on_closed(link, frame.slab)
                 case SlabAnswer():
-                    shared.on_answer(link, frame)
+                    self._begin_locked()
+                    self._shared.on_answer(link, frame)
+                    self._changing = False
                 case Release():
-                    shared.on_release(link, frame)
+                    self._begin_locked()
+                    self._shared.on_release(link, frame)
+                    self._changing = False
         return []
 
     # Ended leases.
@@ -171,6 +245,21 @@ class LinkMemory:
         with self._lock:
             return [Send(link, frame) for link, frame in self._lent.take_ended()]
 
+    @property
+    def has_ended(self) -> bool:
+        """True if leases have ended that are not reported; takes no lock."""
+        return self._lent is not None and self._lent.has_ended
+
+    def take_ended_at(self, link: int) -> Sequence[bytes]:
+        """Return the reports of the leases of one link, as data to put on it.
+
+        If this is interrupted, the caller must drop the link.
+        """
+        if self._lent is None:
+            return ()
+        with self._lock:
+            return [encode(frame) for frame in self._lent.take_ended_at(link)]
+
     # Loans to tasks.
 
     def lend(self, size: int) -> memoryview | None:
@@ -185,7 +274,21 @@ class LinkMemory:
         if self._shared is None:
             return None
         with self._lock:
-            return None if self.closed else self._shared.task_loans.lend(size)
+            if self.closed:
+                return None
+            self._begin_locked()
+            try:
+                view = self._shared.task_loans.lend(size)
+            except ArenaFullError:
+                self._changing = False  # nothing was changed
+                raise
+            self._changing = False
+            return view
+
+    @property
+    def has_requests(self) -> bool:
+        """True if tasks wait for room; takes no lock."""
+        return bool(self._requests)
 
     def request_loan(self, request: LoanRequest) -> None:
         """Answer a request for a loan, at once or when there is room.
@@ -230,6 +333,8 @@ class LinkMemory:
         if self._lent is None or self._shared is None:
             return None
         with self._lock:
+            self._begin_locked()
+            self._changing = False  # nothing more is changed
             return self._shared.info(processes, self._lent.info(processes))
 
     # Ends.
@@ -240,7 +345,11 @@ class LinkMemory:
             return
         with self._lock:
             self._lent.forget(link)
+            self._begin_locked()
             self._shared.forget(link)
+            self._changing = False
+        for links in (self._shared_at, self._known_at, self._unshared_at):
+            links.discard(link)
 
     def close(self) -> None:
         """Close all memory; what other processes or tasks here read stays readable."""
@@ -249,5 +358,7 @@ class LinkMemory:
             return
         with self._lock:
             self._lent.close()
+            self._begin_locked()
             self._shared.close()
+            self._changing = False
         self.serve_requests()

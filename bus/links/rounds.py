@@ -179,8 +179,9 @@ class Rounds:
     def _on_lease_ended(self) -> None:
         """Wake the comm thread to report it, unless it wakes soon; takes no lock."""
         # The report was noted first. The comm thread clears ``wakes_soon`` before it
-        # takes the notes. So it takes this one, or is woken.
-        if not self.acknowledgement_tracker.wakes_soon:
+        # takes the notes, and notes that it sleeps before it checks for them (`wake`).
+        # So it takes this one, or is woken; in a round it needs no wake-up.
+        if self.inbox.arrived.asleep and not self.acknowledgement_tracker.wakes_soon:
             self._link_pool.wake()
 
     def _process_id(self, link: int) -> int | None:
@@ -262,7 +263,8 @@ class Rounds:
         now = _sync.monotonic()
         self._handle_events(frames, posted, requests, now)
         self._carry_out()
-        self._end_memory_round()
+        self.end_memory_round()
+        self.link_memory.serve_requests()
         self._link_pool.resume()
         self._relay_outbox.review()
         if not self._join_state.settled:
@@ -282,7 +284,8 @@ class Rounds:
         try:
             self._handle_events(self._take_given(), (), (), _sync.monotonic())
             self._send_first()  # a call: see `_sync.Lock`
-            self._end_memory_round()
+            self.end_memory_round()
+            self.link_memory.serve_requests()
             self._relay_outbox.review()
         except Exception as fault:  # noqa: BLE001 # raised again by that thread
             self._fault = fault
@@ -370,10 +373,10 @@ class Rounds:
         except WireError as error:
             return self._remote.on_malformed(number, error, now)
 
-    def _end_memory_round(self) -> None:
+    def end_memory_round(self) -> None:
+        """Put on links what the memory of this round still demands."""
         for link, data in self.link_memory.end_round():
             self._link_pool.send(link, data)
-        self.link_memory.serve_requests()
 
     def _carry_out(self, most: float = math.inf) -> None:
         """Do up to ``most`` actions on links, in the order of the decisions."""

@@ -14,6 +14,7 @@ since the pages of a new mapping are entered anew.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import weakref
@@ -52,7 +53,7 @@ def lend(
         writable: True if the caller owns the memory, and writes through this view.
     """
     behind = _behind(mapping, on_end)
-    watch(behind)  # after `finalize`: the last weak reference is called first
+    watch(behind)  # after `_call_at_end`: the last weak reference is called first
     whole = memoryview(behind).cast("B")  # that of ctypes is "<B"
     view = whole[at : at + length]
     return view if writable else view.toreadonly()
@@ -121,18 +122,40 @@ else:
         mapping: MemoryMapping | SharedMemory, on_end: Callable[[], object]
     ) -> Any:
         memory = mapping.memory
-        behind: Any = _type_of(len(memory)).from_address(_address_of(memory))
+        if mapping.lent_from is None:
+            made, address = _type_of(len(memory)), _address_of(memory)
+            mapping.lent_from = functools.partial(made.from_address, address)
+        behind: Any = mapping.lent_from()
         # Keeps the mapping, even if it is closed.
         behind.memory = memoryview(memory)
         _call_at_end(behind, on_end)
         return behind
 
 
+class _End(weakref.ref[object]):
+    """The end of a lease that is to come; `weakref.finalize` takes twice as long.
+
+    pid: the process that has the lease. on_end: as for `lend`.
+    """
+
+    __slots__ = ("on_end", "pid")
+
+    on_end: Callable[[], object]
+    pid: int
+
+
+# By `id`. Each step is one call of a dict in C, so no lock is needed.
+_ends: Final[dict[int, _End]] = {}
+atexit.register(_ends.clear)  # later the modules are torn down, and no thread is woken
+
+
 def _call_at_end(behind: object, on_end: Callable[[], object]) -> None:
-    pid = os.getpid()
+    end = _End(behind, _on_end)
+    end.pid, end.on_end = os.getpid(), on_end
+    _ends[id(end)] = end
 
-    def end() -> None:
-        if os.getpid() == pid:
-            on_end()
 
-    weakref.finalize(behind, end).atexit = False
+def _on_end(end: _End) -> None:
+    del _ends[id(end)]
+    if os.getpid() == end.pid:
+        end.on_end()

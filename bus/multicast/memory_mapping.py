@@ -6,7 +6,10 @@ import fcntl
 import mmap
 import os
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["MemoryMapping"]
 
@@ -21,6 +24,8 @@ class MemoryMapping:
 
     Attributes:
         memory: all of it, read-only.
+        lent_from: makes the object behind a view of it; set by `lend`, which finds the
+            address once.
 
     Raises:
         OSError: it cannot be mapped.
@@ -28,7 +33,7 @@ class MemoryMapping:
             process.
     """
 
-    __slots__ = ("_mapping", "memory")
+    __slots__ = ("_mapping", "lent_from", "memory")
 
     def __init__(self, descriptor: int) -> None:
         try:
@@ -42,6 +47,7 @@ class MemoryMapping:
         size = os.fstat(descriptor).st_size
         self._mapping: Final = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
         self.memory: Final = memoryview(self._mapping)
+        self.lent_from: Callable[[], Any] | None = None
 
     def close(self) -> None:
         """Close the mapping; it stays until its last lent view has ended."""

@@ -10,7 +10,10 @@ import secrets
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["SEALS", "SharedMemory"]
 
@@ -34,12 +37,20 @@ class SharedMemory:
         size: the same.
         name: random; another process knows by it that it has opened this memory.
         memory: all of it, writable.
+        lent_from: as that of `MemoryMapping`.
 
     Raises:
         OSError: the system has no room, or cannot seal memory; the text says which.
     """
 
-    __slots__ = ("_descriptor", "_mapping", "memory", "name", "size")
+    __slots__ = (
+        "_descriptor",
+        "_mapping",
+        "lent_from",
+        "memory",
+        "name",
+        "size",
+    )
 
     def __init__(self, size: int) -> None:
         self.size: Final = size
@@ -68,6 +79,7 @@ class SharedMemory:
             os.close(self._descriptor)
             raise
         self.memory: Final = memoryview(self._mapping)
+        self.lent_from: Callable[[], Any] | None = None
 
     def fileno(self) -> int:
         """Return the descriptor, which stays this object's.

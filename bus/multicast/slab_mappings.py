@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import WireError
@@ -76,7 +75,12 @@ class SlabMappings:
             raise WireError(f"slab {slab} was not handed over")
         if not 0 <= at <= at + length <= len(mapping.memory):
             raise WireError(f"a message lies outside of its slab: {placement}")
-        watch = partial(self._watch, slab, lease)
+
+        def watch(behind: object) -> None:
+            watched = _Lease(behind, self._ended.append)
+            watched.slab, watched.lease = slab, lease
+            self._leases[id(watched)] = watched
+
         return lend(mapping, at, length, self._on_ended, watch=watch)
 
     def take_ended(self) -> list[tuple[int, int]]:
@@ -104,11 +108,6 @@ class SlabMappings:
         """Unmap all slabs; views of them stay readable (MC-33)."""
         for slab in list(self._mappings):
             self.remove(slab)
-
-    def _watch(self, slab: int, lease: int, behind: object) -> None:
-        watched = _Lease(behind, self._ended.append)
-        watched.slab, watched.lease = slab, lease
-        self._leases[id(watched)] = watched
 
 
 class _Lease(weakref.ref[object]):

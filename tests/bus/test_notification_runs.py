@@ -217,7 +217,7 @@ def test_several_threads_may_notify_for_a_task(two_processes: tuple[Bus, Bus]) -
         assert own == [*range(first, 300, 3)]
 
 
-@clause("BUS-DEREG-1", "OPEN-6")
+@clause("BUS-DEREG-1", "BUS-MSG-16")
 def test_what_cannot_be_sent_is_refused_at_once(two_processes: tuple[Bus, Bus]) -> None:
     one, two = two_processes
     task, heard = notifier(one), Heard(two)

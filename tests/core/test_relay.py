@@ -380,7 +380,7 @@ def test_notifications_that_wait_are_bounded_in_messages_and_in_bytes() -> None:
     assert audience.queued_bytes == 5
 
 
-@clause("OPEN-6", "BUS-FLOW-3")
+@clause("BUS-MSG-16", "BUS-FLOW-3")
 def test_of_notifications_sent_together_only_those_too_long_are_dropped() -> None:
     """The next one that is sent reports them."""
     machine = RelayMachine()

@@ -86,10 +86,44 @@ class _LinkPool:
         self._calls.append(f"full {link}")
         return False
 
+    def queue(self, _: int) -> Any:
+        return self
+
+    def send_many(self, frames: list[bytes], timeout: float) -> int:
+        assert not timeout
+        self._calls.append(f"together {frames}")
+        return len(frames)
+
     @property
     def sending(self) -> bool:
         self._calls.append("busy?")
         return False
+
+
+class _Memory:
+    """A stand-in for the memory of the links.
+
+    reports: the reports of ended leases that are due.
+    """
+
+    shares = resolve_body = None
+    has_requests = False
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+        self.reports: list[bytes] = []
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self.reports)
+
+    def take_ended_at(self, link: int) -> list[bytes]:
+        self._calls.append(f"reports {link}")
+        taken, self.reports = self.reports, []
+        return taken
+
+    def on_frame(self, link: int, frame: Any) -> None:
+        self._calls.append(f"{type(frame).__name__} {link}")
 
 
 class Alone:
@@ -116,6 +150,7 @@ class Alone:
             send_now=self._send_now,
         )
         self.link_pool: Any = _LinkPool(self.calls)
+        self.memory = _Memory(self.calls)
         self.fast_path_driver = FastPathDriver(
             cast("Any", self.exchange),
             cast("Any", None),
@@ -134,6 +169,8 @@ class Alone:
                     wake=lambda: self.calls.append("wake"),
                     wake_soon=lambda: self.calls.append("soon"),
                     run_urgent_part=self._run_urgent_part,
+                    link_memory=self.memory,
+                    end_memory_round=lambda: self.calls.append("memory"),
                 ),
             ),
         )

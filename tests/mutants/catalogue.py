@@ -36,7 +36,7 @@ FILES: Final = (
     *("bus_payload", "traffic_rules", "journals", "bus_monitor", "bus_trace"),
     *("bus_names", "bus_fast_path", "bus_threads", "sockets", "bus_discovery"),
     *("bus_horizon", "multicast", "shared_memory", "shared_memory_schedules"),
-    *("bus_memory", "notification_runs", "loans"),
+    *("bus_memory", "notification_runs", "loans", "long_fast_path"),
 )
 _SIGNS: Final = "-+="
 _IMPLEMENTATION: Final = "implementation "

@@ -166,7 +166,7 @@ class RoundTrips(Dialogue):
     def ask_now(self) -> tuple[Incoming, bytes]:
         question = self.question()
         frame = self.short.command(question, self.stage.world.now)
-        assert frame is not None
+        assert isinstance(frame, bytes)
         return question, frame
 
     def take(self, frame: bytes) -> Incoming:
@@ -183,7 +183,7 @@ class RoundTrips(Dialogue):
 
     def answer_now(self, question: Incoming) -> bytes:
         frame = self.back.answer(question, 7)
-        assert frame is not None
+        assert isinstance(frame, bytes)
         return frame
 
     def by_a_round(self, frame: bytes) -> list[Action]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.core.peer.peer import Peer
+    from bus.core.wire import Batch
     from tests.simulate.process import SimProcess
 
 __all__ = ["NO_FAST_PATHS", "FastPathRate", "FastPaths"]
@@ -62,7 +63,9 @@ class FastPaths:
             return None
         return list(todo)
 
-    def send(self, peer: Peer, frame_of: Callable[[FastPath], bytes | None]) -> bool:
+    def send(
+        self, peer: Peer, frame_of: Callable[[FastPath], bytes | Batch | None]
+    ) -> bool:
         """Put a message on its link at once; False if it is to take the normal path.
 
         Now and then the sender is interrupted there, and only records that; then the
@@ -75,6 +78,7 @@ class FastPaths:
         frame = None if short is None else frame_of(short)
         if short is None or frame is None:
             return False
+        assert isinstance(frame, bytes)  # there is no shared memory
         world.went_short += 1
         if world.interrupted():
             link = short.link

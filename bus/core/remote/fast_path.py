@@ -2,8 +2,9 @@
 
 The message is a single command or answer. The task thread accounts for it at once
 (streams, relays, receipts), under the exchange's lock. Only the simplest case takes
-this path: no other message waits for the link, and this one is short, not recorded, and
-alone. The comm thread sends or reads every other message in one of its rounds.
+this path: no other message waits for the link, and this one is alone, not recorded, and
+short or in shared memory. The comm thread sends or reads every other message in one of
+its rounds.
 
 Interrupts: to account for a sent message, the thread first prepares all new values. It
 then publishes them in lines without a call or a loop, between which CPython raises no
@@ -24,21 +25,25 @@ from bus.core.peer.outbound_run import OutboundRun, pack_payload
 from bus.core.peer.relay import RelayState
 from bus.core.peer.session import milliseconds_left
 from bus.core.remote.inbound import unpacked
+from bus.core.remote.next_frame import next_frame
 from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.streams.receipts import Receipt
 from bus.core.wire import (
     FAILED,
+    FOLLOWS_MIN,
+    LEASED,
     NO_DEADLINE,
     WANTS_REPLY,
+    Batch,
     decode_single,
-    encode_single,
 )
 from bus.errors import WireError
 from bus.message import Incoming, Kind
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Callable
 
     from bus.core.local.actions import Action
     from bus.core.local.routing_table import Entry
@@ -47,19 +52,20 @@ if TYPE_CHECKING:
     from bus.core.remote.remote_manager import RemoteManager
     from bus.core.streams.incoming_stream import IncomingStream
     from bus.core.streams.receipts import Receipts
-    from bus.core.wire import Batch, Run
+    from bus.core.wire import Frame, Run
     from bus.payload import Payload
 
 __all__ = ["FastPath"]
 
-_BODY_MAX: Final = 64 * 2**10  # a longer body holds the interpreter for too long
+_BODY_MAX: Final = 64 * 2**10  # a longer one, on the link, holds the interpreter
+_SHARED_MAX: Final = 8 * 2**20  # a wake-up is little beside the copy of a longer one
 
 
 class _Permit(Struct, frozen=True, eq=False):
     """Permission for a task to send to another at once; void after the next decision.
 
     revision: `ProcessManager.revision` at the look-up. longest: the maximum length of a
-      body, in bytes.
+      body on the link, in bytes.
     """
 
     revision: int
@@ -90,14 +96,36 @@ class FastPath:
 
     As with `RemoteManager`, only one thread at a time may call a method.
 
+    Args:
+        shares, resolve_body: as of `LinkMemory`; None without one.
+
     Attributes:
         peer, link: the process at the other end, and the link to it.
     """
 
-    __slots__ = ("_acks", "_ends", "_permit", "_remote", "_session", "link", "peer")
+    __slots__ = (
+        "_acks",
+        "_ends",
+        "_permit",
+        "_remote",
+        "_resolve_body",
+        "_session",
+        "_shares",
+        "link",
+        "peer",
+    )
 
-    def __init__(self, remote: RemoteManager, peer: Peer, link: int) -> None:
+    def __init__(
+        self,
+        remote: RemoteManager,
+        peer: Peer,
+        link: int,
+        shares: Callable[[int], bool] | None = None,
+        resolve_body: Callable[[int, Frame], Frame] | None = None,
+    ) -> None:
         self._remote: Final = remote
+        self._shares: Final = shares
+        self._resolve_body: Final = resolve_body
         self.peer: Final = peer
         self.link: Final = link
         self._session: Final = peer.session
@@ -112,10 +140,11 @@ class FastPath:
 
     # Sending.
 
-    def command(self, command: Incoming, now: float) -> bytes | None:
+    def command(self, command: Incoming, now: float) -> bytes | Batch | None:
         """Return the frame of a command, which the caller must send at once.
 
-        None if the command must be posted in the usual way; then nothing has changed.
+        None if the command must be posted in the usual way; then nothing has changed. A
+        long message is returned as a batch, whose body the caller puts into memory.
         """
         if command._trace is not None:
             return None
@@ -141,7 +170,7 @@ class FastPath:
             permit, outbound_run, milliseconds_left(command._deadline, now)
         )
 
-    def answer(self, question: Incoming, payload: Payload) -> bytes | None:
+    def answer(self, question: Incoming, payload: Payload) -> bytes | Batch | None:
         """Return the frame of an answer to a command from the peer, as `command`."""
         if question.kind is not Kind.COMMAND or question._trace is not None:
             return None
@@ -177,7 +206,7 @@ class FastPath:
             or permit.kind is not kind
         ):
             permit = self._permit = self._new_permit(relay, source, kind)
-        if permit is None or size > permit.longest:
+        if permit is None or (size > permit.longest and not self._is_shared(size)):
             return None
         limits = relay.limits
         if (
@@ -187,6 +216,14 @@ class FastPath:
         ):
             return None
         return permit
+
+    def _is_shared(self, size: int) -> bool:
+        """Return True if a body of ``size`` bytes would lie in shared memory."""
+        return (
+            FOLLOWS_MIN <= size <= min(_SHARED_MAX, self.peer.message_bytes_max)
+            and self._shares is not None
+            and self._shares(self.link)
+        )
 
     def _new_permit(self, relay: Relay, source: Entry, kind: Kind) -> _Permit | None:
         """Return permission if posting the message would do no more than send it."""
@@ -219,25 +256,15 @@ class FastPath:
             min(_BODY_MAX, peer.message_bytes_max),
         )
 
-    def _send(self, permit: _Permit, outbound_run: OutboundRun, left: int) -> bytes:
+    def _send(
+        self, permit: _Permit, outbound_run: OutboundRun, left: int
+    ) -> bytes | Batch:
         """Account for a message as sent; return its frame."""
         relay, session, acks = permit.relay, self._session, self._acks
-        number, task = session.outgoing.next, outbound_run.relay
+        task = outbound_run.relay
         acknowledged, extracted, whole = acks.acknowledgement_by(task)
-        frame = encode_single(
-            session.epoch,
-            session.incarnation,
-            session.outgoing.floor,
-            number,
-            relay.number,
-            task,
-            outbound_run.kind,
-            outbound_run.flags,
-            outbound_run.id,
-            left,
-            outbound_run.bodies[0],
-            acknowledged,
-            extracted,
+        frame = next_frame(
+            session, relay.number, outbound_run, left, acknowledged, extracted
         )
         relay.send_at_once(outbound_run)
         if whole:
@@ -274,7 +301,7 @@ class FastPath:
             todo.append(action)
             self._answer_taken(batch, ends, now)
         else:
-            todo.append(self._command_in(batch, ends, payload, now))
+            todo.append(_command_in(batch, ends, payload, now))
         self.peer.received_at = now
         self._acks.on_received(Acknowledgement(batch.first + 1))
         ends.stream.next = batch.first + 1
@@ -316,6 +343,14 @@ class FastPath:
         ):
             return None
         try:
+            if run.flags & LEASED:
+                # Last, after all reasons to refuse: the end of this view would end the
+                # lease of a message that is read again in the usual way.
+                if self._resolve_body is None:
+                    return None
+                found = self._resolve_body(self.link, batch)
+                assert isinstance(found, Batch)
+                batch, [run] = found, found.runs
             return batch, ends, unpacked(run, run.bodies[0])
         except WireError:
             return None
@@ -379,29 +414,6 @@ class FastPath:
             relay.on_all_extracted()
 
     @staticmethod
-    def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post:
-        """Account for a received command; return the action that delivers it."""
-        [run] = batch.runs
-        left = run.milliseconds_left
-        command = Incoming(
-            Kind.COMMAND,
-            payload,
-            None,
-            ends.relay.entry,
-            ends.target,
-            None,
-            len(run.bodies[0]),
-            None if left == NO_DEADLINE else now + left / 1000,
-            ends.receipt,
-            batch.first,
-            run.id,
-            wants_reply=bool(run.flags & WANTS_REPLY),
-        )
-        ends.relay.users.add(ends.target)
-        ends.receipts.expect(batch.first)
-        return Post(ends.target, [command])
-
-    @staticmethod
     def _answer_in(batch: Batch, ends: _Ends, payload: Payload) -> Reply:
         """Return the action that delivers an answer."""
         source = ends.relay.entry.address
@@ -413,3 +425,26 @@ class FastPath:
         ends.relay.on_answer(ends.target, run.id)
         ends.receipts.extracted = batch.first
         self._acks.on_extracted(run.to, batch.first, now, len(run.bodies[0]))
+
+
+def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post:
+    """Account for a received command; return the action that delivers it."""
+    [run] = batch.runs
+    left = run.milliseconds_left
+    command = Incoming(
+        Kind.COMMAND,
+        payload,
+        None,
+        ends.relay.entry,
+        ends.target,
+        None,
+        len(run.bodies[0]),
+        None if left == NO_DEADLINE else now + left / 1000,
+        ends.receipt,
+        batch.first,
+        run.id,
+        wants_reply=bool(run.flags & WANTS_REPLY),
+    )
+    ends.relay.users.add(ends.target)
+    ends.receipts.expect(batch.first)
+    return Post(ends.target, [command])

@@ -15,6 +15,7 @@ from bus.core.wire.batch import (
     FAILED,
     FOLLOWS_MIN,
     LEASED,
+    LOCATION_BYTES,
     RAW,
     WANTS_REPLY,
     Batch,
@@ -28,7 +29,10 @@ __all__ = ["decode_single", "encode_located", "encode_single"]
 _MSG: Final = FrameType.MSG.value
 _KINDS: Final = {each.value: each for each in Kind}
 _FLAGS: Final = frozenset(
-    {0, WANTS_REPLY, FAILED, RAW, WANTS_REPLY | RAW, WANTS_REPLY | FAILED}
+    {
+        *(0, WANTS_REPLY, FAILED, RAW, WANTS_REPLY | RAW, WANTS_REPLY | FAILED),
+        *(LEASED, LEASED | WANTS_REPLY, LEASED | RAW, LEASED | WANTS_REPLY | RAW),
+    }
 )
 # The header of a batch, the head of its one run, and the length of the one body.
 _SINGLE: Final = struct.Struct("!BQQIQQQHHIIBBQIBHQI")
@@ -119,7 +123,10 @@ def encode_located(batch: Batch, location: bytes) -> bytes:
 
 
 def decode_single(frame: bytes) -> Batch | None:
-    """Return the batch of a frame with one short message; None for other frames."""
+    """Return the batch of a frame with one short message; None for other frames.
+
+    A location counts as a short message (`LEASED`).
+    """
     size = len(frame) - _SINGLE.size
     if size < 0 or frame[0] != _MSG:
         return None
@@ -153,6 +160,7 @@ def decode_single(frame: bytes) -> Batch | None:
         or not above_floor < first < NUMBERS
         or flags not in _FLAGS
         or kind not in _KINDS
+        or (flags & LEASED and size != LOCATION_BYTES)
     ):
         return None
     body = frame[_SINGLE.size :]

@@ -1,0 +1,93 @@
+"""`FastFrames`: the frames of the fast path that concern shared memory.
+
+A long message goes as its location, and the memory that this process has read is
+reported along with the next message. So neither needs the comm thread.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from bus.core.wire import FrameType, MemoryFrame, decode
+from bus.errors import WireError
+from queuebroker.errors import (
+    DisconnectedError,
+    MessageTooLargeError,
+    SendTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bus.core.wire import Batch
+    from bus.links.link_memory import LinkMemory
+    from bus.links.link_pool import LinkPool
+    from bus.links.rounds import Rounds
+
+__all__ = ["RELEASE", "FastFrames"]
+
+RELEASE: Final = bytes((FrameType.RELEASE.value,))  # the first byte of such a frame
+
+
+class FastFrames:
+    """The frames that task threads put on links, and take from them, by themselves.
+
+    All methods are for the holder of `Rounds.hold`. If one is interrupted, the caller
+    must abort the link.
+
+    Args:
+        rounds, link_pool: the instances of this process.
+    """
+
+    __slots__ = ("_link_pool", "_memory", "_rounds")
+
+    def __init__(self, rounds: Rounds, link_pool: LinkPool) -> None:
+        self._rounds: Final = rounds
+        self._memory: Final[LinkMemory] = rounds.link_memory
+        self._link_pool: Final = link_pool
+
+    def put(self, link: int, frame: bytes | Batch) -> bool:
+        """Put a frame on a link; return False if a part of it waits for room there.
+
+        A batch is put there as its location (`LEASED`) if the memory has room.
+        """
+        memory = self._memory
+        if isinstance(frame, bytes) and not memory.has_ended:
+            return self._link_pool.send(link, frame)
+        # The reports go first, so that the peer has room for its answer. The comm
+        # thread reports the leases of other links, when it wakes.
+        frames = [*memory.take_ended_at(link)]
+        if isinstance(frame, bytes):
+            frames.append(frame)
+        else:
+            frames += memory.pieces(link, frame)
+        done = self._put_all(link, frames)
+        self._rounds.end_memory_round()
+        return done
+
+    def _put_all(self, link: int, frames: Sequence[bytes]) -> bool:
+        """Put frames on a link in one step, so that the peer wakes once."""
+        sent = 0
+        if len(frames) > 1:
+            # The rest is sent one by one below, which handles each of these errors.
+            with suppress(
+                KeyError, DisconnectedError, MessageTooLargeError, SendTimeoutError
+            ):
+                sent = self._link_pool.queue(link).send_many(frames, timeout=0)
+        done = True
+        for each in frames[sent:]:  # all of them, also behind one that waits
+            done = self._link_pool.send(link, each) and done
+        return done
+
+    def take(self, link: int, report: bytes) -> bool:
+        """Handle a report of ended leases; return False if it is malformed."""
+        try:
+            frame = decode(report)
+        except WireError:
+            return False  # the comm thread drops the link
+        assert isinstance(frame, MemoryFrame)
+        self._memory.on_frame(link, frame)
+        if self._memory.has_requests:  # a round serves them, not a main thread
+            self._rounds.request_flush()
+        return True
