@@ -103,6 +103,9 @@ class Sender:
             raise self._receiver.error or UnknownTaskError(self._entry.name)
         return host
 
+    def _is_leaving(self) -> bool:
+        return self._entry.host is None or self._receiver.leaving
+
     # Commands.
 
     def command_one(
@@ -157,7 +160,7 @@ class Sender:
         )
         # Checked after the batch exists: if this task deregisters just now, its
         # `Entry.order` changes, and a batch with the new order would look valid.
-        if self._entry.host is None or not send_batch.add(payload):
+        if self._is_leaving() or not send_batch.add(payload):
             return False
         if len(self.send_batches) >= _SEND_BATCHES_MAX:
             self.send_batches.clear()
@@ -293,7 +296,7 @@ class Sender:
                 return False
             batch: SendBatch = comm.audience.host.begin_notifications(self._entry)
             # Checked after the batch exists, as in `_begin_send_batch`.
-            if self._entry.host is None or not batch.add(payload):
+            if self._is_leaving() or not batch.add(payload):
                 return False
             self.notifications = batch
             if any(each.order is batch.order for each in [*self.send_batches.values()]):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bus.shared_memory_info import SharedMemoryInfo
     from bus.specification import Specification
     from bus.threads.account import Account
-    from bus.threads.comm import NotificationAccount
+    from bus.threads.comm import Comm
     from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import ThreadManager
 
@@ -262,7 +262,7 @@ def inspect(
         parked=MappingProxyType(parked),
         peers=peers,
         sent=sent,
-        notifying=None if comm is None else _notifying(comm.account),
+        notifying=None if comm is None else _notifying(comm),
         machines=tuple(machines),
         ignored_announcements=MappingProxyType(
             {} if comm is None else dict(comm.ignored_announcements)
@@ -368,9 +368,12 @@ def _counters(account: Account) -> Counters:
     )
 
 
-def _notifying(account: NotificationAccount) -> Counters:
-    unread, unread_bytes = account.waiting
-    delivered, dropped = account.delivered, account.dropped
+def _notifying(comm: Comm) -> Counters:
+    account = comm.account
+    # Under the lock: a batch reserves and releases room for many at a time.
+    with comm.audience.host.inbox.lock:
+        unread, unread_bytes = account.waiting
+        delivered, dropped = account.delivered, account.dropped
     return Counters(
         accepted=delivered + dropped + unread,
         delivered=delivered,

@@ -75,8 +75,9 @@ class Subscription:
     def cancel(self) -> None:
         """Unsubscribe and discard the unread notifications; idempotent."""
         self.active = False
-        if (host := self.entry.host) is not None:
-            host.ask(_nothing)  # work, for which it stops to read a run of ours
+        host = self.entry.host
+        if host is not None and host.scheduler.running and not host.inbox.items:
+            host.ask(_nothing)  # work, for which the thread stops reading a run
         _interests_of(self.entry).pop(self, None)
         self._exchange.decide_remote(lambda: self._exchange.manager.unsubscribe(self))
         if self.then is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from msgspec.structs import replace
+
 from bus.links.batch_room import BatchRoom
 from bus.links.send_batch import SendBatch
 from bus.message import Incoming, Kind
@@ -93,36 +95,46 @@ class AudienceAccount(BatchRoom):
     def _drop_oldest_locked(self, dropped: list[Incoming | InboundRun]) -> None:
         oldest = next(iter(self._waiting))
         if isinstance(oldest, SendBatch):
-            payload = oldest.drop_oldest_locked()
-            if payload is None:
+            if not (oldest.payloads and oldest.room):
+                oldest.steady = False
                 del self._waiting[oldest]
                 return
+            payload, size = oldest.drop_oldest_locked()
+            # No call before these lines: see there.
+            self._posted -= 1
+            self._posted_bytes -= size
+            self.dropped += 1
             whole = Incoming(
                 Kind.NOTIFICATION,
                 payload,
                 _source=oldest.source,
                 _to=oldest.to,
                 _account=self,
-                _size=len(payload),
+                _size=size,
             )
         else:
+            whole = replace(oldest)  # a copy with the payload, for the sender's error
+            size = whole._size
+            # No call between these lines: an interrupt finds all changes or none.
+            oldest._dropped = True
+            oldest.payload = None
             del self._waiting[oldest]
-            whole = oldest._drop()
-        self._posted -= 1
-        self._posted_bytes -= whole._size
-        self.dropped += 1
+            self._posted -= 1
+            self._posted_bytes -= size
+            self.dropped += 1
         source = whole._source
         self._gaps[source] = self._gaps.get(source, 0) + 1
         dropped.append(whole)
 
-    def reserve_locked(
-        self, send_batch: SendBatch, need: int, most: int, size: int
-    ) -> int:
-        """Reserve room for a batch; see `BatchRoom`."""
-        given = super().reserve_locked(send_batch, need, most, size)
-        if given:
-            self._waiting.setdefault(send_batch)
-        return given
+    def _note_locked(self, send_batch: SendBatch) -> None:
+        super()._note_locked(send_batch)
+        self._waiting.setdefault(send_batch)
+
+    def reclaim_locked(self, send_batch: SendBatch) -> None:
+        """Reclaim the unused room of a batch; see `BatchRoom`."""
+        super().reclaim_locked(send_batch)
+        if not (send_batch.room or send_batch.posted):
+            self._waiting.pop(send_batch, None)  # as there: interrupted
 
     def release_locked(
         self, send_batch: SendBatch, unused: int, unused_bytes: int

@@ -86,11 +86,15 @@ class BatchRoom:
             given = self._free(most, size)
         if given < need:
             return 0
-        self._send_batches.add(send_batch)
+        self._note_locked(send_batch)
         # Last: no interrupt comes between this and the batch's own count.
         self._posted += given
         self._posted_bytes += given * size
         return given
+
+    def _note_locked(self, send_batch: SendBatch) -> None:
+        """Note that a batch is about to get room."""
+        self._send_batches.add(send_batch)
 
     def release_locked(
         self, send_batch: SendBatch, unused: int, unused_bytes: int

@@ -356,18 +356,16 @@ class SendBatch:
                 self.to, self.source, payloads, size, self._deadline, gap
             )
 
-    def drop_oldest_locked(self) -> bytes | None:
-        """Remove and return the oldest payload; None if there is none.
+    def drop_oldest_locked(self) -> tuple[bytes, int]:
+        """Remove and return the oldest payload, which has room, and its length.
 
-        The caller, who holds the lock, takes it off the account.
+        The caller holds the lock, and takes the payload off the account.
         """
         self.steady = False  # first, as above
-        if not self.payloads or not self.room:
-            return None
         payload = self.payloads[0]
         size = len(payload)
-        # No call between these lines, as above.
+        # No call from here to the return, as above.
         self.room -= 1
         self.room_bytes -= size
         del self.payloads[0]
-        return payload
+        return payload, size

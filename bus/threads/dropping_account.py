@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from bus.core.local.inbound_run import InboundRun
 from bus.message import Incoming
 from bus.threads.account import Account, Admission
@@ -36,7 +38,7 @@ class DroppingAccount(Account):
     read behind dropped ones reports exactly these as its gap.
     """
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_unseen", "_waiting")
 
     def __init__(
         self, *, messages_max: int, bytes_max: int, overflow: Overflow
@@ -47,6 +49,9 @@ class DroppingAccount(Account):
         # The unread messages, oldest first. A run stays until it is at the front and
         # has no unread message.
         self._waiting: Final[deque[Incoming | InboundRun]] = deque()
+        # What the next message reports if an interrupt keeps the one being read from
+        # its callback.
+        self._unseen: int = 0
 
     def admit_locked(
         self, message: Incoming, dropped: list[Incoming | InboundRun]
@@ -82,7 +87,7 @@ class DroppingAccount(Account):
         self._outside += len(some)
         self._outside_bytes += some.lengths.total
         waiting.append(some)
-        while self._over():
+        while waiting and self._over():
             self._drop_oldest_locked(dropped)
         return some
 
@@ -115,11 +120,16 @@ class DroppingAccount(Account):
                 payload = next(unread, None)
                 if payload is None:
                     return
+                size = len(payload)
+                # No call between these lines: an interrupt before them leaves the
+                # message to `settle`, as one of the next lines leaves ``_unseen``.
                 run.settled += 1
                 self.extracted += 1
-                self.extracted_bytes += len(payload)
-                gap, self.gap = self.gap, 0
-            yield Incoming(
+                self.extracted_bytes += size
+                gap = self.gap
+                self._unseen = gap + 1
+                self.gap = 0
+            message = Incoming(
                 kind,
                 payload,
                 reference,
@@ -129,6 +139,26 @@ class DroppingAccount(Account):
                 gap=gap,
                 subscriptions=subscriptions,
             )
+            self._unseen = 0
+            yield message
+
+    def settle(self, lock: _thread.LockType) -> None:
+        """End the reads from the current run; see `Account.settle`.
+
+        A message that an interrupt kept from its callback is reported as missing.
+        """
+        with lock:
+            run = self._reading
+            if run is None:
+                return
+            count, size = run.unsettled, run.unsettled_bytes
+            # No call between these lines.
+            run.settled += count
+            self._dropped += count
+            self._dropped_bytes += size
+            self.gap += count + self._unseen
+            self._unseen = 0
+            self._reading = None
 
     def rest_of(self, run: InboundRun, lock: _thread.LockType) -> list[Incoming]:
         """Take the unread messages out of a run; see `Account.rest_of`."""
@@ -149,17 +179,24 @@ class DroppingAccount(Account):
         if isinstance(oldest, InboundRun):
             payload = next(oldest._unread, None)
             if payload is not None:
+                size = len(payload)
+                # No call between these lines: see `settle`.
                 oldest.settled += 1
                 self._dropped += 1
-                self._dropped_bytes += len(payload)
+                self._dropped_bytes += size
                 self.gap += 1
             if not oldest:
-                self._waiting.popleft()
+                oldest.payloads = ()  # frees the memory: the reader only skips the run
+                del self._waiting[0]
                 dropped.append(oldest)
             return
-        self._waiting.popleft()
-        dropped.append(oldest._drop())
+        whole = replace(oldest)  # a copy with the payload, for the sender's error
+        # No call between these lines: an interrupt finds all of these changes or none.
+        oldest._dropped = True
+        oldest.payload = None
+        del self._waiting[0]
         self._dropped += 1
         self._dropped_bytes += oldest._size
         # The next message reports this one, and its own gap.
         self.gap += 1 + oldest.gap
+        dropped.append(whole)

@@ -173,9 +173,12 @@ class Scheduler:
         subscriptions (`Subscription.cancel`). The accounting and the acknowledgement
         cover the run as a whole, not each message.
         """
-        client = mailbox.client
+        # Set before the look at the subscriptions: see `Subscription.cancel`.
+        self.running = client = mailbox.client
         reads = client.reads(run)
-        assert reads is not None
+        if reads is None:  # another thread has just cancelled the last subscription
+            self.running = None
+            return  # at its next turn the task gets the messages one by one
         callback, reference = reads
         account: Account = run._account
         monotonic = _sync.monotonic
@@ -184,12 +187,13 @@ class Scheduler:
             until = run.deadline
         if self.timers and self.timers[0][0] < until:
             until = self.timers[0][0]
-        first, now = run.at, 0.0
+        now = 0.0
         account.begin(run, inbox.lock)
-        self.running = client
         try:
             client.on_run_begun(run)
             for message in account.read(run, reference, inbox.lock):
+                # Not from ``run.at``, which counts dropped messages, too.
+                self.callbacks += 1
                 try:
                     callback(message)
                 except Exception:  # noqa: BLE001 # contained (BUS-MSG-13)
@@ -200,11 +204,12 @@ class Scheduler:
                     break
                 self.since = now  # a plain statement before the jump: see `_sync.Lock`
         finally:
-            self.callbacks += run.at - first
             account.settle(inbox.lock)
             client.on_run_read(run)
             self.running = None
-        if not run and mailbox.items and len(mailbox.items) == 1:
-            mailbox.items.popleft()
+        items = mailbox.items
+        # `Mailbox.forget_dropped` may have removed the run during a callback.
+        if not run and items and len(items) == 1 and items[0] is run:
+            items.popleft()
             mailbox.ready = False
             ready.remove(mailbox)

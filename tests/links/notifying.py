@@ -44,6 +44,7 @@ class Notifier(Sender):
         self._tracer = None  # type: ignore[misc]
         self.send_batches = {}  # type: ignore[misc]
         self.notifications = None
+        self._receiver = SimpleNamespace(leaving=False)  # type: ignore[misc, assignment]
 
     @property
     def entry(self) -> Entry:

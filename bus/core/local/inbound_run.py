@@ -77,7 +77,7 @@ class InboundRun(Struct, eq=False):
     @property
     def at(self) -> int:
         """The number of messages read or dropped; a snapshot, from any thread."""
-        return len(self.payloads) - length_hint(self._unread)
+        return self.lengths.count - length_hint(self._unread)
 
     @property
     def unsettled(self) -> int:
