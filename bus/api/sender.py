@@ -270,9 +270,11 @@ class Sender:
     # Notifications.
 
     def notify_bytes(self, payload: bytes) -> bool:
-        """Send a notification by the send batch; return False if it may not.
+        """Send a notification by the send batch; return False if it must go alone.
 
-        It may not if a task of this process subscribes, for example.
+        It goes alone if a task of this process subscribes, if a journal records it, if
+        this process is alone, if it is long or there is no room, and if another thread
+        made the batch.
         """
         batch = self.notifications
         if self._entry.audience:

@@ -120,8 +120,7 @@ class BatchRoom:
         """Reclaim the unused room of batches, so that it causes no refusal.
 
         size: the length of the message that needs room. If bytes are not short, a batch
-          without spare room has nothing to return, and its payloads need not be
-          counted.
+          without spare room releases nothing, and its payloads need not be counted.
         """
         short = self._posted_bytes - self._left_bytes + size > self._bytes_max
         for send_batch in list(self._send_batches):

@@ -95,7 +95,7 @@ class InboundDelivery:
         self.resume(entry)  # for the reason in `_deliver`
 
     def _deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        if messages[0].kind is Kind.NOTIFICATION:  # so all are
+        if messages[0].kind is Kind.NOTIFICATION:
             for each in messages:
                 # Counted here, once: later the gap may include drops in this process.
                 if each.gap:
@@ -214,7 +214,7 @@ def _account(notification: Incoming) -> Account:
 def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
     """Post as many messages as there is room for, from the first; return the number."""
     first, given = messages[0], 0
-    if first.kind is Kind.COMMAND:  # so all are: notifications come one by one
+    if first.kind is Kind.COMMAND:
         account: Account = entry.mailbox.client.account
         for message in messages:
             message._account = account

@@ -1,13 +1,13 @@
-"""`SendBatch`: a send batch of commands from one task to one task of another process.
+"""`SendBatch`: a send batch of messages of one task to other processes.
 
-The first command is posted to the comm thread. Commands that follow before the comm
-thread takes it join it in the inbox, without a lock, a message object, or a wake-up for
-each. So a task that sends commands one by one is nearly as fast as one that sends many
-at once.
+It holds commands for one task, or notifications for all remote subscribers. The first
+message is posted to the comm thread. Messages that follow before the comm thread takes
+it join it in the inbox, without a lock, a message object, or a wake-up for each. So a
+task that sends messages one by one is nearly as fast as one that sends many at once.
 
-Only the thread that made a batch adds to it. A task keeps one batch for each addressee.
-The batch ends as soon as the task sends anything by another way, so that no later
-command overtakes that message (BUS-MSG-15).
+Only the thread that made a batch adds to it. A task keeps one batch for each addressee,
+and one for notifications. The batch ends as soon as the task sends anything by another
+way, so that no later message overtakes that one (BUS-MSG-15).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ROOM: Final = _ROOM_MAX * SHORT_MAX  # bytes
 
 
 class SealedBatch(Struct, eq=False):
-    """A sealed batch: the commands of a send batch, as taken by the comm thread.
+    """A sealed batch: the messages of a send batch, as taken by the comm thread.
 
     size: the total length of the payloads, in bytes.
     deadline: the time after which delivery is useless, in seconds; None for never.
@@ -63,9 +63,9 @@ class SealedBatch(Struct, eq=False):
 
 
 class Room(Protocol):
-    """The room of a relay, as the batches to it use it.
+    """The room of a relay, or of all notifications, as the batches use it.
 
-    `bus.links.relay_account.RelayAccount` implements it.
+    `bus.links.batch_room.BatchRoom` implements it.
     """
 
     def full(self, size: int) -> bool:
@@ -106,11 +106,20 @@ class BatchHost(Protocol):
 
 
 class SendBatch:
-    """The commands of a send batch that the comm thread has not yet taken.
+    """The messages of a send batch that the comm thread has not yet taken.
+
+    Args:
+        room: the room of the addressee.
+        timeout_s, payload_max: how long a message is worth delivering, None for ever;
+          the maximum length of a payload.
+        waits_s: returns how long the calling thread may wait for room; None if no
+          message waits.
+        send_single: sends a single command at once, or returns False; None if every
+          message is posted.
 
     Attributes:
         to, source: the addressee, and the sending task.
-        thread: the only thread that may add commands.
+        thread: the only thread that may add messages.
         order: the value of `Entry.order` at the start of the batch; it changes when the
             source sends by another way.
         room: number of messages for which room is reserved.
@@ -139,7 +148,7 @@ class SendBatch:
         "_host",
         "_inbox",
         "_longest",
-        "_relay_account",
+        "_room",
         "_send_single",
         "_timeout_s",
         "_waits_s",
@@ -159,7 +168,7 @@ class SendBatch:
         self,
         to: Entry,
         source: Entry,
-        relay_account: Room,
+        room: Room,
         host: BatchHost,
         timeout_s: float | None,
         payload_max: int,
@@ -167,7 +176,7 @@ class SendBatch:
         send_single: Callable[[Incoming], bool] | None,
     ) -> None:
         self.to: Final = to
-        self._relay_account: Final = relay_account
+        self._room: Final = room
         self._host: Final = host
         self._inbox: Final = host.inbox
         self._timeout_s: Final = timeout_s
@@ -267,16 +276,16 @@ class SendBatch:
             if not self._add_locked(payload):
                 # `_add_locked` reserves room for several messages, also longer ones. If
                 # only this message has room, it goes alone.
-                return PENDING if self._relay_account.full(size) else False
+                return PENDING if self._room.full(size) else False
             inbox.room.wake_one()  # there may be room for one more
             return True
 
         def ready() -> bool:
-            return gone() or not self._relay_account.full(size)
+            return gone() or not self._room.full(size)
 
         outcome = wait_for(inbox, inbox.room, attempt, ready, deadline_after(waits_s))
         if outcome is PENDING:
-            raise self._relay_account.error(f"task {self.to.name!r}")
+            raise self._room.error(f"task {self.to.name!r}")
         return outcome
 
     def _add_locked(self, payload: bytes) -> bool:
@@ -295,7 +304,7 @@ class SendBatch:
         if self.to.host is not self._host:
             return False
         if length > self.length:  # the reserved room is for shorter payloads
-            self._relay_account.reclaim_locked(self)
+            self._room.reclaim_locked(self)
         need = count - self.room
         if need > 0:
             longest = self._longest
@@ -305,7 +314,7 @@ class SendBatch:
             self.length = min(fits, longest)
             size = max(1, self.length)
             most = min(_ROOM_MAX, _ROOM // size)
-            given = self._relay_account.reserve_locked(self, need, most, size)
+            given = self._room.reserve_locked(self, need, most, size)
             self.room += given
             self.room_bytes += given * size
             return given >= need
@@ -338,8 +347,8 @@ class SendBatch:
     def take(self) -> SealedBatch:
         """Seal the batch and take it out; for the comm thread.
 
-        Its messages stay on the account of the relay until
-        `RelayAccount.on_batch_moved`.
+        Commands stay on the account of their relay until `RelayAccount.on_batch_moved`;
+        notifications are off their account from now on.
         """
         with self._inbox.lock:
             self.steady = False  # first, as above
@@ -347,7 +356,7 @@ class SendBatch:
             count = min(len(self.payloads), self.room)
             payloads = Bodies(self.payloads[:count])
             size = payloads.lengths.total
-            gap = self._relay_account.release_locked(
+            gap = self._room.release_locked(
                 self, self.room - count, self.room_bytes - size
             )
             self.room = self.room_bytes = 0

@@ -1,18 +1,18 @@
 """`Account`: the counters of one receiver's unread messages, and its overflow policy.
 
 Each task has an account for its commands, and each subscription has one, too; under
-`drop-oldest` it is a `bus.threads.dropping_account.DroppingAccount`. A message
-is on the account from its acceptance until it is extracted or dropped. The bound is
-exact, in messages and in bytes, for any number of senders. Sending within a thread
-takes no lock.
+`drop-oldest` it is a `bus.threads.dropping_account.DroppingAccount`, which takes the
+lock for everything. A message is on the account from its acceptance until it is
+extracted or dropped. The bound is exact, in messages and in bytes, for any number of
+senders. Sending within a thread takes no lock.
 
 Each counter has one writer at a time, so that no counter needs a lock to be correct:
 
 * ``_outside``, ``_dropped``: the thread that holds the lock of the inbox of the host
   thread;
 * ``_inside``, ``extracted``, ``_reading``: the thread that hosts the receiver. While it
-  reads a run of commands, it updates no counter per command: the run itself knows the
-  number of commands read.
+  reads a run, it updates no counter per message: the run itself knows the number of
+  messages read.
 
 A sender first adds its message, then checks the bound, and subtracts the message again
 if it is exceeded. If two senders add concurrently, one under the lock and one without

@@ -1,7 +1,7 @@
 """`DroppingAccount`: an account that drops its oldest unread message if it is full.
 
-It keeps its unread messages in a queue of its own, behind those of the mailbox and of
-the inbox, which only skip what was dropped.
+It keeps its unread messages in a queue of its own. The mailbox and the inbox keep their
+entries, and skip the dropped ones.
 """
 
 from __future__ import annotations
