@@ -215,15 +215,19 @@ class _Poller(ParkedPoller):
 
     def wait(
         self,
-        inbox: Inbox,  # no thread posts to it
+        inbox: Inbox,
         ready: Callable[[], bool],
         deadline: float | None,
     ) -> None:
         woken = True
         while woken:
             self._parker = parker = SharedParker()
+            with inbox.lock:
+                inbox.arrived.enlist(parker)
             # Checked again: an earlier waker could not see this parker.
             woken = not ready() and _sync.park(parker.lock, ready, deadline)
+            with inbox.lock:
+                inbox.arrived.leave(parker)
 
     def wake(self) -> None:
         if self._parker is not None:
