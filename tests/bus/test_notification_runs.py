@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from attrs import evolve
 
 from bus import BusConfig, MessageTooLargeError, UnknownTaskError
+from bus.api.receiver import Receiver
+from bus.api.sender import Sender
+from bus.core.local.inbound_run import InboundRun
+from bus.threads.thread_manager import Request
 from specs.clauses import clause
 from tests.kit.buses import PATIENT, processes
 from tests.kit.inspection import info
@@ -19,7 +23,7 @@ from tests.support import LIMIT_S, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bus import Bus, Incoming, Overflow, Task
+    from bus import Bus, Incoming, Overflow, Subscription, Task
 
 COUNT = 600
 SMALL = BusConfig(task_fifo_messages=50, window=40)
@@ -246,3 +250,188 @@ def test_a_subscriber_that_moves_reads_the_rest_elsewhere(
     until(lambda: len(heard.numbers) == 20, "all are read")
     assert heard.numbers == [*range(20)]
     assert not any(heard.gaps)
+
+
+# Races and faults within one process, where a run is posted by hand: so it has a known
+# length.
+
+
+class Near:
+    """A subscriber in the calling thread, and a task of the same process.
+
+    got: the numbers of the notifications received.
+    act: called with each number.
+    """
+
+    def __init__(self, bus: Bus, capacity: int = COUNT) -> None:
+        self.bus = bus
+        self.got: list[int] = []
+        self.act: Callable[[int], object] = lambda number: None
+        self.notifier = notifier(bus)
+        self.task = bus.register("hearer", thread=bus.here())
+        self.subscription = self.task.subscribe("news", self.hear, capacity=capacity)
+        self.manager: Final[Any] = bus.here()._manager
+        settle(bus)
+
+    def hear(self, message: Incoming) -> None:
+        number = int(message.payload)
+        self.got.append(number)
+        self.act(number)
+
+    def post_run(self, *numbers: int) -> None:
+        run = InboundRun(
+            self.task._entry,
+            self.notifier._entry,
+            [str(number).encode() for number in numbers],
+            None,
+            1,
+            None,
+            (self.subscription,),
+        )
+        inbox, account = self.manager.inbox, self.subscription._account
+        assert inbox.offer_inbound_run(run, account, self.manager) == len(numbers)
+
+    def turn(self) -> None:
+        """Give one turn to the subscriber, in which it may read a whole run."""
+        self.manager._drain_inbox(0.0)
+        self.manager.scheduler.turn(LIMIT_S)
+
+
+@pytest.fixture
+def near() -> Iterator[Near]:
+    with processes("one") as [one]:
+        yield Near(one)
+
+
+@clause("BUS-MSG-5", "BUS-MSG-13")
+@pytest.mark.parametrize("look", [1, 2])
+def test_a_subscription_may_be_cancelled_just_before_a_run_is_read(
+    near: Near, monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    """By another thread, just after the scheduler looked at it, once or twice.
+
+    The one message whose callback is then about to be called is still delivered.
+    """
+    reads = Receiver.reads
+    looks: list[object] = []
+
+    def then_cancelled(receiver: Receiver, run: InboundRun) -> Any:
+        found = reads(receiver, run)
+        looks.append(found)
+        if len(looks) == look:
+            in_another_thread(near.subscription.cancel)
+        return found
+
+    near.post_run(*range(5))
+    monkeypatch.setattr(Receiver, "reads", then_cancelled)
+    near.turn()
+    assert len(looks) == 2
+    settle(near.bus)
+
+    assert near.got == [*range(look - 1)]
+    near.task.subscribe("news", near.hear)
+    near.notifier.notify(b"7")  # the thread serves as before
+    settle(near.bus)
+    assert near.got == [*range(look - 1), 7]
+
+
+def in_another_thread(act: Callable[[], object]) -> None:
+    thread = Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+@clause("BUS-FLOW-1")
+def test_cancelled_subscriptions_leave_no_requests_to_a_thread(near: Near) -> None:
+    """At most one, if a callback runs."""
+    items = near.manager.inbox.items
+
+    def cancel_some() -> None:
+        for _ in range(20):
+            near.task.subscribe("other", near.hear).cancel()
+
+    cancel_some()
+    in_another_thread(cancel_some)
+    assert not items
+    left: list[int] = []
+
+    def act(_: int) -> None:
+        cancel_some()
+        left.append(len(near.manager.inbox.items))
+
+    near.act = act
+    near.post_run(0)
+    near.turn()
+    assert left == [1]
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-6")
+def test_a_subscription_that_is_cut_off_leaves_no_requests_to_its_thread(
+    near: Near,
+) -> None:
+    subscription: Subscription = near.task.subscribe(
+        "news", near.hear, overflow="disconnect", capacity=1
+    )
+    near.subscription.cancel()
+    for number in range(20):
+        near.notifier.notify(str(number).encode())
+    assert not subscription.active
+    requests = [each for each in near.manager.inbox.items if isinstance(each, Request)]
+    assert not requests
+
+
+@clause("BUS-ENT-7", "BUS-FLOW-3")
+def test_notifications_dropped_while_others_are_read_are_no_callbacks() -> None:
+    with processes("one") as [one]:
+        near = Near(one, capacity=5)
+        scheduler = near.manager.scheduler
+        before = scheduler.callbacks
+        near.act = lambda number: near.post_run(*range(5, 10)) if not number else None
+        near.post_run(*range(5))
+        near.turn()
+        assert scheduler.callbacks == before + 1
+        settle(one)
+        assert near.got == [0, *range(5, 10)]
+        assert scheduler.callbacks == before + 6
+
+
+@clause("BUS-DEREG-1")
+@pytest.mark.parametrize("kind", ["notification", "command"])
+def test_a_task_that_leaves_as_it_begins_a_batch_sends_no_more(
+    two_processes: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Another thread deregisters it, and its own thread does not serve meanwhile.
+
+    Only the command that was being sent may still be sent.
+    """
+    one, two = two_processes
+    task, heard = notifier(one), Heard(two)
+    two.register("doer", on_command=heard.hear, thread=two.here())
+    send: Callable[[bytes], object] = task.notify
+    if kind == "command":
+        send = lambda payload: task.command("doer", payload)  # noqa: E731
+        send(b"0")
+        serve(two, lambda: heard.numbers == [0], "the task is found")
+    before = [*heard.numbers]
+    require_host = Sender.require_host
+    leave = [task.deregister]
+
+    def then_leaves(sender: Sender) -> Any:
+        host = require_host(sender)
+        if leave and sender is task._sender:
+            in_another_thread(leave.pop())
+        return host
+
+    monkeypatch.setattr(Sender, "require_host", then_leaves)
+    if kind == "command":
+        send(b"1")
+        before.append(1)
+    for number in range(2, 4):
+        with pytest.raises(UnknownTaskError):
+            send(str(number).encode())
+    assert not leave
+    monkeypatch.undo()
+    settle(one)
+    serve(two, lambda: heard.numbers == before, "all are read")
+    settle(two)
+    assert heard.numbers == before

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bus
 from bus.api.sender import Sender
+from bus.api.snapshot import _notifying
 from bus.links.audience_account import AudienceAccount
 from bus.links.send_batch import SendBatch
 from queuebroker.testing import explore
@@ -16,6 +19,7 @@ from specs.clauses import clause
 from tests.depth import schedules
 from tests.links.notifying import Notifier, missing
 from tests.links.posting import Process
+from tests.strikes import Blow, everywhere
 
 if TYPE_CHECKING:
     from queuebroker.testing import Run
@@ -207,3 +211,72 @@ def test_notifications_sent_while_others_are_dropped_or_taken_keep_their_order()
 def _send(notifier: Notifier, *payloads: bytes) -> None:
     for payload in payloads:
         notifier.send(payload)
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-3", "BUS-FLOW-7")
+@pytest.mark.parametrize("form", ["bytes", "objects", "long"])
+@pytest.mark.parametrize(
+    "state", ["new", "posted", "taken", "full of a batch", "full of objects"]
+)
+def test_an_interrupt_anywhere_loses_one_notification_and_no_room(
+    state: str, form: str
+) -> None:
+    """Each one of another notifier that is dropped is reported, and counted once."""
+
+    def case(interrupted_at: Blow) -> None:
+        process = Process(task_fifo_messages=3)
+        mine, other = Notifier(process), Notifier(process, "e")
+        if state in {"posted", "taken"}:
+            mine.notify_numbers(1)
+        if state == "taken":
+            process.round()
+        if state == "full of a batch":
+            other.notify_numbers(3)
+        if state == "full of objects":
+            other.notify_objects(3)
+        act = {
+            "bytes": lambda: mine.notify_numbers(1),
+            "objects": lambda: mine.notify_objects(1),
+            "long": lambda: mine.notify_numbers(1, size=2_000),
+        }[form]
+        interrupted_at(act)
+        process.round()
+        account: Any = process.host.account
+        account._reclaim_locked(2_000)  # as if there was no room
+        assert is_empty(process)
+        other.notify_objects(1)  # reports the last drop
+        process.round()
+
+        came = other.came()
+        if state != "full of a batch":
+            assert [gap for _, gap in came] == missing(came)
+        assert account.delivered == len(process.remote.notified)
+        assert account.dropped == other.number - len(came)
+
+    everywhere(case, packages=[bus])
+
+
+@clause("BUS-FLOW-7")
+def test_the_number_accepted_never_falls() -> None:
+    """On every schedule of a batch that reserves room and a thread that looks."""
+
+    def program(run: Run) -> None:
+        process = Process(task_fifo_messages=MESSAGES_MAX)
+        notifier = Notifier(process)
+        host = process.host
+        comm: Any = SimpleNamespace(account=host.account, audience=host.audience)
+        other = run.spawn(lambda: notifier.notify_numbers(2), name="notifies")
+        accepted = [_notifying(comm).accepted for _ in range(2)]
+        other.join()
+        accepted.append(_notifying(comm).accepted)
+        assert accepted == sorted(accepted)
+        assert accepted[-1] == 2
+
+    explore(
+        program,
+        bound=2,
+        limit=schedules(400),
+        random=schedules(50),
+        seed=1,
+        bytecode=[SendBatch._admit_locked],
+    )

@@ -10,9 +10,11 @@ from collections import deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bus
 from bus.core.local.inbound_run import InboundRun
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
@@ -21,6 +23,7 @@ from bus.threads.inbox import Inbox
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
+from tests.strikes import Blow, everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -123,12 +126,14 @@ class Subscriber:
                 self.mailbox.popleft()
                 continue
             self.account.begin(item, self.inbox.lock)
-            for message in self.account.read(item, None, self.inbox.lock):
-                self._note(message)
-                count -= 1
-                if not count:
-                    break
-            self.account.settle(self.inbox.lock)
+            try:
+                for message in self.account.read(item, None, self.inbox.lock):
+                    self._note(message)
+                    count -= 1
+                    if not count:
+                        break
+            finally:
+                self.account.settle(self.inbox.lock)
 
     def separate(self) -> None:
         """Take the messages out of each run, as for a task that moves."""
@@ -220,6 +225,20 @@ def test_dropped_runs_hold_no_memory() -> None:
 
 
 @clause("BUS-FLOW-1")
+def test_a_run_that_was_dropped_as_a_whole_holds_no_payloads() -> None:
+    """Its place in the inbox stays for a while."""
+    subscriber = Subscriber()
+    for _ in range(50):
+        subscriber.run(MESSAGES_MAX)
+    runs = subscriber.inbox.items
+    assert len(runs) == 50
+    assert sum(len(run.payloads) for run in runs) == MESSAGES_MAX
+    subscriber.read(100)
+    assert subscriber.gaps == subscriber.gaps_due()
+    assert subscriber.is_balanced()
+
+
+@clause("BUS-FLOW-1")
 def test_runs_that_are_read_are_forgotten() -> None:
     subscriber = Subscriber()
     for _ in range(10):
@@ -259,3 +278,51 @@ def test_a_run_that_is_being_read_loses_only_unread_messages() -> None:
 def _deliver(subscriber: Subscriber, counts: Iterable[int]) -> None:
     for count in counts:
         subscriber.run(count)
+
+
+# Interrupts.
+
+
+@clause("BUS-FLOW-3", "BUS-FLOW-7")
+@pytest.mark.parametrize("gap", [0, 3])
+def test_an_interrupt_anywhere_in_a_read_loses_no_notification_without_a_gap(
+    gap: int,
+) -> None:
+    """One that was taken out of its run, but not given to the callback, is missing."""
+
+    def case(interrupted_at: Blow) -> None:
+        subscriber = Subscriber()
+        subscriber.run(MESSAGES_MAX + gap)
+        subscriber.mailbox += subscriber.inbox.take_now()
+        interrupted_at(lambda: subscriber.read(100))
+        assert not subscriber.inbox.lock.locked()
+        is_as_ever(subscriber)
+
+    everywhere(case, packages=[bus])
+
+
+@clause("BUS-FLOW-3", "BUS-FLOW-7")
+def test_an_interrupt_anywhere_in_a_drop_leaves_it_done_or_not_begun() -> None:
+    def case(interrupted_at: Blow) -> None:
+        subscriber = Subscriber()
+        for _ in range(3):
+            subscriber.one()
+        account: Any = subscriber.account
+        interrupted_at(lambda: account._drop_oldest_locked([]))
+        is_as_ever(subscriber)
+
+    everywhere(case, packages=[bus])
+
+
+def is_as_ever(subscriber: Subscriber) -> None:
+    """Check that every missing notification is reported, and no room is missing."""
+    subscriber.read(100)
+    subscriber.one()
+    subscriber.read(1)
+    assert subscriber.gaps == subscriber.gaps_due()
+    assert subscriber.is_balanced()
+    assert subscriber.account.unread == subscriber.account.unread_bytes == 0
+    subscriber.run(MESSAGES_MAX)
+    subscriber.read(100)
+    after = range(subscriber.number - MESSAGES_MAX, subscriber.number)
+    assert subscriber.got[-MESSAGES_MAX:] == [*after]

@@ -283,6 +283,29 @@ def test_a_concurrent_look_counts_each_read_command_once(
         assert not meddle
 
 
+@clause("BUS-MSG-15", "BUS-FLOW-7")
+def test_a_message_behind_a_run_that_is_forgotten_as_its_last_callback_runs_is_read(
+    station: Station,
+) -> None:
+    """A mailbox forgets runs without unread messages, as it forgets dropped ones."""
+    task, entry = reader(station, "c")
+    mailbox = entry.mailbox
+    post(station, entry, *named(2))
+    a, b = named(2)
+
+    def act(payload: Any) -> None:
+        if payload == b:
+            station.send("c", "behind")
+            mailbox.forget_dropped(1_000)
+            assert [each.payload for each in mailbox.items] == ["behind"]
+
+    task.act = act
+    run_due(station.home)
+
+    assert task.read == [a, b, "behind"]
+    assert (task.account.unread, task.account.delivered) == (0, 3)
+
+
 @clause("BUS-MSG-13")
 def test_a_callback_that_raises_is_called_with_the_next_one(station: Station) -> None:
     task, entry = reader(station, "c")
