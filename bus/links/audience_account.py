@@ -44,7 +44,8 @@ class AudienceAccount(BatchRoom):
         # inbox, oldest first: a dict, from which each can be removed at once.
         self._waiting: Final[dict[Incoming | SendBatch, None]] = {}
         # Weak keys: a notifier that has left sends no notification to carry its gap.
-        self._gaps: Final[WeakKeyDictionary[Entry, int]] = WeakKeyDictionary()
+        # Each gap is a list of one number, which changes without a call.
+        self._gaps: Final[WeakKeyDictionary[Entry, list[int]]] = WeakKeyDictionary()
         self.dropped: int = 0
 
     @property
@@ -99,22 +100,25 @@ class AudienceAccount(BatchRoom):
                 oldest.steady = False
                 del self._waiting[oldest]
                 return
-            payload, size = oldest.drop_oldest_locked()
-            # No call before these lines: see there.
-            self._posted -= 1
-            self._posted_bytes -= size
-            self.dropped += 1
             whole = Incoming(
                 Kind.NOTIFICATION,
-                payload,
+                None,
                 _source=oldest.source,
                 _to=oldest.to,
                 _account=self,
-                _size=size,
             )
+            gap = self._gaps.setdefault(whole._source, [0])
+            payload, size = oldest.drop_oldest_locked()
+            # No call between these lines: see there.
+            self._posted -= 1
+            self._posted_bytes -= size
+            self.dropped += 1
+            gap[0] += 1
+            whole.payload, whole._size = payload, size
         else:
             whole = replace(oldest)  # a copy with the payload, for the sender's error
             size = whole._size
+            gap = self._gaps.setdefault(whole._source, [0])
             # No call between these lines: an interrupt finds all changes or none.
             oldest._dropped = True
             oldest.payload = None
@@ -122,8 +126,7 @@ class AudienceAccount(BatchRoom):
             self._posted -= 1
             self._posted_bytes -= size
             self.dropped += 1
-        source = whole._source
-        self._gaps[source] = self._gaps.get(source, 0) + 1
+            gap[0] += 1
         dropped.append(whole)
 
     def _note_locked(self, send_batch: SendBatch) -> None:
@@ -146,7 +149,7 @@ class AudienceAccount(BatchRoom):
         self._left_bytes += send_batch.room_bytes - unused_bytes
         if send_batch.room == unused or not self._gaps:
             return 0
-        return self._gaps.pop(send_batch.source, 0)
+        return self._gaps.pop(send_batch.source, [0])[0]
 
     def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
         """Take a message off the account; return False if it was dropped meanwhile."""
@@ -157,5 +160,5 @@ class AudienceAccount(BatchRoom):
             self._left += 1
             self._left_bytes += message._size
             if self._gaps:
-                message.gap = self._gaps.pop(message._source, 0)
+                message.gap = self._gaps.pop(message._source, [0])[0]
             return True

@@ -57,11 +57,14 @@ class DroppingAccount(Account):
         self, message: Incoming, dropped: list[Incoming | InboundRun]
     ) -> Admission:
         """Put a message on the account; see `Account.admit_locked`."""
-        self._outside += 1
-        self._outside_bytes += message._size
-        while self._waiting and self._over():
+        waiting, size = self._waiting, message._size
+        while waiting and self.full(size):
             self._drop_oldest_locked(dropped)
-        self._waiting.append(message)
+        # No call from here to the return: an interrupt finds the message not on the
+        # account, or in the inbox, too.
+        waiting += (message,)
+        self._outside += 1
+        self._outside_bytes += size
         message.gap += self.behind
         self.behind = 0
         return Admission.ACCEPTED
@@ -177,14 +180,14 @@ class DroppingAccount(Account):
     def _drop_oldest_locked(self, dropped: list[Incoming | InboundRun]) -> None:
         oldest = self._waiting[0]
         if isinstance(oldest, InboundRun):
-            payload = next(oldest._unread, None)
-            if payload is not None:
-                size = len(payload)
-                # No call between these lines: see `settle`.
+            if oldest:
+                size = len(oldest.payloads[oldest.at])
+                # No call before the last of these lines, after which all is done.
                 oldest.settled += 1
                 self._dropped += 1
                 self._dropped_bytes += size
                 self.gap += 1
+                next(oldest._unread)
             if not oldest:
                 oldest.payloads = ()  # frees the memory: the reader only skips the run
                 del self._waiting[0]

@@ -90,6 +90,9 @@ class Subscriber:
     def one(self, size: int = 4) -> None:
         """Receive one notification by itself."""
         [payload] = self.payloads(1, size)
+        self.post(payload)
+
+    def post(self, payload: bytes) -> None:
         self.offer(
             Incoming(
                 Kind.NOTIFICATION,
@@ -301,17 +304,37 @@ def test_an_interrupt_anywhere_in_a_read_loses_no_notification_without_a_gap(
     everywhere(case, packages=[bus])
 
 
-@clause("BUS-FLOW-3", "BUS-FLOW-7")
-def test_an_interrupt_anywhere_in_a_drop_leaves_it_done_or_not_begun() -> None:
+@clause("BUS-FLOW-1", "BUS-FLOW-3", "BUS-FLOW-7")
+@pytest.mark.parametrize("full_of", ["runs", "single ones"])
+def test_an_interrupt_anywhere_in_a_drop_leaves_it_done_or_not_begun(
+    full_of: str,
+) -> None:
+    """At most the notification that needs room is lost, which takes no room then."""
+
     def case(interrupted_at: Blow) -> None:
         subscriber = Subscriber()
-        for _ in range(3):
-            subscriber.one()
-        account: Any = subscriber.account
-        interrupted_at(lambda: account._drop_oldest_locked([]))
+        if full_of == "runs":
+            subscriber.run(1)
+            subscriber.run(MESSAGES_MAX - 1)
+        else:
+            for _ in range(MESSAGES_MAX):
+                subscriber.one()
+        for size in (4, 30):  # for a long one, several are dropped
+            [lost] = subscriber.payloads(1, size)
+            interrupted_at(lambda lost=lost: subscriber.post(lost))  # type: ignore[misc]
+            if b"%d" % (subscriber.number - 1) not in _unread(subscriber):
+                subscriber.number -= 1  # the next one gets its number
         is_as_ever(subscriber)
 
     everywhere(case, packages=[bus])
+
+
+def _unread(subscriber: Subscriber) -> list[bytes]:
+    return [
+        each.payload.rstrip(b".")
+        for each in subscriber.inbox.items
+        if isinstance(each, Incoming) and each.payload is not None
+    ]
 
 
 def is_as_ever(subscriber: Subscriber) -> None:
