@@ -301,13 +301,18 @@ class Sender:
             if self._is_leaving() or not batch.add(payload):
                 return False
             self.notifications = batch
-            if any(each.order is batch.order for each in [*self.send_batches.values()]):
+            if self._has_commands(batch.order):
                 # Ends this batch, too: another thread may have begun one just now.
                 self._entry.order = object()
             return True
         finally:
             if outer is False:
                 MAIN.inside = False
+
+    def _has_commands(self, order: object) -> bool:
+        """Return True if a batch of commands has that order."""
+        # A function of its own, since it loops: see `tests/test_jumps.py`.
+        return any(each.order is order for each in [*self.send_batches.values()])
 
     def notify(
         self,
