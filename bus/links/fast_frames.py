@@ -6,20 +6,12 @@ reported along with the next message. So neither needs the comm thread.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import FrameType, MemoryFrame, decode
 from bus.errors import WireError
-from queuebroker.errors import (
-    DisconnectedError,
-    MessageTooLargeError,
-    SendTimeoutError,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bus.core.wire import Batch
     from bus.links.link_memory import LinkMemory
     from bus.links.link_pool import LinkPool
@@ -62,22 +54,8 @@ class FastFrames:
             frames.append(frame)
         else:
             frames += memory.pieces(link, frame)
-        done = self._put_all(link, frames)
+        done = self._link_pool.send_all(link, frames)
         self._rounds.end_memory_round()
-        return done
-
-    def _put_all(self, link: int, frames: Sequence[bytes]) -> bool:
-        """Put frames on a link in one step, so that the peer wakes once."""
-        sent = 0
-        if len(frames) > 1:
-            # The rest is sent one by one below, which handles each of these errors.
-            with suppress(
-                KeyError, DisconnectedError, MessageTooLargeError, SendTimeoutError
-            ):
-                sent = self._link_pool.queue(link).send_many(frames, timeout=0)
-        done = True
-        for each in frames[sent:]:  # all of them, also behind one that waits
-            done = self._link_pool.send(link, each) and done
         return done
 
     def take(self, link: int, report: bytes) -> bool:

@@ -12,7 +12,6 @@ decisions.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -298,10 +297,6 @@ class Rounds:
     def _take_given(self) -> list[tuple[int, bytes]]:
         return [self.given.popleft() for _ in range(len(self.given))]
 
-    def _send_first(self) -> None:
-        while self.link_actions and type(self.link_actions[0]) is Send:
-            self._carry_out(1)
-
     def _handle_events(
         self,
         frames: Iterable[tuple[int, bytes | None]],
@@ -378,25 +373,37 @@ class Rounds:
         for link, data in self.link_memory.end_round():
             self._link_pool.send(link, data)
 
-    def _carry_out(self, most: float = math.inf) -> None:
-        """Do up to ``most`` actions on links, in the order of the decisions."""
-        if self._fault is not None:
-            raise self._fault  # an acknowledgement may be among the frames
-        monitor, done = self.monitor, 0
-        while self.link_actions and done < most:
-            done += 1
+    def _carry_out(self) -> None:
+        """Do the actions on links, in the order of the decisions."""
+        self._send_first()
+        while self.link_actions:
             match self.link_actions.popleft():
-                case Send(link, frame):
-                    if monitor is not None:
-                        monitor.on_sent(link, frame)
-                    for piece in self.link_memory.pieces(link, frame):
-                        self._link_pool.send(link, piece)
                 case HangUp(link):
                     self._link_pool.hang_up(link)
                     self.readers.forget(link)
                     self.link_memory.forget(link)
                 case Dial() as dial:
                     self._link_setup.dial(dial)
+            self._send_first()
+
+    def _send_first(self) -> None:
+        """Send the frames before the first other action.
+
+        Those for the same link go in one step, so that the process there wakes once.
+        """
+        if self._fault is not None:
+            raise self._fault  # an acknowledgement may be among the frames
+        monitor = self.monitor
+        by_link: dict[int, list[bytes]] = {}
+        while self.link_actions and type(self.link_actions[0]) is Send:
+            send = self.link_actions.popleft()
+            assert isinstance(send, Send)
+            if monitor is not None:
+                monitor.on_sent(send.link, send.frame)
+            pieces = self.link_memory.pieces(send.link, send.frame)
+            by_link.setdefault(send.link, []).extend(pieces)
+        for link, pieces in by_link.items():
+            self._link_pool.send_all(link, pieces)
 
 
 def _first(*times: float | None) -> float | None:

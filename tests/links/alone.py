@@ -86,13 +86,9 @@ class _LinkPool:
         self._calls.append(f"full {link}")
         return False
 
-    def queue(self, _: int) -> Any:
-        return self
-
-    def send_many(self, frames: list[bytes], timeout: float) -> int:
-        assert not timeout
+    def send_all(self, _: int, frames: list[bytes]) -> bool:
         self._calls.append(f"together {frames}")
-        return len(frames)
+        return True
 
     @property
     def sending(self) -> bool:

@@ -28,6 +28,8 @@ from tests.links.test_wake_ups import Asleep
 from tests.support import until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus import Bus, Task
     from bus.core.local.inbound_run import InboundRun
 
@@ -113,14 +115,17 @@ def test_a_thread_that_waits_at_a_link_delivers_messages_for_other_tasks(
 def test_links_are_made_and_ended_by_the_comm_thread_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Later frames wait for the comm thread, too: there is one order."""
-    rounds, sent = Asleep().comm._rounds, list[int]()
+    """Later frames wait for the comm thread, too: there is one order.
 
-    def send(_: LinkPool, number: int, __: bytes) -> bool:
-        sent.append(number)
+    The earlier ones for the same link go in one step.
+    """
+    rounds, sent = Asleep().comm._rounds, list[tuple[int, int]]()
+
+    def send_all(_: LinkPool, number: int, frames: Sequence[bytes]) -> bool:
+        sent.append((number, len(frames)))
         return True
 
-    monkeypatch.setattr(LinkPool, "send", send)
+    monkeypatch.setattr(LinkPool, "send_all", send_all)
     frame = Ack.of(
         SimpleNamespace(next=1, missing=()),  # type: ignore[arg-type]
         epoch=1,
@@ -129,12 +134,13 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
         heard=0,
     )
     left: list[HangUp | Send] = [HangUp(2), Send(3, frame)]
-    rounds.link_actions.extend([Send(1, frame), *left])
+    first = [Send(link, frame) for link in (1, 4, 1)]
+    rounds.link_actions.extend([*first, *left])
 
     with rounds.hold:
         rounds.run_urgent_part()
 
-    assert sent == [1]
+    assert sent == [(1, 2), (4, 1)]
     assert list(rounds.link_actions) == left
     assert rounds.is_due()
 

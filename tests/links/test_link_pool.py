@@ -50,6 +50,46 @@ def test_frames_for_a_full_link_wait_and_keep_their_order() -> None:
 
 
 @clause("BUS-CHAN-8")
+def test_frames_of_one_step_keep_their_order_behind_those_that_wait() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=3)
+        desk.open()
+        [far] = desk.connected()
+        steps: list[list[bytes]] = [[b"1", b"2"], [b"3", b"4", b"5"], [b"6", b"7"]]
+        done = [desk.link_pool.send_all(1, frames) for frames in steps]
+        got = [far.receive(timeout=0)]
+        # Now there is room, but not for the next frames.
+        done.append(desk.link_pool.send_all(1, [b"8", b"9"]))
+        while desk.link_pool.sending or far.pending:
+            got += far.receive_many(timeout=0)
+            desk.link_pool.resume()
+        desk.close()
+
+        assert done == [True, False, False, False]
+        assert got == [b"%d" % number for number in range(1, 10)]
+
+    under_some_schedules(program)
+
+
+@clause("BUS-CHAN-4", "BUS-CHAN-5")
+def test_frames_for_a_lost_link_are_dropped_in_one_step() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        [far] = desk.connected()
+        far.disconnect()
+        dropped = desk.link_pool.send_all(1, [b"1", b"2"])
+        desk.until(lambda: desk.frames(1))
+        unknown = desk.link_pool.send_all(1, [b"3", b"4"])
+        sending = desk.link_pool.sending
+        desk.close()
+
+        assert (dropped, unknown, sending) == (True, True, False)
+
+    under_some_schedules(program)
+
+
+@clause("BUS-CHAN-8")
 def test_a_full_link_delays_no_other_link() -> None:
     def program(_run: Run) -> None:
         desk = Desk(capacity=1)
