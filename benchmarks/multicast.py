@@ -190,10 +190,10 @@ def run_job(name: str, job: MulticastJob) -> list[float]:
 
     Returns: for "notify" and "command" the seconds until all receivers had all
     messages; if some were lost, the seconds that as many would have taken, and a line
-    on stderr. For "echo" the median round trip of each size in microseconds. For
-    "camera" the processor time of all processes in milliseconds for each second, and
-    the 50th and 99th percentile of the time from the stamp of a frame until a viewer
-    has it, in microseconds.
+    on stderr. If a rival loses all of them, one counts as delivered. For "echo" the
+    median round trip of each size in microseconds. For "camera" the processor time of
+    all processes in milliseconds for each second, and the 50th and 99th percentile of
+    the time from the stamp of a frame until a viewer has it, in microseconds.
 
     Raises:
         RuntimeError: the job failed, or was not done in time; names contestant and job.
@@ -266,7 +266,10 @@ def _stream_s(
         lost = f"{name}: {job.count - got} of {job.count} messages were not delivered"
         print(lost, file=sys.stderr)
         if not got:
-            raise
+            if name == OURS:
+                raise
+            # An upper bound of its rate, so that the other rounds are not lost.
+            taken_s, got = receivers.stall_s, 1
         return taken_s * job.count / got
     return perf_counter() - began
 

@@ -268,6 +268,24 @@ def test_a_rate_counts_only_delivered_messages_and_the_loss_is_printed(
     assert said == "it: 1 of 4 messages were not delivered\n"
 
 
+def test_a_rival_that_loses_all_messages_ends_no_run_and_ours_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An upper bound of its rate counts: one message in the time that shows the loss.
+
+    Otherwise one bad round of a rival would discard the figures of half an hour.
+    """
+    monkeypatch.setattr(multicast, "perf_counter", lambda: 0.0)
+    sender = MulticastSender(lambda _: None, lambda: None)
+    job = MulticastJob("notify", count=4, size=64, receivers=4)
+    group: Any = _Group()
+    group.delivered = 0
+
+    assert multicast._stream_s("it", job, sender, group) == 4 * group.stall_s
+    with pytest.raises(StalledError):
+        multicast._stream_s("ours", job, sender, group)
+
+
 # Contestants.
 
 
