@@ -17,7 +17,7 @@ interprets them.
 
 from __future__ import annotations
 
-from queuebroker._net.datagrams import Datagrams
+from queuebroker._net.datagrams import Datagrams, join_group
 from queuebroker._net.polling import (
     ENDED,
     ONCE,
@@ -39,9 +39,11 @@ from queuebroker._net.sleeper import (
 )
 from queuebroker._net.socket_files import (
     PATH_BYTES_MAX,
+    dial_abstract,
     dial_ipc,
     has_listener,
     identity_of,
+    listen_abstract,
     listen_ipc,
     lock_folder,
     remove_stale,
@@ -109,6 +111,7 @@ __all__ = [
     "common_name",
     "connect_error",
     "credentials_of",
+    "dial_abstract",
     "dial_ipc",
     "dial_tcp",
     "do_handshake_once",
@@ -118,6 +121,8 @@ __all__ = [
     "is_in_use",
     "is_no_tls",
     "is_numeric",
+    "join_group",
+    "listen_abstract",
     "listen_ipc",
     "listen_tcp",
     "lock_folder",

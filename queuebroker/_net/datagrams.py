@@ -10,7 +10,7 @@ from typing import Final
 
 from queuebroker._net.sockets import AT_ONCE
 
-__all__ = ["Datagrams"]
+__all__ = ["Datagrams", "join_group"]
 
 _BYTES_MAX: Final = 65_536
 _GROUP_V4: Final = struct.Struct("=4s4si")
@@ -125,3 +125,26 @@ class Datagrams:
         """Close both sockets."""
         self._sender.close()
         self._receiver.close()
+
+
+def join_group(group: str, port: int, source: str = "", *, hops: int = 1) -> Datagrams:
+    """Return the sockets of one multicast group.
+
+    group: its IP address; an IPv6 one may name an interface, ``ff02::1%eth0``.
+    source: the IP address of this host that selects the interface; "" for the one with
+      the route to the group.
+
+    Raises:
+        OSError: the system refuses the group, or has no route to it.
+    """
+    host, _, interface = group.partition("%")
+    index = socket.if_nametoindex(interface) if interface else 0
+    if not source or ":" in host:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        to = (host, port, 0, index) if ":" in host else (host, port)
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(to)  # sends nothing
+            found = probe.getsockname()
+        source = source or found[0].partition("%")[0]
+        index = index or (found[3] if len(found) > 3 else 0)
+    return Datagrams(source, host, port, hops, index)

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PATH_BYTES_MAX",
+    "dial_abstract",
     "dial_ipc",
     "has_listener",
     "identity_of",
+    "listen_abstract",
     "listen_ipc",
     "lock_folder",
     "remove_stale",
@@ -123,6 +125,34 @@ def dial_ipc(path: Path) -> Socket:
     try:
         send_without_delay(made)
         made.connect(os.fspath(path))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def listen_abstract(name: str, *, backlog: int) -> Socket:
+    """Listen at an abstract name, which is no file and ends with its socket.
+
+    Raises:
+        OSError: EADDRINUSE if another socket has the name.
+    """
+    made = ipc_socket()
+    try:
+        made.bind(b"\0" + os.fsencode(name))
+        made.listen(min(backlog, INT_MAX))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def dial_abstract(name: str) -> Socket:
+    """Connect to an abstract name without waiting; raises as `dial_ipc`."""
+    made = ipc_socket()
+    try:
+        send_without_delay(made)
+        made.connect(b"\0" + os.fsencode(name))
     except BaseException:
         made.close()
         raise

@@ -1,0 +1,66 @@
+"""The bus pattern: every message reaches all nodes but its sender.
+
+The sockets speak the wire of nanomsg and NNG, whose sockets may be among the nodes. See
+specs/bus-pattern.md for the clauses BP-1 to BP-20 and the facts of the wire.
+
+bus_socket      a node: sends to all peers, receives from all
+raw_bus_socket  a node that tells where messages came from
+pair_socket     one peer at a time
+device          joins the peers of one or two raw sockets
+socket_config   the limits of a socket
+socket_url      the addresses
+
+sp_socket       the common part of the sockets
+node            the connections of one socket, and the messages that arrived
+pipe            one connection, as the node sees it
+fair_queue      messages of several peers, taken in turn
+send_queue      frames that wait for one peer
+loop_guard      recognises a message that came by another path
+repeat_filter   the same by its bytes, for peers of other libraries
+drop_reason     why messages are dropped
+
+listener        accepts peers at an address
+dialler         connects to an address, again after each loss
+redial          when it dials again
+stream_connection  a pipe over TCP or a UNIX socket
+inproc          a pipe within a process
+group           a pipe to a multicast group
+protocol        one connection without I/O: handshake and frames
+framing         messages within the frames
+native          the frames between sockets of this package
+wire            the bytes of the handshake and of the head of a frame
+"""
+
+from __future__ import annotations
+
+from bus.pattern.bus_socket import BusSocket
+from bus.pattern.device import Device, device
+from bus.pattern.dialler import Dialler
+from bus.pattern.drop_reason import DropReason
+from bus.pattern.group import Group
+from bus.pattern.listener import Listener
+from bus.pattern.native import Sent, Taken
+from bus.pattern.node import Drop, SocketStats
+from bus.pattern.pair_socket import PairSocket
+from bus.pattern.pipe import PeerStats
+from bus.pattern.raw_bus_socket import RawBusSocket, RawMessage
+from bus.pattern.socket_config import SocketConfig
+
+__all__ = [
+    "BusSocket",
+    "Device",
+    "Dialler",
+    "Drop",
+    "DropReason",
+    "Group",
+    "Listener",
+    "PairSocket",
+    "PeerStats",
+    "RawBusSocket",
+    "RawMessage",
+    "Sent",
+    "SocketConfig",
+    "SocketStats",
+    "Taken",
+    "device",
+]

@@ -1,0 +1,95 @@
+"""`BusSocket`: a node of the bus pattern, which sends to all other nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.pattern.group import Group
+from bus.pattern.sp_socket import SpSocket
+from bus.pattern.wire import EndpointType
+from queuebroker.arguments import deadline_after, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+    from bus.pattern.node import Drop
+    from bus.pattern.socket_config import SocketConfig
+
+__all__ = ["BusSocket"]
+
+
+class BusSocket(SpSocket):
+    """A node of the bus pattern: each message goes to every peer, never to its sender.
+
+    It hands on nothing that it receives (BP-2): every pair of nodes needs a connection,
+    or a `device` between them. The peers may be sockets of nanomsg or NNG. Delivery is
+    not reliable (BP-4): sending never waits, and each dropped message is counted.
+
+    Args:
+        config: the limits; the default ones if None.
+        on_drop: called after messages were dropped, with a `Drop`. In any thread, which
+          it must not block.
+        native: False to be a plain socket also for peers of this package. Then nothing
+          recognises duplicates, and no peer sends its account.
+
+    Raises:
+        TypeError: a wrong argument.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        config: SocketConfig | None = None,
+        *,
+        on_drop: Callable[[Drop], object] | None = None,
+        native: bool = True,
+    ) -> None:
+        super().__init__(
+            config,
+            on_drop,
+            EndpointType.BUS,
+            EndpointType.NATIVE_BUS if native else None,
+        )
+
+    def join(self, url: str, *, source: str = "") -> Group:
+        """Join a multicast group, ``udp-mcast://group:port``, until closed.
+
+        The group is one more peer: each message goes to it as one datagram, if it is
+        short enough. Only sockets of this package understand the datagrams.
+
+        source: the IP address of this host that selects the interface; "" for the one
+          with the route to the group.
+
+        Raises:
+            TypeError, ValueError: a wrong address.
+            OSError: the system refuses the group.
+            BrokerClosedError: this socket is closed.
+        """
+        return Group(self._node, url, source)
+
+    def send(self, data: Buffer) -> None:
+        """Send a message to all peers that are connected now; never waits.
+
+        Raises:
+            TypeError: ``data`` is not bytes-like.
+            BrokerClosedError: the socket is closed.
+        """
+        self._node.send(data if type(data) is bytes else snapshot(data, 0, None, None))
+
+    def receive(self, timeout: float | None = None) -> bytes:
+        """Return the next message of any peer, one peer after the other (BP-18).
+
+        timeout: in seconds; None for no limit, 0 to return at once.
+
+        Raises:
+            ReceiveTimeoutError: none arrived in time.
+            BrokerClosedError: the socket is closed.
+        """
+        return self._node.receive(deadline_after(timeout))[1].body
+
+    def receive_nowait(self) -> bytes:
+        """Receive with ``timeout=0``."""
+        return self.receive(0)

@@ -1,0 +1,120 @@
+"""`device`: joins two raw sockets, or the peers of one (BP-11, BP-12)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bus.pattern.raw_bus_socket import RawBusSocket
+from queuebroker import _sync
+from queuebroker.arguments import deadline_after, wrong_type
+from queuebroker.closable import Closable
+from queuebroker.errors import BrokerClosedError
+
+if TYPE_CHECKING:
+    from bus.pattern.node import Node
+
+__all__ = ["Device", "device"]
+
+
+def device(first: RawBusSocket | None, second: RawBusSocket | None = None) -> Device:
+    """Forward messages between two sockets, or among the peers of one.
+
+    With one socket, each message of a peer goes to all its other peers. With two, each
+    message that one of them receives goes to the peers of the other one, and not back
+    to its own side: there the peers need connections of their own.
+
+    Raises:
+        TypeError: a socket is not raw: a `BusSocket` lacks the tags.
+        ValueError: no socket, or the same socket twice.
+        BusyError: another device uses one of the sockets.
+        BrokerClosedError: one of them is closed.
+    """
+    sockets: list[object] = [each for each in (first, second) if each is not None]
+    if not sockets:
+        raise ValueError("device must have at least one socket, got None and None")
+    nodes: list[Node] = []
+    for each in sockets:
+        if not isinstance(each, RawBusSocket):
+            raise wrong_type("socket of a device", "a RawBusSocket", each)
+        nodes.append(each._node)
+    if first is second:
+        raise ValueError("device must have two different sockets; give one to reflect")
+    return Device(nodes)
+
+
+class Device(Closable):
+    """The forwarding between one or two sockets, in threads of its own; see `device`.
+
+    It owns its sockets until it ends: other use raises `BusyError` (BP-14). It ends
+    when it or one of the sockets is closed, and closes all of them.
+
+    Attributes:
+        error: the error that ended it; None if it was closed, or goes on.
+    """
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.error: Exception | None = None
+        self._nodes: Final = nodes
+        self._name: Final = f"device {id(self):#x}"
+        owned: list[Node] = []
+        try:
+            for node in nodes:
+                node.own(self._name)
+                owned.append(node)
+            pairs = zip(nodes, reversed(nodes), strict=True)
+            self._threads: Final = [
+                _sync.Thread(
+                    target=partial(self._forward, *pair), name=self._name, daemon=True
+                )
+                for pair in pairs
+            ]
+            for thread in self._threads:
+                thread.start()
+        except BaseException:
+            for node in owned:
+                node.disown()
+            raise
+
+    def _forward(self, source: Node, target: Node) -> None:
+        """Forward all messages of one socket to another, or to the same one."""
+        owner = self._name
+        try:
+            while True:
+                pipe, arrival = source.receive(None, owner)
+                target.send(
+                    arrival.body,
+                    came_by=pipe,
+                    origin=arrival.origin,
+                    number=arrival.number,
+                    owner=owner,
+                )
+        except BrokerClosedError:
+            pass
+        except Exception as error:  # noqa: BLE001 # for `error`
+            self.error = error
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """True once it has ended."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended; return False if time is up first.
+
+        timeout: in seconds; None for no limit.
+        """
+        deadline = deadline_after(timeout)
+        for thread in self._threads:
+            left_s = _sync.WAIT_S_MAX
+            if deadline is not None:
+                left_s = max(0.0, deadline - _sync.monotonic())
+            if not _sync.join(thread, left_s):
+                return False
+        return True
+
+    def close(self) -> None:
+        """End it, and close its sockets; for any thread."""
+        for node in self._nodes:
+            node.close()

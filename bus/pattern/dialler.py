@@ -1,0 +1,189 @@
+"""`Dialler`: connects a socket to one address, again after each loss."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bus.errors import WireError
+from bus.pattern.inproc import InprocConnection
+from bus.pattern.listener import INPROC
+from bus.pattern.redial import Redial
+from bus.pattern.socket_url import Transport
+from bus.pattern.stream_connection import StreamConnection
+from queuebroker import _net, _sync
+from queuebroker.closable import Closable
+from queuebroker.sockets.driver import default_driver
+
+if TYPE_CHECKING:
+    from bus.pattern.node import Node
+    from bus.pattern.socket_url import SocketUrl
+    from queuebroker._net import Socket
+
+__all__ = ["Dialler"]
+
+_log: Final = logging.getLogger("bus.pattern")
+
+
+class Dialler(Closable):
+    """One address that a socket dials, until `close`.
+
+    After a failure or a loss it dials again, after a random pause (`Redial`).
+
+    Attributes:
+        url: the address.
+        is_connected: True while there is a connection.
+        error: the reason for the last failure or loss; None before the first.
+    """
+
+    def __init__(self, node: Node, url: SocketUrl) -> None:
+        self.url: Final = str(url)
+        self.is_connected: bool = False
+        self.error: BaseException | None = None
+        self._node: Final = node
+        self._address: Final = url
+        self._host: str | None = url.host if _net.is_numeric(url.host) else None
+        self._closed: bool = False
+        self._connection: StreamConnection | InprocConnection | None = None
+        # The listener rejected the native type, since its bytes came in pieces.
+        self._is_plain: bool = False
+        self._warned: bool = False
+        config = node.config
+        self._redial: Final = Redial(
+            config.redial_min_s, config.redial_max_s, _random_share
+        )
+        self._driver: Final = default_driver()
+        if not node.add_closer(self.close):
+            self._closed = True
+            self._driver.call(self._driver.release)
+            return
+        if url.transport is Transport.INPROC:
+            self._dial()
+        else:
+            self._driver.call(self._dial, self)
+
+    def __repr__(self) -> str:
+        state = "connected" if self.is_connected else "not connected"
+        return f"<Dialler {self.url}, {state}>"
+
+    def _dial(self) -> None:
+        """Dial once; in the thread of the driver, but for ``inproc``."""
+        if self._closed:
+            return
+        if self._address.transport is Transport.INPROC:
+            self._dial_inproc()
+        elif self._address.transport is Transport.TCP and self._host is None:
+            # The look-up of a name may take long, and the driver serves all sockets.
+            resolve = _sync.Thread(
+                target=self._resolve, name=f"resolve {self._address.host}", daemon=True
+            )
+            resolve.start()
+        else:
+            self._connect()
+
+    def _dial_inproc(self) -> None:
+        self._connection = end = InprocConnection(
+            self._node, partial(self._on_end, ConnectionResetError("the peer closed"))
+        )
+        if INPROC.dial(self._address.name, end, self._dial):
+            self._on_open()
+
+    def _resolve(self) -> None:
+        try:
+            host = _net.resolve_host(self._address.host, self._address.port)
+        except OSError as error:
+            self._driver.call(partial(self._on_end, error), self)
+        else:
+            self._driver.call(partial(self._connect, host), self)
+
+    def _connect(self, host: str = "") -> None:
+        if self._closed:
+            return
+        url, node, driver = self._address, self._node, self._driver
+        try:
+            socket = _open(url, host or url.host)
+        except OSError as error:
+            self._on_end(error)
+            return
+        if not driver.hold():
+            socket.close()
+            return
+        self._connection = connection = StreamConnection(
+            node,
+            socket,
+            driver,
+            None if self._is_plain else node.native,
+            dials=True,
+            is_connecting=url.transport is Transport.TCP,
+            is_ipc=url.transport.is_local,
+            url=self.url,
+            on_end=self._on_end,
+            on_open=self._on_open,
+        )
+        try:
+            connection.begin()
+        except OSError as error:
+            connection.fail(error)
+
+    def _on_open(self) -> None:
+        self.is_connected = True
+        self._redial.reset()
+
+    def _on_end(self, error: BaseException | None) -> None:
+        """Dial again, unless this was closed."""
+        self.is_connected = False
+        if self._closed:
+            return
+        self.error = error
+        connection, self._connection = self._connection, None
+        if isinstance(error, WireError) and not self._warned:
+            self._warned = True
+            _log.warning("%s: the listener does not match: %s", self.url, error)
+        if isinstance(connection, StreamConnection) and connection.was_mistaken:
+            self._is_plain = True
+            pause_s = 0.0
+        else:
+            self._is_plain = False
+            pause_s = self._redial.next_pause()
+        self._driver.at(_sync.monotonic() + pause_s, self._dial, self)
+
+    def fail(self, error: BaseException) -> None:
+        """Dial again later: an error of this process ended the attempt."""
+        self._on_end(error)
+
+    def close(self) -> None:
+        """End the connection, and dial no more; for any thread."""
+        with self._node.lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._node.remove_closer(self.close)
+        connection = self._connection
+        if connection is not None:
+            connection.close()
+        self._driver.call(self._finish)
+
+    def _finish(self) -> None:
+        # A connection that began while `close` ran.
+        if self._connection is not None:
+            self._connection.close()
+        self._driver.release()
+
+
+def _open(url: SocketUrl, host: str) -> Socket:
+    """Return a socket that is connected, or connecting over TCP.
+
+    Raises:
+        OSError: nobody listens there, or this process can open no socket.
+    """
+    if url.transport is Transport.IPC:
+        return _net.dial_ipc(url.path)
+    if url.transport is Transport.ABSTRACT:
+        return _net.dial_abstract(url.name)
+    return _net.dial_tcp(host, url.port)
+
+
+def _random_share() -> float:
+    return secrets.randbelow(1 << 32) / (1 << 32)

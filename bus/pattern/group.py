@@ -1,0 +1,161 @@
+"""`Group`: the nodes of a multicast group, as one peer of a socket (BP-15)."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from bus.errors import WireError
+from bus.pattern.drop_reason import DropReason
+from bus.pattern.framing import NativeFraming
+from bus.pattern.pipe import Outgoing, new_node_id
+from bus.pattern.send_queue import SendQueue
+from bus.pattern.socket_url import SocketUrl, Transport
+from queuebroker import _net
+from queuebroker.closable import Closable
+from queuebroker.sockets.driver import default_driver
+
+if TYPE_CHECKING:
+    from bus.pattern.node import Node
+    from bus.pattern.pipe import Pipe
+
+__all__ = ["Group"]
+
+_log: Final = logging.getLogger("bus.pattern")
+
+# Before the native frame: a magic number with a version, and the node that sends.
+_HEAD: Final = struct.Struct("!4sQ")
+_MAGIC: Final = b"QBp\1"
+# The longest datagram that Ethernet carries in one piece: without IP and UDP headers.
+_DATAGRAM_BYTES_MAX: Final = {4: 1500 - 20 - 8, 6: 1500 - 40 - 8}
+_RECEIVES_MAX: Final = 256  # before other descriptors have their turn
+
+
+class Group(Closable):
+    """A multicast group that a socket has joined; a `Carrier` and a `Handler`.
+
+    A message that does not fit into one datagram is dropped and counted
+    (`DropReason.TOO_LONG`): the loss of one of several pieces would lose all of it.
+
+    Attributes:
+        url: the address of the group.
+        message_bytes_max: the maximum length of a message.
+    """
+
+    def __init__(self, node: Node, url: str, source: str) -> None:
+        parsed = SocketUrl.parse(url)
+        if parsed.transport is not Transport.MULTICAST:
+            raise ValueError(f"cannot join {url}: it is no udp-mcast address")
+        node.check_open("join a group")
+        self.url: Final = str(parsed)
+        version = 6 if ":" in parsed.host else 4
+        self._framing: Final = NativeFraming()
+        used = _HEAD.size + len(self._framing.prefix(Outgoing(b"", 1, 1)))
+        self.message_bytes_max: Final = _DATAGRAM_BYTES_MAX[version] - used
+        self._node: Final = node
+        self._datagrams: Final = _net.join_group(parsed.host, parsed.port, source)
+        self._id: Final = new_node_id()
+        self._ended: bool = False
+        config = node.config
+        self._queue: Final[SendQueue[bytes]] = SendQueue(
+            config.send_messages, config.send_bytes, self._write
+        )
+        # A pipe of a native node that sends nothing itself: each message in the group
+        # states its own origin.
+        pipe = node.add_pipe(self, self.url, self._id)
+        if pipe is None:
+            self._datagrams.close()
+            node.check_open("join a group")
+            raise AssertionError("a bus socket takes any number of pipes")
+        self._pipe: Final[Pipe] = pipe
+        self._driver: Final = default_driver()
+        self._driver.register(self._datagrams.fileno(), self, _net.READ)
+
+    def __repr__(self) -> str:
+        return f"<Group {self.url}>"
+
+    # For the driver.
+
+    def ready(self, mask: int) -> None:  # noqa: ARG002 # part of `Handler`
+        """Take in the datagrams that have arrived."""
+        arrivals: list[Outgoing] = []
+        with suppress(OSError):  # the system reports an earlier failure to send
+            for _ in range(_RECEIVES_MAX):
+                if self._ended or (came := self._datagrams.receive()) is None:
+                    break
+                arrivals += self._read(came[0])
+        if arrivals:
+            self._node.accept(self._pipe, arrivals)
+
+    def _read(self, datagram: bytes) -> list[Outgoing]:
+        if len(datagram) < _HEAD.size:
+            return []
+        magic, sender = _HEAD.unpack_from(datagram)
+        # By node, not by address: several nodes share the address of a host (BP-15).
+        if magic != _MAGIC or sender == self._node.id:
+            return []
+        try:
+            return self._framing.read([datagram[_HEAD.size :]], sender)[0]
+        except WireError:
+            return []  # of a stranger: nothing is known of it
+
+    def fail(self, error: BaseException) -> None:  # noqa: ARG002 # the driver logs it
+        """Leave the group: an error of this process."""
+        self.close()
+
+    abort = fail
+
+    def abandon_after_fork(self) -> None:
+        """Close the descriptors: this is a fork's child."""
+        self._ended = True
+        self._datagrams.close()
+        self._node.abandon_after_fork()
+
+    # For the node.
+
+    def put(self, message: Outgoing) -> bool:
+        """Queue a message; return False if there is no room. Under the node's lock."""
+        size = len(message.body)
+        if size > self.message_bytes_max:
+            self._node.drop_locked(self._pipe, DropReason.TOO_LONG)
+            return True
+        head = _HEAD.pack(_MAGIC, self._node.id) + self._framing.prefix(message)
+        return self._queue.put(head + message.body, size)
+
+    def has_room(self, size: int) -> bool:
+        """Return True if `put` would take a body of ``size`` bytes."""
+        return self._queue.has_room(size)
+
+    @property
+    def queued(self) -> int:
+        """The number of messages that wait."""
+        return len(self._queue)
+
+    def flush(self, *, in_burst: bool) -> None:  # noqa: ARG002 # part of `Carrier`
+        """Send the messages that wait; the system drops what it has no room for."""
+        self._queue.flush()
+
+    def _write(self) -> bool:
+        while (datagram := self._queue.take()) is not None:
+            with suppress(OSError):  # no route just now: as lost on the way
+                self._datagrams.send(datagram)
+        return True
+
+    def report(self) -> None:
+        """Do nothing: a group has no account."""
+
+    def refresh(self) -> None:
+        """Do nothing: a group has no account."""
+
+    def close(self) -> None:
+        """Leave the group; for any thread."""
+        with self._node.lock:
+            if self._ended:
+                return
+            self._ended = True
+        self._node.remove_pipe(self._pipe)
+        self._driver.unregister(self._datagrams.fileno())
+        self._datagrams.close()
+        self._driver.call(self._driver.release)

@@ -1,0 +1,145 @@
+"""`InprocRegistry`: the listeners of ``inproc`` addresses, and connections to them.
+
+A message goes from one node to the other in the thread that sends it, by reference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.pattern.send_queue import SendQueue
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+
+    from bus.pattern.node import Node
+    from bus.pattern.pipe import Outgoing, Pipe
+
+__all__ = ["InprocConnection", "InprocRegistry"]
+
+
+class InprocConnection:
+    """One end of a connection within this process; a `Carrier`.
+
+    on_end: called when either end closes.
+    """
+
+    __slots__ = ("_ended", "_on_end", "_other", "_pipe", "_queue", "node")
+
+    def __init__(self, node: Node, on_end: Callable[[], object]) -> None:
+        config = node.config
+        self.node: Final = node
+        self._on_end: Final = on_end
+        self._other: InprocConnection | None = None
+        self._pipe: Pipe | None = None
+        self._ended: bool = False
+        self._queue: Final[SendQueue[Outgoing]] = SendQueue(
+            config.send_messages, config.send_bytes, self._write
+        )
+
+    def join(self, other: InprocConnection, url: str) -> bool:
+        """Connect two ends; return False if one of the nodes takes no connection."""
+        self._other, other._other = other, self
+        for end, peer in ((self, other), (other, self)):
+            end._pipe = end.node.add_pipe(end, url, peer.node.id)
+            if end._pipe is None:
+                self.close()
+                return False
+        for end in (self, other):
+            end._queue.unblock()  # messages may have come before the other pipe
+        return True
+
+    def put(self, message: Outgoing) -> bool:
+        """Queue a message; return False if there is no room. Under the node's lock."""
+        return self._queue.put(message, len(message.body))
+
+    def has_room(self, size: int) -> bool:
+        """Return True if `put` would take a body of ``size`` bytes."""
+        return self._queue.has_room(size)
+
+    @property
+    def queued(self) -> int:
+        """The number of messages that wait."""
+        return len(self._queue)
+
+    def flush(self, *, in_burst: bool) -> None:  # noqa: ARG002 # part of `Carrier`
+        """Hand the messages to the other node."""
+        self._queue.flush()
+        self.node.on_room()
+
+    def _write(self) -> bool:
+        other = self._other
+        pipe = None if other is None else other._pipe
+        if other is None or pipe is None:
+            return False  # until `join` is done
+        messages = []
+        while (message := self._queue.take()) is not None:
+            messages.append(message)
+        other.node.accept(pipe, messages)
+        return True
+
+    def report(self) -> None:
+        """Do nothing: the other end fetches the account."""
+
+    def refresh(self) -> None:
+        """Fetch the account of the other end."""
+        pipe, other = self._pipe, self._other
+        if pipe is not None and other is not None and other._pipe is not None:
+            for account in other.node.accounts_of(other._pipe):
+                self.node.on_account(pipe, account)
+
+    def close(self) -> None:
+        """End the connection at both ends."""
+        ends = [self] if self._other is None else [self, self._other]
+        for end in ends:
+            if not end._ended:
+                end._ended = True
+                if end._pipe is not None:
+                    end.node.remove_pipe(end._pipe)
+                end._on_end()
+
+
+class InprocRegistry:
+    """The listeners of this process, by name, and the diallers that wait for one.
+
+    Lock: ``_lock`` guards both; no other lock is taken under it.
+    """
+
+    def __init__(self) -> None:
+        self._lock: Final[_thread.LockType] = _sync.Lock()
+        self._listeners: Final[dict[str, Callable[[InprocConnection], bool]]] = {}
+        self._waiting: Final[dict[str, list[Callable[[], object]]]] = {}
+
+    def listen(self, name: str, accept: Callable[[InprocConnection], bool]) -> bool:
+        """Accept connections to a name; return False if another listener has it.
+
+        accept: connects the end of a dialler; returns False if it does not.
+        """
+        with self._lock:
+            if name in self._listeners:
+                return False
+            self._listeners[name] = accept
+            waiting = self._waiting.pop(name, [])
+        for dial in waiting:
+            dial()
+        return True
+
+    def stop(self, name: str) -> None:
+        """Stop accepting connections to a name."""
+        with self._lock:
+            self._listeners.pop(name, None)
+
+    def dial(
+        self, name: str, end: InprocConnection, on_listener: Callable[[], object]
+    ) -> bool:
+        """Connect an end to a name; return False if nobody listens.
+
+        on_listener: called once if a listener comes later.
+        """
+        with self._lock:
+            accept = self._listeners.get(name)
+            if accept is None:
+                self._waiting.setdefault(name, []).append(on_listener)
+        return accept is not None and accept(end)

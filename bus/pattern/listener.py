@@ -1,0 +1,221 @@
+"""`Listener`: accepts the peers that dial one address of a socket."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.pattern.inproc import InprocConnection, InprocRegistry
+from bus.pattern.socket_url import SocketUrl, Transport
+from bus.pattern.stream_connection import StreamConnection
+from queuebroker import _net, _sync
+from queuebroker.closable import Closable
+from queuebroker.sockets.driver import default_driver
+
+if TYPE_CHECKING:
+    from bus.pattern.node import Node
+    from queuebroker._net import Socket
+
+__all__ = ["INPROC", "Listener"]
+
+_log: Final = logging.getLogger("bus.pattern")
+
+INPROC: Final = InprocRegistry()
+_BACKLOG: Final = 128
+_ACCEPTS_MAX: Final = 64  # before other descriptors have their turn
+# How many peers may be in the handshake; the oldest of them goes first.
+_UNKNOWN_MAX: Final = 256
+# How long no peer is accepted once no descriptor is left, in seconds.
+_PAUSE_S: Final = 0.1
+_ALL_ADDRESSES: Final = {"tcp": "0.0.0.0", "tcp4": "0.0.0.0", "tcp6": "::"}  # noqa: S104
+
+
+class Listener(Closable):
+    """One address at which a socket accepts peers, until `close`.
+
+    Attributes:
+        url: the address, with the port that the system chose for port 0.
+    """
+
+    __slots__ = ("_close", "url")
+
+    def __init__(self, node: Node, url: SocketUrl, mode: int) -> None:
+        if url.transport is Transport.INPROC:
+            inproc = _InprocListener(node, url)
+            self.url: str = str(url)
+            self._close = inproc.close
+        else:
+            stream = _StreamListener(node, url, mode)
+            self.url = stream.url
+            self._close = stream.close
+
+    def close(self) -> None:
+        """Accept no more peers; those that are connected stay."""
+        self._close()
+
+    def __repr__(self) -> str:
+        return f"<Listener {self.url}>"
+
+
+class _InprocListener:
+    def __init__(self, node: Node, url: SocketUrl) -> None:
+        self._node: Final = node
+        self._url: Final = url
+        if not INPROC.listen(url.name, self._accept):
+            raise _refusal(
+                url, OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            )
+        if not node.add_closer(self.close):
+            self.close()
+
+    def _accept(self, end: InprocConnection) -> bool:
+        if end.node.endpoint is not self._node.endpoint:
+            return False
+        own = InprocConnection(self._node, lambda: None)
+        return own.join(end, str(self._url))
+
+    def close(self) -> None:
+        INPROC.stop(self._url.name)
+        self._node.remove_closer(self.close)
+
+
+class _StreamListener:
+    """A listening socket; a `Handler` of the driver.
+
+    Only the driver calls its methods, except for `close`, which any thread may call.
+    """
+
+    def __init__(self, node: Node, url: SocketUrl, mode: int) -> None:
+        self._node: Final = node
+        self._path: Final = url.path if url.transport is Transport.IPC else None
+        self._is_ipc: Final = url.transport.is_local
+        try:
+            self._socket: Final[Socket] = _listen(url, mode)
+        except OSError as error:
+            raise _refusal(url, error) from None
+        self._identity: Final = (
+            None if self._path is None else _net.identity_of(self._path)
+        )
+        if url.transport is Transport.TCP:
+            url = attrs.evolve(url, port=_net.port_of(self._socket))
+        self.url: Final = str(url)
+        self._unknown: Final[dict[StreamConnection, None]] = {}
+        self._closed: bool = False
+        self._driver: Final = default_driver()
+        self._driver.register(self._socket.fileno(), self, _net.READ)
+        if not node.add_closer(self.close):
+            self.close()
+
+    def ready(self, mask: int) -> None:  # noqa: ARG002 # part of `Handler`
+        """Accept the peers that have connected."""
+        for _ in range(_ACCEPTS_MAX):
+            if self._closed:
+                return
+            try:
+                made = _net.accept(self._socket)
+            except OSError:
+                self._pause()
+                return
+            if made is None:
+                return
+            self._begin(*made)
+
+    def _begin(self, socket: Socket, source: str) -> None:
+        """Begin the handshake with a peer; an error ends that peer and no other."""
+        if not self._driver.hold():
+            socket.close()
+            return
+        if len(self._unknown) >= _UNKNOWN_MAX:
+            # Not the new one: silent peers would keep all others out.
+            next(iter(self._unknown)).fail(TimeoutError("too many silent peers"))
+        connection = StreamConnection(
+            self._node,
+            socket,
+            self._driver,
+            self._node.native,
+            dials=False,
+            is_ipc=self._is_ipc,
+            url=f"tcp://{source}" if source else self.url,
+            on_open=lambda: self._unknown.pop(connection, None),
+            on_end=lambda error: self._on_end(connection, error),
+        )
+        self._unknown[connection] = None
+        if not self._node.add_closer(connection.close):
+            connection.close()
+        try:
+            connection.begin()
+        except OSError as error:
+            connection.fail(error)
+
+    def _on_end(
+        self, connection: StreamConnection, error: BaseException | None
+    ) -> None:
+        self._node.remove_closer(connection.close)
+        if connection in self._unknown:
+            del self._unknown[connection]
+            if error is not None and not self._closed:
+                _log.info("%s: a peer was rejected: %s", self.url, error)
+
+    def _pause(self) -> None:
+        """Accept no peer for a moment: no descriptor is left.
+
+        The listening socket stays readable meanwhile.
+        """
+        self._driver.watch(self._socket.fileno(), _net.ONCE)
+        self._driver.at(_sync.monotonic() + _PAUSE_S, self._resume, self)
+
+    def _resume(self) -> None:
+        if not self._closed:
+            self._driver.watch(self._socket.fileno(), _net.READ)
+
+    def fail(self, error: BaseException) -> None:  # noqa: ARG002 # the driver logs it
+        """Accept again after a moment: the error may pass."""
+        if not self._driver.failed:
+            self._pause()
+
+    def abort(self, error: BaseException) -> None:
+        """Do nothing: the owner closed the driver."""
+
+    def abandon_after_fork(self) -> None:
+        """Close the descriptor, and nothing else: its file is the parent's."""
+        self._socket.close()
+        self._node.abandon_after_fork()
+
+    def close(self) -> None:
+        """Stop listening; for any thread."""
+        with self._node.lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._node.remove_closer(self.close)
+        if self._path is not None and self._identity is not None:
+            _net.unlink_if(self._path, self._identity)
+        self._driver.unregister(self._socket.fileno())
+        self._socket.close()
+        self._driver.call(self._finish)
+
+    def _finish(self) -> None:
+        for connection in list(self._unknown):
+            connection.fail(ConnectionAbortedError("the listener was closed"))
+        self._driver.release()
+
+
+def _listen(url: SocketUrl, mode: int) -> Socket:
+    if url.transport is Transport.IPC:
+        return _net.listen_ipc(url.path, mode=mode, backlog=_BACKLOG)
+    if url.transport is Transport.ABSTRACT:
+        return _net.listen_abstract(url.name, backlog=_BACKLOG)
+    host = url.host or _ALL_ADDRESSES[url.scheme or "tcp"]
+    return _net.listen_tcp(host, url.port, backlog=_BACKLOG)
+
+
+def _refusal(url: SocketUrl, error: OSError) -> OSError:
+    """Return the error of a listener that cannot listen, with its address."""
+    in_use = _net.is_in_use(error)
+    way_out = "; choose another address, or close the other listener" if in_use else ""
+    text = f"cannot listen at {url}: {error.strerror or error}{way_out}"
+    return OSError(error.errno, text)

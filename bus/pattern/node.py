@@ -1,0 +1,513 @@
+"""`Node`: the connections of one socket, and the messages that arrived on them.
+
+The public sockets are faces of a node: `BusSocket`, `RawBusSocket`, `PairSocket`. A
+transport adds a `Pipe` for each connection. The node knows no bytes and no descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from bus.errors import BusyError
+from bus.pattern.drop_reason import DropReason
+from bus.pattern.fair_queue import FairQueue
+from bus.pattern.loop_guard import LoopGuard
+from bus.pattern.native import Sent, Taken
+from bus.pattern.pipe import Outgoing, PeerStats, Pipe, new_node_id
+from bus.pattern.repeat_filter import RepeatFilter
+from queuebroker import _sync
+from queuebroker.errors import BrokerClosedError, ReceiveTimeoutError, SendTimeoutError
+from queuebroker.waiting.parking import (
+    PENDING,
+    Pending,
+    WaitList,
+    check_may_wait,
+    wait_for,
+)
+from queuebroker.waiting.readiness import Readiness
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Iterable, Mapping
+
+    from bus.pattern.pipe import Carrier
+    from bus.pattern.socket_config import SocketConfig
+    from bus.pattern.wire import EndpointType
+
+__all__ = ["Arrival", "Drop", "Node", "SocketStats"]
+
+_log: Final = logging.getLogger("bus.pattern")
+
+# A message sent within this time of the previous one waits for the next ones, so that
+# one system call carries all of them, in seconds.
+_BURST_S: Final = 5e-5
+# A message that has arrived: as in `Outgoing`.
+Arrival: TypeAlias = Outgoing
+
+
+@attrs.frozen
+class Drop:
+    """Messages that were dropped; see `on_drop` of the sockets.
+
+    pipe: the id of the connection; 0 if there was none.
+    reason: why.
+    count: how many.
+    """
+
+    pipe: int
+    reason: DropReason
+    count: int
+
+
+@attrs.frozen(kw_only=True)
+class SocketStats:
+    """The account of one socket; totals since it was opened.
+
+    node: its node id.
+    sent: messages that the application has sent.
+    delivered: messages that the application has taken.
+    received_queued: those that have arrived and wait to be taken.
+    dropped: by reason, of all connections together, also of closed ones.
+    peers: the connections that are open now.
+    """
+
+    node: int
+    sent: int
+    delivered: int
+    received_queued: int
+    dropped: Mapping[DropReason, int]
+    peers: tuple[PeerStats, ...]
+
+
+class Node:
+    """The connections of one socket.
+
+    Args:
+        config: the limits.
+        endpoint: the endpoint type of the socket among all libraries.
+        native: the endpoint type among sockets of this package; None without one.
+        pipes_max: the number of connections at a time; None for any.
+        on_drop: called after messages were dropped, in any thread, without a lock.
+
+    Attributes:
+        id: of 64 bits, random: how other nodes recognise this one.
+        owner: the device that owns the socket now; "" for none (BP-14).
+
+    Lock: ``lock`` guards everything here, and the fields of all pipes. It is never held
+    while another node's lock is taken, nor while a callback runs. It is reentrant,
+    since a signal handler may send.
+    """
+
+    def __init__(
+        self,
+        config: SocketConfig,
+        endpoint: EndpointType,
+        native: EndpointType | None = None,
+        *,
+        pipes_max: int | None = None,
+        on_drop: Callable[[Drop], object] | None = None,
+    ) -> None:
+        self.id: Final = new_node_id()
+        self.config: Final = config
+        self.endpoint: Final = endpoint
+        self.native: Final = native
+        self.lock: Final[_thread.RLock] = _sync.RLock()
+        self.owner: str = ""
+        self.closed: bool = False
+        self._pipes_max: Final = pipes_max
+        self._on_drop: Final = on_drop
+        self._pipes: Final[dict[int, Pipe]] = {}
+        # The pipes that carry messages: of several to the same node, the first.
+        self._active: tuple[Pipe, ...] = ()
+        self._arrived: Final[FairQueue[int, Arrival]] = FairQueue(
+            config.receive_messages, config.receive_bytes
+        )
+        self._guard: Final = LoopGuard(self.id)
+        self._repeats: Final = RepeatFilter(config.repeat_s)
+        # Callers that wait for a message; for room or a peer.
+        self._receivers: Final = WaitList()
+        self._senders: Final = WaitList()
+        self._readiness: Readiness | None = None
+        self._closers: Final[list[Callable[[], object]]] = []
+        self._sent: int = 0
+        self._sent_at: float = 0.0
+        self._delivered: int = 0
+        self._dropped: Final[Counter[DropReason]] = Counter()
+        # Drops that `on_drop` has not seen.
+        self._unreported: Final[Counter[tuple[int, DropReason]]] = Counter()
+
+    # Sending.
+
+    def send(
+        self,
+        body: bytes,
+        *,
+        came_by: int = 0,
+        origin: int = 0,
+        number: int = 0,
+        owner: str = "",
+    ) -> None:
+        """Hand a message to all peers, but for the one it came by (BP-1, BP-8).
+
+        Never waits: a peer without room does not get it (BP-4).
+
+        origin, number: of a message that is forwarded; 0 for a new one.
+
+        Raises:
+            BrokerClosedError: the socket is closed.
+            BusyError: another owner has the socket.
+        """
+        with self.lock:
+            self._check_open("send", owner)
+            self._sent += 1
+            if not origin:
+                origin, number = self.id, self._sent
+            message = Outgoing(body, origin, number)
+            came_from = self._pipes[came_by].node if came_by in self._pipes else None
+            meant = [
+                pipe
+                for pipe in self._active
+                if pipe.id != came_by
+                and (pipe.node is None or pipe.node not in (origin, came_from))
+            ]
+            for pipe in meant:
+                pipe.sent += 1
+                if not pipe.carrier.put(message):
+                    self.drop_locked(pipe, DropReason.SEND_QUEUE)
+            if not self._active:
+                self.drop_locked(None, DropReason.NO_PEER)
+            now = _sync.monotonic()
+            in_burst, self._sent_at = now - self._sent_at < _BURST_S, now
+        for pipe in meant:
+            pipe.carrier.flush(in_burst=in_burst)
+        self.report_drops()
+
+    def send_waiting(self, body: bytes, deadline: float | None) -> None:
+        """Hand a message to the only peer, once there is one with room.
+
+        Raises:
+            SendTimeoutError: there was none in time.
+            BrokerClosedError: the socket is closed.
+        """
+        if deadline is None or deadline > _sync.monotonic():
+            check_may_wait(self.lock)
+
+        def attempt() -> Pipe | Pending:
+            self._check_open("send", "")
+            if not self._has_room(len(body)):
+                return PENDING
+            [pipe] = self._active
+            self._sent += 1
+            pipe.sent += 1
+            pipe.carrier.put(Outgoing(body, self.id, self._sent))
+            return pipe
+
+        def ready() -> bool:
+            return self.closed or self._has_room(len(body))
+
+        pipe = wait_for(self, self._senders, attempt, ready, deadline)
+        if isinstance(pipe, Pending):
+            why = "its queue is full" if self._active else "no peer is connected"
+            raise SendTimeoutError(f"cannot send in time: {why}")
+        pipe.carrier.flush(in_burst=False)
+
+    def _has_room(self, size: int) -> bool:
+        return any(pipe.carrier.has_room(size) for pipe in self._active)
+
+    def on_room(self) -> None:
+        """Wake callers that wait for room, after a queue was flushed."""
+        if self._senders.asleep:
+            with self.lock:
+                self._senders.wake_all()
+
+    def wait_for_peers(self, count: int, deadline: float | None) -> bool:
+        """Wait until ``count`` peers are connected; return False if they are not."""
+        return self._wait(lambda: self.closed or len(self._active) >= count, deadline)
+
+    def drain(self, deadline: float | None) -> bool:
+        """Wait until no message waits to be sent; return False if one does."""
+        return self._wait(
+            lambda: not any(pipe.carrier.queued for pipe in self._active), deadline
+        )
+
+    def _wait(self, ready: Callable[[], bool], deadline: float | None) -> bool:
+        check_may_wait(self.lock)
+
+        def attempt() -> bool | Pending:
+            return True if ready() else PENDING
+
+        return wait_for(self, self._senders, attempt, ready, deadline) is True
+
+    # Receiving.
+
+    def receive(self, deadline: float | None, owner: str = "") -> tuple[int, Arrival]:
+        """Return the next message, with the id of the pipe that it came by.
+
+        Raises:
+            ReceiveTimeoutError: none arrived in time.
+            BrokerClosedError: the socket is closed.
+            BusyError: another owner has the socket.
+        """
+        with self.lock:
+            taken = self._take_locked(owner)
+        if isinstance(taken, Pending) and (
+            deadline is None or deadline > _sync.monotonic()
+        ):
+            check_may_wait(self.lock)
+            taken = wait_for(
+                self,
+                self._receivers,
+                lambda: self._take_locked(owner),
+                lambda: self.closed or bool(self._arrived),
+                deadline,
+            )
+        if isinstance(taken, Pending):
+            raise ReceiveTimeoutError("no message arrived in time")
+        return taken
+
+    def _take_locked(self, owner: str) -> tuple[int, Arrival] | Pending:
+        self._check_open("receive", owner)
+        if not self._arrived:
+            return PENDING
+        number, arrival = self._arrived.take()
+        self._delivered += 1
+        pipe = self._pipes.get(number)
+        if pipe is not None:
+            pipe.delivered += 1
+            if pipe.node is not None:
+                pipe.carrier.report()
+        if not self._arrived:
+            self._set_readable_locked()
+        elif self._receivers.asleep:
+            self._receivers.wake_one()
+        return number, arrival
+
+    def accept(self, pipe: Pipe, arrivals: Iterable[Arrival]) -> None:
+        """Queue messages that have arrived on a pipe; a full queue drops them (BP-6).
+
+        For the thread of its transport, without any lock.
+        """
+        with self.lock:
+            if pipe.id not in self._pipes:
+                return
+            for arrival in arrivals:
+                pipe.arrived += 1
+                if pipe.node is None:
+                    if self._repeats.repeats(arrival.body):
+                        self.drop_locked(pipe, DropReason.REPEAT)
+                        continue
+                elif not self._guard.accepts(arrival.origin, arrival.number):
+                    self.drop_locked(pipe, DropReason.DUPLICATE)
+                    continue
+                if not self._arrived.offer(pipe.id, arrival, len(arrival.body)):
+                    self.drop_locked(pipe, DropReason.RECEIVE_QUEUE)
+            self._set_readable_locked()
+            if self._arrived and self._receivers.asleep:
+                self._receivers.wake_one()
+        if pipe.node is not None:
+            pipe.carrier.report()
+        self.report_drops()
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable while `receive` would not wait."""
+        with self.lock:
+            self._check_open("make a descriptor", self.owner)
+            if self._readiness is None:
+                self._readiness = Readiness()
+                self._set_readable_locked()
+            return self._readiness.fd
+
+    def _set_readable_locked(self) -> None:
+        if self._readiness is not None:
+            self._readiness.set_locked(readable=self.closed or bool(self._arrived))
+
+    # Connections.
+
+    @property
+    def peers(self) -> int:
+        """The number of peers that are connected."""
+        return len(self._active)
+
+    def add_pipe(self, carrier: Carrier, url: str, node: int | None) -> Pipe | None:
+        """Add a connection; return None if the socket takes no more of them."""
+        with self.lock:
+            full = self._pipes_max is not None and len(self._pipes) >= self._pipes_max
+            if self.closed or full or node == self.id:
+                return None
+            pipe = Pipe(carrier, url, node)
+            self._pipes[pipe.id] = pipe
+            self._arrange_locked()
+            return pipe
+
+    def remove_pipe(self, pipe: Pipe) -> None:
+        """Remove a connection that has ended; its messages that arrived stay."""
+        with self.lock:
+            if self._pipes.pop(pipe.id, None) is None:
+                return
+            if queued := pipe.carrier.queued:
+                reason = DropReason.CLOSED if self.closed else DropReason.LOST
+                self.drop_locked(pipe, reason, queued)
+            self._arrange_locked()
+        self.report_drops()
+
+    def _arrange_locked(self) -> None:
+        """Choose the pipes that carry messages: one for each node (BP-16)."""
+        active: dict[int, Pipe] = {}
+        for pipe in self._pipes.values():
+            first = active.setdefault(pipe.id if pipe.node is None else pipe.node, pipe)
+            pipe.is_standby = first is not pipe
+        self._active = tuple(active.values())
+        self._senders.wake_all()
+
+    def add_closer(self, close: Callable[[], object]) -> bool:
+        """Call ``close`` when the socket is closed; return False if it is already."""
+        with self.lock:
+            if self.closed:
+                return False
+            self._closers.append(close)
+            return True
+
+    def remove_closer(self, close: Callable[[], object]) -> None:
+        """Undo `add_closer`."""
+        with self.lock, contextlib.suppress(ValueError):
+            self._closers.remove(close)
+
+    def on_account(self, pipe: Pipe, account: Sent | Taken) -> None:
+        """Note an account of a native peer."""
+        with self.lock:
+            if isinstance(account, Sent):
+                pipe.remote_sent = account
+            else:
+                pipe.remote_taken = account
+
+    # Owners and the end.
+
+    def own(self, owner: str) -> None:
+        """Make ``owner`` the only one that may use the socket (BP-14).
+
+        Raises:
+            BrokerClosedError: the socket is closed.
+            BusyError: it has another owner.
+        """
+        with self.lock:
+            self._check_open("start a device", "")  # of one more device: busy
+            self.owner = owner
+
+    def disown(self) -> None:
+        """Let every caller use the socket again."""
+        with self.lock:
+            self.owner = ""
+
+    def check_open(self, act: str) -> None:
+        """Raise a `BrokerClosedError` if the socket is closed."""
+        if self.closed:
+            raise BrokerClosedError(f"cannot {act}: this socket is closed")
+
+    def _check_open(self, act: str, owner: str) -> None:
+        if self.closed:
+            raise BrokerClosedError(f"cannot {act}: this socket is closed")
+        if self.owner != owner:
+            raise BusyError(f"this socket, by {self.owner}")
+
+    def close(self) -> None:
+        """Close all connections, and end every call that waits."""
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+            closers, pipes = [*self._closers], [*self._pipes.values()]
+            self._closers.clear()
+            for number, count in self._arrived.clear().items():
+                pipe = self._pipes.get(number)
+                self.drop_locked(pipe, DropReason.CLOSED, count)
+            self._set_readable_locked()
+            self._receivers.wake_all()
+            self._senders.wake_all()
+        for close in closers:
+            close()
+        for pipe in pipes:
+            pipe.carrier.close()
+            self.remove_pipe(pipe)
+        self.report_drops()
+
+    def abandon_after_fork(self) -> None:
+        """Close the socket in a fork's child: its connections are the parent's."""
+        self.closed = True
+        self._pipes.clear()
+        self._active = ()
+
+    # Accounts.
+
+    def stats(self) -> SocketStats:
+        """Return the account of this socket."""
+        for pipe in list(self._pipes.values()):
+            pipe.carrier.refresh()
+        with self.lock:
+            return SocketStats(
+                node=self.id,
+                sent=self._sent,
+                delivered=self._delivered,
+                received_queued=len(self._arrived),
+                dropped=dict(self._dropped),
+                peers=tuple([pipe.stats() for pipe in self._pipes.values()]),
+            )
+
+    def accounts_of(self, pipe: Pipe) -> tuple[Sent, Taken]:
+        """Return the accounts of this end for a native peer."""
+        with self.lock:
+            dropped = pipe.dropped
+            lost = dropped[DropReason.SEND_QUEUE] + dropped[DropReason.TOO_LONG]
+            return Sent(pipe.sent, lost), Taken(
+                pipe.arrived,
+                pipe.delivered,
+                dropped[DropReason.RECEIVE_QUEUE] + dropped[DropReason.CLOSED],
+                dropped[DropReason.DUPLICATE],
+            )
+
+    def drop(self, pipe: Pipe | None, reason: DropReason, count: int = 1) -> None:
+        """Count dropped messages, and report them."""
+        with self.lock:
+            self.drop_locked(pipe, reason, count)
+        self.report_drops()
+
+    def drop_locked(
+        self, pipe: Pipe | None, reason: DropReason, count: int = 1
+    ) -> None:
+        self._dropped[reason] += count
+        if pipe is not None:
+            pipe.dropped[reason] += count
+            if pipe.node is not None:
+                pipe.carrier.report()
+        if self._on_drop is not None:
+            self._unreported[0 if pipe is None else pipe.id, reason] += count
+
+    def report_drops(self) -> None:
+        """Call ``on_drop`` for the drops since the last call; without the lock."""
+        if self._on_drop is None or not self._unreported:
+            return
+        with self.lock:
+            unreported = [*self._unreported.items()]
+            self._unreported.clear()
+        for (pipe, reason), count in unreported:
+            try:
+                self._on_drop(Drop(pipe, reason, count))
+            except Exception:  # noqa: BLE001 # of the application
+                _log.exception("on_drop of a socket has raised an error")
+
+    # For `wait_for`.
+
+    def recover_locked(self) -> None:
+        """Wake every waiter, after an exception in one of them."""
+        self._receivers.wake_all()
+        self._senders.wake_all()
+        if self._readiness is not None:
+            readable = self.closed or bool(self._arrived)
+            self._readiness.restore_locked(readable=readable)
+
+    def settle(self) -> None:
+        """Do nothing: no work is deferred under the lock."""

@@ -1,0 +1,81 @@
+"""`PairSocket`: one end of a pair, as PAIR of nanomsg and NNG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.pattern.sp_socket import SpSocket
+from bus.pattern.wire import EndpointType
+from queuebroker.arguments import deadline_after, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+    from bus.pattern.node import Drop
+    from bus.pattern.socket_config import SocketConfig
+
+__all__ = ["PairSocket"]
+
+_VERSIONS = {0: EndpointType.PAIR0, 1: EndpointType.PAIR1}
+
+
+class PairSocket(SpSocket):
+    """A socket with one peer at a time; further peers are rejected.
+
+    Other than a bus socket, it waits for room when it sends. It speaks the wire of
+    nanomsg and NNG alone: between sockets of this package, a queue of `queuebroker` is
+    faster.
+
+    Args:
+        version: of the protocol: 0 (nanomsg and NNG) or 1 (NNG).
+        config, on_drop: as for `BusSocket`.
+
+    Raises:
+        TypeError, ValueError: a wrong argument.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        config: SocketConfig | None = None,
+        *,
+        version: int = 0,
+        on_drop: Callable[[Drop], object] | None = None,
+    ) -> None:
+        if version not in _VERSIONS:
+            raise ValueError(f"version of a pair must be 0 or 1, got {version!r}")
+        super().__init__(config, on_drop, _VERSIONS[version], pipes_max=1)
+
+    def send(self, data: Buffer, timeout: float | None = None) -> None:
+        """Send a message, once there is a peer with room.
+
+        timeout: in seconds; None for no limit, 0 to return at once.
+
+        Raises:
+            TypeError: ``data`` is not bytes-like.
+            SendTimeoutError: there was no peer, or no room, in time.
+            BrokerClosedError: the socket is closed.
+        """
+        self._node.send_waiting(snapshot(data, 0, None, None), deadline_after(timeout))
+
+    def send_nowait(self, data: Buffer) -> None:
+        """Send with ``timeout=0``."""
+        self.send(data, 0)
+
+    def receive(self, timeout: float | None = None) -> bytes:
+        """Return the next message.
+
+        timeout: in seconds; None for no limit, 0 to return at once.
+
+        Raises:
+            ReceiveTimeoutError: none arrived in time.
+            BrokerClosedError: the socket is closed.
+        """
+        return self._node.receive(deadline_after(timeout))[1].body
+
+    def receive_nowait(self) -> bytes:
+        """Receive with ``timeout=0``."""
+        return self.receive(0)

@@ -1,0 +1,161 @@
+"""`Pipe`: one connection of a socket, as the socket sees it."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bus.pattern.drop_reason import DropReason
+    from bus.pattern.native import Sent, Taken
+
+__all__ = ["Carrier", "Outgoing", "PeerStats", "Pipe"]
+
+_IDS: Final = 1 << 31
+# Process-wide, so that a tag names no connection of another socket (BP-10).
+_ids: Final = itertools.count(1 + secrets.randbelow(_IDS - 1))
+
+
+@attrs.frozen(slots=True)
+class Outgoing:
+    """A message on its way to peers.
+
+    origin, number: the node that sent it first, and its number there (BP-16).
+    """
+
+    body: bytes
+    origin: int
+    number: int
+
+
+class Carrier(Protocol):
+    """The transport of one pipe."""
+
+    def put(self, message: Outgoing) -> bool:
+        """Queue a message; False if there is no room. Under the node's lock."""
+
+    def has_room(self, size: int) -> bool:
+        """Return True if `put` would take a body of ``size`` bytes."""
+
+    def flush(self, *, in_burst: bool) -> None:
+        """Pass on queued messages without waiting; without the node's lock.
+
+        in_burst: True if the previous message was sent just before.
+        """
+
+    @property
+    def queued(self) -> int:
+        """The number of messages that wait."""
+
+    def report(self) -> None:
+        """Send the account of this end soon; for any thread."""
+
+    def refresh(self) -> None:
+        """Fetch the account of the peer, if that takes no time; without a lock."""
+
+    def close(self) -> None:
+        """End the connection; messages that wait are dropped. For any thread."""
+
+
+@attrs.frozen(kw_only=True)
+class PeerStats:
+    """The account of one connection; totals since it began.
+
+    ``sent`` equals the messages queued here, those in ``dropped`` with the reasons of a
+    sender, and those that reached the peer. For a native peer the last are told apart
+    by ``remote_taken``: delivered there, queued there, or dropped there.
+
+    pipe: its id (BP-10).
+    url: the address of the peer, as far as it is known.
+    is_native: True for a socket of this package.
+    node: the node id of a native peer; None otherwise.
+    is_standby: True if another connection to the same node carries the messages.
+    sent: messages of this socket that were meant for the peer.
+    queued: those that wait to be sent.
+    arrived: messages from the peer.
+    delivered: those that the application has taken.
+    dropped: by reason, in both directions.
+    remote_sent: how many messages a native peer meant for this socket, and how many of
+      these it dropped; None before its first account.
+    remote_taken: the account of a native peer of the messages that arrived there.
+    """
+
+    pipe: int
+    url: str
+    is_native: bool
+    node: int | None
+    is_standby: bool
+    sent: int
+    queued: int
+    arrived: int
+    delivered: int
+    dropped: Mapping[DropReason, int]
+    remote_sent: Sent | None
+    remote_taken: Taken | None
+
+
+class Pipe:
+    """One connection of a socket; its fields are guarded by the lock of the node.
+
+    id: of 31 bits, never 0; unique among all sockets of the process (BP-10).
+    url: the address of the peer.
+    node: the node id of a native peer; None for a peer of another library.
+    origin: stands for a peer of another library as the origin of its messages.
+    """
+
+    __slots__ = (
+        "arrived",
+        "carrier",
+        "delivered",
+        "dropped",
+        "id",
+        "is_standby",
+        "node",
+        "origin",
+        "remote_sent",
+        "remote_taken",
+        "sent",
+        "url",
+    )
+
+    def __init__(self, carrier: Carrier, url: str, node: int | None) -> None:
+        self.id: Final = next(_ids) % _IDS or next(_ids) % _IDS
+        self.carrier: Final = carrier
+        self.url: Final = url
+        self.node: Final = node
+        self.origin: Final = new_node_id() if node is None else node
+        self.is_standby: bool = False
+        self.sent: int = 0
+        self.arrived: int = 0
+        self.delivered: int = 0
+        self.dropped: Final[Counter[DropReason]] = Counter()
+        self.remote_sent: Sent | None = None
+        self.remote_taken: Taken | None = None
+
+    def stats(self) -> PeerStats:
+        """Return the account of this connection."""
+        return PeerStats(
+            pipe=self.id,
+            url=self.url,
+            is_native=self.node is not None,
+            node=self.node,
+            is_standby=self.is_standby,
+            sent=self.sent,
+            queued=self.carrier.queued,
+            arrived=self.arrived,
+            delivered=self.delivered,
+            dropped=dict(self.dropped),
+            remote_sent=self.remote_sent,
+            remote_taken=self.remote_taken,
+        )
+
+
+def new_node_id() -> int:
+    """Return a random node id of 64 bits, not 0."""
+    return 1 + secrets.randbelow((1 << 64) - 1)

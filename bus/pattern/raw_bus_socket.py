@@ -1,0 +1,109 @@
+"""`RawBusSocket`: a bus socket that tells and respects where messages came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bus.pattern.group import Group
+from bus.pattern.sp_socket import SpSocket
+from bus.pattern.wire import EndpointType
+from queuebroker.arguments import deadline_after, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+    from bus.pattern.node import Drop
+    from bus.pattern.socket_config import SocketConfig
+
+__all__ = ["RawBusSocket", "RawMessage"]
+
+
+@attrs.frozen(slots=True)
+class RawMessage:
+    """A message with the tag of the connection that it came by.
+
+    body: the message.
+    pipe: the id of that connection (BP-7); 0 for a message without a tag. It never
+      travels (BP-9), and names no connection of another socket (BP-10).
+    origin, number: the node that sent the message first, and its number there (BP-16);
+      0 for a new message. A peer of another library is an origin of its own.
+    """
+
+    body: bytes
+    pipe: int = 0
+    origin: int = 0
+    number: int = 0
+
+    @property
+    def header(self) -> bytes:
+        """The tag as NNG shows it: 4 bytes, big-endian."""
+        return self.pipe.to_bytes(4)
+
+
+class RawBusSocket(SpSocket):
+    """A bus socket for a `device`: it receives messages with their tags.
+
+    If such a message is sent, it goes to all peers but for the one that it came by
+    (BP-8).
+
+    Args:
+        config, on_drop, native: as for `BusSocket`.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        config: SocketConfig | None = None,
+        *,
+        on_drop: Callable[[Drop], object] | None = None,
+        native: bool = True,
+    ) -> None:
+        super().__init__(
+            config,
+            on_drop,
+            EndpointType.BUS,
+            EndpointType.NATIVE_BUS if native else None,
+        )
+
+    def join(self, url: str, *, source: str = "") -> Group:
+        """Join a multicast group; see `BusSocket.join`."""
+        return Group(self._node, url, source)
+
+    def send(self, message: RawMessage | Buffer) -> None:
+        """Send a message to all peers but for that of its tag; never waits.
+
+        Raises:
+            TypeError: it is no `RawMessage` and not bytes-like.
+            BrokerClosedError: the socket is closed.
+            BusyError: a device uses the socket.
+        """
+        if not isinstance(message, RawMessage):
+            message = RawMessage(snapshot(message, 0, None, None))
+        self._node.send(
+            message.body,
+            came_by=message.pipe,
+            origin=message.origin,
+            number=message.number,
+        )
+
+    def receive(self, timeout: float | None = None) -> RawMessage:
+        """Return the next message of any peer, one peer after the other.
+
+        timeout: in seconds; None for no limit, 0 to return at once.
+
+        Raises:
+            ReceiveTimeoutError: none arrived in time.
+            BrokerClosedError: the socket is closed.
+            BusyError: a device uses the socket.
+        """
+        pipe, arrival = self._node.receive(deadline_after(timeout))
+        return RawMessage(arrival.body, pipe, arrival.origin, arrival.number)
+
+    def receive_nowait(self) -> RawMessage:
+        """Receive with ``timeout=0``."""
+        return self.receive(0)

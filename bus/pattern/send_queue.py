@@ -1,0 +1,126 @@
+"""`SendQueue`: the frames that wait for one peer, and their exclusive flush."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+
+__all__ = ["SendQueue"]
+
+F = TypeVar("F")
+
+
+class SendQueue(Generic[F]):
+    """A bounded queue of frames for one peer, flushed by one thread at a time.
+
+    Args:
+        messages_max, bytes_max: the bounds. One frame always fits.
+        write: called by `flush` to take some frames and pass them on, without waiting.
+          It returns False if the peer takes no more for now.
+
+    Attributes:
+        blocked: True if the peer takes no more, until `unblock`.
+
+    Locks: `put` is for the holder of the node's lock, `take` for ``write``. ``_flush``
+    is only tried, and never while the node's lock is held. Each counter has one writer.
+    No flush is lost: a thread appends its frame before it tries ``_flush``; the holder
+    checks for frames after its release.
+    """
+
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_max",
+        "_bytes_out",
+        "_flush",
+        "_frames",
+        "_messages_in",
+        "_messages_max",
+        "_messages_out",
+        "_write",
+        "blocked",
+    )
+
+    def __init__(
+        self, messages_max: int, bytes_max: int, write: Callable[[], bool]
+    ) -> None:
+        self._messages_max: Final = messages_max
+        self._bytes_max: Final = bytes_max
+        self._write: Final = write
+        # Each with its length; -1 for a frame that is no message and always has room.
+        self._frames: Final[deque[tuple[F, int]]] = deque()
+        self.blocked: bool = False
+        self._messages_in: int = 0
+        self._messages_out: int = 0
+        self._bytes_in: int = 0
+        self._bytes_out: int = 0
+        self._flush: Final[_thread.LockType] = _sync.Lock()
+
+    def __len__(self) -> int:
+        """Return the number of messages that wait."""
+        return self._messages_in - self._messages_out
+
+    @property
+    def size(self) -> int:
+        """The length of the messages that wait, in bytes."""
+        return self._bytes_in - self._bytes_out
+
+    def has_room(self, size: int) -> bool:
+        """Return True if `put` would take a message of ``size`` bytes."""
+        queued = self._messages_in - self._messages_out
+        return not queued or (
+            queued < self._messages_max
+            and self._bytes_in - self._bytes_out + size <= self._bytes_max
+        )
+
+    def put(self, frame: F, size: int) -> bool:
+        """Append a message of ``size`` bytes; return False if there is no room."""
+        if not self.has_room(size):
+            return False
+        self._messages_in += 1
+        self._bytes_in += size
+        self._frames.append((frame, size))
+        return True
+
+    def put_control(self, frame: F) -> None:
+        """Append a frame that is no message; for any thread."""
+        self._frames.append((frame, -1))
+
+    def take(self) -> F | None:
+        """Remove and return the oldest frame; None if there is none."""
+        if not self._frames:
+            return None
+        frame, size = self._frames.popleft()
+        if size >= 0:
+            self._messages_out += 1
+            self._bytes_out += size
+        return frame
+
+    def flush(self) -> None:
+        """Write frames until none is left or the peer takes no more."""
+        while self._frames and not self.blocked:
+            if not self._write_once():
+                return  # the holder checks again
+
+    def unblock(self) -> None:
+        """Write again what the peer did not take, and the frames behind it."""
+        self.blocked = False
+        # If another thread is writing, it may set `blocked` again just now. Then the
+        # peer is still ready, and its transport calls this again.
+        if self._write_once():
+            self.flush()
+
+    def _write_once(self) -> bool:
+        """Write; return False if another thread does."""
+        if not self._flush.acquire(False):
+            return False
+        try:
+            self.blocked = not self._write()
+        finally:
+            self._flush.release()
+        return True

@@ -1,0 +1,58 @@
+"""`SocketConfig`: the limits of a bus socket or a pair socket."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from queuebroker.arguments import index, positive, seconds
+
+__all__ = ["SocketConfig"]
+
+_COUNT_MAX: Final = 1 << 31
+
+
+def _positive(_: object, attribute: attrs.Attribute[int], value: object) -> None:
+    positive(attribute.name, value, _COUNT_MAX)
+
+
+def _seconds(_: object, attribute: attrs.Attribute[float], value: object) -> None:
+    seconds(attribute.name, value)
+
+
+def _not_negative(_: object, attribute: attrs.Attribute[int], value: Any) -> None:
+    if index(attribute.name, value) < 0:
+        raise ValueError(f"{attribute.name} must be >= 0, got {value}")
+
+
+@attrs.frozen(kw_only=True)
+class SocketConfig:
+    """The limits of one socket; each has a default.
+
+    send_messages, send_bytes: the bounds of the queue to each peer. One message always
+      fits.
+    receive_messages, receive_bytes: the bounds of the received messages of each peer
+      that the application has not taken (BP-6, BP-18). One message always fits.
+    message_bytes: the maximum length of an incoming message; a peer that sends a longer
+      one is disconnected. 0 for no limit.
+    handshake_s: time limit for the handshake of a peer, in seconds.
+    redial_min_s, redial_max_s: bounds of the pause between two attempts of a dialler,
+      in seconds; see `bus.pattern.redial`.
+    repeat_s: a message of another library whose bytes equal those of one that arrived
+      within this time, in seconds, is dropped. It limits loops through devices of other
+      libraries, and also drops honest repeats (BP-16). 0 for never.
+
+    Raises:
+        TypeError, ValueError: a value is no number, or out of range.
+    """
+
+    send_messages: int = attrs.field(default=1024, validator=_positive)
+    send_bytes: int = attrs.field(default=16 << 20, validator=_positive)
+    receive_messages: int = attrs.field(default=1024, validator=_positive)
+    receive_bytes: int = attrs.field(default=16 << 20, validator=_positive)
+    message_bytes: int = attrs.field(default=64 << 20, validator=_not_negative)
+    handshake_s: float = attrs.field(default=10.0, validator=_seconds)
+    redial_min_s: float = attrs.field(default=0.02, validator=_seconds)
+    redial_max_s: float = attrs.field(default=10.0, validator=_seconds)
+    repeat_s: float = attrs.field(default=0.0, validator=_seconds)

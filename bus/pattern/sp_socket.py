@@ -1,0 +1,121 @@
+"""`SpSocket`: the common part of the sockets of this package."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bus.pattern.dialler import Dialler
+from bus.pattern.listener import Listener
+from bus.pattern.node import Node
+from bus.pattern.socket_config import SocketConfig
+from bus.pattern.socket_url import SocketUrl, Transport
+from queuebroker.arguments import check_callable, check_instance, deadline_after, index
+from queuebroker.closable import Closable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.pattern.node import Drop, SocketStats
+    from bus.pattern.wire import EndpointType
+
+__all__ = ["SpSocket"]
+
+
+class SpSocket(Closable):
+    """A socket with any number of listeners and diallers.
+
+    All methods are for any thread. A child of a fork must open sockets of its own.
+    """
+
+    __slots__ = ("__weakref__", "_node")
+
+    def __init__(
+        self,
+        config: SocketConfig | None,
+        on_drop: Callable[[Drop], object] | None,
+        endpoint: EndpointType,
+        native: EndpointType | None = None,
+        **limits: Any,
+    ) -> None:
+        config = SocketConfig() if config is None else config
+        check_instance("config", config, SocketConfig)
+        if on_drop is not None:
+            check_callable("on_drop", on_drop)
+        self._node = Node(config, endpoint, native, on_drop=on_drop, **limits)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._node.closed else f"{self._node.peers} peers"
+        return f"<{type(self).__name__}, {state}>"
+
+    def listen(self, url: str, *, mode: int = 0o600) -> Listener:
+        """Accept peers at an address, until the listener or the socket is closed.
+
+        url: ``inproc://name``, ``ipc:///path``, ``abstract://name`` or
+          ``tcp://host:port``; see `SocketUrl`. With port 0 the system chooses one, and
+          `Listener.url` has it.
+        mode: the permission bits of the file of an ``ipc`` address.
+
+        Raises:
+            TypeError, ValueError: it is no such address.
+            OSError: the system refuses it, for example since it is in use.
+            BrokerClosedError: this socket is closed.
+        """
+        self._node.check_open("listen")
+        return Listener(self._node, _stream_url(url, "listen"), index("mode", mode))
+
+    def dial(self, url: str) -> Dialler:
+        """Connect to an address, again after each loss, until closed.
+
+        Does not wait: see `wait_for_peers`.
+
+        Raises:
+            TypeError, ValueError: it is no such address.
+            BrokerClosedError: this socket is closed.
+        """
+        self._node.check_open("dial")
+        return Dialler(self._node, _stream_url(url, "dial"))
+
+    def wait_for_peers(self, count: int = 1, timeout: float | None = None) -> bool:
+        """Wait until ``count`` peers are connected; return False if time is up first.
+
+        timeout: in seconds; None for no limit.
+        """
+        return self._node.wait_for_peers(index("count", count), deadline_after(timeout))
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Wait until the system has taken all messages sent; False if time is up first.
+
+        `close` itself drops what still waits. timeout: in seconds; None for no limit.
+        """
+        return self._node.drain(deadline_after(timeout))
+
+    @property
+    def stats(self) -> SocketStats:
+        """The account of this socket: messages sent, delivered, and dropped."""
+        return self._node.stats()
+
+    @property
+    def closed(self) -> bool:
+        """True once the socket is closed."""
+        return self._node.closed
+
+    def fileno(self) -> int:
+        """Return a descriptor for `selectors`: readable while a receive does not wait.
+
+        It is readable, too, once the socket is closed.
+
+        Raises:
+            BrokerClosedError: the socket is closed.
+        """
+        return self._node.fileno()
+
+    def close(self) -> None:
+        """Close all connections; each call that waits raises `BrokerClosedError`."""
+        self._node.close()
+
+
+def _stream_url(text: str, act: str) -> SocketUrl:
+    url = SocketUrl.parse(text)
+    if url.transport is Transport.MULTICAST:
+        raise ValueError(f"cannot {act} at {text}: call join with a multicast group")
+    return url

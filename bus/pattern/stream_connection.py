@@ -1,0 +1,391 @@
+"""`StreamConnection`: a pipe over TCP or a UNIX socket.
+
+The driver of this process calls it when its descriptor is ready. A thread that sends
+writes by itself, if no other thread does: a lone message takes no other thread, and
+messages in quick succession share a system call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bus.errors import WireError
+from bus.pattern import native
+from bus.pattern.drop_reason import DropReason
+from bus.pattern.framing import NativeFraming, Pair1Framing, PlainFraming
+from bus.pattern.native import Hello
+from bus.pattern.protocol import Protocol, ProtocolState
+from bus.pattern.send_queue import SendQueue
+from bus.pattern.wire import EndpointType, frame_head
+from queuebroker import _net, _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.pattern.framing import Framing
+    from bus.pattern.native import Control
+    from bus.pattern.node import Node
+    from bus.pattern.pipe import Outgoing, Pipe
+    from queuebroker._net import Socket
+    from queuebroker.sockets.driver import Driver
+
+__all__ = ["StreamConnection"]
+
+# Messages of a burst are written once so many wait, or so many bytes.
+_BATCH_MESSAGES: Final = 256
+_BATCH_BYTES: Final = 1 << 16
+# The most bytes of one write and one read. A longer body is not copied.
+_JOIN_BYTES: Final = 1 << 16
+_READ_BYTES: Final = 1 << 16
+_LONG_READ_BYTES: Final = 1 << 20
+_READS_MAX: Final = 16  # before other descriptors have their turn
+# How long a dialler waits for the first bytes of a listener, before it assumes one that
+# waits for its own, in seconds. It is below the second that nanomsg allows.
+_GRACE_S: Final = 0.25
+# How soon a native peer gets the account of this end, in seconds.
+_REPORT_S: Final = 0.02
+_HOPS_MAX: Final = 8
+
+
+class StreamConnection:
+    """One connection of a node; a `Carrier` and a `Handler`.
+
+    Args:
+        socket: non-blocking, connected or connecting.
+        driver: held for this connection; released at its end.
+        native: the endpoint type among sockets of this package, as for `Protocol`.
+        dials: True for the end that dialled.
+        is_connecting: True if the socket's connect is not complete.
+        url: the address of the peer.
+        on_end: called once, in the thread of the driver, with the reason for the end;
+          None if this end was closed.
+        on_open: called there when the handshake is complete.
+
+    Locks: the driver's thread reads. The holder of the flush of ``_queue`` writes.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        socket: Socket,
+        driver: Driver,
+        native: EndpointType | None,
+        *,
+        dials: bool,
+        is_connecting: bool = False,
+        is_ipc: bool,
+        url: str,
+        on_end: Callable[[BaseException | None], object],
+        on_open: Callable[[], object] = lambda: None,
+    ) -> None:
+        config = node.config
+        self._node: Final = node
+        self._socket: Final = socket
+        self._descriptor: Final = socket.fileno()
+        self._driver: Final = driver
+        self._is_ipc: Final = is_ipc
+        self._dials: Final = dials
+        self._url: Final = url
+        self._on_end: Final = on_end
+        self._on_open: Final = on_open
+        self._is_connecting = is_connecting
+        self._protocol: Final = Protocol(
+            node.endpoint,
+            native,
+            dials=dials,
+            is_ipc=is_ipc,
+            bytes_max=config.message_bytes and config.message_bytes + _HEAD_BYTES_MAX,
+        )
+        self._framing: Framing = PlainFraming()
+        self._pipe: Pipe | None = None
+        self._ended: bool = False
+        self._queue: Final[SendQueue[bytes | tuple[bytes, bytes]]] = SendQueue(
+            config.send_messages, config.send_bytes, self._write
+        )
+        # Pieces under way; True while they are written, see `_write`; True while the
+        # driver reports room in the socket.
+        self._unsent: Final[deque[memoryview]] = deque()
+        self._is_writing: bool = False
+        self._awaits_room: bool = False
+        self._is_scheduled: bool = False  # a flush in the driver's thread
+        self._is_report_due: bool = False
+
+    def begin(self) -> None:
+        """Serve the connection; in the thread of the driver.
+
+        Raises:
+            OSError: the system can watch no more descriptors.
+        """
+        mask = _net.WRITE if self._is_connecting else _net.READ
+        self._driver.register(self._descriptor, self, mask)
+        at = self._driver.at
+        at(_sync.monotonic() + self._node.config.handshake_s, self._expire, self)
+        if not self._is_connecting:
+            self._shake_hands()
+
+    def _shake_hands(self) -> None:
+        """Send the bytes of the handshake; a few bytes always have room."""
+        if data := self._protocol.data_to_send():
+            self._socket.send(data, _net.AT_ONCE)
+        if self._dials and self._protocol.state is ProtocolState.HANDSHAKE:
+            self._driver.at(_sync.monotonic() + _GRACE_S, self._state_plain_type, self)
+
+    def _state_plain_type(self) -> None:
+        if not self._ended:
+            self._protocol.state_plain_type()
+            if data := self._protocol.data_to_send():
+                self._socket.send(data, _net.AT_ONCE)
+
+    def _expire(self) -> None:
+        if self._pipe is None and not self._ended:
+            self._end(TimeoutError("the peer has not completed the handshake in time"))
+
+    @property
+    def was_mistaken(self) -> bool:
+        """True if the peer was wrongly taken for a socket of this package."""
+        return self._pipe is None and self._protocol.states_native
+
+    # For the driver.
+
+    def ready(self, mask: int) -> None:
+        """Read and write without blocking."""
+        try:
+            if self._is_connecting:
+                self._on_connected()
+                return
+            if mask & _net.WRITE:
+                self._queue.unblock()
+                self._node.on_room()
+            if mask & ~_net.WRITE:
+                self._read()
+        except (OSError, WireError) as error:
+            self._end(error)
+
+    def _on_connected(self) -> None:
+        error = _net.connect_error(self._socket)
+        if error is not None:
+            raise error
+        self._is_connecting = False
+        self._driver.watch(self._descriptor, _net.READ)
+        self._shake_hands()
+
+    def _read(self) -> None:
+        size = _READ_BYTES
+        for _ in range(_READS_MAX):
+            if self._ended:
+                return
+            try:
+                data = self._socket.recv(size, _net.AT_ONCE)
+            except _net.WOULD_BLOCK:
+                return
+            if not data:
+                raise ConnectionResetError("the peer has closed the connection")
+            frames = self._protocol.receive_data(data)
+            if self._pipe is None and self._protocol.agreed is not None:
+                frames = self._open(frames)
+            if frames and self._pipe is not None:
+                self._receive(self._pipe, *self._framing.read(frames, self._origin))
+            elif self._pipe is None and (sent := self._protocol.data_to_send()):
+                self._socket.send(sent, _net.AT_ONCE)
+            if len(data) < size:
+                return
+            size = _LONG_READ_BYTES if size == len(data) else _READ_BYTES
+
+    @property
+    def _origin(self) -> int:
+        assert self._pipe is not None
+        return self._pipe.origin
+
+    def _receive(
+        self, pipe: Pipe, arrivals: Sequence[Outgoing], controls: Sequence[Control]
+    ) -> None:
+        if arrivals:
+            self._node.accept(pipe, arrivals)
+        for control in controls:
+            if isinstance(control, Hello):
+                raise WireError("native peer has sent a second hello")
+            self._node.on_account(pipe, control)
+        framing = self._framing
+        if isinstance(framing, Pair1Framing) and framing.dropped:
+            self._node.drop(pipe, DropReason.HOPS, framing.dropped)
+            framing.dropped = 0
+
+    def _open(self, frames: list[bytes]) -> list[bytes]:
+        """Add the pipe, once the handshake and a hello are here; return the rest."""
+        if sent := self._protocol.data_to_send():
+            self._socket.send(sent, _net.AT_ONCE)
+        node = None
+        if self._protocol.agreed is EndpointType.NATIVE_BUS:
+            if not isinstance(self._framing, NativeFraming):
+                self._framing = NativeFraming()
+                self._put_control(Hello(self._node.id))
+            if not frames:
+                return frames
+            hello = native.decode(frames.pop(0))
+            if not isinstance(hello, Hello):
+                raise WireError("native peer has not sent a hello first")
+            node = hello.node
+        elif self._protocol.agreed is EndpointType.PAIR1:
+            self._framing = Pair1Framing(_HOPS_MAX)
+        pipe = self._node.add_pipe(self, self._url, node)
+        if pipe is None:
+            raise ConnectionRefusedError("the socket takes no further connection")
+        self._pipe = pipe
+        self._on_open()
+        return frames
+
+    def fail(self, error: BaseException) -> None:
+        """End the connection because of an error of this process."""
+        self._end(error)
+
+    abort = fail
+
+    def abandon_after_fork(self) -> None:
+        """Abandon the descriptor: it belongs to the parent."""
+        self._ended = True
+        self._socket.close()
+        self._node.abandon_after_fork()
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._driver.unregister(self._descriptor)
+        if self._pipe is not None:
+            self._node.remove_pipe(self._pipe)
+        self._socket.close()
+        self._driver.release()
+        self._on_end(error)
+
+    # For the node.
+
+    def put(self, message: Outgoing) -> bool:
+        """Queue a message; return False if there is no room. Under the node's lock."""
+        body = message.body
+        size = len(body)
+        prefix = self._framing.prefix(message)
+        head = frame_head(len(prefix) + size, is_ipc=self._is_ipc) + prefix
+        frame = head + body if size < _JOIN_BYTES else (head, body)
+        return self._queue.put(frame, size)
+
+    def has_room(self, size: int) -> bool:
+        """Return True if `put` would take a body of ``size`` bytes."""
+        return self._queue.has_room(size)
+
+    @property
+    def queued(self) -> int:
+        """The number of messages that wait."""
+        return len(self._queue)
+
+    def flush(self, *, in_burst: bool) -> None:
+        """Write now, or leave it to the driver if more messages are likely."""
+        queue = self._queue
+        if queue.blocked:
+            return
+        if not in_burst or len(queue) >= _BATCH_MESSAGES or queue.size >= _BATCH_BYTES:
+            queue.flush()
+        elif not self._is_scheduled:
+            self._is_scheduled = True
+            self._driver.call(self._flush_scheduled, self)
+
+    def _flush_scheduled(self) -> None:
+        self._is_scheduled = False
+        if not self._ended:
+            self._queue.flush()
+            self._node.on_room()
+
+    def report(self) -> None:
+        """Send the account of this end soon; for any thread."""
+        if not self._is_report_due:
+            self._is_report_due = True
+            soon = _sync.monotonic() + _REPORT_S
+            self._driver.at(soon, self._report, self)
+
+    def refresh(self) -> None:
+        """Do nothing: the peer sends its account by itself."""
+
+    def _report(self) -> None:
+        self._is_report_due = False
+        if self._pipe is not None and not self._ended:
+            for account in self._node.accounts_of(self._pipe):
+                self._put_control(account)
+
+    def _put_control(self, control: Control) -> None:
+        frame = native.encode(control)
+        self._queue.put_control(frame_head(len(frame), is_ipc=self._is_ipc) + frame)
+        self._queue.flush()
+
+    def close(self) -> None:
+        """End the connection; for any thread."""
+        self._driver.call(partial(self._end, None), self)
+
+    # Writing.
+
+    def _write(self) -> bool:
+        """Write frames; return False if the socket takes no more for now."""
+        if self._is_writing:
+            # An interrupt hit the thread that was writing: nobody knows how much of a
+            # frame has left. The peer must not get the rest of it as another frame.
+            self._fail_soon(InterruptedError("a write was interrupted"))
+        while not self._ended and (self._unsent or self._gather()):
+            self._is_writing = True
+            try:
+                sent = self._send()
+            except _net.WOULD_BLOCK:
+                self._is_writing = False
+                self._await_room(awaits=True)
+                return False
+            except OSError as error:
+                self._is_writing = False
+                self._fail_soon(error)
+                return False
+            self._skip(sent)
+            self._is_writing = False
+        self._await_room(awaits=False)
+        return True
+
+    def _send(self) -> int:
+        if len(self._unsent) == 1:
+            return self._socket.send(self._unsent[0], _net.AT_ONCE)
+        return self._socket.sendmsg(self._unsent, (), _net.AT_ONCE)
+
+    def _gather(self) -> bool:
+        """Take frames of the queue for one write; return False if there is none."""
+        short: list[bytes] = []
+        size = 0
+        while size < _JOIN_BYTES and (frame := self._queue.take()) is not None:
+            if isinstance(frame, tuple):
+                short.append(frame[0])
+                pieces = b"".join(short), frame[1]
+                self._unsent.extend(map(memoryview, pieces))
+                return True
+            short.append(frame)
+            size += len(frame)
+        if short:
+            self._unsent.append(memoryview(b"".join(short)))
+        return bool(short)
+
+    def _skip(self, sent: int) -> None:
+        while sent:
+            piece = self._unsent[0]
+            if sent < len(piece):
+                self._unsent[0] = piece[sent:]
+                return
+            sent -= len(piece)
+            self._unsent.popleft()
+
+    def _await_room(self, *, awaits: bool) -> None:
+        if awaits != self._awaits_room and not self._ended:
+            self._awaits_room = awaits
+            mask = _net.READ | _net.WRITE if awaits else _net.READ
+            with suppress(OSError, ValueError):  # closed just now
+                self._driver.watch(self._descriptor, mask)
+
+    def _fail_soon(self, error: BaseException) -> None:
+        self._driver.call(partial(self._end, error), self)
+
+
+_HEAD_BYTES_MAX: Final = native.HEAD.size
