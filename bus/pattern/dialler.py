@@ -160,6 +160,7 @@ class Dialler(Closable):
                 return
             self._closed = True
         self._node.remove_closer(self.close)
+        INPROC.forget(self._address.name, self._dial)
         connection = self._connection
         if connection is not None:
             connection.close()

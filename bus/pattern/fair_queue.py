@@ -41,8 +41,18 @@ class FairQueue(Generic[P, M]):
         """Return how many messages of a peer wait."""
         return len(self._queues.get(peer, ()))
 
-    def offer(self, peer: P, message: M, size: int) -> bool:
-        """Append a message of ``size`` bytes; return False if there is no room."""
+    def is_full(self, peer: P) -> bool:
+        """Return True if there is no room for another message of a peer."""
+        return (
+            len(self._queues.get(peer, ())) >= self._messages_max
+            or self._size.get(peer, 0) >= self._bytes_max
+        )
+
+    def offer(self, peer: P, message: M, size: int, *, forced: bool = False) -> bool:
+        """Append a message of ``size`` bytes; return False if there is no room.
+
+        forced: append it also without room.
+        """
         queue = self._queues.get(peer)
         if queue is None:
             self._queues[peer] = deque([(message, size)])
@@ -50,7 +60,8 @@ class FairQueue(Generic[P, M]):
             self._turns.append(peer)
             return True
         total = self._size[peer] + size
-        if len(queue) >= self._messages_max or total > self._bytes_max:
+        full = len(queue) >= self._messages_max or total > self._bytes_max
+        if full and not forced:
             return False
         queue.append((message, size))
         self._size[peer] = total

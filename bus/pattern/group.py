@@ -136,6 +136,7 @@ class Group(Closable):
     def flush(self, *, in_burst: bool) -> None:  # noqa: ARG002 # part of `Carrier`
         """Send the messages that wait; the system drops what it has no room for."""
         self._queue.flush()
+        self._node.on_room()
 
     def _write(self) -> bool:
         while (datagram := self._queue.take()) is not None:
@@ -148,6 +149,9 @@ class Group(Closable):
 
     def refresh(self) -> None:
         """Do nothing: a group has no account."""
+
+    def resume(self) -> None:
+        """Do nothing: datagrams are read, and dropped if there is no room."""
 
     def close(self) -> None:
         """Leave the group; for any thread."""

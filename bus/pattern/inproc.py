@@ -74,6 +74,8 @@ class InprocConnection:
         pipe = None if other is None else other._pipe
         if other is None or pipe is None:
             return False  # until `join` is done
+        if other.node.pauses(pipe):
+            return False  # until `resume`
         messages = []
         while (message := self._queue.take()) is not None:
             messages.append(message)
@@ -90,15 +92,25 @@ class InprocConnection:
             for account in other.node.accounts_of(other._pipe):
                 self.node.on_account(pipe, account)
 
+    def resume(self) -> None:
+        """Let the other end hand over what it holds back."""
+        if self._other is not None:
+            self._other._queue.unblock()
+            self._other.node.on_room()
+
     def close(self) -> None:
         """End the connection at both ends."""
-        ends = [self] if self._other is None else [self, self._other]
-        for end in ends:
-            if not end._ended:
-                end._ended = True
+        for end in (self, self._other):
+            if end is not None and end._end_once():
                 if end._pipe is not None:
                     end.node.remove_pipe(end._pipe)
                 end._on_end()
+
+    def _end_once(self) -> bool:
+        """Mark this end as ended; return False if it was."""
+        with self.node.lock:
+            ended, self._ended = self._ended, True
+            return not ended
 
 
 class InprocRegistry:
@@ -130,6 +142,14 @@ class InprocRegistry:
         """Stop accepting connections to a name."""
         with self._lock:
             self._listeners.pop(name, None)
+
+    def forget(self, name: str, on_listener: Callable[[], object]) -> None:
+        """Undo a `dial` that waits for a listener."""
+        with self._lock:
+            if on_listener in (waiting := self._waiting.get(name, [])):
+                waiting.remove(on_listener)
+            if not waiting:
+                self._waiting.pop(name, None)
 
     def dial(
         self, name: str, end: InprocConnection, on_listener: Callable[[], object]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -74,6 +75,7 @@ class _InprocListener:
 
     def _accept(self, end: InprocConnection) -> bool:
         if end.node.endpoint is not self._node.endpoint:
+            end.close()
             return False
         own = InprocConnection(self._node, lambda: None)
         return own.join(end, str(self._url))
@@ -117,7 +119,7 @@ class _StreamListener:
                 return
             try:
                 made = _net.accept(self._socket)
-            except OSError:
+            except OSError:  # no descriptor is left, or closed just now
                 self._pause()
                 return
             if made is None:
@@ -165,11 +167,12 @@ class _StreamListener:
 
         The listening socket stays readable meanwhile.
         """
-        self._driver.watch(self._socket.fileno(), _net.ONCE)
-        self._driver.at(_sync.monotonic() + _PAUSE_S, self._resume, self)
+        with suppress(OSError, ValueError):  # closed just now
+            self._driver.at(_sync.monotonic() + _PAUSE_S, self._resume, self)
+            self._driver.watch(self._socket.fileno(), _net.ONCE)
 
     def _resume(self) -> None:
-        if not self._closed:
+        with suppress(OSError, ValueError):  # closed just now
             self._driver.watch(self._socket.fileno(), _net.READ)
 
     def fail(self, error: BaseException) -> None:  # noqa: ARG002 # the driver logs it

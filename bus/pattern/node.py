@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -120,6 +120,7 @@ class Node:
         self.owner: str = ""
         self.closed: bool = False
         self._pipes_max: Final = pipes_max
+        self._blocks: Final = config.receive_overflow == "block"
         self._on_drop: Final = on_drop
         self._pipes: Final[dict[int, Pipe]] = {}
         # The pipes that carry messages: of several to the same node, the first.
@@ -138,6 +139,8 @@ class Node:
         self._sent_at: float = 0.0
         self._delivered: int = 0
         self._dropped: Final[Counter[DropReason]] = Counter()
+        # Carriers to resume, since there is room again.
+        self._resumed: Final[deque[Carrier]] = deque()
         # Drops that `on_drop` has not seen.
         self._unreported: Final[Counter[tuple[int, DropReason]]] = Counter()
 
@@ -268,6 +271,8 @@ class Node:
             )
         if isinstance(taken, Pending):
             raise ReceiveTimeoutError("no message arrived in time")
+        if self._resumed:
+            self._resume()
         return taken
 
     def _take_locked(self, owner: str) -> tuple[int, Arrival] | Pending:
@@ -281,6 +286,9 @@ class Node:
             pipe.delivered += 1
             if pipe.node is not None:
                 pipe.carrier.report()
+            if pipe.is_paused and not self._arrived.is_full(number):
+                pipe.is_paused = False
+                self._resumed.append(pipe.carrier)
         if not self._arrived:
             self._set_readable_locked()
         elif self._receivers.asleep:
@@ -304,7 +312,9 @@ class Node:
                 elif not self._guard.accepts(arrival.origin, arrival.number):
                     self.drop_locked(pipe, DropReason.DUPLICATE)
                     continue
-                if not self._arrived.offer(pipe.id, arrival, len(arrival.body)):
+                if not self._arrived.offer(
+                    pipe.id, arrival, len(arrival.body), forced=self._blocks
+                ):
                     self.drop_locked(pipe, DropReason.RECEIVE_QUEUE)
             self._set_readable_locked()
             if self._arrived and self._receivers.asleep:
@@ -312,6 +322,20 @@ class Node:
         if pipe.node is not None:
             pipe.carrier.report()
         self.report_drops()
+
+    def pauses(self, pipe: Pipe) -> bool:
+        """Return True if a carrier must take in no more messages until `resume`."""
+        if not self._blocks:
+            return False
+        with self.lock:
+            pipe.is_paused = self._arrived.is_full(pipe.id)
+            return pipe.is_paused
+
+    def _resume(self) -> None:
+        """Resume the carriers of which messages were taken; without the lock."""
+        while self._resumed:
+            with contextlib.suppress(IndexError):  # another thread has
+                self._resumed.popleft().resume()
 
     def fileno(self) -> int:
         """Return a descriptor that is readable while `receive` would not wait."""
@@ -397,6 +421,7 @@ class Node:
         with self.lock:
             self._check_open("start a device", "")  # of one more device: busy
             self.owner = owner
+            self._receivers.wake_all()  # they find the new owner
 
     def disown(self) -> None:
         """Let every caller use the socket again."""

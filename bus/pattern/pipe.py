@@ -59,6 +59,9 @@ class Carrier(Protocol):
     def refresh(self) -> None:
         """Fetch the account of the peer, if that takes no time; without a lock."""
 
+    def resume(self) -> None:
+        """Take in messages again: see `Node.pauses`. Without a lock."""
+
     def close(self) -> None:
         """End the connection; messages that wait are dropped. For any thread."""
 
@@ -115,6 +118,7 @@ class Pipe:
         "delivered",
         "dropped",
         "id",
+        "is_paused",
         "is_standby",
         "node",
         "origin",
@@ -131,6 +135,7 @@ class Pipe:
         self.node: Final = node
         self.origin: Final = new_node_id() if node is None else node
         self.is_standby: bool = False
+        self.is_paused: bool = False  # its carrier takes in nothing: `Node.pauses`
         self.sent: int = 0
         self.arrived: int = 0
         self.delivered: int = 0

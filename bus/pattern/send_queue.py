@@ -42,6 +42,7 @@ class SendQueue(Generic[F]):
         "_messages_in",
         "_messages_max",
         "_messages_out",
+        "_unblocked",
         "_write",
         "blocked",
     )
@@ -55,6 +56,7 @@ class SendQueue(Generic[F]):
         # Each with its length; -1 for a frame that is no message and always has room.
         self._frames: Final[deque[tuple[F, int]]] = deque()
         self.blocked: bool = False
+        self._unblocked: bool = False  # `unblock` was called since the last write began
         self._messages_in: int = 0
         self._messages_out: int = 0
         self._bytes_in: int = 0
@@ -109,18 +111,30 @@ class SendQueue(Generic[F]):
 
     def unblock(self) -> None:
         """Write again what the peer did not take, and the frames behind it."""
+        self._unblocked = True
         self.blocked = False
-        # If another thread is writing, it may set `blocked` again just now. Then the
-        # peer is still ready, and its transport calls this again.
         if self._write_once():
             self.flush()
+
+    def stop(self, close: Callable[[], object]) -> None:
+        """Call ``close`` while no thread writes, and let none write afterwards.
+
+        Not within ``write``.
+        """
+        self._flush.acquire()  # for good
+        close()
 
     def _write_once(self) -> bool:
         """Write; return False if another thread does."""
         if not self._flush.acquire(False):
             return False
         try:
+            self._unblocked = False
             self.blocked = not self._write()
+            # In this order, and `unblock` in the opposite one: if both run at once, one
+            # of them sees the other. So no peer with room stays blocked.
+            if self._unblocked:
+                self.blocked = False
         finally:
             self._flush.release()
         return True

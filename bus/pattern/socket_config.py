@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -21,6 +21,11 @@ def _seconds(_: object, attribute: attrs.Attribute[float], value: object) -> Non
     seconds(attribute.name, value)
 
 
+def _overflow(_: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if value not in {"drop", "block"}:
+        raise ValueError(f"{attribute.name} must be 'drop' or 'block', got {value!r}")
+
+
 def _not_negative(_: object, attribute: attrs.Attribute[int], value: Any) -> None:
     if index(attribute.name, value) < 0:
         raise ValueError(f"{attribute.name} must be >= 0, got {value}")
@@ -34,6 +39,10 @@ class SocketConfig:
       fits.
     receive_messages, receive_bytes: the bounds of the received messages of each peer
       that the application has not taken (BP-6, BP-18). One message always fits.
+    receive_overflow: "drop" drops the newest message at these bounds (BP-6). "block"
+      reads nothing more from that peer until there is room; then the messages
+      wait at the peer, and are dropped there if its queue is full. The messages of one
+      read may exceed the bounds.
     message_bytes: the maximum length of an incoming message; a peer that sends a longer
       one is disconnected. 0 for no limit.
     handshake_s: time limit for the handshake of a peer, in seconds.
@@ -51,6 +60,9 @@ class SocketConfig:
     send_bytes: int = attrs.field(default=16 << 20, validator=_positive)
     receive_messages: int = attrs.field(default=1024, validator=_positive)
     receive_bytes: int = attrs.field(default=16 << 20, validator=_positive)
+    receive_overflow: Literal["drop", "block"] = attrs.field(
+        default="drop", validator=_overflow
+    )
     message_bytes: int = attrs.field(default=64 << 20, validator=_not_negative)
     handshake_s: float = attrs.field(default=10.0, validator=_seconds)
     redial_min_s: float = attrs.field(default=0.02, validator=_seconds)

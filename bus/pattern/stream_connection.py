@@ -112,6 +112,7 @@ class StreamConnection:
         self._awaits_room: bool = False
         self._is_scheduled: bool = False  # a flush in the driver's thread
         self._is_report_due: bool = False
+        self._is_paused: bool = False  # nothing is read, until `resume`
 
     def begin(self) -> None:
         """Serve the connection; in the thread of the driver.
@@ -176,6 +177,10 @@ class StreamConnection:
         size = _READ_BYTES
         for _ in range(_READS_MAX):
             if self._ended:
+                return
+            if self._pipe is not None and self._node.pauses(self._pipe):
+                self._is_paused = True
+                self._watch()
                 return
             try:
                 data = self._socket.recv(size, _net.AT_ONCE)
@@ -256,7 +261,8 @@ class StreamConnection:
         self._driver.unregister(self._descriptor)
         if self._pipe is not None:
             self._node.remove_pipe(self._pipe)
-        self._socket.close()
+        # No thread must write to a descriptor that has become another file's.
+        self._queue.stop(self._socket.close)
         self._driver.release()
         self._on_end(error)
 
@@ -287,6 +293,7 @@ class StreamConnection:
             return
         if not in_burst or len(queue) >= _BATCH_MESSAGES or queue.size >= _BATCH_BYTES:
             queue.flush()
+            self._node.on_room()
         elif not self._is_scheduled:
             self._is_scheduled = True
             self._driver.call(self._flush_scheduled, self)
@@ -309,7 +316,7 @@ class StreamConnection:
 
     def _report(self) -> None:
         self._is_report_due = False
-        if self._pipe is not None and not self._ended:
+        if self._pipe is not None and self._pipe.node is not None and not self._ended:
             for account in self._node.accounts_of(self._pipe):
                 self._put_control(account)
 
@@ -318,9 +325,24 @@ class StreamConnection:
         self._queue.put_control(frame_head(len(frame), is_ipc=self._is_ipc) + frame)
         self._queue.flush()
 
+    def resume(self) -> None:
+        """Read again; for any thread."""
+        self._driver.call(self._resume, self)
+
+    def _resume(self) -> None:
+        if self._is_paused and not self._ended:
+            self._is_paused = False
+            self._watch()
+            self.ready(_net.READ)
+
     def close(self) -> None:
         """End the connection; for any thread."""
-        self._driver.call(partial(self._end, None), self)
+        self._driver.call(self._finish, self)
+
+    def _finish(self) -> None:
+        if not self._ended:
+            self._report()  # a last account, if there is room for it
+        self._end(None)
 
     # Writing.
 
@@ -378,11 +400,17 @@ class StreamConnection:
             self._unsent.popleft()
 
     def _await_room(self, *, awaits: bool) -> None:
-        if awaits != self._awaits_room and not self._ended:
+        if awaits != self._awaits_room:
             self._awaits_room = awaits
-            mask = _net.READ | _net.WRITE if awaits else _net.READ
-            with suppress(OSError, ValueError):  # closed just now
-                self._driver.watch(self._descriptor, mask)
+            self._watch()
+
+    def _watch(self) -> None:
+        """Have the driver report what this waits for."""
+        mask = 0 if self._is_paused else _net.READ
+        if self._awaits_room:
+            mask |= _net.WRITE
+        with suppress(OSError, ValueError):  # closed just now
+            self._driver.watch(self._descriptor, mask)
 
     def _fail_soon(self, error: BaseException) -> None:
         self._driver.call(partial(self._end, error), self)

@@ -1,0 +1,80 @@
+"""Addresses and sockets for the tests of the bus pattern."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from bus.pattern import BusSocket
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from bus.pattern.sp_socket import SpSocket
+
+__all__ = ["LIMIT_S", "TRANSPORTS", "Mesh", "all_of", "fresh_url", "queued"]
+
+LIMIT_S: Final = 20.0  # a watchdog, not an expectation
+TRANSPORTS: Final = ("inproc", "ipc", "abstract", "tcp", "tcp6")
+_names: Final = itertools.count()
+
+
+def fresh_url(transport: str, folder: Path) -> str:
+    """Return an address of a transport at which nobody listens."""
+    name = f"n{next(_names)}"
+    return {
+        "inproc": f"inproc://{name}-{os.getpid()}",
+        "ipc": f"ipc://{folder}/{name}",
+        "abstract": f"abstract://qb-{os.getpid()}-{name}",
+        "tcp": "tcp://127.0.0.1:0",
+        "tcp6": "tcp6://[::1]:0",
+    }[transport]
+
+
+class Mesh:
+    """Sockets of which each is connected with each other, closed with the block."""
+
+    def __init__(
+        self, transport: str, folder: Path, count: int, **options: Any
+    ) -> None:
+        self._stack: Final = ExitStack()
+        self.nodes: list[BusSocket] = []
+        urls: list[str] = []
+        try:
+            for _ in range(count):
+                node = self._stack.enter_context(BusSocket(**options))
+                for url in urls:
+                    node.dial(url)
+                urls.append(node.listen(fresh_url(transport, folder)).url)
+                self.nodes.append(node)
+            for node in self.nodes:
+                assert node.wait_for_peers(count - 1, LIMIT_S)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+
+def all_of(socket: BusSocket, count: int) -> list[bytes]:
+    """Receive ``count`` messages, and check that no other one has arrived."""
+    came = [socket.receive(LIMIT_S) for _ in range(count)]
+    assert not queued(socket), (came, queued(socket))
+    return came
+
+
+def queued(socket: SpSocket) -> int:
+    """Return how many messages have arrived and were not taken."""
+    return socket.stats.received_queued

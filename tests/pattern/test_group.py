@@ -1,0 +1,139 @@
+"""`Group`: a multicast group as one peer, over the loopback interface (BP-15)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.pattern import BusSocket, DropReason, RawBusSocket, device
+from queuebroker import _net
+from queuebroker.errors import BrokerClosedError
+from specs.clauses import clause
+from tests.pattern.nodes import LIMIT_S, all_of, fresh_url, queued
+from tests.support import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HERE = "127.0.0.1"
+
+
+@pytest.fixture
+def url() -> str:
+    """A group that no other test uses, by its port."""
+    return f"udp-mcast://239.255.77.77:{_net.unused_port(HERE, datagrams=True)}"
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+@clause("BP-15")
+def test_a_node_gets_the_datagrams_of_all_others_and_not_its_own(
+    url: str, stack: ExitStack
+) -> None:
+    """All have the same address: only the node ids differ."""
+    nodes = [stack.enter_context(BusSocket()) for _ in range(3)]
+    for node in nodes:
+        node.join(url, source=HERE)
+    for number, node in enumerate(nodes):
+        node.send(b"%d" % number)
+        for other in nodes:
+            if other is not node:
+                assert other.receive(LIMIT_S) == b"%d" % number
+    assert [queued(node) for node in nodes] == [0, 0, 0]
+    assert [node.stats.dropped for node in nodes] == [{}, {}, {}]
+
+
+@clause("BP-15")
+def test_a_message_above_one_datagram_is_dropped_and_counted(
+    url: str, stack: ExitStack
+) -> None:
+    first, second = (stack.enter_context(BusSocket()) for _ in range(2))
+    group = first.join(url, source=HERE)
+    second.join(url, source=HERE)
+    most = group.message_bytes_max
+    assert 1400 < most < 1472
+    first.send(bytes(most + 1))
+    first.send(bytes(most))
+
+    assert all_of(second, 1) == [bytes(most)]
+    assert first.stats.dropped == {DropReason.TOO_LONG: 1}
+
+
+@clause("BP-15", "BP-16")
+def test_a_group_and_a_connection_to_the_same_node_deliver_once(
+    url: str, tmp_path: Path, stack: ExitStack
+) -> None:
+    first, second = (stack.enter_context(BusSocket()) for _ in range(2))
+    for node in (first, second):
+        node.join(url, source=HERE)
+    second.dial(first.listen(fresh_url("ipc", tmp_path)).url)
+    for node in (first, second):
+        assert node.wait_for_peers(2, LIMIT_S)
+    first.send(b"once")
+
+    assert second.receive(LIMIT_S) == b"once"
+    until(lambda: DropReason.DUPLICATE in second.stats.dropped, "the other copy came")
+    assert not queued(second)
+
+
+@clause("BP-12", "BP-15")
+def test_a_device_joins_a_group_and_a_connection(
+    url: str, tmp_path: Path, stack: ExitStack
+) -> None:
+    member, leaf = (stack.enter_context(BusSocket()) for _ in range(2))
+    sides = [stack.enter_context(RawBusSocket()) for _ in range(2)]
+    member.join(url, source=HERE)
+    sides[0].join(url, source=HERE)
+    leaf.dial(sides[1].listen(fresh_url("ipc", tmp_path)).url)
+    assert leaf.wait_for_peers(1, LIMIT_S)
+    stack.enter_context(device(*sides))
+    for count in range(20):
+        member.send(b"%d" % count)
+        assert leaf.receive(LIMIT_S) == b"%d" % count
+        leaf.send(b"back")
+        assert member.receive(LIMIT_S) == b"back"
+
+
+@clause("BP-15")
+@pytest.mark.parametrize(
+    "datagram", [b"", b"x", bytes(12), b"QBp\1" + bytes(8), b"QBp\1" + bytes(26)]
+)
+def test_datagrams_of_strangers_are_ignored(
+    url: str, stack: ExitStack, datagram: bytes
+) -> None:
+    first, second = (stack.enter_context(BusSocket()) for _ in range(2))
+    for node in (first, second):
+        node.join(url, source=HERE)
+    _, _, place = url.partition("://")
+    host, _, port = place.partition(":")
+    stranger = _net.join_group(host, int(port), HERE)
+    stack.callback(stranger.close)
+    stranger.send(datagram)
+    first.send(b"after")
+
+    assert all_of(second, 1) == [b"after"]
+
+
+def test_a_closed_group_is_no_peer(url: str, stack: ExitStack) -> None:
+    node = stack.enter_context(BusSocket())
+    group = node.join(url, source=HERE)
+    assert node.wait_for_peers(1, 0)
+    group.close()
+    group.close()
+    assert not node.stats.peers
+    for wrong in ("tcp://127.0.0.1:1", "ipc:///x"):
+        with pytest.raises(ValueError, match="it is no udp-mcast address"):
+            node.join(wrong)
+    for act in (node.listen, node.dial):
+        with pytest.raises(ValueError, match="call join"):
+            act(url)
+    node.close()
+    with pytest.raises(BrokerClosedError, match="cannot join a group"):
+        node.join(url, source=HERE)
