@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
@@ -46,15 +47,19 @@ class Contest:
     def run(self, rounds: int) -> Figure:
         """Measure every contestant ``rounds`` times, in turn.
 
+        A rival whose job fails is left out, with a line on stderr: the figures of the
+        others would be lost with it.
+
         Raises:
             ValueError: if there are fewer rounds than `ROUNDS_MIN`.
+            RuntimeError: our own job failed.
         """
         if rounds < ROUNDS_MIN:
             raise ValueError(f"rounds must be >= {ROUNDS_MIN}, got {rounds}")
         contestants = {OURS: self.ours, **self.rivals}
-        for measure in contestants.values():
-            measure()
-        results = [_one_round(contestants, first) for first in range(rounds)]
+        self._turn(contestants, 0)
+        results = [self._turn(contestants, first) for first in range(rounds)]
+        results = [{name: each[name] for name in contestants} for each in results]
         return Figure.of_rounds(
             self.figure,
             self.case,
@@ -63,6 +68,23 @@ class Contest:
             must=self.must,
             rounds=results,
         )
+
+    def _turn(self, contestants: dict[str, Measure], first: int) -> dict[str, float]:
+        """Measure each contestant once; remove those that fail."""
+        names = list(contestants)
+        first %= len(names)
+        values: dict[str, float] = {}
+        for name in names[first:] + names[:first]:
+            # Otherwise one contestant pays for the garbage of its predecessor.
+            gc.collect()
+            try:
+                values[name] = contestants[name]()
+            except RuntimeError as error:
+                if name == OURS:
+                    raise
+                print(f"{name} is left out: {error}", file=sys.stderr, flush=True)
+                del contestants[name]
+        return values
 
 
 class Runs:
@@ -76,6 +98,7 @@ class Runs:
     def __init__(self, run: Callable[[], Sequence[float]]) -> None:
         self._run = run
         self._done: list[Sequence[float]] = []
+        self._failure: RuntimeError | None = None
 
     def measure(self, which: int) -> Measure:
         """Return the measure of one figure."""
@@ -84,10 +107,20 @@ class Runs:
         def measured() -> float:
             turn = next(turns)
             while turn >= len(self._done):
-                self._done.append(self._run())
+                self._done.append(self._run_once())
             return self._done[turn][which]
 
         return measured
+
+    def _run_once(self) -> Sequence[float]:
+        """Run the job, unless it has failed before: it may have taken all its time."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._run()
+        except RuntimeError as error:
+            self._failure = error
+            raise
 
 
 def steady_rate(work: Work, target_s: float) -> Measure:
@@ -112,14 +145,3 @@ def _count_for(work: Work, target_s: float) -> int:
     while (taken_s := work(count)) < target_s / 4:
         count *= 4
     return max(_FIRST_COUNT, int(count * target_s / taken_s))
-
-
-def _one_round(contestants: Mapping[str, Measure], first: int) -> dict[str, float]:
-    names = list(contestants)
-    first %= len(names)
-    values: dict[str, float] = {}
-    for name in names[first:] + names[:first]:
-        # Otherwise one contestant pays for the garbage of its predecessor.
-        gc.collect()
-        values[name] = contestants[name]()
-    return values

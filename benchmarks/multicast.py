@@ -193,7 +193,8 @@ def run_job(name: str, job: MulticastJob) -> list[float]:
     on stderr. If a rival loses all of them, one counts as delivered. For "echo" the
     median round trip of each size in microseconds. For "camera" the processor time of
     all processes in milliseconds for each second, and the 50th and 99th percentile of
-    the time from the stamp of a frame until a viewer has it, in microseconds.
+    the time from the stamp of a frame until a viewer has it, in microseconds. For
+    "slow" how many messages have arrived.
 
     Raises:
         RuntimeError: the job failed, or was not done in time; names contestant and job.
@@ -233,7 +234,7 @@ def _leftovers_noted(name: str) -> Iterator[None]:
 
 def _measure(name: str, job: MulticastJob, folder: str) -> list[float]:
     """Run as the near process, which sends and measures."""
-    sender: MulticastSender = _contestant(name).near(folder, job)
+    sender: MulticastSender = _contestant(name, job).near(folder, job)
     try:
         with Receivers(job, _MODULE, "far", name, job.text, folder) as receivers:
             receivers.reach(sender.send)
@@ -242,6 +243,8 @@ def _measure(name: str, job: MulticastJob, folder: str) -> list[float]:
                 return _echoes_us(job, sender)
             if job.kind == "camera":
                 return _camera_figures(job, sender, receivers)
+            if job.kind == "slow":
+                return [_arrived(name, job, sender, receivers)]
             return [_stream_s(name, job, sender, receivers)]
     finally:
         sender.close()
@@ -309,20 +312,39 @@ def _camera_figures(
     return [used_s / taken_s * 1e3, parts[49] / 1e3, parts[98] / 1e3]
 
 
+def _arrived(
+    name: str, job: MulticastJob, sender: MulticastSender, receivers: Receivers
+) -> float:
+    """Send all messages at once; return how many a receiver got, at least."""
+    message = os.urandom(job.size)
+    for _ in repeat(None, job.count):
+        sender.send(message)
+    receivers.forget_probes()
+    receivers.reach(sender.send)
+    got = receivers.delivered
+    told = sender.losses()
+    print(
+        f"{name}: {got} of {job.count} arrived, the sender knows of {told} losses",
+        file=sys.stderr,
+    )
+    return got
+
+
 def _serve_far(
     name: str, job: MulticastJob, folder: str, number: int, pipe: int
 ) -> None:
     # Imported here, since the suite must be able to say that numpy is missing.
     from benchmarks.tally import Tally  # noqa: PLC0415
 
-    _contestant(name).far(folder, job, Tally(job, number, pipe))
+    _contestant(name, job).far(folder, job, Tally(job, number, pipe))
 
 
-def _contestant(name: str) -> Any:
+def _contestant(name: str, job: MulticastJob) -> Any:
     """Return the module of a contestant; only that one is imported."""
-    file = f"rivals.{name.replace(' ', '_')}_multicast"
+    suite_name = "pattern" if job.kind in {"bus", "slow"} else "multicast"
+    file = f"rivals.{name.replace(' ', '_')}_{suite_name}"
     return importlib.import_module(
-        f"benchmarks.{'our_multicast' if name == OURS else file}"
+        f"benchmarks.{f'our_{suite_name}' if name == OURS else file}"
     )
 
 

@@ -17,7 +17,9 @@ CREDIT: Final = b"c"
 
 # notify: from one process to all. command: one way to a single receiver. echo: to a
 # single receiver and back. camera: as notify, at a fixed rate, with a stamp in each.
-Kind = Literal["notify", "command", "echo", "camera"]
+# bus: from one node of a bus to all others. slow: the same without acknowledgements,
+# to receivers that take their time.
+Kind = Literal["notify", "command", "echo", "camera", "bus", "slow"]
 
 _OUTSTANDING_BYTES: Final = 8 << 20
 _OUTSTANDING: Final = (4, 1024)  # messages, at least and at most
@@ -65,6 +67,8 @@ class MulticastJob:
     @property
     def batch(self) -> int:
         """The number of messages that a receiver acknowledges together."""
+        if self.kind == "slow":
+            return 1
         return max(1, self.window // _CREDITS_IN_A_WINDOW)
 
     @property

@@ -25,6 +25,10 @@ def _nothing() -> object:
     return None
 
 
+def _no_losses() -> int:
+    return 0
+
+
 def _cannot_ask(_: bytes) -> object:
     raise NotImplementedError("this contestant has no round trip")
 
@@ -38,9 +42,11 @@ class MulticastSender:
     ask: sends one message to the only receiver, and waits until it comes back.
     reached: called once, when all receivers are there. It removes names in memory that
       no other process will look up, so that none is left if the job is killed.
+    losses: returns how many messages were not delivered, as the library knows it.
     """
 
     send: Callable[[bytes | bytearray], object]
     close: Callable[[], object]
     ask: Callable[[bytes], object] = _cannot_ask
     reached: Callable[[], object] = _nothing
+    losses: Callable[[], int] = _no_losses

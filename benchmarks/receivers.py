@@ -100,6 +100,11 @@ class Receivers:
             for each in self._all:
                 self._read(each)
 
+    def forget_probes(self) -> None:
+        """Let `reach` wait for another probe, behind all messages sent so far."""
+        for each in self._all:
+            each.is_here = False
+
     def room_after(self, sent: int) -> int:
         """Return how many messages may be sent in all, at least ``sent + 1``.
 

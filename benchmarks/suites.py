@@ -26,6 +26,7 @@ SUITES = {
     "scale": "benchmarks.scale:suite",
     "durable": "benchmarks.durable:suite",
     "multicast": "benchmarks.multicast:suite",
+    "pattern": "benchmarks.pattern:suite",
 }
 
 

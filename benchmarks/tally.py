@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Tally"]
 
 _LIMIT_S: Final = 60.0
+_SLOW_NS: Final = 100_000  # how long a slow receiver works on each message
 
 
 class Tally:
@@ -68,6 +69,10 @@ class Tally:
         if self._job.reads:
             # By words: the loop over single bytes would take longer than the message.
             np.frombuffer(payload, np.uint64).sum()  # type: ignore[call-overload]
+        if self._job.kind == "slow":
+            until = monotonic_ns() + _SLOW_NS
+            while monotonic_ns() < until:
+                pass
         self._taken += 1
         if self._taken == self._next_credit:
             self._acknowledge()

@@ -25,6 +25,8 @@ _NEEDS = {
     "nats": ("nats", "nats-py"),
     "pyzmq_multicast": ("zmq", "pyzmq"),
     "pynng_multicast": ("pynng", "pynng"),
+    "pynng_pattern": ("pynng", "pynng"),
+    "nanomsg_pattern": ("nanomsg", "libnanomsg5 of Debian"),
     "zenoh_multicast": ("zenoh", "eclipse-zenoh"),
     "zenoh_shm_multicast": ("zenoh", "eclipse-zenoh"),
     "iceoryx2_multicast": ("iceoryx2", "iceoryx2"),

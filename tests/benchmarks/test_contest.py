@@ -59,6 +59,53 @@ def test_ratios_are_taken_within_a_round() -> None:
     assert Contest("T", "c", "u", "lower", ours, {"r": rival}).run(5).ratios == {"r": 3}
 
 
+@pytest.mark.parametrize("turn", [0, 1, 3])
+def test_a_rival_that_fails_is_left_out_of_its_figure_alone(
+    turn: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And no other figure of the run is lost."""
+    log: list[str] = []
+    done = iter([1.0] * turn)
+
+    def fails() -> float:
+        for value in done:
+            return value
+        raise RuntimeError("b: not done after 90 s")
+
+    contest = Contest(
+        *("T", "c", "u", "higher", _logged("o", log, [2.0] * 6)),
+        {"a": _logged("a", log, [1.0] * 6), "b": fails},
+        {"b": 1.0},
+    )
+    figure = contest.run(5)
+
+    assert figure.ratios == {"a": 2.0}
+    assert figure.passed is None
+    assert capsys.readouterr().err == "b is left out: b: not done after 90 s\n"
+
+
+def test_our_own_failure_ends_the_run() -> None:
+    def fails() -> float:
+        raise RuntimeError("ours: not done after 90 s")
+
+    with pytest.raises(RuntimeError, match="ours: not done"):
+        Contest("T", "c", "u", "higher", fails, {"a": lambda: 1.0}).run(5)
+
+
+def test_a_shared_job_that_fails_is_not_run_for_its_other_figures() -> None:
+    calls: list[int] = []
+
+    def fails() -> list[float]:
+        calls.append(1)
+        raise RuntimeError("not done")
+
+    runs = Runs(fails)
+    for which in (0, 1):
+        with pytest.raises(RuntimeError, match="not done"):
+            runs.measure(which)()
+    assert len(calls) == 1
+
+
 def test_too_few_rounds_are_refused() -> None:
     contest = Contest("T", "c", "u", "higher", lambda: 1.0, {})
 
