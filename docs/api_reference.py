@@ -1,4 +1,4 @@
-"""`bus_api`, `multicast_api`: public names, as signatures and docstrings say them.
+"""`bus_api`, `multicast_api`, `pattern_api`: public names, from their docstrings.
 
 What stands in a docstring is Markdown already, but for its sections (``Args:``,
 ``Raises:``), which become lists.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import bus
 import bus.multicast
+import bus.pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +60,16 @@ MULTICAST_GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Inspection": ("Census", "Holdings"),
 }
 
+PATTERN_GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "Sockets": ("BusSocket", "RawBusSocket", "PairSocket", "SocketConfig"),
+    "Devices": ("device", "Device"),
+    "Connections": ("Listener", "Dialler", "Group"),
+    "Messages and accounts": (
+        *("RawMessage", "Drop", "DropReason", "SocketStats", "PeerStats"),
+        *("Sent", "Taken"),
+    ),
+}
+
 # Made by a bus, or for a callback: nobody makes one by hand.
 _MADE_FOR_YOU: Final = {
     *("Bus", "BusThread", "Task", "CommandHandle", "Loan", "Subscription", "Watch"),
@@ -66,6 +77,8 @@ _MADE_FOR_YOU: Final = {
     *GROUPS["Inspection"],
     *MULTICAST_GROUPS["Inspection"],
     *("Descriptor", "Piece"),
+    *("Device", "Listener", "Dialler", "Group"),
+    *("Drop", "SocketStats", "PeerStats", "Sent", "Taken"),
 }
 
 
@@ -77,6 +90,11 @@ def bus_api() -> str:
 def multicast_api() -> str:
     """Every public name of `bus.multicast`."""
     return _page(bus.multicast, MULTICAST_GROUPS)
+
+
+def pattern_api() -> str:
+    """Every public name of `bus.pattern`."""
+    return _page(bus.pattern, PATTERN_GROUPS)
 
 
 def _page(module: ModuleType, groups: dict[str, tuple[str, ...]]) -> str:

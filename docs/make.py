@@ -125,6 +125,13 @@ def multicast_api() -> str:
     return page
 
 
+def pattern_api() -> str:
+    """What `bus.pattern` gives, from its docstrings."""
+    found = runpy.run_path(str(HERE / "api_reference.py"))
+    page: str = found["pattern_api"]()
+    return page
+
+
 # One process, drawn as it stands.
 
 
@@ -325,6 +332,7 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "frames": frames,
     "bus-api": bus_api,
     "multicast-api": multicast_api,
+    "pattern-api": pattern_api,
     "process": process,
     "way-in-one-thread": way_in_one_thread,
     "way-between-threads": way_between_threads,

@@ -12,6 +12,7 @@ import pytest
 
 import bus
 import bus.multicast
+import bus.pattern
 from specs.clauses import load_clauses
 
 if TYPE_CHECKING:
@@ -68,6 +69,14 @@ def test_every_public_name_of_multicast_is_explained_once() -> None:
 
     assert sorted(names) == sorted(bus.multicast.__all__)
     assert all(f"### `{name}`" in found["multicast_api"]() for name in names)
+
+
+def test_every_public_name_of_the_bus_pattern_is_explained_once() -> None:
+    found = runpy.run_path(str(_DOCS / "api_reference.py"))
+    names = [name for group in found["PATTERN_GROUPS"].values() for name in group]
+
+    assert sorted(names) == sorted(bus.pattern.__all__)
+    assert all(f"### `{name}`" in found["pattern_api"]() for name in names)
 
 
 def test_every_step_of_the_multicast_example_is_shown() -> None:

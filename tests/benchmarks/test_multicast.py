@@ -339,7 +339,7 @@ def test_a_contestant_that_fails_is_named(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_each_rival_is_found_or_reported() -> None:
     assert len(_FOUND) + len(_MISSING) == len(multicast._RIVALS)
-    assert all(multicast._contestant(each.NAME) is each for each in _FOUND)
+    assert all(multicast._contestant(each.NAME, _SMALL) is each for each in _FOUND)
 
 
 def test_memory_that_a_job_leaves_is_printed_once(
