@@ -170,6 +170,7 @@ class Dialler(Closable):
         # A connection that began while `close` ran.
         if self._connection is not None:
             self._connection.close()
+            self._connection = None
         self._driver.release()
 
 

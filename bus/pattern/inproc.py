@@ -5,13 +5,12 @@ A message goes from one node to the other in the thread that sends it, by refere
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from bus.pattern.send_queue import SendQueue
-from queuebroker import _sync
 
 if TYPE_CHECKING:
-    import _thread
     from collections.abc import Callable
 
     from bus.pattern.node import Node
@@ -104,6 +103,7 @@ class InprocConnection:
             if end is not None and end._end_once():
                 if end._pipe is not None:
                     end.node.remove_pipe(end._pipe)
+                end._other = None
                 end._on_end()
 
     def _end_once(self) -> bool:
@@ -116,11 +116,13 @@ class InprocConnection:
 class InprocRegistry:
     """The listeners of this process, by name, and the diallers that wait for one.
 
-    Lock: ``_lock`` guards both; no other lock is taken under it.
+    Lock-free: a dialler enters itself before it looks a last time for a listener. A
+    listener enters itself before it takes the waiting diallers. So at least one of the
+    two sees the other. Only one of them can remove the entry of the dialler, and that
+    one dials. Each step is one call into C.
     """
 
     def __init__(self) -> None:
-        self._lock: Final[_thread.LockType] = _sync.Lock()
         self._listeners: Final[dict[str, Callable[[InprocConnection], bool]]] = {}
         self._waiting: Final[dict[str, list[Callable[[], object]]]] = {}
 
@@ -129,37 +131,42 @@ class InprocRegistry:
 
         accept: connects the end of a dialler; returns False if it does not.
         """
-        with self._lock:
-            if name in self._listeners:
-                return False
-            self._listeners[name] = accept
-            waiting = self._waiting.pop(name, [])
-        for dial in waiting:
-            dial()
+        if self._listeners.setdefault(name, accept) != accept:
+            return False
+        waiting = self._waiting.pop(name, [])
+        while waiting:
+            with suppress(IndexError):  # its dialler has found this listener
+                waiting.pop()()
         return True
 
     def stop(self, name: str) -> None:
         """Stop accepting connections to a name."""
-        with self._lock:
-            self._listeners.pop(name, None)
-
-    def forget(self, name: str, on_listener: Callable[[], object]) -> None:
-        """Undo a `dial` that waits for a listener."""
-        with self._lock:
-            if on_listener in (waiting := self._waiting.get(name, [])):
-                waiting.remove(on_listener)
-            if not waiting:
-                self._waiting.pop(name, None)
+        self._listeners.pop(name, None)
 
     def dial(
         self, name: str, end: InprocConnection, on_listener: Callable[[], object]
     ) -> bool:
-        """Connect an end to a name; return False if nobody listens.
+        """Connect an end to a name; return False if nobody listens, or accepts it.
 
         on_listener: called once if a listener comes later.
         """
-        with self._lock:
+        accept = self._listeners.get(name)
+        if accept is None:
+            waiting = self._waiting.setdefault(name, [])
+            waiting.append(on_listener)
             accept = self._listeners.get(name)
-            if accept is None:
-                self._waiting.setdefault(name, []).append(on_listener)
-        return accept is not None and accept(end)
+            if accept is None or not _removed(waiting, on_listener):
+                return False
+        return accept(end)
+
+    def forget(self, name: str, on_listener: Callable[[], object]) -> None:
+        """Undo a `dial` that waits for a listener."""
+        _removed(self._waiting.get(name, []), on_listener)
+
+
+def _removed(waiting: list[Callable[[], object]], one: Callable[[], object]) -> bool:
+    try:
+        waiting.remove(one)
+    except ValueError:
+        return False
+    return True

@@ -337,14 +337,17 @@ class Node:
             with contextlib.suppress(IndexError):  # another thread has
                 self._resumed.popleft().resume()
 
-    def fileno(self) -> int:
-        """Return a descriptor that is readable while `receive` would not wait."""
+    def readiness(self) -> Readiness:
+        """Return a descriptor that is readable while `receive` would not wait.
+
+        The caller keeps it: it stays readable after `close`, which forgets it here.
+        """
         with self.lock:
             self._check_open("make a descriptor", self.owner)
             if self._readiness is None:
                 self._readiness = Readiness()
                 self._set_readable_locked()
-            return self._readiness.fd
+            return self._readiness
 
     def _set_readable_locked(self) -> None:
         if self._readiness is not None:
@@ -451,6 +454,7 @@ class Node:
                 pipe = self._pipes.get(number)
                 self.drop_locked(pipe, DropReason.CLOSED, count)
             self._set_readable_locked()
+            self._readiness = None
             self._receivers.wake_all()
             self._senders.wake_all()
         for close in closers:

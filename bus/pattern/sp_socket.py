@@ -27,7 +27,7 @@ class SpSocket(Closable):
     All methods are for any thread. A child of a fork must open sockets of its own.
     """
 
-    __slots__ = ("__weakref__", "_node")
+    __slots__ = ("__weakref__", "_node", "_readiness")
 
     def __init__(
         self,
@@ -107,7 +107,8 @@ class SpSocket(Closable):
         Raises:
             BrokerClosedError: the socket is closed.
         """
-        return self._node.fileno()
+        self._readiness = self._node.readiness()
+        return self._readiness.fd
 
     def close(self) -> None:
         """Close all connections; each call that waits raises `BrokerClosedError`."""

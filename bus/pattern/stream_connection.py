@@ -7,6 +7,7 @@ messages in quick succession share a system call.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -122,17 +123,31 @@ class StreamConnection:
         """
         mask = _net.WRITE if self._is_connecting else _net.READ
         self._driver.register(self._descriptor, self, mask)
-        at = self._driver.at
-        at(_sync.monotonic() + self._node.config.handshake_s, self._expire, self)
+        self._call_later(self._node.config.handshake_s, StreamConnection._expire)
         if not self._is_connecting:
             self._shake_hands()
+
+    def _call_later(
+        self, seconds: float, method: Callable[[StreamConnection], object]
+    ) -> None:
+        """Call a method in the driver's thread, unless this is collected before."""
+        # Not `self`: a timer would keep a closed socket, and its descriptor for
+        # selectors, until it is due.
+        known, driver = weakref.ref(self), self._driver
+
+        def call() -> None:
+            connection = known()
+            if connection is not None:
+                driver.call(partial(method, connection), connection)
+
+        driver.at(_sync.monotonic() + seconds, call)
 
     def _shake_hands(self) -> None:
         """Send the bytes of the handshake; a few bytes always have room."""
         if data := self._protocol.data_to_send():
             self._socket.send(data, _net.AT_ONCE)
         if self._dials and self._protocol.state is ProtocolState.HANDSHAKE:
-            self._driver.at(_sync.monotonic() + _GRACE_S, self._state_plain_type, self)
+            self._call_later(_GRACE_S, StreamConnection._state_plain_type)
 
     def _state_plain_type(self) -> None:
         if not self._ended:
@@ -308,8 +323,7 @@ class StreamConnection:
         """Send the account of this end soon; for any thread."""
         if not self._is_report_due:
             self._is_report_due = True
-            soon = _sync.monotonic() + _REPORT_S
-            self._driver.at(soon, self._report, self)
+            self._call_later(_REPORT_S, StreamConnection._report)
 
     def refresh(self) -> None:
         """Do nothing: the peer sends its account by itself."""
