@@ -46,7 +46,7 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
         )
         for text, size in _SIZES.items()
     ]
-    slow = MulticastJob("slow", effort.amount(_FLOOD), 64, _OTHERS, reads=True)
+    slow = MulticastJob("slow", effort.amount(_FLOOD), 64, _OTHERS)
     contests.append(
         Contest(
             *("B1", f"slow, of {slow.count}", "messages", "higher"),
@@ -59,7 +59,7 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
 
 def _rate(name: str, size: int, effort: Effort) -> Measure:
     def work(count: int) -> float:
-        [taken_s] = run_job(name, MulticastJob("bus", count, size, _OTHERS, reads=True))
+        [taken_s] = run_job(name, MulticastJob("bus", count, size, _OTHERS))
         return taken_s
 
     return steady_rate(work, effort.round_s)

@@ -389,6 +389,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "wire",
         "protocol",
         "drop_reason",
+        "message_run",
         "native",
         "redial",
         "fair_queue",

@@ -13,6 +13,7 @@ socket_url      the addresses
 sp_socket       the common part of the sockets
 node            the connections of one socket, and the messages that arrived
 pipe            one connection, as the node sees it
+message_run     consecutive messages of one node
 fair_queue      messages of several peers, taken in turn
 send_queue      frames that wait for one peer
 loop_guard      recognises a message that came by another path

@@ -88,7 +88,7 @@ class BusSocket(SpSocket):
             ReceiveTimeoutError: none arrived in time.
             BrokerClosedError: the socket is closed.
         """
-        return self._node.receive(deadline_after(timeout))[1].body
+        return self._node.receive(deadline_after(timeout))[1][0]
 
     def receive_nowait(self) -> bytes:
         """Receive with ``timeout=0``."""

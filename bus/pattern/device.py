@@ -81,13 +81,9 @@ class Device(Closable):
         owner = self._name
         try:
             while True:
-                pipe, arrival = source.receive(None, owner)
-                target.send(
-                    arrival.body,
-                    came_by=pipe,
-                    origin=arrival.origin,
-                    number=arrival.number,
-                    owner=owner,
+                pipe, (body, origin, number) = source.receive(None, owner)
+                target.forward(
+                    body, came_by=pipe, origin=origin, number=number, owner=owner
                 )
         except BrokerClosedError:
             pass

@@ -1,4 +1,4 @@
-"""`Framing`: how messages look on one connection, behind the head of their frames."""
+"""`Framing`: how messages look on one connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.errors import WireError
 from bus.pattern import native
-from bus.pattern.pipe import Outgoing
+from bus.pattern.message_run import MessageRun
+from bus.pattern.wire import frame_head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,16 +16,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Framing", "NativeFraming", "Pair1Framing", "PlainFraming"]
 
+# A body of this length is a piece of its own, and never copied.
+_LONG_BYTES: Final = 1 << 16
+_HOPS_BYTES: Final = 4
+_HOPS_STATED_MAX: Final = 0xFF
+_FIRST_HOP: Final = (1).to_bytes(_HOPS_BYTES)
+
+Pieces = bytes | tuple[bytes, bytes]
+
 
 class Framing(Protocol):
     """The layout of the frames of one connection."""
 
-    def prefix(self, message: Outgoing) -> bytes:
-        """Return the bytes before the body."""
+    def encode(self, run: MessageRun, *, is_ipc: bool) -> Pieces:
+        """Return the frames of some messages; a long body is a piece by itself."""
 
     def read(
         self, frames: Sequence[bytes], origin: int
-    ) -> tuple[list[Outgoing], list[Control]]:
+    ) -> tuple[list[MessageRun], list[Control]]:
         """Return the messages, and the other frames, among those that arrived.
 
         origin: stands for a peer that states none (BP-16).
@@ -35,27 +44,27 @@ class Framing(Protocol):
 
 
 class PlainFraming:
-    """BUS and PAIR version 0: nothing but the body."""
+    """BUS and PAIR version 0: a frame for each message, with nothing but its body."""
 
     __slots__ = ("_count",)
 
     def __init__(self) -> None:
         self._count: int = 0
 
-    def prefix(self, message: Outgoing) -> bytes:  # noqa: ARG002 # part of `Framing`
-        """Return nothing."""
-        return b""
+    def encode(self, run: MessageRun, *, is_ipc: bool) -> Pieces:
+        """Return a frame for each message."""
+        key = PlainFraming, is_ipc
+        if (made := run.encoded.get(key)) is None:
+            run.encoded[key] = made = _frames(run.bodies, b"", is_ipc=is_ipc)
+        return made
 
     def read(
         self, frames: Sequence[bytes], origin: int
-    ) -> tuple[list[Outgoing], list[Control]]:
+    ) -> tuple[list[MessageRun], list[Control]]:
         """Number the messages in the order of their arrival."""
-        arrivals = [
-            Outgoing(frame, origin, number)
-            for number, frame in enumerate(frames, self._count + 1)
-        ]
+        run = MessageRun(origin, self._count + 1, frames)
         self._count += len(frames)
-        return arrivals, []
+        return [run], []
 
 
 class Pair1Framing:
@@ -73,15 +82,15 @@ class Pair1Framing:
         self._hops_max: Final = hops_max
         self.dropped: int = 0
 
-    def prefix(self, message: Outgoing) -> bytes:  # noqa: ARG002 # part of `Framing`
-        """Return the number of hops: this is the first."""
-        return _FIRST_HOP
+    def encode(self, run: MessageRun, *, is_ipc: bool) -> Pieces:
+        """Return a frame for each message: this is its first hop."""
+        return _frames(run.bodies, _FIRST_HOP, is_ipc=is_ipc)
 
     def read(
         self, frames: Sequence[bytes], origin: int
-    ) -> tuple[list[Outgoing], list[Control]]:
+    ) -> tuple[list[MessageRun], list[Control]]:
         """Remove the number of hops."""
-        arrivals = []
+        bodies = []
         for frame in frames:
             hops = int.from_bytes(frame[:_HOPS_BYTES])
             if len(frame) < _HOPS_BYTES or hops > _HOPS_STATED_MAX:
@@ -89,36 +98,65 @@ class Pair1Framing:
             if hops > self._hops_max:
                 self.dropped += 1
             else:
-                arrivals.append(Outgoing(frame[_HOPS_BYTES:], origin, 0))
-        return arrivals, []
-
-
-_HOPS_BYTES: Final = 4
-_HOPS_STATED_MAX: Final = 0xFF
-_FIRST_HOP: Final = (1).to_bytes(_HOPS_BYTES)
+                bodies.append(frame[_HOPS_BYTES:])
+        return [MessageRun(origin, 1, bodies)] if bodies else [], []
 
 
 class NativeFraming:
-    """Between sockets of this package: see `bus.pattern.native`."""
+    """Between sockets of this package: see `bus.pattern.native`.
 
-    __slots__ = ()
+    message_bytes_max: the maximum length of an incoming message; 0 for no limit.
+    """
 
-    def prefix(self, message: Outgoing) -> bytes:
-        """Return origin and number of the message."""
-        return native.head(message.origin, message.number)
+    __slots__ = ("_message_bytes_max",)
+
+    def __init__(self, message_bytes_max: int = 0) -> None:
+        self._message_bytes_max: Final = message_bytes_max
+
+    def encode(self, run: MessageRun, *, is_ipc: bool) -> Pieces:
+        """Return one frame for all of them."""
+        key = NativeFraming, is_ipc
+        if (made := run.encoded.get(key)) is None:
+            head = native.head(run)
+            head = frame_head(len(head) + run.size, is_ipc=is_ipc) + head
+            bodies = run.bodies
+            if len(bodies) == 1 and len(bodies[0]) >= _LONG_BYTES:
+                made = head, bodies[0]
+            else:
+                made = b"".join([head, *bodies])
+            run.encoded[key] = made
+        return made
 
     def read(
         self,
         frames: Sequence[bytes],
         origin: int,  # noqa: ARG002 # each message states its own
-    ) -> tuple[list[Outgoing], list[Control]]:
+    ) -> tuple[list[MessageRun], list[Control]]:
         """Read the origin and the number of each message."""
-        arrivals, controls = [], []
-        size = native.HEAD.size
+        runs: list[MessageRun] = []
+        controls: list[Control] = []
+        most = self._message_bytes_max
         for frame in frames:
             found = native.decode(frame)
-            if isinstance(found, tuple):
-                arrivals.append(Outgoing(frame[size:], *found))
-            else:
+            if not isinstance(found, MessageRun):
                 controls.append(found)
-        return arrivals, controls
+                continue
+            if most and len(frame) > most:
+                longest = max(map(len, found.bodies))
+                if longest > most:
+                    raise WireError(f"message has {longest} bytes, allowed: {most}")
+            runs.append(found)
+        return runs, controls
+
+
+def _frames(bodies: Sequence[bytes], prefix: bytes, *, is_ipc: bool) -> Pieces:
+    extra = len(prefix)
+    if len(bodies) == 1:
+        body = bodies[0]
+        head = frame_head(extra + len(body), is_ipc=is_ipc) + prefix
+        return (head, body) if len(body) >= _LONG_BYTES else head + body
+    pieces = []
+    for body in bodies:
+        pieces.append(frame_head(extra + len(body), is_ipc=is_ipc) + prefix)
+        pieces.append(body)
+    return b"".join(pieces)

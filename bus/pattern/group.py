@@ -8,9 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import WireError
+from bus.pattern import native
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.framing import NativeFraming
-from bus.pattern.pipe import Outgoing, new_node_id
+from bus.pattern.native import HEAD_BYTES
+from bus.pattern.pipe import new_node_id
 from bus.pattern.send_queue import SendQueue
 from bus.pattern.socket_url import SocketUrl, Transport
 from queuebroker import _net
@@ -18,6 +20,9 @@ from queuebroker.closable import Closable
 from queuebroker.sockets.driver import default_driver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.pattern.message_run import MessageRun
     from bus.pattern.node import Node
     from bus.pattern.pipe import Pipe
 
@@ -52,7 +57,7 @@ class Group(Closable):
         self.url: Final = str(parsed)
         version = 6 if ":" in parsed.host else 4
         self._framing: Final = NativeFraming()
-        used = _HEAD.size + len(self._framing.prefix(Outgoing(b"", 1, 1)))
+        used = _HEAD.size + HEAD_BYTES
         self.message_bytes_max: Final = _DATAGRAM_BYTES_MAX[version] - used
         self._node: Final = node
         self._datagrams: Final = _net.join_group(parsed.host, parsed.port, source)
@@ -80,16 +85,16 @@ class Group(Closable):
 
     def ready(self, mask: int) -> None:  # noqa: ARG002 # part of `Handler`
         """Take in the datagrams that have arrived."""
-        arrivals: list[Outgoing] = []
+        runs: list[MessageRun] = []
         with suppress(OSError):  # the system reports an earlier failure to send
             for _ in range(_RECEIVES_MAX):
                 if self._ended or (came := self._datagrams.receive()) is None:
                     break
-                arrivals += self._read(came[0])
-        if arrivals:
-            self._node.accept(self._pipe, arrivals)
+                runs += self._read(came[0])
+        if runs:
+            self._node.accept(self._pipe, runs)
 
-    def _read(self, datagram: bytes) -> list[Outgoing]:
+    def _read(self, datagram: bytes) -> list[MessageRun]:
         if len(datagram) < _HEAD.size:
             return []
         magic, sender = _HEAD.unpack_from(datagram)
@@ -115,14 +120,17 @@ class Group(Closable):
 
     # For the node.
 
-    def put(self, message: Outgoing) -> bool:
-        """Queue a message; return False if there is no room. Under the node's lock."""
-        size = len(message.body)
-        if size > self.message_bytes_max:
+    def put(self, run: MessageRun) -> int:
+        """Queue messages, as many as there is room for; return how many."""
+        [body] = run.bodies  # nothing is gathered for this
+        if len(body) > self.message_bytes_max:
             self._node.drop_locked(self._pipe, DropReason.TOO_LONG)
-            return True
-        head = _HEAD.pack(_MAGIC, self._node.id) + self._framing.prefix(message)
-        return self._queue.put(head + message.body, size)
+            return 1
+        if not self._queue.has_room(len(body)):
+            return 0
+        head = _HEAD.pack(_MAGIC, self._node.id) + native.head(run)
+        self._queue.put(head + body, len(body))
+        return 1
 
     def has_room(self, size: int) -> bool:
         """Return True if `put` would take a body of ``size`` bytes."""
@@ -133,7 +141,25 @@ class Group(Closable):
         """The number of messages that wait."""
         return len(self._queue)
 
-    def flush(self, *, in_burst: bool) -> None:  # noqa: ARG002 # part of `Carrier`
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing waits to be sent."""
+        return not self._queue
+
+    def discard(self) -> int:
+        """Remove the messages that wait; return how many there were."""
+        return self._queue.discard()
+
+    @property
+    def gathers(self) -> bool:
+        """False: a datagram carries one message."""
+        return False
+
+    def flush_soon(self, flush: Callable[[], object]) -> None:
+        """Not called."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
         """Send the messages that wait; the system drops what it has no room for."""
         self._queue.flush()
         self._node.on_room()

@@ -13,8 +13,9 @@ from bus.pattern.send_queue import SendQueue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.pattern.message_run import MessageRun
     from bus.pattern.node import Node
-    from bus.pattern.pipe import Outgoing, Pipe
+    from bus.pattern.pipe import Pipe
 
 __all__ = ["InprocConnection", "InprocRegistry"]
 
@@ -34,7 +35,7 @@ class InprocConnection:
         self._other: InprocConnection | None = None
         self._pipe: Pipe | None = None
         self._ended: bool = False
-        self._queue: Final[SendQueue[Outgoing]] = SendQueue(
+        self._queue: Final[SendQueue[MessageRun]] = SendQueue(
             config.send_messages, config.send_bytes, self._write
         )
 
@@ -50,9 +51,13 @@ class InprocConnection:
             end._queue.unblock()  # messages may have come before the other pipe
         return True
 
-    def put(self, message: Outgoing) -> bool:
-        """Queue a message; return False if there is no room. Under the node's lock."""
-        return self._queue.put(message, len(message.body))
+    def put(self, run: MessageRun) -> int:
+        """Queue messages, as many as there is room for; return how many."""
+        [body] = run.bodies  # nothing is gathered for this
+        if not self._queue.has_room(len(body)):
+            return 0
+        self._queue.put(run, len(body))
+        return 1
 
     def has_room(self, size: int) -> bool:
         """Return True if `put` would take a body of ``size`` bytes."""
@@ -63,7 +68,25 @@ class InprocConnection:
         """The number of messages that wait."""
         return len(self._queue)
 
-    def flush(self, *, in_burst: bool) -> None:  # noqa: ARG002 # part of `Carrier`
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing waits to be sent."""
+        return not self._queue
+
+    def discard(self) -> int:
+        """Remove the messages that wait; return how many there were."""
+        return self._queue.discard()
+
+    @property
+    def gathers(self) -> bool:
+        """False: a message is handed over at once."""
+        return False
+
+    def flush_soon(self, flush: Callable[[], object]) -> None:
+        """Not called."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
         """Hand the messages to the other node."""
         self._queue.flush()
         self.node.on_room()
@@ -75,10 +98,10 @@ class InprocConnection:
             return False  # until `join` is done
         if other.node.pauses(pipe):
             return False  # until `resume`
-        messages = []
-        while (message := self._queue.take()) is not None:
-            messages.append(message)
-        other.node.accept(pipe, messages)
+        runs = []
+        while (run := self._queue.take()) is not None:
+            runs.append(run)
+        other.node.accept(pipe, runs)
         return True
 
     def report(self) -> None:

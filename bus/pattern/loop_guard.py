@@ -33,6 +33,16 @@ class LoopGuard:
         self.own: Final = own
         self._streams: Final[OrderedDict[int, IncomingStream[None]]] = OrderedDict()
 
+    def accepts_all(self, origin: int, first: int, count: int) -> bool:
+        """Record consecutive messages, if none has come before and none is missing.
+
+        If it returns False, nothing is recorded: ask for each of them.
+        """
+        if origin == self.own:
+            return False
+        stream = self._streams.get(origin)
+        return stream is not None and stream.accept_next(first, count, 1)
+
     def accepts(self, origin: int, number: int) -> bool:
         """Record a message; return False if it has come before."""
         if origin == self.own:

@@ -1,12 +1,13 @@
 """Frames between two bus sockets of this package: messages, and accounts of drops.
 
-Each is the body of an SP frame, and starts with its kind. All numbers are big-endian
-and have 64 bits.
+Each is the body of an SP frame, and starts with its kind. All numbers are big-endian;
+counts and lengths of single messages have 32 bits, all others 64.
 
 ==========  ==============================================================
 kind        fields behind it
 ==========  ==============================================================
-1 message   the origin's node id, the message's number there, the body
+1 messages  the origin's node id, the number of the first message there,
+            how many there are, the length of each, their bodies
 2 hello     the node id of the sender; the first frame in each direction
 3 sent      how many messages were meant for the peer, and how many of
             them the sender has dropped
@@ -19,16 +20,30 @@ kind        fields behind it
 from __future__ import annotations
 
 import struct
+from itertools import accumulate, pairwise
 from typing import Final, TypeAlias
 
 import attrs
 
 from bus.errors import WireError
+from bus.pattern.message_run import MessageRun
 
-__all__ = ["HEAD", "Control", "Hello", "Sent", "Taken", "decode", "encode", "head"]
+__all__ = [
+    "HEAD_BYTES",
+    "Control",
+    "Hello",
+    "Sent",
+    "Taken",
+    "decode",
+    "encode",
+    "head",
+]
 
-_MESSAGE: Final = 1
-HEAD: Final = struct.Struct("!BQQ")  # kind, origin, number
+_MESSAGES: Final = 1
+_HEAD: Final = struct.Struct("!BQQI")  # kind, origin, first number, count
+_LENGTH: Final = struct.Struct("!I")
+HEAD_BYTES: Final = _HEAD.size + _LENGTH.size  # before the body of a lone message
+_NUMBERS: Final = 1 << 64
 
 
 @attrs.frozen(slots=True)
@@ -72,9 +87,12 @@ _CONTROLS: Final[dict[int, tuple[struct.Struct, type[Control]]]] = {
 _KINDS: Final = {made: kind for kind, (_, made) in _CONTROLS.items()}
 
 
-def head(origin: int, number: int) -> bytes:
-    """Return the part of a message frame before the body."""
-    return HEAD.pack(_MESSAGE, origin, number)
+def head(run: MessageRun) -> bytes:
+    """Return the part of the frame of some messages before their bodies."""
+    count = len(run.bodies)
+    return _HEAD.pack(_MESSAGES, run.origin, run.first, count) + struct.pack(
+        f"!{count}I", *map(len, run.bodies)
+    )
 
 
 def encode(control: Control) -> bytes:
@@ -83,19 +101,34 @@ def encode(control: Control) -> bytes:
     return _CONTROLS[kind][0].pack(kind, *attrs.astuple(control))
 
 
-def decode(frame: bytes) -> tuple[int, int] | Control:
-    """Return origin and number of a message, whose body follows `HEAD`; or a control.
+def decode(frame: bytes) -> MessageRun | Control:
+    """Return the messages of a frame, or what else it is.
 
     Raises:
         WireError: it is no such frame.
     """
     kind = frame[0] if frame else 0
-    if kind == _MESSAGE and len(frame) >= HEAD.size:
-        _, origin, number = HEAD.unpack_from(frame)
-        if not number:
-            raise WireError("native message has number 0")
-        return origin, number
+    if kind == _MESSAGES and len(frame) >= HEAD_BYTES:
+        return _messages(frame)
     layout = _CONTROLS.get(kind)
     if layout is None or len(frame) != layout[0].size:
         raise WireError(f"native frame of kind {kind} has {len(frame)} bytes")
     return layout[1](*layout[0].unpack(frame)[1:])
+
+
+def _messages(frame: bytes) -> MessageRun:
+    _, origin, first, count = _HEAD.unpack_from(frame)
+    begin = _HEAD.size + count * _LENGTH.size
+    if not first or not count or first + count > _NUMBERS or begin > len(frame):
+        raise WireError(f"native frame has {count} messages from number {first}")
+    if count == 1:
+        bodies = [frame[begin:]]
+        ends = begin + _LENGTH.unpack_from(frame, _HEAD.size)[0]
+    else:
+        lengths = struct.unpack_from(f"!{count}I", frame, _HEAD.size)
+        places = [*accumulate(lengths, initial=begin)]
+        bodies = [frame[start:stop] for start, stop in pairwise(places)]
+        ends = places[-1]
+    if ends != len(frame):
+        raise WireError(f"native frame has {len(frame)} bytes, announced: {ends}")
+    return MessageRun(origin, first, bodies)

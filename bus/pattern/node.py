@@ -17,8 +17,9 @@ from bus.errors import BusyError
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.fair_queue import FairQueue
 from bus.pattern.loop_guard import LoopGuard
+from bus.pattern.message_run import MessageRun
 from bus.pattern.native import Sent, Taken
-from bus.pattern.pipe import Outgoing, PeerStats, Pipe, new_node_id
+from bus.pattern.pipe import PeerStats, Pipe, new_node_id
 from bus.pattern.repeat_filter import RepeatFilter
 from queuebroker import _sync
 from queuebroker.errors import BrokerClosedError, ReceiveTimeoutError, SendTimeoutError
@@ -33,7 +34,7 @@ from queuebroker.waiting.readiness import Readiness
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from bus.pattern.pipe import Carrier
     from bus.pattern.socket_config import SocketConfig
@@ -43,11 +44,14 @@ __all__ = ["Arrival", "Drop", "Node", "SocketStats"]
 
 _log: Final = logging.getLogger("bus.pattern")
 
-# A message sent within this time of the previous one waits for the next ones, so that
-# one system call carries all of them, in seconds.
+# A message sent within this time of the previous one, in seconds, waits for the next
+# ones: they are encoded together, and one system call carries them to each peer. It
+# waits until so many messages or bytes are together, or until another thread comes.
 _BURST_S: Final = 5e-5
-# A message that has arrived: as in `Outgoing`.
-Arrival: TypeAlias = Outgoing
+_BURST_MESSAGES: Final = 256
+_BURST_BYTES: Final = 1 << 16
+# A message that has arrived, with its origin and its number there.
+Arrival: TypeAlias = tuple[bytes, int, int]
 
 
 @attrs.frozen
@@ -137,6 +141,13 @@ class Node:
         self._closers: Final[list[Callable[[], object]]] = []
         self._sent: int = 0
         self._sent_at: float = 0.0
+        # The number of the last message that began here; the messages of a burst that
+        # are not handed over, their length, and the number of the first of them.
+        self._number: int = 0
+        self._burst: list[bytes] = []
+        self._burst_bytes: int = 0
+        self._burst_first: int = 0
+        self._gathers: bool = False  # all active pipes do
         self._delivered: int = 0
         self._dropped: Final[Counter[DropReason]] = Counter()
         # Carriers to resume, since there is room again.
@@ -146,20 +157,46 @@ class Node:
 
     # Sending.
 
-    def send(
-        self,
-        body: bytes,
-        *,
-        came_by: int = 0,
-        origin: int = 0,
-        number: int = 0,
-        owner: str = "",
-    ) -> None:
-        """Hand a message to all peers, but for the one it came by (BP-1, BP-8).
+    def send(self, body: bytes) -> None:
+        """Hand a message to all peers that are connected now (BP-1).
 
         Never waits: a peer without room does not get it (BP-4).
 
-        origin, number: of a message that is forwarded; 0 for a new one.
+        Raises:
+            BrokerClosedError: the socket is closed.
+            BusyError: a device owns the socket.
+        """
+        size = len(body)
+        with self.lock:
+            if self.closed or self.owner:
+                self._check_open("send", "")
+            self._sent += 1
+            self._number = number = self._number + 1
+            now = _sync.monotonic()
+            in_burst, self._sent_at = now - self._sent_at < _BURST_S, now
+            burst = self._burst
+            if in_burst and self._gathers and size < _BURST_BYTES:
+                if not burst:
+                    self._burst_first = self._number
+                    self._active[0].carrier.flush_soon(self.flush)
+                burst.append(body)
+                self._burst_bytes += size
+                if len(burst) < _BURST_MESSAGES and self._burst_bytes < _BURST_BYTES:
+                    return
+                self._hand_over_burst_locked()
+            else:
+                self._hand_over_burst_locked()
+                self._hand_over_locked(MessageRun(self.id, number, [body]))
+            active = self._active
+        self._flush(active)
+
+    def forward(
+        self, body: bytes, *, came_by: int, origin: int, number: int, owner: str = ""
+    ) -> None:
+        """Hand a message to all peers but the one that it came by (BP-8).
+
+        came_by: the id of the pipe; 0 for none, or one of another socket.
+        origin, number: of the message; 0 for a new one.
 
         Raises:
             BrokerClosedError: the socket is closed.
@@ -169,26 +206,46 @@ class Node:
             self._check_open("send", owner)
             self._sent += 1
             if not origin:
-                origin, number = self.id, self._sent
-            message = Outgoing(body, origin, number)
-            came_from = self._pipes[came_by].node if came_by in self._pipes else None
-            meant = [
-                pipe
-                for pipe in self._active
-                if pipe.id != came_by
-                and (pipe.node is None or pipe.node not in (origin, came_from))
-            ]
-            for pipe in meant:
-                pipe.sent += 1
-                if not pipe.carrier.put(message):
-                    self.drop_locked(pipe, DropReason.SEND_QUEUE)
-            if not self._active:
-                self.drop_locked(None, DropReason.NO_PEER)
-            now = _sync.monotonic()
-            in_burst, self._sent_at = now - self._sent_at < _BURST_S, now
-        for pipe in meant:
-            pipe.carrier.flush(in_burst=in_burst)
+                self._number += 1
+                origin, number = self.id, self._number
+            self._hand_over_burst_locked()
+            self._hand_over_locked(MessageRun(origin, number, [body]), came_by)
+            active = self._active
+        self._flush(active)
+
+    def flush(self) -> None:
+        """Hand over the messages of a burst; for any thread, without the lock."""
+        with self.lock:
+            self._hand_over_burst_locked()
+            active = self._active
+        self._flush(active)
+
+    def _flush(self, pipes: Sequence[Pipe]) -> None:
+        for pipe in pipes:
+            pipe.carrier.flush()
         self.report_drops()
+
+    def _hand_over_burst_locked(self) -> None:
+        """Hand the gathered messages to all peers, before anything else changes."""
+        if burst := self._burst:
+            self._burst, self._burst_bytes = [], 0
+            self._hand_over_locked(MessageRun(self.id, self._burst_first, burst))
+
+    def _hand_over_locked(self, run: MessageRun, came_by: int = 0) -> None:
+        count = len(run.bodies)
+        if not self._active:
+            self.drop_locked(None, DropReason.NO_PEER, count)
+            return
+        came_from = self._pipes[came_by].node if came_by in self._pipes else None
+        for pipe in self._active:
+            if pipe.id == came_by or (
+                pipe.node is not None and pipe.node in (run.origin, came_from)
+            ):
+                continue
+            pipe.sent += count
+            taken = pipe.carrier.put(run)
+            if taken < count:
+                self.drop_locked(pipe, DropReason.SEND_QUEUE, count - taken)
 
     def send_waiting(self, body: bytes, deadline: float | None) -> None:
         """Hand a message to the only peer, once there is one with room.
@@ -206,8 +263,9 @@ class Node:
                 return PENDING
             [pipe] = self._active
             self._sent += 1
+            self._number += 1
             pipe.sent += 1
-            pipe.carrier.put(Outgoing(body, self.id, self._sent))
+            pipe.carrier.put(MessageRun(self.id, self._number, [body]))
             return pipe
 
         def ready() -> bool:
@@ -217,7 +275,7 @@ class Node:
         if isinstance(pipe, Pending):
             why = "its queue is full" if self._active else "no peer is connected"
             raise SendTimeoutError(f"cannot send in time: {why}")
-        pipe.carrier.flush(in_burst=False)
+        pipe.carrier.flush()
 
     def _has_room(self, size: int) -> bool:
         return any(pipe.carrier.has_room(size) for pipe in self._active)
@@ -234,8 +292,9 @@ class Node:
 
     def drain(self, deadline: float | None) -> bool:
         """Wait until no message waits to be sent; return False if one does."""
+        self.flush()
         return self._wait(
-            lambda: not any(pipe.carrier.queued for pipe in self._active), deadline
+            lambda: all(pipe.carrier.is_idle for pipe in self._active), deadline
         )
 
     def _wait(self, ready: Callable[[], bool], deadline: float | None) -> bool:
@@ -258,9 +317,7 @@ class Node:
         """
         with self.lock:
             taken = self._take_locked(owner)
-        if isinstance(taken, Pending) and (
-            deadline is None or deadline > _sync.monotonic()
-        ):
+        if taken is PENDING and (deadline is None or deadline > _sync.monotonic()):
             check_may_wait(self.lock)
             taken = wait_for(
                 self,
@@ -276,52 +333,71 @@ class Node:
         return taken
 
     def _take_locked(self, owner: str) -> tuple[int, Arrival] | Pending:
-        self._check_open("receive", owner)
-        if not self._arrived:
+        if self.closed or self.owner != owner:
+            self._check_open("receive", owner)
+        arrived = self._arrived
+        if not arrived:
             return PENDING
-        number, arrival = self._arrived.take()
+        taken = arrived.take()
         self._delivered += 1
-        pipe = self._pipes.get(number)
+        pipe = self._pipes.get(taken[0])
         if pipe is not None:
             pipe.delivered += 1
-            if pipe.node is not None:
-                pipe.carrier.report()
-            if pipe.is_paused and not self._arrived.is_full(number):
+            if not pipe.is_report_due:
+                self._report_locked(pipe)
+            if pipe.is_paused and not arrived.is_full(pipe.id):
                 pipe.is_paused = False
                 self._resumed.append(pipe.carrier)
-        if not self._arrived:
+        if not arrived:
             self._set_readable_locked()
         elif self._receivers.asleep:
             self._receivers.wake_one()
-        return number, arrival
+        return taken
 
-    def accept(self, pipe: Pipe, arrivals: Iterable[Arrival]) -> None:
+    def accept(self, pipe: Pipe, runs: Sequence[MessageRun]) -> None:
         """Queue messages that have arrived on a pipe; a full queue drops them (BP-6).
 
         For the thread of its transport, without any lock.
         """
         with self.lock:
-            if pipe.id not in self._pipes:
-                return
-            for arrival in arrivals:
-                pipe.arrived += 1
-                if pipe.node is None:
-                    if self._repeats.repeats(arrival.body):
-                        self.drop_locked(pipe, DropReason.REPEAT)
-                        continue
-                elif not self._guard.accepts(arrival.origin, arrival.number):
-                    self.drop_locked(pipe, DropReason.DUPLICATE)
-                    continue
-                if not self._arrived.offer(
-                    pipe.id, arrival, len(arrival.body), forced=self._blocks
-                ):
-                    self.drop_locked(pipe, DropReason.RECEIVE_QUEUE)
+            ended = self.closed or pipe.id not in self._pipes
+            for run in runs:
+                pipe.arrived += len(run.bodies)
+                if ended:
+                    # Within a process, a sender may come here just after the end.
+                    reason = DropReason.CLOSED if self.closed else DropReason.LOST
+                    self.drop_locked(pipe, reason, len(run.bodies))
+                else:
+                    self._accept_locked(pipe, run)
             self._set_readable_locked()
             if self._arrived and self._receivers.asleep:
                 self._receivers.wake_one()
-        if pipe.node is not None:
-            pipe.carrier.report()
+            self._report_locked(pipe)
         self.report_drops()
+
+    def _accept_locked(self, pipe: Pipe, run: MessageRun) -> None:
+        id_, origin, bodies = pipe.id, run.origin, run.bodies
+        offer, forced = self._arrived.offer, self._blocks
+        is_native = pipe.node is not None
+        # The common case first: the messages after the last one.
+        all_new = is_native and self._guard.accepts_all(origin, run.first, len(bodies))
+        for number, body in enumerate(bodies, run.first):
+            if not all_new:
+                if is_native:
+                    if not self._guard.accepts(origin, number):
+                        self.drop_locked(pipe, DropReason.DUPLICATE)
+                        continue
+                elif self._repeats.repeats(body):
+                    self.drop_locked(pipe, DropReason.REPEAT)
+                    continue
+            if not offer(id_, (body, origin, number), len(body), forced=forced):
+                self.drop_locked(pipe, DropReason.RECEIVE_QUEUE)
+
+    def _report_locked(self, pipe: Pipe) -> None:
+        """Have the accounts of this end sent to a native peer soon."""
+        if pipe.node is not None and not pipe.is_report_due:
+            pipe.is_report_due = True
+            pipe.carrier.report()
 
     def pauses(self, pipe: Pipe) -> bool:
         """Return True if a carrier must take in no more messages until `resume`."""
@@ -366,6 +442,7 @@ class Node:
             full = self._pipes_max is not None and len(self._pipes) >= self._pipes_max
             if self.closed or full or node == self.id:
                 return None
+            self._hand_over_burst_locked()  # a later peer does not get it (BP-17)
             pipe = Pipe(carrier, url, node)
             self._pipes[pipe.id] = pipe
             self._arrange_locked()
@@ -376,9 +453,10 @@ class Node:
         with self.lock:
             if self._pipes.pop(pipe.id, None) is None:
                 return
-            if queued := pipe.carrier.queued:
+            self._hand_over_burst_locked()
+            if discarded := pipe.carrier.discard():
                 reason = DropReason.CLOSED if self.closed else DropReason.LOST
-                self.drop_locked(pipe, reason, queued)
+                self.drop_locked(pipe, reason, discarded)
             self._arrange_locked()
         self.report_drops()
 
@@ -389,6 +467,9 @@ class Node:
             first = active.setdefault(pipe.id if pipe.node is None else pipe.node, pipe)
             pipe.is_standby = first is not pipe
         self._active = tuple(active.values())
+        self._gathers = bool(active) and all(
+            pipe.carrier.gathers for pipe in self._active
+        )
         self._senders.wake_all()
 
     def add_closer(self, close: Callable[[], object]) -> bool:
@@ -447,6 +528,7 @@ class Node:
         with self.lock:
             if self.closed:
                 return
+            self._hand_over_burst_locked()
             self.closed = True
             closers, pipes = [*self._closers], [*self._pipes.values()]
             self._closers.clear()
@@ -474,6 +556,7 @@ class Node:
 
     def stats(self) -> SocketStats:
         """Return the account of this socket."""
+        self.flush()
         for pipe in list(self._pipes.values()):
             pipe.carrier.refresh()
         with self.lock:
@@ -489,6 +572,7 @@ class Node:
     def accounts_of(self, pipe: Pipe) -> tuple[Sent, Taken]:
         """Return the accounts of this end for a native peer."""
         with self.lock:
+            pipe.is_report_due = False
             dropped = pipe.dropped
             lost = dropped[DropReason.SEND_QUEUE] + dropped[DropReason.TOO_LONG]
             return Sent(pipe.sent, lost), Taken(
@@ -510,8 +594,7 @@ class Node:
         self._dropped[reason] += count
         if pipe is not None:
             pipe.dropped[reason] += count
-            if pipe.node is not None:
-                pipe.carrier.report()
+            self._report_locked(pipe)
         if self._on_drop is not None:
             self._unreported[0 if pipe is None else pipe.id, reason] += count
 

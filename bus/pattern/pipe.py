@@ -10,48 +10,51 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bus.pattern.drop_reason import DropReason
+    from bus.pattern.message_run import MessageRun
     from bus.pattern.native import Sent, Taken
 
-__all__ = ["Carrier", "Outgoing", "PeerStats", "Pipe"]
+__all__ = ["Carrier", "PeerStats", "Pipe", "new_node_id"]
 
 _IDS: Final = 1 << 31
 # Process-wide, so that a tag names no connection of another socket (BP-10).
 _ids: Final = itertools.count(1 + secrets.randbelow(_IDS - 1))
 
 
-@attrs.frozen(slots=True)
-class Outgoing:
-    """A message on its way to peers.
-
-    origin, number: the node that sent it first, and its number there (BP-16).
-    """
-
-    body: bytes
-    origin: int
-    number: int
-
-
 class Carrier(Protocol):
     """The transport of one pipe."""
 
-    def put(self, message: Outgoing) -> bool:
-        """Queue a message; False if there is no room. Under the node's lock."""
+    def put(self, run: MessageRun) -> int:
+        """Queue messages, as many as there is room for; return how many.
+
+        Under the node's lock.
+        """
 
     def has_room(self, size: int) -> bool:
         """Return True if `put` would take a body of ``size`` bytes."""
 
-    def flush(self, *, in_burst: bool) -> None:
-        """Pass on queued messages without waiting; without the node's lock.
+    @property
+    def gathers(self) -> bool:
+        """True if it is faster for many messages at once than one by one."""
 
-        in_burst: True if the previous message was sent just before.
-        """
+    def flush(self) -> None:
+        """Pass on queued messages without waiting; without the node's lock."""
+
+    def flush_soon(self, flush: Callable[[], object]) -> None:
+        """Have another thread call ``flush`` soon; only if it `gathers`."""
 
     @property
     def queued(self) -> int:
         """The number of messages that wait."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing waits to be sent, not even the rest of a message."""
+
+    def discard(self) -> int:
+        """Remove the messages that wait; return how many there were."""
 
     def report(self) -> None:
         """Send the account of this end soon; for any thread."""
@@ -119,6 +122,7 @@ class Pipe:
         "dropped",
         "id",
         "is_paused",
+        "is_report_due",
         "is_standby",
         "node",
         "origin",
@@ -136,6 +140,7 @@ class Pipe:
         self.origin: Final = new_node_id() if node is None else node
         self.is_standby: bool = False
         self.is_paused: bool = False  # its carrier takes in nothing: `Node.pauses`
+        self.is_report_due: bool = False  # its carrier sends the accounts soon
         self.sent: int = 0
         self.arrived: int = 0
         self.delivered: int = 0

@@ -46,7 +46,8 @@ class Protocol:
         native: the endpoint type among sockets of this package; None without one.
         dials: True for the end that connected.
         is_ipc: True if each frame starts with a type, as on UNIX sockets.
-        bytes_max: the maximum length of an incoming frame; 0 for no limit.
+        bytes_max, native_bytes_max: the maximum length of an incoming frame, with each
+          of the endpoint types; 0 for no limit.
 
     Attributes:
         state: see `ProtocolState`.
@@ -61,6 +62,7 @@ class Protocol:
         "_is_ipc",
         "_missing",
         "_native",
+        "_native_bytes_max",
         "_parts",
         "_plain",
         "_to_send",
@@ -77,12 +79,14 @@ class Protocol:
         dials: bool,
         is_ipc: bool,
         bytes_max: int,
+        native_bytes_max: int = 0,
     ) -> None:
         self._plain: Final = plain
         self._native: Final = native
         self._dials: Final = dials
         self._is_ipc: Final = is_ipc
-        self._bytes_max: Final = bytes_max or _LENGTHS
+        self._bytes_max: int = bytes_max or _LENGTHS
+        self._native_bytes_max: Final = native_bytes_max or _LENGTHS
         self._head: Final = _IPC_HEAD if is_ipc else _TCP_HEAD
         self.state: ProtocolState = ProtocolState.HANDSHAKE
         self.agreed: EndpointType | None = None
@@ -157,6 +161,8 @@ class Protocol:
             self._state_type(EndpointType(stated))
         self._begun = b""
         self.agreed = EndpointType(stated)
+        if self.agreed is self._native:
+            self._bytes_max = self._native_bytes_max
         self.state = ProtocolState.OPEN
         return data[HANDSHAKE.size :]
 

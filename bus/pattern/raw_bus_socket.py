@@ -84,7 +84,7 @@ class RawBusSocket(SpSocket):
         """
         if not isinstance(message, RawMessage):
             message = RawMessage(snapshot(message, 0, None, None))
-        self._node.send(
+        self._node.forward(
             message.body,
             came_by=message.pipe,
             origin=message.origin,
@@ -101,8 +101,8 @@ class RawBusSocket(SpSocket):
             BrokerClosedError: the socket is closed.
             BusyError: a device uses the socket.
         """
-        pipe, arrival = self._node.receive(deadline_after(timeout))
-        return RawMessage(arrival.body, pipe, arrival.origin, arrival.number)
+        pipe, (body, origin, number) = self._node.receive(deadline_after(timeout))
+        return RawMessage(body, pipe, origin, number)
 
     def receive_nowait(self) -> RawMessage:
         """Receive with ``timeout=0``."""

@@ -53,8 +53,8 @@ class SendQueue(Generic[F]):
         self._messages_max: Final = messages_max
         self._bytes_max: Final = bytes_max
         self._write: Final = write
-        # Each with its length; -1 for a frame that is no message and always has room.
-        self._frames: Final[deque[tuple[F, int]]] = deque()
+        # Each with the number of its messages, and their length.
+        self._frames: Final[deque[tuple[F, int, int]]] = deque()
         self.blocked: bool = False
         self._unblocked: bool = False  # `unblock` was called since the last write began
         self._messages_in: int = 0
@@ -72,36 +72,45 @@ class SendQueue(Generic[F]):
         """The length of the messages that wait, in bytes."""
         return self._bytes_in - self._bytes_out
 
-    def has_room(self, size: int) -> bool:
-        """Return True if `put` would take a message of ``size`` bytes."""
+    def has_room(self, size: int, count: int = 1) -> bool:
+        """Return True if `put` may append messages of ``size`` bytes together."""
         queued = self._messages_in - self._messages_out
-        return not queued or (
-            queued < self._messages_max
+        return (count == 1 and not queued) or (
+            queued + count <= self._messages_max
             and self._bytes_in - self._bytes_out + size <= self._bytes_max
         )
 
-    def put(self, frame: F, size: int) -> bool:
-        """Append a message of ``size`` bytes; return False if there is no room."""
-        if not self.has_room(size):
-            return False
-        self._messages_in += 1
+    def put(self, frame: F, size: int, count: int = 1) -> None:
+        """Append a frame with ``count`` messages of ``size`` bytes together."""
+        self._messages_in += count
         self._bytes_in += size
-        self._frames.append((frame, size))
-        return True
+        self._frames.append((frame, count, size))
 
     def put_control(self, frame: F) -> None:
-        """Append a frame that is no message; for any thread."""
-        self._frames.append((frame, -1))
+        """Append a frame without a message; for any thread."""
+        self._frames.append((frame, 0, 0))
 
     def take(self) -> F | None:
         """Remove and return the oldest frame; None if there is none."""
-        if not self._frames:
+        try:
+            frame, count, size = self._frames.popleft()
+        except IndexError:
             return None
-        frame, size = self._frames.popleft()
-        if size >= 0:
-            self._messages_out += 1
-            self._bytes_out += size
+        self._messages_out += count
+        self._bytes_out += size
         return frame
+
+    def discard(self) -> int:
+        """Remove all frames; return how many messages were among them.
+
+        At the end of a connection: a thread that writes meanwhile takes others.
+        """
+        count = 0
+        while True:
+            try:
+                count += self._frames.popleft()[1]
+            except IndexError:
+                return count
 
     def flush(self) -> None:
         """Write frames until none is left or the peer takes no more."""

@@ -27,18 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bus.pattern.framing import Framing
+    from bus.pattern.message_run import MessageRun
     from bus.pattern.native import Control
     from bus.pattern.node import Node
-    from bus.pattern.pipe import Outgoing, Pipe
+    from bus.pattern.pipe import Pipe
     from queuebroker._net import Socket
     from queuebroker.sockets.driver import Driver
 
 __all__ = ["StreamConnection"]
 
-# Messages of a burst are written once so many wait, or so many bytes.
-_BATCH_MESSAGES: Final = 256
-_BATCH_BYTES: Final = 1 << 16
-# The most bytes of one write and one read. A longer body is not copied.
+# The most bytes of one write and one read, but for long bodies.
 _JOIN_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 1 << 16
 _LONG_READ_BYTES: Final = 1 << 20
@@ -99,6 +97,8 @@ class StreamConnection:
             dials=dials,
             is_ipc=is_ipc,
             bytes_max=config.message_bytes and config.message_bytes + _HEAD_BYTES_MAX,
+            native_bytes_max=config.message_bytes
+            and config.message_bytes + _RUN_BYTES_MAX,
         )
         self._framing: Framing = PlainFraming()
         self._pipe: Pipe | None = None
@@ -111,8 +111,6 @@ class StreamConnection:
         self._unsent: Final[deque[memoryview]] = deque()
         self._is_writing: bool = False
         self._awaits_room: bool = False
-        self._is_scheduled: bool = False  # a flush in the driver's thread
-        self._is_report_due: bool = False
         self._is_paused: bool = False  # nothing is read, until `resume`
 
     def begin(self) -> None:
@@ -220,10 +218,10 @@ class StreamConnection:
         return self._pipe.origin
 
     def _receive(
-        self, pipe: Pipe, arrivals: Sequence[Outgoing], controls: Sequence[Control]
+        self, pipe: Pipe, runs: Sequence[MessageRun], controls: Sequence[Control]
     ) -> None:
-        if arrivals:
-            self._node.accept(pipe, arrivals)
+        if runs:
+            self._node.accept(pipe, runs)
         for control in controls:
             if isinstance(control, Hello):
                 raise WireError("native peer has sent a second hello")
@@ -240,7 +238,7 @@ class StreamConnection:
         node = None
         if self._protocol.agreed is EndpointType.NATIVE_BUS:
             if not isinstance(self._framing, NativeFraming):
-                self._framing = NativeFraming()
+                self._framing = NativeFraming(self._node.config.message_bytes)
                 self._put_control(Hello(self._node.id))
             if not frames:
                 return frames
@@ -283,14 +281,19 @@ class StreamConnection:
 
     # For the node.
 
-    def put(self, message: Outgoing) -> bool:
-        """Queue a message; return False if there is no room. Under the node's lock."""
-        body = message.body
-        size = len(body)
-        prefix = self._framing.prefix(message)
-        head = frame_head(len(prefix) + size, is_ipc=self._is_ipc) + prefix
-        frame = head + body if size < _JOIN_BYTES else (head, body)
-        return self._queue.put(frame, size)
+    def put(self, run: MessageRun) -> int:
+        """Queue messages, as many as there is room for; return how many."""
+        queue, count = self._queue, len(run.bodies)
+        if queue.has_room(run.size, count):
+            frame = self._framing.encode(run, is_ipc=self._is_ipc)
+            queue.put(frame, run.size, count)
+            return count
+        if count == 1:
+            return 0
+        for at in range(count):
+            if not self.put(run.part(at, at + 1)):
+                return at
+        return count
 
     def has_room(self, size: int) -> bool:
         """Return True if `put` would take a body of ``size`` bytes."""
@@ -301,35 +304,37 @@ class StreamConnection:
         """The number of messages that wait."""
         return len(self._queue)
 
-    def flush(self, *, in_burst: bool) -> None:
-        """Write now, or leave it to the driver if more messages are likely."""
-        queue = self._queue
-        if queue.blocked:
-            return
-        if not in_burst or len(queue) >= _BATCH_MESSAGES or queue.size >= _BATCH_BYTES:
-            queue.flush()
-            self._node.on_room()
-        elif not self._is_scheduled:
-            self._is_scheduled = True
-            self._driver.call(self._flush_scheduled, self)
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing waits to be sent."""
+        return not (self._queue or self._unsent)
 
-    def _flush_scheduled(self) -> None:
-        self._is_scheduled = False
-        if not self._ended:
-            self._queue.flush()
-            self._node.on_room()
+    def discard(self) -> int:
+        """Remove the messages that wait; return how many there were."""
+        return self._queue.discard()
+
+    @property
+    def gathers(self) -> bool:
+        """True: one system call carries many messages."""
+        return True
+
+    def flush(self) -> None:
+        """Write what the socket takes now."""
+        self._queue.flush()
+        self._node.on_room()
+
+    def flush_soon(self, flush: Callable[[], object]) -> None:
+        """Have the driver call ``flush``."""
+        self._driver.call(flush, self)
 
     def report(self) -> None:
         """Send the account of this end soon; for any thread."""
-        if not self._is_report_due:
-            self._is_report_due = True
-            self._call_later(_REPORT_S, StreamConnection._report)
+        self._call_later(_REPORT_S, StreamConnection._report)
 
     def refresh(self) -> None:
         """Do nothing: the peer sends its account by itself."""
 
     def _report(self) -> None:
-        self._is_report_due = False
         if self._pipe is not None and self._pipe.node is not None and not self._ended:
             for account in self._node.accounts_of(self._pipe):
                 self._put_control(account)
@@ -430,4 +435,6 @@ class StreamConnection:
         self._driver.call(partial(self._end, error), self)
 
 
-_HEAD_BYTES_MAX: Final = native.HEAD.size
+# Before the body of a PAIR1 message; around a long message, or of a run of short ones.
+_HEAD_BYTES_MAX: Final = 4
+_RUN_BYTES_MAX: Final = 1 << 17

@@ -564,6 +564,25 @@ def test_a_device_takes_raw_sockets_that_no_other_device_has(
 
 
 @clause("BP-14")
+def test_a_call_that_waits_ends_when_a_device_takes_the_socket(
+    stack: ExitStack,
+) -> None:
+    from bus.errors import BusyError  # noqa: PLC0415
+
+    raw = stack.enter_context(RawBusSocket())
+    threads = Threads()
+
+    def receives() -> None:
+        with pytest.raises(BusyError):
+            raw.receive(LIMIT_S)
+
+    threads.start(receives)
+    until(lambda: len(raw._node._receivers) == 1, "it waits")
+    stack.enter_context(device(raw))
+    threads.join()
+
+
+@clause("BP-14")
 def test_a_device_ends_with_one_of_its_sockets(stack: ExitStack) -> None:
     first, second = (stack.enter_context(RawBusSocket()) for _ in range(2))
     running = device(first, second)
@@ -586,7 +605,7 @@ def test_a_socket_that_blocks_loses_nothing_at_the_receiver(
     assert sender.wait_for_peers(1, LIMIT_S)
     assert receiver.wait_for_peers(1, LIMIT_S)
     for number in range(2000):
-        sender.send(number.to_bytes(1000))
+        sender.send(number.to_bytes(10_000))
     until(lambda: queued(receiver) >= 4, "it is full")
     [peer] = sender.stats.peers
     assert peer.queued > 500
