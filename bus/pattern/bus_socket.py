@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bus.pattern.group import Group
 from bus.pattern.sp_socket import SpSocket
 from bus.pattern.wire import EndpointType
-from queuebroker.arguments import deadline_after, snapshot
+from queuebroker.arguments import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ class BusSocket(SpSocket):
             ReceiveTimeoutError: none arrived in time.
             BrokerClosedError: the socket is closed.
         """
-        return self._node.receive(deadline_after(timeout))[1][0]
+        return self._take(timeout)
 
     def receive_nowait(self) -> bytes:
         """Receive with ``timeout=0``."""

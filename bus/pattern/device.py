@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Device", "device"]
 
+_AT_ONCE: Final = 64  # messages of one peer, before those of another
+
 
 def device(first: RawBusSocket | None, second: RawBusSocket | None = None) -> Device:
     """Forward messages between two sockets, or among the peers of one.
@@ -81,10 +83,8 @@ class Device(Closable):
         owner = self._name
         try:
             while True:
-                pipe, (body, origin, number) = source.receive(None, owner)
-                target.forward(
-                    body, came_by=pipe, origin=origin, number=number, owner=owner
-                )
+                pipe, run = source.receive_tagged(None, owner, _AT_ONCE)
+                target.forward(run, came_by=pipe, owner=owner)
         except BrokerClosedError:
             pass
         except Exception as error:  # noqa: BLE001 # for `error`

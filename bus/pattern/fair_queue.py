@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from bus.pattern.message_run import MessageRun
 
 __all__ = ["FairQueue"]
 
 P = TypeVar("P")
-M = TypeVar("M")
 
 
-class FairQueue(Generic[P, M]):
+class FairQueue(Generic[P]):
     """The messages of each peer in order, bounded for each; pure.
 
     A peer that floods fills its own share only, and `take` serves all peers in turn.
@@ -20,73 +22,131 @@ class FairQueue(Generic[P, M]):
         messages_max, bytes_max: the bounds for each peer. One message always fits.
     """
 
-    __slots__ = ("_bytes_max", "_messages_max", "_queues", "_size", "_turns")
+    __slots__ = ("_bytes_max", "_messages_max", "_shares", "_turns")
 
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         self._messages_max: Final = messages_max
         self._bytes_max: Final = bytes_max
-        # Of each peer with messages: these, and their length. Its turns: each such peer
-        # is there once.
-        self._queues: Final[dict[P, deque[tuple[M, int]]]] = {}
-        self._size: Final[dict[P, int]] = {}
+        # The peers with messages; each of them has one turn.
+        self._shares: Final[dict[P, _Share]] = {}
         self._turns: Final[deque[P]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._turns)
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
+        return sum(share.count for share in self._shares.values())
 
-    def count_of(self, peer: P) -> int:
-        """Return how many messages of a peer wait."""
-        return len(self._queues.get(peer, ()))
+    @property
+    def peers(self) -> int:
+        """The number of peers with messages."""
+        return len(self._turns)
 
     def is_full(self, peer: P) -> bool:
         """Return True if there is no room for another message of a peer."""
-        return (
-            len(self._queues.get(peer, ())) >= self._messages_max
-            or self._size.get(peer, 0) >= self._bytes_max
+        share = self._shares.get(peer)
+        return share is not None and (
+            share.count >= self._messages_max or share.size >= self._bytes_max
         )
 
-    def offer(self, peer: P, message: M, size: int, *, forced: bool = False) -> bool:
-        """Append a message of ``size`` bytes; return False if there is no room.
+    def offer(self, peer: P, run: MessageRun, *, forced: bool = False) -> int:
+        """Append messages, as many as there is room for; return how many.
 
-        forced: append it also without room.
+        forced: append all of them, also without room.
         """
-        queue = self._queues.get(peer)
-        if queue is None:
-            self._queues[peer] = deque([(message, size)])
-            self._size[peer] = size
+        share = self._shares.get(peer)
+        if share is None:
+            share = _Share()
+        count, size = len(run.bodies), run.size
+        if not forced and (
+            share.count + count > self._messages_max
+            or share.size + size > self._bytes_max
+        ):
+            count, size = self._fitting(share, run)
+            if not count:
+                return 0
+            run = run.part(0, count)
+        if not share.count:
+            self._shares[peer] = share
             self._turns.append(peer)
-            return True
-        total = self._size[peer] + size
-        full = len(queue) >= self._messages_max or total > self._bytes_max
-        if full and not forced:
-            return False
-        queue.append((message, size))
-        self._size[peer] = total
-        return True
+        share.runs.append(run)
+        share.count += count
+        share.size += size
+        return count
 
-    def take(self) -> tuple[P, M]:
-        """Remove and return the next message, with its peer.
+    def _fitting(self, share: _Share, run: MessageRun) -> tuple[int, int]:
+        """Return how many of the first messages fit, and their length."""
+        count = size = 0
+        for body in run.bodies:
+            if share.count + count and (
+                share.count + count >= self._messages_max
+                or share.size + size + len(body) > self._bytes_max
+            ):
+                break
+            count += 1
+            size += len(body)
+        return count, size
+
+    def take(self, most: int = 1) -> tuple[P, MessageRun]:
+        """Remove and return up to ``most`` consecutive messages of the next peer.
 
         Raises:
             IndexError: there is none.
         """
         peer = self._turns.popleft()
-        queue = self._queues[peer]
-        message, size = queue.popleft()
-        if queue:
-            self._size[peer] -= size
+        run = self._shares[peer].take(most)
+        self._end_turn(peer)
+        return peer, run
+
+    def take_bodies(self, most: int) -> tuple[P, list[bytes]]:
+        """Remove and return the next ``most`` messages of the next peer, or fewer.
+
+        Raises:
+            IndexError: there is none.
+        """
+        peer = self._turns.popleft()
+        share, bodies = self._shares[peer], list[bytes]()
+        while share.count and len(bodies) < most:
+            bodies += share.take(most - len(bodies)).bodies
+        self._end_turn(peer)
+        return peer, bodies
+
+    def _end_turn(self, peer: P) -> None:
+        if self._shares[peer].count:
             self._turns.append(peer)
         else:
-            del self._queues[peer], self._size[peer]
-        return peer, message
+            del self._shares[peer]
 
     def clear(self) -> dict[P, int]:
         """Remove all messages; return how many there were of each peer."""
-        counts = {peer: len(queue) for peer, queue in self._queues.items()}
-        self._queues.clear()
-        self._size.clear()
+        counts = {peer: share.count for peer, share in self._shares.items()}
+        self._shares.clear()
         self._turns.clear()
         return counts
+
+
+class _Share:
+    """The messages of one peer: of the first run, those before ``at`` are taken."""
+
+    __slots__ = ("at", "count", "runs", "size")
+
+    def __init__(self) -> None:
+        self.runs: Final[deque[MessageRun]] = deque()
+        self.at: int = 0
+        self.count: int = 0
+        self.size: int = 0
+
+    def take(self, most: int) -> MessageRun:
+        """Remove up to ``most`` messages of the first run."""
+        run, start = self.runs[0], self.at
+        stop = min(start + most, len(run.bodies))
+        if stop == len(run.bodies):
+            self.runs.popleft()
+            self.at = 0
+        else:
+            self.at = stop
+        if start or self.at:
+            run = run.part(start, stop)
+        self.count -= len(run.bodies)
+        self.size -= run.size
+        return run

@@ -122,15 +122,16 @@ class Group(Closable):
 
     def put(self, run: MessageRun) -> int:
         """Queue messages, as many as there is room for; return how many."""
-        [body] = run.bodies  # nothing is gathered for this
-        if len(body) > self.message_bytes_max:
-            self._node.drop_locked(self._pipe, DropReason.TOO_LONG)
-            return 1
-        if not self._queue.has_room(len(body)):
-            return 0
+        for at, body in enumerate(run.bodies):
+            if len(body) > self.message_bytes_max:
+                self._node.drop_locked(self._pipe, DropReason.TOO_LONG)
+            elif not self._queue.put(run.part(at, at + 1), self._encode):
+                return at
+        return len(run.bodies)
+
+    def _encode(self, run: MessageRun) -> bytes:
         head = _HEAD.pack(_MAGIC, self._node.id) + native.head(run)
-        self._queue.put(head + body, len(body))
-        return 1
+        return head + run.bodies[0]
 
     def has_room(self, size: int) -> bool:
         """Return True if `put` would take a body of ``size`` bytes."""

@@ -7,9 +7,12 @@ and its number there. So it is accepted once, however many devices form a ring.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bus.core.streams.incoming_stream import IncomingStream
+
+if TYPE_CHECKING:
+    from bus.pattern.message_run import MessageRun
 
 __all__ = ["LoopGuard"]
 
@@ -33,15 +36,18 @@ class LoopGuard:
         self.own: Final = own
         self._streams: Final[OrderedDict[int, IncomingStream[None]]] = OrderedDict()
 
-    def accepts_all(self, origin: int, first: int, count: int) -> bool:
-        """Record consecutive messages, if none has come before and none is missing.
-
-        If it returns False, nothing is recorded: ask for each of them.
-        """
-        if origin == self.own:
-            return False
+    def without_duplicates(self, run: MessageRun) -> list[MessageRun]:
+        """Record messages; return those that have not come before, in order."""
+        origin, first, count = run.origin, run.first, len(run.bodies)
         stream = self._streams.get(origin)
-        return stream is not None and stream.accept_next(first, count, 1)
+        # The common case first: the messages after the last one.
+        if stream is not None and stream.accept_next(first, count, 1):
+            return [run]
+        return [
+            run.part(at, at + 1)
+            for at in range(count)
+            if self.accepts(origin, first + at)
+        ]
 
     def accepts(self, origin: int, number: int) -> bool:
         """Record a message; return False if it has come before."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from bus.pattern.socket_config import SocketConfig
     from bus.pattern.wire import EndpointType
 
-__all__ = ["Arrival", "Drop", "Node", "SocketStats"]
+__all__ = ["Drop", "Node", "SocketStats"]
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger("bus.pattern")
 
@@ -50,8 +53,10 @@ _log: Final = logging.getLogger("bus.pattern")
 _BURST_S: Final = 5e-5
 _BURST_MESSAGES: Final = 256
 _BURST_BYTES: Final = 1 << 16
-# A message that has arrived, with its origin and its number there.
-Arrival: TypeAlias = tuple[bytes, int, int]
+# How many messages a call makes ready for the next ones: those of one peer, fewer if
+# another peer waits for its turn.
+_READY_MAX: Final = 64
+_READY_SHARED_MAX: Final = 4
 
 
 @attrs.frozen
@@ -101,6 +106,9 @@ class Node:
     Attributes:
         id: of 64 bits, random: how other nodes recognise this one.
         owner: the device that owns the socket now; "" for none (BP-14).
+        ready: the next messages, which count as delivered. Any thread may take the
+          first of them, in one call into C. If that was the last one, it calls
+          `on_ready_empty`; if there is none, `receive`. A raw socket does not use it.
 
     Lock: ``lock`` guards everything here, and the fields of all pipes. It is never held
     while another node's lock is taken, nor while a callback runs. It is reentrant,
@@ -122,6 +130,7 @@ class Node:
         self.native: Final = native
         self.lock: Final[_thread.RLock] = _sync.RLock()
         self.owner: str = ""
+        self.ready: Final[deque[bytes]] = deque()
         self.closed: bool = False
         self._pipes_max: Final = pipes_max
         self._blocks: Final = config.receive_overflow == "block"
@@ -129,9 +138,11 @@ class Node:
         self._pipes: Final[dict[int, Pipe]] = {}
         # The pipes that carry messages: of several to the same node, the first.
         self._active: tuple[Pipe, ...] = ()
-        self._arrived: Final[FairQueue[int, Arrival]] = FairQueue(
+        self._arrived: Final[FairQueue[int]] = FairQueue(
             config.receive_messages, config.receive_bytes
         )
+        # The pipe of the messages in `ready`.
+        self._ready_of: int = 0
         self._guard: Final = LoopGuard(self.id)
         self._repeats: Final = RepeatFilter(config.repeat_s)
         # Callers that wait for a message; for room or a peer.
@@ -190,13 +201,11 @@ class Node:
             active = self._active
         self._flush(active)
 
-    def forward(
-        self, body: bytes, *, came_by: int, origin: int, number: int, owner: str = ""
-    ) -> None:
-        """Hand a message to all peers but the one that it came by (BP-8).
+    def forward(self, run: MessageRun, *, came_by: int, owner: str = "") -> None:
+        """Hand messages to all peers but the one that they came by (BP-8).
 
-        came_by: the id of the pipe; 0 for none, or one of another socket.
-        origin, number: of the message; 0 for a new one.
+        run: with origin 0 for a new message, which gets the next number.
+        came_by: the id of the pipe; 0 for none. One of another socket excludes no peer.
 
         Raises:
             BrokerClosedError: the socket is closed.
@@ -204,12 +213,12 @@ class Node:
         """
         with self.lock:
             self._check_open("send", owner)
-            self._sent += 1
-            if not origin:
-                self._number += 1
-                origin, number = self.id, self._number
+            self._sent += len(run.bodies)
+            if not run.origin:
+                run = MessageRun(self.id, self._number + 1, run.bodies)
+                self._number += len(run.bodies)
             self._hand_over_burst_locked()
-            self._hand_over_locked(MessageRun(origin, number, [body]), came_by)
+            self._hand_over_locked(run, came_by)
             active = self._active
         self._flush(active)
 
@@ -307,52 +316,100 @@ class Node:
 
     # Receiving.
 
-    def receive(self, deadline: float | None, owner: str = "") -> tuple[int, Arrival]:
-        """Return the next message, with the id of the pipe that it came by.
+    def receive(self, deadline: float | None) -> bytes:
+        """Return the next message; `ready` has the ones behind it.
 
         Raises:
             ReceiveTimeoutError: none arrived in time.
             BrokerClosedError: the socket is closed.
-            BusyError: another owner has the socket.
         """
+        return self._receive(self._take_body_locked, deadline)
+
+    def receive_tagged(
+        self, deadline: float | None, owner: str = "", most: int = 1
+    ) -> tuple[int, MessageRun]:
+        """Return the next messages of one peer, with the id of its pipe.
+
+        most: how many, at most; those that are here.
+
+        Raises:
+            BusyError: another owner has the socket.
+            ReceiveTimeoutError, BrokerClosedError: as `receive`.
+        """
+        return self._receive(partial(self._take_tagged_locked, owner, most), deadline)
+
+    def _receive(self, attempt: Callable[[], T | Pending], deadline: float | None) -> T:
         with self.lock:
-            taken = self._take_locked(owner)
-        if taken is PENDING and (deadline is None or deadline > _sync.monotonic()):
+            taken = attempt()
+        if isinstance(taken, Pending) and (
+            deadline is None or deadline > _sync.monotonic()
+        ):
             check_may_wait(self.lock)
-            taken = wait_for(
-                self,
-                self._receivers,
-                lambda: self._take_locked(owner),
-                lambda: self.closed or bool(self._arrived),
-                deadline,
-            )
+            taken = wait_for(self, self._receivers, attempt, self._has_next, deadline)
         if isinstance(taken, Pending):
             raise ReceiveTimeoutError("no message arrived in time")
         if self._resumed:
             self._resume()
         return taken
 
-    def _take_locked(self, owner: str) -> tuple[int, Arrival] | Pending:
-        if self.closed or self.owner != owner:
-            self._check_open("receive", owner)
-        arrived = self._arrived
-        if not arrived:
+    def _has_next(self) -> bool:
+        return self.closed or bool(self.ready or self._arrived)
+
+    def _take_body_locked(self) -> bytes | Pending:
+        self._check_open("receive", "")
+        try:
+            # Another thread may have filled it since.
+            body = self.ready.popleft()
+        except IndexError:
+            if not self._arrived:
+                return PENDING
+            most = _READY_MAX if self._arrived.peers == 1 else _READY_SHARED_MAX
+            pipe, bodies = self._arrived.take_bodies(most)
+            self._ready_of = pipe
+            self._on_taken_locked(pipe, len(bodies))
+            body, *rest = bodies
+            self.ready.extend(rest)
+        self._pass_on_locked()
+        return body
+
+    def _take_tagged_locked(
+        self, owner: str, most: int
+    ) -> tuple[int, MessageRun] | Pending:
+        self._check_open("receive", owner)
+        if not self._arrived:
             return PENDING
-        taken = arrived.take()
-        self._delivered += 1
-        pipe = self._pipes.get(taken[0])
+        taken = self._arrived.take(most)
+        self._on_taken_locked(taken[0], len(taken[1].bodies))
+        self._pass_on_locked()
+        return taken
+
+    def _on_taken_locked(self, number: int, count: int) -> None:
+        self._delivered += count
+        pipe = self._pipes.get(number)
         if pipe is not None:
-            pipe.delivered += 1
-            if not pipe.is_report_due:
-                self._report_locked(pipe)
-            if pipe.is_paused and not arrived.is_full(pipe.id):
+            pipe.delivered += count
+            self._report_locked(pipe)
+            if pipe.is_paused and not self._arrived.is_full(number):
                 pipe.is_paused = False
                 self._resumed.append(pipe.carrier)
-        if not arrived:
-            self._set_readable_locked()
-        elif self._receivers.asleep:
+
+    def _pass_on_locked(self) -> None:
+        """Wake the next receiver if there is more; update the descriptor."""
+        if self._receivers.asleep and self._has_next():
             self._receivers.wake_one()
-        return taken
+        self._set_readable_locked()
+
+    def on_ready_empty(self) -> None:
+        """Update the descriptor and the account: `ready` has no message left."""
+        with self.lock:
+            self._set_readable_locked()
+            pipe = self._pipes.get(self._ready_of)
+            if pipe is not None:
+                self._report_locked(pipe)
+
+    def _ready_count(self, pipe: Pipe) -> int:
+        """Return how many messages of a pipe are in `ready`."""
+        return len(self.ready) if pipe.id == self._ready_of else 0
 
     def accept(self, pipe: Pipe, runs: Sequence[MessageRun]) -> None:
         """Queue messages that have arrived on a pipe; a full queue drops them (BP-6).
@@ -376,22 +433,20 @@ class Node:
         self.report_drops()
 
     def _accept_locked(self, pipe: Pipe, run: MessageRun) -> None:
-        id_, origin, bodies = pipe.id, run.origin, run.bodies
-        offer, forced = self._arrived.offer, self._blocks
-        is_native = pipe.node is not None
-        # The common case first: the messages after the last one.
-        all_new = is_native and self._guard.accepts_all(origin, run.first, len(bodies))
-        for number, body in enumerate(bodies, run.first):
-            if not all_new:
-                if is_native:
-                    if not self._guard.accepts(origin, number):
-                        self.drop_locked(pipe, DropReason.DUPLICATE)
-                        continue
-                elif self._repeats.repeats(body):
-                    self.drop_locked(pipe, DropReason.REPEAT)
-                    continue
-            if not offer(id_, (body, origin, number), len(body), forced=forced):
-                self.drop_locked(pipe, DropReason.RECEIVE_QUEUE)
+        count = len(run.bodies)
+        if pipe.node is None:
+            fresh = self._repeats.without_repeats(run)
+            reason = DropReason.REPEAT
+        else:
+            fresh = self._guard.without_duplicates(run)
+            reason = DropReason.DUPLICATE
+        new = sum([len(each.bodies) for each in fresh])
+        if new < count:
+            self.drop_locked(pipe, reason, count - new)
+        for each in fresh:
+            new -= self._arrived.offer(pipe.id, each, forced=self._blocks)
+        if new:
+            self.drop_locked(pipe, DropReason.RECEIVE_QUEUE, new)
 
     def _report_locked(self, pipe: Pipe) -> None:
         """Have the accounts of this end sent to a native peer soon."""
@@ -427,7 +482,7 @@ class Node:
 
     def _set_readable_locked(self) -> None:
         if self._readiness is not None:
-            self._readiness.set_locked(readable=self.closed or bool(self._arrived))
+            self._readiness.set_locked(readable=self._has_next())
 
     # Connections.
 
@@ -532,7 +587,9 @@ class Node:
             self.closed = True
             closers, pipes = [*self._closers], [*self._pipes.values()]
             self._closers.clear()
-            for number, count in self._arrived.clear().items():
+            left = Counter(self._arrived.clear())
+            left[self._ready_of] += self._clear_ready_locked()
+            for number, count in left.items():
                 pipe = self._pipes.get(number)
                 self.drop_locked(pipe, DropReason.CLOSED, count)
             self._set_readable_locked()
@@ -545,6 +602,18 @@ class Node:
             pipe.carrier.close()
             self.remove_pipe(pipe)
         self.report_drops()
+
+    def _clear_ready_locked(self) -> int:
+        """Remove the messages in `ready`; return how many there were."""
+        count = 0
+        with contextlib.suppress(IndexError):
+            while True:  # from the other end: other threads take the first ones
+                self.ready.pop()
+                count += 1
+        self._delivered -= count
+        if (pipe := self._pipes.get(self._ready_of)) is not None:
+            pipe.delivered -= count
+        return count
 
     def abandon_after_fork(self) -> None:
         """Close the socket in a fork's child: its connections are the parent's."""
@@ -563,10 +632,15 @@ class Node:
             return SocketStats(
                 node=self.id,
                 sent=self._sent,
-                delivered=self._delivered,
-                received_queued=len(self._arrived),
+                delivered=self._delivered - len(self.ready),
+                received_queued=len(self._arrived) + len(self.ready),
                 dropped=dict(self._dropped),
-                peers=tuple([pipe.stats() for pipe in self._pipes.values()]),
+                peers=tuple(
+                    [
+                        pipe.stats(self._ready_count(pipe))
+                        for pipe in self._pipes.values()
+                    ]
+                ),
             )
 
     def accounts_of(self, pipe: Pipe) -> tuple[Sent, Taken]:
@@ -577,7 +651,7 @@ class Node:
             lost = dropped[DropReason.SEND_QUEUE] + dropped[DropReason.TOO_LONG]
             return Sent(pipe.sent, lost), Taken(
                 pipe.arrived,
-                pipe.delivered,
+                pipe.delivered - self._ready_count(pipe),
                 dropped[DropReason.RECEIVE_QUEUE] + dropped[DropReason.CLOSED],
                 dropped[DropReason.DUPLICATE],
             )
@@ -618,8 +692,7 @@ class Node:
         self._receivers.wake_all()
         self._senders.wake_all()
         if self._readiness is not None:
-            readable = self.closed or bool(self._arrived)
-            self._readiness.restore_locked(readable=readable)
+            self._readiness.restore_locked(readable=self._has_next())
 
     def settle(self) -> None:
         """Do nothing: no work is deferred under the lock."""

@@ -74,7 +74,7 @@ class PairSocket(SpSocket):
             ReceiveTimeoutError: none arrived in time.
             BrokerClosedError: the socket is closed.
         """
-        return self._node.receive(deadline_after(timeout))[1][0]
+        return self._take(timeout)
 
     def receive_nowait(self) -> bytes:
         """Receive with ``timeout=0``."""

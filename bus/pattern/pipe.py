@@ -148,8 +148,11 @@ class Pipe:
         self.remote_sent: Sent | None = None
         self.remote_taken: Taken | None = None
 
-    def stats(self) -> PeerStats:
-        """Return the account of this connection."""
+    def stats(self, ready: int) -> PeerStats:
+        """Return the account of this connection.
+
+        ready: how many messages count as delivered, and are not taken.
+        """
         return PeerStats(
             pipe=self.id,
             url=self.url,
@@ -159,7 +162,7 @@ class Pipe:
             sent=self.sent,
             queued=self.carrier.queued,
             arrived=self.arrived,
-            delivered=self.delivered,
+            delivered=self.delivered - ready,
             dropped=dict(self.dropped),
             remote_sent=self.remote_sent,
             remote_taken=self.remote_taken,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bus.pattern.group import Group
+from bus.pattern.message_run import MessageRun
 from bus.pattern.sp_socket import SpSocket
 from bus.pattern.wire import EndpointType
 from queuebroker.arguments import deadline_after, snapshot
@@ -84,12 +85,8 @@ class RawBusSocket(SpSocket):
         """
         if not isinstance(message, RawMessage):
             message = RawMessage(snapshot(message, 0, None, None))
-        self._node.forward(
-            message.body,
-            came_by=message.pipe,
-            origin=message.origin,
-            number=message.number,
-        )
+        run = MessageRun(message.origin, message.number, [message.body])
+        self._node.forward(run, came_by=message.pipe)
 
     def receive(self, timeout: float | None = None) -> RawMessage:
         """Return the next message of any peer, one peer after the other.
@@ -101,8 +98,8 @@ class RawBusSocket(SpSocket):
             BrokerClosedError: the socket is closed.
             BusyError: a device uses the socket.
         """
-        pipe, (body, origin, number) = self._node.receive(deadline_after(timeout))
-        return RawMessage(body, pipe, origin, number)
+        pipe, run = self._node.receive_tagged(deadline_after(timeout))
+        return RawMessage(run.bodies[0], pipe, run.origin, run.first)
 
     def receive_nowait(self) -> RawMessage:
         """Receive with ``timeout=0``."""

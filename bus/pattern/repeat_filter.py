@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from bus.pattern.message_run import MessageRun
 
 __all__ = ["RepeatFilter"]
 
@@ -26,6 +29,16 @@ class RepeatFilter:
     def __init__(self, seconds: float) -> None:
         self._seconds: Final = seconds
         self._came_at: Final[OrderedDict[bytes, float]] = OrderedDict()
+
+    def without_repeats(self, run: MessageRun) -> list[MessageRun]:
+        """Record messages; return those that repeat no recent one, in order."""
+        if not self._seconds:
+            return [run]
+        return [
+            run.part(at, at + 1)
+            for at, body in enumerate(run.bodies)
+            if not self.repeats(body)
+        ]
 
     def repeats(self, body: bytes) -> bool:
         """Record a message; return True if it repeats a recent one."""

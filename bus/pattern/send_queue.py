@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
 
+    from bus.pattern.message_run import MessageRun
+
 __all__ = ["SendQueue"]
 
 F = TypeVar("F")
@@ -80,11 +82,22 @@ class SendQueue(Generic[F]):
             and self._bytes_in - self._bytes_out + size <= self._bytes_max
         )
 
-    def put(self, frame: F, size: int, count: int = 1) -> None:
-        """Append a frame with ``count`` messages of ``size`` bytes together."""
-        self._messages_in += count
-        self._bytes_in += size
-        self._frames.append((frame, count, size))
+    def put(self, run: MessageRun, encode: Callable[[MessageRun], F]) -> int:
+        """Append messages, as many as there is room for; return how many.
+
+        encode: returns the frame of some messages.
+        """
+        count, size = len(run.bodies), run.size
+        if self.has_room(size, count):
+            self._messages_in += count
+            self._bytes_in += size
+            self._frames.append((encode(run), count, size))
+            return count
+        if count > 1:
+            for at in range(count):
+                if not self.put(run.part(at, at + 1), encode):
+                    return at
+        return 0
 
     def put_control(self, frame: F) -> None:
         """Append a frame without a message; for any thread."""

@@ -110,6 +110,18 @@ class SpSocket(Closable):
         self._readiness = self._node.readiness()
         return self._readiness.fd
 
+    def _take(self, timeout: float | None) -> bytes:
+        """Return the next message; see `BusSocket.receive`."""
+        deadline = None if timeout is None else deadline_after(timeout)
+        node = self._node
+        try:
+            body = node.ready.popleft()
+        except IndexError:
+            return node.receive(deadline)
+        if not node.ready:
+            node.on_ready_empty()
+        return body
+
     def close(self) -> None:
         """Close all connections; each call that waits raises `BrokerClosedError`."""
         self._node.close()

@@ -283,17 +283,10 @@ class StreamConnection:
 
     def put(self, run: MessageRun) -> int:
         """Queue messages, as many as there is room for; return how many."""
-        queue, count = self._queue, len(run.bodies)
-        if queue.has_room(run.size, count):
-            frame = self._framing.encode(run, is_ipc=self._is_ipc)
-            queue.put(frame, run.size, count)
-            return count
-        if count == 1:
-            return 0
-        for at in range(count):
-            if not self.put(run.part(at, at + 1)):
-                return at
-        return count
+        return self._queue.put(run, self._encode)
+
+    def _encode(self, run: MessageRun) -> bytes | tuple[bytes, bytes]:
+        return self._framing.encode(run, is_ipc=self._is_ipc)
 
     def has_room(self, size: int) -> bool:
         """Return True if `put` would take a body of ``size`` bytes."""

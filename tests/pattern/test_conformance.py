@@ -200,8 +200,8 @@ def test_a_peer_that_floods_takes_no_room_from_another(
     until(lambda: queued(receiver) == 26, "all that fit are there")
 
     came = all_of(receiver, 26)
-    # One of each in turn, while both have messages.
-    assert came[:20].count(b"flood") in {9, 10, 11}
+    # Some of each in turn, while both have messages.
+    assert came[:22].count(b"flood") == 12
     assert [each for each in came if each != b"flood"] == [
         b"%d" % number for number in range(10)
     ]

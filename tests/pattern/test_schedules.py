@@ -34,7 +34,7 @@ def _join(first: Node, second: Node) -> None:
 
 
 def _take(node: Node, count: int) -> list[bytes]:
-    return [node.receive(None)[1][0] for _ in range(count)]
+    return [node.receive(None) for _ in range(count)]
 
 
 def _under_schedules(program: Callable[[Run], None]) -> None:
@@ -136,7 +136,7 @@ def test_each_message_to_a_node_that_closes_is_taken_or_counted() -> None:
         def takes() -> None:
             try:
                 while True:
-                    taken.append(receiver.receive(None)[1][0])
+                    taken.append(receiver.receive(None))
             except BrokerClosedError:
                 pass
 
