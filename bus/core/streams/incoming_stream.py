@@ -142,19 +142,21 @@ class IncomingStream(Generic[M]):
     def accept_next(self, first: int, count: int, floor: int) -> bool:
         """Record the next run, to be handed over as a whole; return True on success.
 
-        False if the run does not start at ``next``, any message is held or missing, or
-        the run is to be refused. Then nothing is changed, and `accept` handles the run.
+        False if the run does not start at ``next``, the stream is ordered and any
+        message is held or missing, or the run is to be refused. Then nothing is
+        changed, and `accept` handles the run.
         """
         stop = first + count
         if (
             first != self.next
-            or self._missing
-            or self._held
+            or (self._ordered and (self._missing or self._held))
             or not floor <= first <= stop <= NUMBERS
             or (self._strict and count > self._span)
         ):
             return False
         self.next = stop
+        if self._missing:
+            self.given_up += self._missing.drop_below(max(floor, stop - self._span))
         return True
 
     def give_up_below(self, floor: int) -> list[M]:
