@@ -76,9 +76,10 @@ class Pair1Framing:
         dropped: how many were, since the owner last set it to 0.
     """
 
-    __slots__ = ("_hops_max", "dropped")
+    __slots__ = ("_count", "_hops_max", "dropped")
 
     def __init__(self, hops_max: int) -> None:
+        self._count: int = 0
         self._hops_max: Final = hops_max
         self.dropped: int = 0
 
@@ -89,7 +90,7 @@ class Pair1Framing:
     def read(
         self, frames: Sequence[bytes], origin: int
     ) -> tuple[list[MessageRun], list[Control]]:
-        """Remove the number of hops."""
+        """Remove the number of hops, and number the messages as they arrive."""
         bodies = []
         for frame in frames:
             hops = int.from_bytes(frame[:_HOPS_BYTES])
@@ -99,7 +100,9 @@ class Pair1Framing:
                 self.dropped += 1
             else:
                 bodies.append(frame[_HOPS_BYTES:])
-        return [MessageRun(origin, 1, bodies)] if bodies else [], []
+        run = MessageRun(origin, self._count + 1, bodies)
+        self._count += len(bodies)
+        return [run] if bodies else [], []
 
 
 class NativeFraming:

@@ -1,7 +1,8 @@
 """Frames between two bus sockets of this package: messages, and accounts of drops.
 
 Each is the body of an SP frame, and starts with its kind. All numbers are big-endian;
-counts and lengths of single messages have 32 bits, all others 64.
+counts and lengths of single messages have 32 bits, all others 64. A node id is not 0,
+and messages are numbered from 1.
 
 ==========  ==============================================================
 kind        fields behind it
@@ -44,6 +45,9 @@ _HEAD: Final = struct.Struct("!BQQI")  # kind, origin, first number, count
 _LENGTH: Final = struct.Struct("!I")
 HEAD_BYTES: Final = _HEAD.size + _LENGTH.size  # before the body of a lone message
 _NUMBERS: Final = 1 << 64
+# The most messages of a frame. Empty ones take no bytes but 4 for their length, so a
+# hostile peer could state millions of them.
+_COUNT_MAX: Final = 1 << 16
 
 
 @attrs.frozen(slots=True)
@@ -113,14 +117,23 @@ def decode(frame: bytes) -> MessageRun | Control:
     layout = _CONTROLS.get(kind)
     if layout is None or len(frame) != layout[0].size:
         raise WireError(f"native frame of kind {kind} has {len(frame)} bytes")
-    return layout[1](*layout[0].unpack(frame)[1:])
+    control = layout[1](*layout[0].unpack(frame)[1:])
+    if isinstance(control, Hello) and not control.node:
+        raise WireError("native hello has node id 0")
+    return control
 
 
 def _messages(frame: bytes) -> MessageRun:
     _, origin, first, count = _HEAD.unpack_from(frame)
     begin = _HEAD.size + count * _LENGTH.size
-    if not first or not count or first + count > _NUMBERS or begin > len(frame):
-        raise WireError(f"native frame has {count} messages from number {first}")
+    if (
+        not (origin and first)
+        or not 1 <= count <= _COUNT_MAX
+        or first + count > _NUMBERS
+        or begin > len(frame)
+    ):
+        msg = f"native frame has {count} messages of {origin:#x} from number {first}"
+        raise WireError(msg)
     if count == 1:
         bodies = [frame[begin:]]
         ends = begin + _LENGTH.unpack_from(frame, _HEAD.size)[0]

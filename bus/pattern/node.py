@@ -437,6 +437,8 @@ class Node:
         if pipe.node is None:
             fresh = self._repeats.without_repeats(run)
             reason = DropReason.REPEAT
+            # A device may send them to native peers, from which they may return.
+            self._guard.without_duplicates(run)
         else:
             fresh = self._guard.without_duplicates(run)
             reason = DropReason.DUPLICATE

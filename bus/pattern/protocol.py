@@ -21,6 +21,9 @@ __all__ = ["Protocol", "ProtocolState"]
 _TCP_HEAD: Final = struct.Struct("!Q")
 _IPC_HEAD: Final = struct.Struct("!BQ")
 _LENGTHS: Final = (1 << 63) - 1  # the greatest length of a frame in any library
+# Shorter parts of a message are copied together: as an object, each would take far more
+# memory than its bytes, and a hostile peer chooses how short they are.
+_PART_BYTES: Final = 4096
 
 
 class ProtocolState(enum.Enum):
@@ -92,7 +95,7 @@ class Protocol:
         self.agreed: EndpointType | None = None
         self._begun: bytes = b""  # data of an incomplete head or of a short message
         # The parts of a message that has more data to come, and how much.
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
         self._missing: int = 0
         # Bytes for the peer; the own type, once it is among them or was.
         self._to_send: bytes = MAGIC
@@ -172,7 +175,7 @@ class Protocol:
         """Return the messages that end in this data."""
         messages: list[bytes] = []
         if self._missing:
-            self._parts.append(data[: self._missing])
+            self._keep(data[: self._missing])
             rest = data[self._missing :]
             self._missing -= len(data) - len(rest)
             if self._missing:
@@ -194,13 +197,22 @@ class Protocol:
             start = begin + length
             if start > end:
                 # Memory grows as data arrives, not by the length that a peer states.
-                self._parts = [data[begin:]]
+                self._keep(data[begin:])
                 self._missing = start - end
                 self._begun = b""
                 return messages
             messages.append(data[begin:start])
         self._begun = data[start:]
         return messages
+
+    def _keep(self, part: bytes) -> None:
+        """Keep a part of a message that has more data to come."""
+        if len(part) >= _PART_BYTES:
+            self._parts.append(part)
+        elif self._parts and isinstance(last := self._parts[-1], bytearray):
+            last += part
+        else:
+            self._parts.append(bytearray(part))
 
     def _refuse(self, fields: Sequence[int]) -> None:
         if self._is_ipc and fields[0] != IPC_MESSAGE:

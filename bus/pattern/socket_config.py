@@ -22,8 +22,13 @@ def _seconds(_: object, attribute: attrs.Attribute[float], value: object) -> Non
 
 
 def _overflow(_: object, attribute: attrs.Attribute[str], value: object) -> None:
-    if value not in {"drop", "block"}:
+    if value not in ("drop", "block"):
         raise ValueError(f"{attribute.name} must be 'drop' or 'block', got {value!r}")
+
+
+def _duration(_: object, attribute: attrs.Attribute[float], value: Any) -> None:
+    if not seconds(attribute.name, value):
+        raise ValueError(f"{attribute.name} must be > 0, got {value}")
 
 
 def _not_negative(_: object, attribute: attrs.Attribute[int], value: Any) -> None:
@@ -47,7 +52,7 @@ class SocketConfig:
       one is disconnected. 0 for no limit.
     handshake_s: time limit for the handshake of a peer, in seconds.
     redial_min_s, redial_max_s: bounds of the pause between two attempts of a dialler,
-      in seconds; see `bus.pattern.redial`.
+      in seconds; see `bus.pattern.redial`. A lower bound of 0 would dial without pause.
     repeat_s: a message of another library whose bytes equal those of one that arrived
       within this time, in seconds, is dropped. It limits loops through devices of other
       libraries, and also drops honest repeats (BP-16). 0 for never.
@@ -64,7 +69,7 @@ class SocketConfig:
         default="drop", validator=_overflow
     )
     message_bytes: int = attrs.field(default=64 << 20, validator=_not_negative)
-    handshake_s: float = attrs.field(default=10.0, validator=_seconds)
-    redial_min_s: float = attrs.field(default=0.02, validator=_seconds)
+    handshake_s: float = attrs.field(default=10.0, validator=_duration)
+    redial_min_s: float = attrs.field(default=0.02, validator=_duration)
     redial_max_s: float = attrs.field(default=10.0, validator=_seconds)
     repeat_s: float = attrs.field(default=0.0, validator=_seconds)

@@ -18,7 +18,7 @@ from queuebroker.arguments import wrong_type
 __all__ = ["SocketUrl", "Transport"]
 
 _PLACE: Final = re.compile(
-    r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:\[\]]*)):(?P<port>\d{1,5})"
+    r"(?:\[(?P<six>[^\[\]]*:[^\[\]]*)\]|(?P<host>[^:;/\[\]\s]*)):(?P<port>[0-9]{1,5})"
 )
 
 
@@ -33,7 +33,7 @@ class Transport(enum.Enum):
 
     @property
     def is_local(self) -> bool:
-        """True for a UNIX socket, whose frames begin with a type (BP-9)."""
+        """True for a UNIX socket, whose frames begin with a type."""
         return self in {Transport.IPC, Transport.ABSTRACT}
 
 
@@ -104,7 +104,12 @@ class SocketUrl:
 
 def _file_name(text: str, transport: Transport, rest: str) -> str:
     """Return the path or the abstract name, with percent codes decoded as by NNG."""
-    name = unquote_to_bytes(rest)
+    try:
+        # As the system encodes the names of files, which may have any bytes.
+        name = unquote_to_bytes(os.fsencode(rest))
+    except UnicodeEncodeError:
+        msg = f"{transport.value} address must be encodable, got {text!r}"
+        raise ValueError(msg) from None
     if not name or b"\0" in name:
         wanted = "a path" if transport is Transport.IPC else "a name"
         msg = f"{transport.value} address must have {wanted} without NUL, got {text!r}"
@@ -129,6 +134,10 @@ def _placed(text: str, scheme: str, transport: Transport, rest: str) -> SocketUr
         raise ValueError(msg)
     host, port = match["six"] or match["host"] or "", int(match["port"])
     host = "" if host == "*" else host
+    if ":" in host and not _net.is_numeric(host):
+        raise ValueError(
+            f"{scheme} address must have an IPv6 in brackets, got {text!r}"
+        )
     version = {"tcp4": 4, "tcp6": 6}.get(scheme)
     if version and _net.is_numeric(host) and _version(host) != version:
         raise ValueError(f"{scheme} address must have an IPv{version}, got {text!r}")

@@ -131,4 +131,8 @@ def _stream_url(text: str, act: str) -> SocketUrl:
     url = SocketUrl.parse(text)
     if url.transport is Transport.MULTICAST:
         raise ValueError(f"cannot {act} at {text}: call join with a multicast group")
+    if act == "dial" and url.transport is Transport.TCP and not (url.host and url.port):
+        raise ValueError(
+            f"cannot dial {text}: give the host and the port of a listener"
+        )
     return url

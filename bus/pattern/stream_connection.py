@@ -160,7 +160,9 @@ class StreamConnection:
     @property
     def was_mistaken(self) -> bool:
         """True if the peer was wrongly taken for a socket of this package."""
-        return self._pipe is None and self._protocol.states_native
+        # Not once both have stated it: then the node refuses the peer, which may be the
+        # node itself, and a plain connection would carry its messages back to it.
+        return self._protocol.agreed is None and self._protocol.states_native
 
     # For the driver.
 

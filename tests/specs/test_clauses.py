@@ -36,6 +36,7 @@ NUMBERS = {
     "AMO": range(1, 30),
     # 4 and 6, the receivers and the contents of a search, are not built yet.
     "B": (1, 2, 3, 5),
+    "BP": range(1, 21),
     "QB-SOCK": range(1, 11),
     # The ones that processes decide; the rest comes with sockets and discovery. 7, to
     # send past the comm thread, is only an optimization.

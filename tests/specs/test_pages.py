@@ -22,10 +22,10 @@ PAGES = {
 }
 SECTIONS = {
     "Over", "Conn", "Send", "Recv", "Disc", "Mgr",
-    "Static", "RdV", "Chan", "ChDisc", "QConn", "QRW", "AMO", "BUS", "CAST",
+    "Static", "RdV", "Chan", "ChDisc", "QConn", "QRW", "AMO", "BUS", "CAST", "NOTE",
 }  # fmt: skip
 
-_CLAUSE = re.compile(r"\b(?:(?:QB|BUS)-[A-Z]+|AMO)-\d+\b")
+_CLAUSE = re.compile(r"\b(?:(?:QB|BUS)-[A-Z]+|AMO|BP)-\d+\b")
 _READING = re.compile(r"\bA\d+\b")
 
 
