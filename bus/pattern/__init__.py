@@ -11,7 +11,10 @@ socket_config   the limits of a socket
 socket_url      the addresses
 
 sp_socket       the common part of the sockets
-node            the connections of one socket, and the messages that arrived
+node            the connections of one socket
+arrivals        its messages that have arrived
+burst           its messages that are sent in quick succession
+drop_ledger     its messages that were dropped
 pipe            one connection, as the node sees it
 message_run     consecutive messages of one node
 fair_queue      messages of several peers, taken in turn
@@ -37,11 +40,12 @@ from __future__ import annotations
 from bus.pattern.bus_socket import BusSocket
 from bus.pattern.device import Device, device
 from bus.pattern.dialler import Dialler
+from bus.pattern.drop_ledger import Drop
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.group import Group
 from bus.pattern.listener import Listener
 from bus.pattern.native import Sent, Taken
-from bus.pattern.node import Drop, SocketStats
+from bus.pattern.node import SocketStats
 from bus.pattern.pair_socket import PairSocket
 from bus.pattern.pipe import PeerStats
 from bus.pattern.raw_bus_socket import RawBusSocket, RawMessage

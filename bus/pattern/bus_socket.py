@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from bus.pattern.node import Drop
+    from bus.pattern.drop_ledger import Drop
     from bus.pattern.socket_config import SocketConfig
 
 __all__ = ["BusSocket"]

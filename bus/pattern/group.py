@@ -124,7 +124,7 @@ class Group(Closable):
         """Queue messages, as many as there is room for; return how many."""
         for at, body in enumerate(run.bodies):
             if len(body) > self.message_bytes_max:
-                self._node.drop_locked(self._pipe, DropReason.TOO_LONG)
+                self._node.ledger.add_locked(self._pipe, DropReason.TOO_LONG)
             elif not self._queue.put(run.part(at, at + 1), self._encode):
                 return at
         return len(run.bodies)

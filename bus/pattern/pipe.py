@@ -148,10 +148,16 @@ class Pipe:
         self.remote_sent: Sent | None = None
         self.remote_taken: Taken | None = None
 
-    def stats(self, ready: int) -> PeerStats:
+    def report_soon_locked(self) -> None:
+        """Have the accounts of this end sent to a native peer soon."""
+        if self.node is not None and not self.is_report_due:
+            self.is_report_due = True
+            self.carrier.report()
+
+    def stats(self, delivered: int) -> PeerStats:
         """Return the account of this connection.
 
-        ready: how many messages count as delivered, and are not taken.
+        delivered: how many messages from it the application has taken.
         """
         return PeerStats(
             pipe=self.id,
@@ -162,7 +168,7 @@ class Pipe:
             sent=self.sent,
             queued=self.carrier.queued,
             arrived=self.arrived,
-            delivered=self.delivered - ready,
+            delivered=delivered,
             dropped=dict(self.dropped),
             remote_sent=self.remote_sent,
             remote_taken=self.remote_taken,

@@ -15,7 +15,8 @@ from queuebroker.closable import Closable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.pattern.node import Drop, SocketStats
+    from bus.pattern.drop_ledger import Drop
+    from bus.pattern.node import SocketStats
     from bus.pattern.wire import EndpointType
 
 __all__ = ["SpSocket"]
@@ -27,7 +28,7 @@ class SpSocket(Closable):
     All methods are for any thread. A child of a fork must open sockets of its own.
     """
 
-    __slots__ = ("__weakref__", "_node", "_readiness")
+    __slots__ = ("__weakref__", "_node", "_readiness", "_ready")
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class SpSocket(Closable):
         if on_drop is not None:
             check_callable("on_drop", on_drop)
         self._node = Node(config, endpoint, native, on_drop=on_drop, **limits)
+        self._ready = self._node.arrivals.ready
 
     def __repr__(self) -> str:
         state = "closed" if self._node.closed else f"{self._node.peers} peers"
@@ -113,12 +115,12 @@ class SpSocket(Closable):
     def _take(self, timeout: float | None) -> bytes:
         """Return the next message; see `BusSocket.receive`."""
         deadline = None if timeout is None else deadline_after(timeout)
-        node = self._node
+        node, ready = self._node, self._ready
         try:
-            body = node.ready.popleft()
+            body = ready.popleft()
         except IndexError:
             return node.receive(deadline)
-        if not node.ready:
+        if not ready:
             node.on_ready_empty()
         return body
 

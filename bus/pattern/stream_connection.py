@@ -230,8 +230,10 @@ class StreamConnection:
             self._node.on_account(pipe, control)
         framing = self._framing
         if isinstance(framing, Pair1Framing) and framing.dropped:
-            self._node.drop(pipe, DropReason.HOPS, framing.dropped)
+            with self._node.lock:
+                self._node.ledger.add_locked(pipe, DropReason.HOPS, framing.dropped)
             framing.dropped = 0
+            self._node.ledger.report()
 
     def _open(self, frames: list[bytes]) -> list[bytes]:
         """Add the pipe, once the handshake and a hello are here; return the rest."""

@@ -452,7 +452,7 @@ def test_a_socket_that_is_closed_ends_every_call(
             node.receive(LIMIT_S)
 
     waiting = [threads.start(receives) for _ in range(3)]
-    until(lambda: len(node._node._receivers) == 3, "all wait")
+    until(lambda: len(node._node.arrivals.receivers) == 3, "all wait")
     node.close()
     threads.join()
     assert waiting
@@ -577,7 +577,7 @@ def test_a_call_that_waits_ends_when_a_device_takes_the_socket(
             raw.receive(LIMIT_S)
 
     threads.start(receives)
-    until(lambda: len(raw._node._receivers) == 1, "it waits")
+    until(lambda: len(raw._node.arrivals.receivers) == 1, "it waits")
     stack.enter_context(device(raw))
     threads.join()
 

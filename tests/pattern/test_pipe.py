@@ -83,7 +83,7 @@ def test_the_account_of_a_pipe_is_a_copy() -> None:
     counted.dropped[DropReason.SEND_QUEUE] += 2
 
     counted.delivered = 4
-    stats = counted.stats(ready=1)
+    stats = counted.stats(delivered=3)
     counted.dropped[DropReason.SEND_QUEUE] += 1
 
     assert (stats.pipe, stats.url, stats.node) == (counted.id, "test://", 9)

@@ -1,0 +1,219 @@
+"""`Arrivals`: messages that have arrived at a node and were not taken yet."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from bus.pattern.drop_reason import DropReason
+from bus.pattern.fair_queue import FairQueue
+from bus.pattern.loop_guard import LoopGuard
+from bus.pattern.repeat_filter import RepeatFilter
+from queuebroker.waiting.parking import PENDING, Pending, WaitList
+from queuebroker.waiting.readiness import Readiness
+
+if TYPE_CHECKING:
+    from bus.pattern.drop_ledger import DropLedger
+    from bus.pattern.message_run import MessageRun
+    from bus.pattern.pipe import Carrier, Pipe
+    from bus.pattern.socket_config import SocketConfig
+
+__all__ = ["Arrivals"]
+
+# How many messages a call makes ready for the next ones: those of one peer, fewer if
+# another peer waits for its turn.
+_READY_MAX: Final = 64
+_READY_SHARED_MAX: Final = 4
+
+
+class Arrivals:
+    """The received messages of one node; under its lock, but for the first attributes.
+
+    Args:
+        node: the node id.
+        config: the limits.
+        ledger: counts the messages that are dropped here.
+
+    Attributes:
+        ready: the next messages of a socket that is not raw; they count as delivered.
+          Any thread may take the first of them, in one call into C, without the lock.
+          If that was the last one, it calls `on_ready_empty_locked`.
+        receivers: the callers that wait for a message.
+        closed: True once no message is accepted or taken any more.
+        delivered: the number of messages that were taken, or are ready.
+    """
+
+    __slots__ = (
+        "_blocks",
+        "_guard",
+        "_ledger",
+        "_queue",
+        "_readiness",
+        "_ready_of",
+        "_repeats",
+        "_resumed",
+        "closed",
+        "delivered",
+        "ready",
+        "receivers",
+    )
+
+    def __init__(self, node: int, config: SocketConfig, ledger: DropLedger) -> None:
+        self.ready: Final[deque[bytes]] = deque()
+        self.receivers: Final = WaitList()
+        self.closed: bool = False
+        self.delivered: int = 0
+        self._ledger: Final = ledger
+        self._blocks: Final = config.receive_overflow == "block"
+        self._queue: Final[FairQueue[Pipe]] = FairQueue(
+            config.receive_messages, config.receive_bytes
+        )
+        self._guard: Final = LoopGuard(node)
+        self._repeats: Final = RepeatFilter(config.repeat_s)
+        self._ready_of: Pipe | None = None  # the pipe of the messages in `ready`
+        self._readiness: Readiness | None = None
+        # Carriers to resume, since there is room again.
+        self._resumed: Final[deque[Carrier]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue) + len(self.ready)
+
+    def has_next(self) -> bool:
+        """Return True if a receiver need not wait; for any thread, without the lock."""
+        return self.closed or bool(self.ready or self._queue)
+
+    # Arriving.
+
+    def accept_locked(self, pipe: Pipe, run: MessageRun) -> None:
+        """Queue messages; those that came before, or have no room, are dropped."""
+        count = len(run.bodies)
+        pipe.arrived += count
+        if self.closed:
+            # Within a process, a sender may come here just after the end.
+            self._ledger.add_locked(pipe, DropReason.CLOSED, count)
+            return
+        if pipe.node is None:
+            fresh = self._repeats.without_repeats(run)
+            reason = DropReason.REPEAT
+            # A device may send them to native peers, from which they may return.
+            self._guard.without_duplicates(run)
+        else:
+            fresh = self._guard.without_duplicates(run)
+            reason = DropReason.DUPLICATE
+        new = sum([len(each.bodies) for each in fresh])
+        if new < count:
+            self._ledger.add_locked(pipe, reason, count - new)
+        for each in fresh:
+            new -= self._queue.offer(pipe, each, forced=self._blocks)
+        if new:
+            self._ledger.add_locked(pipe, DropReason.RECEIVE_QUEUE, new)
+
+    def pause_locked(self, pipe: Pipe) -> bool:
+        """Return True if its carrier must take in no more messages until `resume`."""
+        pipe.is_paused = self._blocks and self._queue.is_full(pipe)
+        return pipe.is_paused
+
+    def resume(self) -> None:
+        """Resume the carriers of which messages were taken; without the lock."""
+        while self._resumed:
+            with contextlib.suppress(IndexError):  # another thread has
+                self._resumed.popleft().resume()
+
+    # Taking.
+
+    def take_body_locked(self) -> bytes | Pending:
+        """Remove and return the next message, and make the ones behind it ready."""
+        try:
+            body = self.ready.popleft()  # another thread has made it ready
+        except IndexError:
+            if not self._queue:
+                return PENDING
+            most = _READY_MAX if self._queue.peers == 1 else _READY_SHARED_MAX
+            pipe, bodies = self._queue.take_bodies(most)
+            self._ready_of = pipe
+            self._on_taken_locked(pipe, len(bodies))
+            body, *rest = bodies
+            self.ready.extend(rest)
+        self.wake_locked()
+        return body
+
+    def take_run_locked(self, most: int) -> tuple[Pipe, MessageRun] | Pending:
+        """Remove and return up to ``most`` messages of the next peer."""
+        if not self._queue:
+            return PENDING
+        pipe, run = self._queue.take(most)
+        self._on_taken_locked(pipe, len(run.bodies))
+        self.wake_locked()
+        return pipe, run
+
+    def _on_taken_locked(self, pipe: Pipe, count: int) -> None:
+        self.delivered += count
+        pipe.delivered += count
+        pipe.report_soon_locked()
+        if pipe.is_paused and not self._queue.is_full(pipe):
+            pipe.is_paused = False
+            self._resumed.append(pipe.carrier)
+
+    def on_ready_empty_locked(self) -> None:
+        """Update the descriptor and the account."""
+        self._set_readable_locked()
+        if self._ready_of is not None:
+            self._ready_of.report_soon_locked()
+
+    def wake_locked(self) -> None:
+        """Wake the next receiver if there is a message; update the descriptor."""
+        if self.receivers.asleep and self.has_next():
+            self.receivers.wake_one()
+        self._set_readable_locked()
+
+    def delivered_of(self, pipe: Pipe) -> int:
+        """Return how many messages of a pipe the application has taken."""
+        ready = len(self.ready) if pipe is self._ready_of else 0
+        return pipe.delivered - ready
+
+    # The descriptor.
+
+    def readiness_locked(self) -> Readiness:
+        """Return a descriptor that is readable while a receiver need not wait.
+
+        The caller keeps it: it stays readable after the end, which forgets it here.
+        """
+        if self._readiness is None:
+            self._readiness = Readiness()
+            self._set_readable_locked()
+        return self._readiness
+
+    def _set_readable_locked(self) -> None:
+        if self._readiness is not None:
+            self._readiness.set_locked(readable=self.has_next())
+
+    def recover_locked(self) -> None:
+        """Wake every receiver, after an exception in one of them."""
+        self.receivers.wake_all()
+        if self._readiness is not None:
+            self._readiness.restore_locked(readable=self.has_next())
+
+    # The end.
+
+    def close_locked(self) -> None:
+        """Drop all messages, and wake every receiver."""
+        self.closed = True
+        for pipe, count in self._queue.clear().items():
+            self._ledger.add_locked(pipe, DropReason.CLOSED, count)
+        if (left := self._clear_ready()) and self._ready_of is not None:
+            self.delivered -= left
+            self._ready_of.delivered -= left
+            self._ledger.add_locked(self._ready_of, DropReason.CLOSED, left)
+        self._set_readable_locked()
+        self._readiness = None
+        self.receivers.wake_all()
+
+    def _clear_ready(self) -> int:
+        count = 0
+        try:
+            while True:  # from the other end: other threads take the first ones
+                self.ready.pop()
+                count += 1
+        except IndexError:
+            return count
