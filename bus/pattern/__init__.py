@@ -12,6 +12,7 @@ socket_url      the addresses
 
 sp_socket       the common part of the sockets
 node            the connections of one socket
+peer_pipes      its connections, and those that carry messages
 arrivals        its messages that have arrived
 burst           its messages that are sent in quick succession
 drop_ledger     its messages that were dropped
@@ -22,11 +23,13 @@ send_queue      frames that wait for one peer
 loop_guard      recognises a message that came by another path
 repeat_filter   the same by its bytes, for peers of other libraries
 drop_reason     why messages are dropped
+socket_stats    the account of a socket
 
 listener        accepts peers at an address
 dialler         connects to an address, again after each loss
 redial          when it dials again
 stream_connection  a pipe over TCP or a UNIX socket
+stream_writer   its output
 inproc          a pipe within a process
 group           a pipe to a multicast group
 protocol        one connection without I/O: handshake and frames
@@ -45,11 +48,11 @@ from bus.pattern.drop_reason import DropReason
 from bus.pattern.group import Group
 from bus.pattern.listener import Listener
 from bus.pattern.native import Sent, Taken
-from bus.pattern.node import SocketStats
 from bus.pattern.pair_socket import PairSocket
 from bus.pattern.pipe import PeerStats
 from bus.pattern.raw_bus_socket import RawBusSocket, RawMessage
 from bus.pattern.socket_config import SocketConfig
+from bus.pattern.socket_stats import SocketStats
 
 __all__ = [
     "BusSocket",

@@ -34,9 +34,35 @@ class Dialler(Closable):
 
     Attributes:
         url: the address.
-        is_connected: True while there is a connection.
-        error: the reason for the last failure or loss; None before the first.
     """
+
+    __slots__ = ("_attempts", "url")
+
+    def __init__(self, node: Node, url: SocketUrl) -> None:
+        self.url: Final = str(url)
+        self._attempts: Final = _Attempts(node, url)
+
+    @property
+    def is_connected(self) -> bool:
+        """True while there is a connection."""
+        return self._attempts.is_connected
+
+    @property
+    def error(self) -> BaseException | None:
+        """The reason for the last failure or loss; None before the first."""
+        return self._attempts.error
+
+    def close(self) -> None:
+        """End the connection, and dial no more; for any thread."""
+        self._attempts.close()
+
+    def __repr__(self) -> str:
+        state = "connected" if self.is_connected else "not connected"
+        return f"<Dialler {self.url}, {state}>"
+
+
+class _Attempts:
+    """The connections of a dialler, one after the other; a `ConnectionHost`."""
 
     def __init__(self, node: Node, url: SocketUrl) -> None:
         self.url: Final = str(url)
@@ -64,10 +90,6 @@ class Dialler(Closable):
         else:
             self._driver.call(self._dial, self)
 
-    def __repr__(self) -> str:
-        state = "connected" if self.is_connected else "not connected"
-        return f"<Dialler {self.url}, {state}>"
-
     def _dial(self) -> None:
         """Dial once; in the thread of the driver, but for ``inproc``."""
         if self._closed:
@@ -88,7 +110,7 @@ class Dialler(Closable):
             self._node, partial(self._on_end, ConnectionResetError("the peer closed"))
         )
         if INPROC.dial(self._address.name, end, self._dial):
-            self._on_open()
+            self.on_open()
 
     def _resolve(self) -> None:
         try:
@@ -114,25 +136,26 @@ class Dialler(Closable):
             node,
             socket,
             driver,
-            None if self._is_plain else node.native,
+            self,
+            url,
+            native=None if self._is_plain else node.native,
             dials=True,
-            is_connecting=url.transport is Transport.TCP,
-            is_ipc=url.transport.is_local,
-            url=self.url,
-            on_end=self._on_end,
-            on_open=self._on_open,
         )
         try:
             connection.begin()
         except OSError as error:
             connection.fail(error)
 
-    def _on_open(self) -> None:
+    def on_open(self, _: StreamConnection | None = None) -> None:
+        """Note that the handshake is complete."""
         self.is_connected = True
         self._redial.reset()
 
-    def _on_end(self, error: BaseException | None) -> None:
+    def on_end(self, _: StreamConnection, error: BaseException | None) -> None:
         """Dial again, unless this was closed."""
+        self._on_end(error)
+
+    def _on_end(self, error: BaseException | None) -> None:
         self.is_connected = False
         if self._closed:
             return

@@ -94,7 +94,6 @@ class _StreamListener:
     def __init__(self, node: Node, url: SocketUrl, mode: int) -> None:
         self._node: Final = node
         self._path: Final = url.path if url.transport is Transport.IPC else None
-        self._is_ipc: Final = url.transport.is_local
         try:
             self._socket: Final[Socket] = _listen(url, mode)
         except OSError as error:
@@ -105,6 +104,7 @@ class _StreamListener:
         if url.transport is Transport.TCP:
             url = attrs.evolve(url, port=_net.port_of(self._socket))
         self.url: Final = str(url)
+        self._url: Final = url
         self._unknown: Final[dict[StreamConnection, None]] = {}
         self._closed: bool = False
         self._driver: Final = default_driver()
@@ -138,12 +138,10 @@ class _StreamListener:
             self._node,
             socket,
             self._driver,
-            self._node.native,
+            self,
+            SocketUrl.parse(f"tcp://{source}") if source else self._url,
+            native=self._node.native,
             dials=False,
-            is_ipc=self._is_ipc,
-            url=f"tcp://{source}" if source else self.url,
-            on_open=lambda: self._unknown.pop(connection, None),
-            on_end=lambda error: self._on_end(connection, error),
         )
         self._unknown[connection] = None
         if not self._node.add_closer(connection.close):
@@ -153,9 +151,12 @@ class _StreamListener:
         except OSError as error:
             connection.fail(error)
 
-    def _on_end(
-        self, connection: StreamConnection, error: BaseException | None
-    ) -> None:
+    def on_open(self, connection: StreamConnection) -> None:
+        """Note that a peer has completed the handshake."""
+        self._unknown.pop(connection, None)
+
+    def on_end(self, connection: StreamConnection, error: BaseException | None) -> None:
+        """Forget a connection."""
         self._node.remove_closer(connection.close)
         if connection in self._unknown:
             del self._unknown[connection]

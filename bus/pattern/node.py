@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import attrs
-
 from bus.errors import BusyError
 from bus.pattern.arrivals import Arrivals
 from bus.pattern.burst import Burst
@@ -18,7 +16,9 @@ from bus.pattern.drop_ledger import DropLedger
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.message_run import MessageRun
 from bus.pattern.native import Sent, Taken
-from bus.pattern.pipe import PeerStats, Pipe, new_node_id
+from bus.pattern.peer_pipes import PeerPipes
+from bus.pattern.pipe import Pipe, new_node_id
+from bus.pattern.socket_stats import SocketStats
 from queuebroker import _sync
 from queuebroker.errors import BrokerClosedError, ReceiveTimeoutError, SendTimeoutError
 from queuebroker.waiting.parking import (
@@ -31,7 +31,7 @@ from queuebroker.waiting.parking import (
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from bus.pattern.drop_ledger import Drop
     from bus.pattern.pipe import Carrier
@@ -39,29 +39,9 @@ if TYPE_CHECKING:
     from bus.pattern.wire import EndpointType
     from queuebroker.waiting.readiness import Readiness
 
-__all__ = ["Node", "SocketStats"]
+__all__ = ["Node"]
 
 T = TypeVar("T")
-
-
-@attrs.frozen(kw_only=True)
-class SocketStats:
-    """The account of one socket; totals since it was opened.
-
-    node: its node id.
-    sent: messages that the application has sent.
-    delivered: messages that the application has taken.
-    received_queued: those that have arrived and wait to be taken.
-    dropped: by reason, of all connections together, also of closed ones.
-    peers: the connections that are open now.
-    """
-
-    node: int
-    sent: int
-    delivered: int
-    received_queued: int
-    dropped: Mapping[DropReason, int]
-    peers: tuple[PeerStats, ...]
 
 
 class Node:
@@ -79,6 +59,7 @@ class Node:
         lock: see below.
         ledger: the messages dropped.
         arrivals: the messages received.
+        pipes: the connections.
         owner: the device that owns the socket now; "" for none (BP-14).
         closed: True once the socket is closed.
 
@@ -105,12 +86,7 @@ class Node:
         self.arrivals: Final = Arrivals(self.id, config, self.ledger)
         self.owner: str = ""
         self.closed: bool = False
-        self._pipes_max: Final = pipes_max
-        self._pipes: Final[dict[int, Pipe]] = {}
-        # The pipes that carry messages: of several to the same node, the first. True
-        # if all of them gather.
-        self._active: tuple[Pipe, ...] = ()
-        self._gathers: bool = False
+        self.pipes: Final = PeerPipes(pipes_max, self.ledger)
         self._burst: Final = Burst(self.id)
         self._sent: int = 0
         self._number: int = 0  # of the last message that began here
@@ -135,17 +111,16 @@ class Node:
             self._sent += 1
             self._number += 1
             burst = self._burst
-            waits = burst.continues(len(body), _sync.monotonic()) and self._gathers
+            waits = burst.continues(len(body), _sync.monotonic()) and self.pipes.gathers
             if waits:
                 if burst.add(body, self._number):
-                    self._active[0].carrier.flush_soon(self.flush)
+                    self.pipes.active[0].carrier.flush_soon(self.flush)
                 if not burst.is_full:
                     return
             self._hand_over_burst_locked()
             if not waits:
-                self._hand_over_locked(MessageRun(self.id, self._number, [body]))
-            active = self._active
-        self._flush(active)
+                self.pipes.put(MessageRun(self.id, self._number, [body]))
+        self._flush()
 
     def forward(self, run: MessageRun, *, came_by: int, owner: str = "") -> None:
         """Hand messages to all peers but the one that they came by (BP-8).
@@ -164,42 +139,23 @@ class Node:
                 run = MessageRun(self.id, self._number + 1, run.bodies)
                 self._number += len(run.bodies)
             self._hand_over_burst_locked()
-            self._hand_over_locked(run, came_by)
-            active = self._active
-        self._flush(active)
+            self.pipes.put(run, came_by)
+        self._flush()
 
     def flush(self) -> None:
         """Hand over the messages of a burst; for any thread, without the lock."""
         with self.lock:
             self._hand_over_burst_locked()
-            active = self._active
-        self._flush(active)
+        self._flush()
 
-    def _flush(self, pipes: Sequence[Pipe]) -> None:
-        for pipe in pipes:
-            pipe.carrier.flush()
+    def _flush(self) -> None:
+        self.pipes.flush()
         self.ledger.report()
 
     def _hand_over_burst_locked(self) -> None:
         """Hand the gathered messages to all peers, before anything else changes."""
         if self._burst:
-            self._hand_over_locked(self._burst.take())
-
-    def _hand_over_locked(self, run: MessageRun, came_by: int = 0) -> None:
-        count = len(run.bodies)
-        if not self._active:
-            self.ledger.add_locked(None, DropReason.NO_PEER, count)
-            return
-        came_from = self._pipes[came_by].node if came_by in self._pipes else None
-        for pipe in self._active:
-            if pipe.id == came_by or (
-                pipe.node is not None and pipe.node in (run.origin, came_from)
-            ):
-                continue
-            pipe.sent += count
-            taken = pipe.carrier.put(run)
-            if taken < count:
-                self.ledger.add_locked(pipe, DropReason.SEND_QUEUE, count - taken)
+            self.pipes.put(self._burst.take())
 
     def send_waiting(self, body: bytes, deadline: float | None) -> None:
         """Hand a message to the only peer, once there is one with room.
@@ -211,28 +167,23 @@ class Node:
         if deadline is None or deadline > _sync.monotonic():
             check_may_wait(self.lock)
 
-        def attempt() -> Pipe | Pending:
+        def attempt() -> bool | Pending:
             self._check_open("send", "")
-            if not self._has_room(len(body)):
+            if not self.pipes.has_room(len(body)):
                 return PENDING
-            [pipe] = self._active
             self._sent += 1
             self._number += 1
-            pipe.sent += 1
-            pipe.carrier.put(MessageRun(self.id, self._number, [body]))
-            return pipe
+            self.pipes.put(MessageRun(self.id, self._number, [body]))
+            return True
 
         def ready() -> bool:
-            return self.closed or self._has_room(len(body))
+            return self.closed or self.pipes.has_room(len(body))
 
-        pipe = wait_for(self, self._senders, attempt, ready, deadline)
-        if isinstance(pipe, Pending):
-            why = "its queue is full" if self._active else "no peer is connected"
+        if wait_for(self, self._senders, attempt, ready, deadline) is PENDING:
+            peer = self.pipes.active
+            why = "its queue is full" if peer else "no peer is connected"
             raise SendTimeoutError(f"cannot send in time: {why}")
-        pipe.carrier.flush()
-
-    def _has_room(self, size: int) -> bool:
-        return any(pipe.carrier.has_room(size) for pipe in self._active)
+        self._flush()
 
     def on_room(self) -> None:
         """Wake callers that wait for room, after a queue was flushed."""
@@ -242,13 +193,13 @@ class Node:
 
     def wait_for_peers(self, count: int, deadline: float | None) -> bool:
         """Wait until ``count`` peers are connected; return False if they are not."""
-        return self._wait(lambda: self.closed or len(self._active) >= count, deadline)
+        return self._wait(lambda: self.closed or self.peers >= count, deadline)
 
     def drain(self, deadline: float | None) -> bool:
         """Wait until no message waits to be sent; return False if one does."""
         self.flush()
         return self._wait(
-            lambda: all(pipe.carrier.is_idle for pipe in self._active), deadline
+            lambda: all(pipe.carrier.is_idle for pipe in self.pipes.active), deadline
         )
 
     def _wait(self, ready: Callable[[], bool], deadline: float | None) -> bool:
@@ -343,43 +294,27 @@ class Node:
     @property
     def peers(self) -> int:
         """The number of peers that are connected."""
-        return len(self._active)
+        return len(self.pipes.active)
 
     def add_pipe(self, carrier: Carrier, url: str, node: int | None) -> Pipe | None:
         """Add a connection; return None if the socket takes no more of them."""
         with self.lock:
-            full = self._pipes_max is not None and len(self._pipes) >= self._pipes_max
-            if self.closed or full or node == self.id:
+            if self.closed or self.pipes.is_full or node == self.id:
                 return None
             self._hand_over_burst_locked()  # a later peer does not get it (BP-17)
             pipe = Pipe(carrier, url, node)
-            self._pipes[pipe.id] = pipe
-            self._arrange_locked()
+            self.pipes.add(pipe)
+            self._senders.wake_all()
             return pipe
 
     def remove_pipe(self, pipe: Pipe) -> None:
         """Remove a connection that has ended; its messages that arrived stay."""
         with self.lock:
-            if self._pipes.pop(pipe.id, None) is None:
-                return
             self._hand_over_burst_locked()
-            if discarded := pipe.carrier.discard():
-                reason = DropReason.CLOSED if self.closed else DropReason.LOST
-                self.ledger.add_locked(pipe, reason, discarded)
-            self._arrange_locked()
+            reason = DropReason.CLOSED if self.closed else DropReason.LOST
+            if self.pipes.remove(pipe, reason):
+                self._senders.wake_all()
         self.ledger.report()
-
-    def _arrange_locked(self) -> None:
-        """Choose the pipes that carry messages: one for each node (BP-16)."""
-        active: dict[int, Pipe] = {}
-        for pipe in self._pipes.values():
-            first = active.setdefault(pipe.id if pipe.node is None else pipe.node, pipe)
-            pipe.is_standby = first is not pipe
-        self._active = tuple(active.values())
-        self._gathers = bool(active) and all(
-            pipe.carrier.gathers for pipe in self._active
-        )
-        self._senders.wake_all()
 
     def add_closer(self, close: Callable[[], object]) -> bool:
         """Call ``close`` when the socket is closed; return False if it is already."""
@@ -439,7 +374,7 @@ class Node:
                 return
             self._hand_over_burst_locked()
             self.closed = True
-            closers, pipes = [*self._closers], [*self._pipes.values()]
+            closers, pipes = [*self._closers], [*self.pipes]
             self._closers.clear()
             self.arrivals.close_locked()
             self._senders.wake_all()
@@ -453,21 +388,18 @@ class Node:
     def abandon_after_fork(self) -> None:
         """Close the socket in a fork's child: its connections are the parent's."""
         self.closed = self.arrivals.closed = True
-        self._pipes.clear()
-        self._active = ()
+        self.pipes.clear()
 
     # Accounts.
 
     def stats(self) -> SocketStats:
         """Return the account of this socket."""
         self.flush()
-        for pipe in list(self._pipes.values()):
+        for pipe in self.pipes:
             pipe.carrier.refresh()
         with self.lock:
             arrivals = self.arrivals
-            peers = [
-                pipe.stats(arrivals.delivered_of(pipe)) for pipe in self._pipes.values()
-            ]
+            peers = [pipe.stats(arrivals.delivered_of(pipe)) for pipe in self.pipes]
             return SocketStats(
                 node=self.id,
                 sent=self._sent,

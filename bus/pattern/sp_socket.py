@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.pattern.drop_ledger import Drop
-    from bus.pattern.node import SocketStats
+    from bus.pattern.socket_stats import SocketStats
     from bus.pattern.wire import EndpointType
 
 __all__ = ["SpSocket"]

@@ -8,10 +8,10 @@ messages in quick succession share a system call.
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from typing import Protocol as Seam
 
 from bus.errors import WireError
 from bus.pattern import native
@@ -19,25 +19,26 @@ from bus.pattern.drop_reason import DropReason
 from bus.pattern.framing import NativeFraming, Pair1Framing, PlainFraming
 from bus.pattern.native import Hello
 from bus.pattern.protocol import Protocol, ProtocolState
-from bus.pattern.send_queue import SendQueue
+from bus.pattern.socket_url import Transport
+from bus.pattern.stream_writer import StreamWriter
 from bus.pattern.wire import EndpointType, frame_head
 from queuebroker import _net, _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bus.pattern.framing import Framing
+    from bus.pattern.framing import Framing, Pieces
     from bus.pattern.message_run import MessageRun
     from bus.pattern.native import Control
     from bus.pattern.node import Node
     from bus.pattern.pipe import Pipe
+    from bus.pattern.socket_url import SocketUrl
     from queuebroker._net import Socket
     from queuebroker.sockets.driver import Driver
 
-__all__ = ["StreamConnection"]
+__all__ = ["ConnectionHost", "StreamConnection"]
 
-# The most bytes of one write and one read, but for long bodies.
-_JOIN_BYTES: Final = 1 << 16
+# The most bytes of one read, also while there is more.
 _READ_BYTES: Final = 1 << 16
 _LONG_READ_BYTES: Final = 1 << 20
 _READS_MAX: Final = 16  # before other descriptors have their turn
@@ -47,23 +48,35 @@ _GRACE_S: Final = 0.25
 # How soon a native peer gets the account of this end, in seconds.
 _REPORT_S: Final = 0.02
 _HOPS_MAX: Final = 8
+# Before the body of a PAIR1 message; around a long message, or of a run of short ones.
+_HEAD_BYTES_MAX: Final = 4
+_RUN_BYTES_MAX: Final = 1 << 17
+
+
+class ConnectionHost(Seam):
+    """The dialler or the listener of a connection; called by the driver."""
+
+    def on_open(self, connection: StreamConnection, /) -> None:
+        """Note that the handshake is complete."""
+
+    def on_end(
+        self, connection: StreamConnection, error: BaseException | None, /
+    ) -> None:
+        """Note the end, with its reason; None if this end was closed."""
 
 
 class StreamConnection:
     """One connection of a node; a `Carrier` and a `Handler`.
 
     Args:
-        socket: non-blocking, connected or connecting.
+        socket: non-blocking, and connected; for a dialler of TCP it may be connecting.
         driver: held for this connection; released at its end.
+        host: gets the events of the connection.
+        url: the address of the peer.
         native: the endpoint type among sockets of this package, as for `Protocol`.
         dials: True for the end that dialled.
-        is_connecting: True if the socket's connect is not complete.
-        url: the address of the peer.
-        on_end: called once, in the thread of the driver, with the reason for the end;
-          None if this end was closed.
-        on_open: called there when the handshake is complete.
 
-    Locks: the driver's thread reads. The holder of the flush of ``_queue`` writes.
+    The driver's thread reads. Any thread writes: see `StreamWriter`.
     """
 
     def __init__(
@@ -71,47 +84,38 @@ class StreamConnection:
         node: Node,
         socket: Socket,
         driver: Driver,
-        native: EndpointType | None,
+        host: ConnectionHost,
+        url: SocketUrl,
         *,
+        native: EndpointType | None,
         dials: bool,
-        is_connecting: bool = False,
-        is_ipc: bool,
-        url: str,
-        on_end: Callable[[BaseException | None], object],
-        on_open: Callable[[], object] = lambda: None,
     ) -> None:
         config = node.config
         self._node: Final = node
         self._socket: Final = socket
         self._descriptor: Final = socket.fileno()
         self._driver: Final = driver
-        self._is_ipc: Final = is_ipc
+        self._host: Final = host
+        self._url: Final = str(url)
+        self._is_ipc: Final = url.transport.is_local
         self._dials: Final = dials
-        self._url: Final = url
-        self._on_end: Final = on_end
-        self._on_open: Final = on_open
-        self._is_connecting = is_connecting
+        self._is_connecting = dials and url.transport is Transport.TCP
+        limit = config.message_bytes
         self._protocol: Final = Protocol(
             node.endpoint,
             native,
             dials=dials,
-            is_ipc=is_ipc,
-            bytes_max=config.message_bytes and config.message_bytes + _HEAD_BYTES_MAX,
-            native_bytes_max=config.message_bytes
-            and config.message_bytes + _RUN_BYTES_MAX,
+            is_ipc=self._is_ipc,
+            bytes_max=limit and limit + _HEAD_BYTES_MAX,
+            native_bytes_max=limit and limit + _RUN_BYTES_MAX,
         )
         self._framing: Framing = PlainFraming()
         self._pipe: Pipe | None = None
         self._ended: bool = False
-        self._queue: Final[SendQueue[bytes | tuple[bytes, bytes]]] = SendQueue(
-            config.send_messages, config.send_bytes, self._write
-        )
-        # Pieces under way; True while they are written, see `_write`; True while the
-        # driver reports room in the socket.
-        self._unsent: Final[deque[memoryview]] = deque()
-        self._is_writing: bool = False
-        self._awaits_room: bool = False
         self._is_paused: bool = False  # nothing is read, until `resume`
+        self._writer: Final = StreamWriter(
+            socket, config, await_room=self._watch, fail=self._fail_soon
+        )
 
     def begin(self) -> None:
         """Serve the connection; in the thread of the driver.
@@ -173,7 +177,7 @@ class StreamConnection:
                 self._on_connected()
                 return
             if mask & _net.WRITE:
-                self._queue.unblock()
+                self._writer.queue.unblock()
                 self._node.on_room()
             if mask & ~_net.WRITE:
                 self._read()
@@ -256,7 +260,7 @@ class StreamConnection:
         if pipe is None:
             raise ConnectionRefusedError("the socket takes no further connection")
         self._pipe = pipe
-        self._on_open()
+        self._host.on_open(self)
         return frames
 
     def fail(self, error: BaseException) -> None:
@@ -279,36 +283,36 @@ class StreamConnection:
         if self._pipe is not None:
             self._node.remove_pipe(self._pipe)
         # No thread must write to a descriptor that has become another file's.
-        self._queue.stop(self._socket.close)
+        self._writer.queue.stop(self._socket.close)
         self._driver.release()
-        self._on_end(error)
+        self._host.on_end(self, error)
 
     # For the node.
 
     def put(self, run: MessageRun) -> int:
         """Queue messages, as many as there is room for; return how many."""
-        return self._queue.put(run, self._encode)
+        return self._writer.queue.put(run, self._encode)
 
-    def _encode(self, run: MessageRun) -> bytes | tuple[bytes, bytes]:
+    def _encode(self, run: MessageRun) -> Pieces:
         return self._framing.encode(run, is_ipc=self._is_ipc)
 
     def has_room(self, size: int) -> bool:
         """Return True if `put` would take a body of ``size`` bytes."""
-        return self._queue.has_room(size)
+        return self._writer.queue.has_room(size)
 
     @property
     def queued(self) -> int:
         """The number of messages that wait."""
-        return len(self._queue)
+        return len(self._writer.queue)
 
     @property
     def is_idle(self) -> bool:
         """True if nothing waits to be sent."""
-        return not (self._queue or self._unsent)
+        return self._writer.is_idle
 
     def discard(self) -> int:
         """Remove the messages that wait; return how many there were."""
-        return self._queue.discard()
+        return self._writer.queue.discard()
 
     @property
     def gathers(self) -> bool:
@@ -317,7 +321,7 @@ class StreamConnection:
 
     def flush(self) -> None:
         """Write what the socket takes now."""
-        self._queue.flush()
+        self._writer.queue.flush()
         self._node.on_room()
 
     def flush_soon(self, flush: Callable[[], object]) -> None:
@@ -338,8 +342,10 @@ class StreamConnection:
 
     def _put_control(self, control: Control) -> None:
         frame = native.encode(control)
-        self._queue.put_control(frame_head(len(frame), is_ipc=self._is_ipc) + frame)
-        self._queue.flush()
+        self._writer.queue.put_control(
+            frame_head(len(frame), is_ipc=self._is_ipc) + frame
+        )
+        self._writer.queue.flush()
 
     def resume(self) -> None:
         """Read again; for any thread."""
@@ -360,78 +366,13 @@ class StreamConnection:
             self._report()  # a last account, if there is room for it
         self._end(None)
 
-    # Writing.
-
-    def _write(self) -> bool:
-        """Write frames; return False if the socket takes no more for now."""
-        if self._is_writing:
-            # An interrupt hit the thread that was writing: nobody knows how much of a
-            # frame has left. The peer must not get the rest of it as another frame.
-            self._fail_soon(InterruptedError("a write was interrupted"))
-        while not self._ended and (self._unsent or self._gather()):
-            self._is_writing = True
-            try:
-                sent = self._send()
-            except _net.WOULD_BLOCK:
-                self._is_writing = False
-                self._await_room(awaits=True)
-                return False
-            except OSError as error:
-                self._is_writing = False
-                self._fail_soon(error)
-                return False
-            self._skip(sent)
-            self._is_writing = False
-        self._await_room(awaits=False)
-        return True
-
-    def _send(self) -> int:
-        if len(self._unsent) == 1:
-            return self._socket.send(self._unsent[0], _net.AT_ONCE)
-        return self._socket.sendmsg(self._unsent, (), _net.AT_ONCE)
-
-    def _gather(self) -> bool:
-        """Take frames of the queue for one write; return False if there is none."""
-        short: list[bytes] = []
-        size = 0
-        while size < _JOIN_BYTES and (frame := self._queue.take()) is not None:
-            if isinstance(frame, tuple):
-                short.append(frame[0])
-                pieces = b"".join(short), frame[1]
-                self._unsent.extend(map(memoryview, pieces))
-                return True
-            short.append(frame)
-            size += len(frame)
-        if short:
-            self._unsent.append(memoryview(b"".join(short)))
-        return bool(short)
-
-    def _skip(self, sent: int) -> None:
-        while sent:
-            piece = self._unsent[0]
-            if sent < len(piece):
-                self._unsent[0] = piece[sent:]
-                return
-            sent -= len(piece)
-            self._unsent.popleft()
-
-    def _await_room(self, *, awaits: bool) -> None:
-        if awaits != self._awaits_room:
-            self._awaits_room = awaits
-            self._watch()
-
     def _watch(self) -> None:
         """Have the driver report what this waits for."""
         mask = 0 if self._is_paused else _net.READ
-        if self._awaits_room:
+        if self._writer.awaits_room:
             mask |= _net.WRITE
         with suppress(OSError, ValueError):  # closed just now
             self._driver.watch(self._descriptor, mask)
 
     def _fail_soon(self, error: BaseException) -> None:
         self._driver.call(partial(self._end, error), self)
-
-
-# Before the body of a PAIR1 message; around a long message, or of a run of short ones.
-_HEAD_BYTES_MAX: Final = 4
-_RUN_BYTES_MAX: Final = 1 << 17

@@ -1,0 +1,111 @@
+"""`PeerPipes`: the connections of a node, and those of them that carry messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.pattern.drop_reason import DropReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.pattern.drop_ledger import DropLedger
+    from bus.pattern.message_run import MessageRun
+    from bus.pattern.pipe import Pipe
+
+__all__ = ["PeerPipes"]
+
+
+class PeerPipes:
+    """The pipes of one node; under its lock, but for the attributes.
+
+    Of several pipes to the same node, the first carries all messages (BP-16). The
+    others are on standby.
+
+    Args:
+        most: the number of pipes at a time; None for any.
+        ledger: counts the messages that are dropped here.
+
+    Attributes:
+        active: the pipes that carry messages.
+        gathers: True if many messages at once are faster on all of these.
+    """
+
+    __slots__ = ("_all", "_ledger", "_most", "active", "gathers")
+
+    def __init__(self, most: int | None, ledger: DropLedger) -> None:
+        self.active: tuple[Pipe, ...] = ()
+        self.gathers: bool = False
+        self._all: Final[dict[int, Pipe]] = {}
+        self._most: Final = most
+        self._ledger: Final = ledger
+
+    def __iter__(self) -> Iterator[Pipe]:
+        return iter([*self._all.values()])
+
+    @property
+    def is_full(self) -> bool:
+        """True if there must be no further pipe."""
+        return self._most is not None and len(self._all) >= self._most
+
+    def add(self, pipe: Pipe) -> None:
+        """Add a pipe."""
+        self._all[pipe.id] = pipe
+        self._arrange()
+
+    def remove(self, pipe: Pipe, reason: DropReason) -> bool:
+        """Remove a pipe, and drop what it has not sent; return False if it is not here.
+
+        reason: why these messages are dropped.
+        """
+        if self._all.pop(pipe.id, None) is None:
+            return False
+        if discarded := pipe.carrier.discard():
+            self._ledger.add_locked(pipe, reason, discarded)
+        self._arrange()
+        return True
+
+    def clear(self) -> None:
+        """Forget all pipes."""
+        self._all.clear()
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Choose the pipes that carry messages."""
+        active: dict[int, Pipe] = {}
+        for pipe in self._all.values():
+            first = active.setdefault(pipe.id if pipe.node is None else pipe.node, pipe)
+            pipe.is_standby = first is not pipe
+        self.active = tuple(active.values())
+        self.gathers = bool(active) and all(
+            pipe.carrier.gathers for pipe in self.active
+        )
+
+    def put(self, run: MessageRun, came_by: int = 0) -> None:
+        """Queue messages for all peers but the one that they came by (BP-8).
+
+        A native peer gets none that began there, nor any by a second path from there.
+        """
+        count = len(run.bodies)
+        if not self.active:
+            self._ledger.add_locked(None, DropReason.NO_PEER, count)
+            return
+        came_from = self._all[came_by].node if came_by in self._all else None
+        for pipe in self.active:
+            if pipe.id == came_by or (
+                pipe.node is not None and pipe.node in (run.origin, came_from)
+            ):
+                continue
+            pipe.sent += count
+            taken = pipe.carrier.put(run)
+            if taken < count:
+                self._ledger.add_locked(pipe, DropReason.SEND_QUEUE, count - taken)
+
+    def has_room(self, size: int) -> bool:
+        """Return True if a peer would get a message of ``size`` bytes."""
+        return any(pipe.carrier.has_room(size) for pipe in self.active)
+
+    def flush(self) -> None:
+        """Pass on queued messages without waiting; without the lock."""
+        for pipe in self.active:
+            pipe.carrier.flush()

@@ -1,0 +1,129 @@
+"""`StreamWriter`: writes the frames for one peer to a socket, in any thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from bus.pattern.send_queue import SendQueue
+from queuebroker import _net
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.pattern.framing import Pieces
+    from bus.pattern.socket_config import SocketConfig
+    from queuebroker._net import Socket
+
+__all__ = ["StreamWriter"]
+
+# The most bytes that are copied for one write. A long body is not copied.
+_JOIN_BYTES: Final = 1 << 16
+
+
+class StreamWriter:
+    """The output of one connection; the holder of the flush of ``queue`` writes.
+
+    Args:
+        config: the limits of the queue.
+        await_room: called when ``awaits_room`` changes.
+        fail: called, in any thread, with the error that ends the connection.
+
+    Attributes:
+        queue: the frames that wait.
+        awaits_room: True if `SendQueue.unblock` is to be called when the socket takes
+          more.
+    """
+
+    __slots__ = (
+        "_await_room",
+        "_fail",
+        "_is_writing",
+        "_socket",
+        "_unsent",
+        "awaits_room",
+        "queue",
+    )
+
+    def __init__(
+        self,
+        socket: Socket,
+        config: SocketConfig,
+        *,
+        await_room: Callable[[], object],
+        fail: Callable[[BaseException], object],
+    ) -> None:
+        self.queue: Final[SendQueue[Pieces]] = SendQueue(
+            config.send_messages, config.send_bytes, self._write
+        )
+        self.awaits_room: bool = False
+        self._socket: Final = socket
+        self._await_room: Final = await_room
+        self._fail: Final = fail
+        # Pieces of which nothing, or a part, is written; True during a system call.
+        self._unsent: Final[deque[memoryview]] = deque()
+        self._is_writing: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing waits, not even the rest of a frame."""
+        return not (self.queue or self._unsent)
+
+    def _write(self) -> bool:
+        """Write frames; return False if the socket takes no more for now."""
+        if self._is_writing:
+            # An interrupt hit the thread that was writing: nobody knows how much of a
+            # frame has left. The peer must not get the rest of it as another frame.
+            self._fail(InterruptedError("a write was interrupted"))
+            return False
+        while self._unsent or self._gather():
+            self._is_writing = True
+            try:
+                sent = self._send()
+            except _net.WOULD_BLOCK:
+                self._is_writing = False
+                self._set_awaits_room(awaits=True)
+                return False
+            except OSError as error:
+                self._is_writing = False
+                self._fail(error)
+                return False
+            self._skip(sent)
+            self._is_writing = False
+        self._set_awaits_room(awaits=False)
+        return True
+
+    def _send(self) -> int:
+        if len(self._unsent) == 1:
+            return self._socket.send(self._unsent[0], _net.AT_ONCE)
+        return self._socket.sendmsg(self._unsent, (), _net.AT_ONCE)
+
+    def _gather(self) -> bool:
+        """Take frames of the queue for one write; return False if there is none."""
+        short: list[bytes] = []
+        size = 0
+        while size < _JOIN_BYTES and (frame := self.queue.take()) is not None:
+            if isinstance(frame, tuple):
+                short.append(frame[0])
+                pieces = b"".join(short), frame[1]
+                self._unsent.extend(map(memoryview, pieces))
+                return True
+            short.append(frame)
+            size += len(frame)
+        if short:
+            self._unsent.append(memoryview(b"".join(short)))
+        return bool(short)
+
+    def _skip(self, sent: int) -> None:
+        while sent:
+            piece = self._unsent[0]
+            if sent < len(piece):
+                self._unsent[0] = piece[sent:]
+                return
+            sent -= len(piece)
+            self._unsent.popleft()
+
+    def _set_awaits_room(self, *, awaits: bool) -> None:
+        if awaits != self.awaits_room:
+            self.awaits_room = awaits
+            self._await_room()
