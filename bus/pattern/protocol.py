@@ -103,6 +103,11 @@ class Protocol:
         if native is None:
             self._state_type(plain)
 
+    @property
+    def is_midway(self) -> bool:
+        """True if a part of a long message has arrived."""
+        return self._missing > 0
+
     def data_to_send(self) -> bytes:
         """Remove and return the bytes of the handshake that are to be sent."""
         data, self._to_send = self._to_send, b""

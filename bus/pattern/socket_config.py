@@ -43,7 +43,8 @@ class SocketConfig:
     send_messages, send_bytes: the bounds of the queue to each peer. One message always
       fits.
     receive_messages, receive_bytes: the bounds of the received messages of each peer
-      that the application has not taken (BP-6, BP-18). One message always fits.
+      that the application has not taken (BP-6, BP-18). One message always fits. A
+      burst of short messages brings thousands at once, and the default has room for it.
     receive_overflow: "drop" drops the newest message at these bounds (BP-6). "block"
       reads nothing more from that peer until there is room; then the messages
       wait at the peer, and are dropped there if its queue is full. The messages of one
@@ -61,9 +62,9 @@ class SocketConfig:
         TypeError, ValueError: a value is no number, or out of range.
     """
 
-    send_messages: int = attrs.field(default=1024, validator=_positive)
+    send_messages: int = attrs.field(default=16_384, validator=_positive)
     send_bytes: int = attrs.field(default=16 << 20, validator=_positive)
-    receive_messages: int = attrs.field(default=1024, validator=_positive)
+    receive_messages: int = attrs.field(default=16_384, validator=_positive)
     receive_bytes: int = attrs.field(default=16 << 20, validator=_positive)
     receive_overflow: Literal["drop", "block"] = attrs.field(
         default="drop", validator=_overflow

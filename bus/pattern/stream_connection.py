@@ -38,13 +38,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ConnectionHost", "StreamConnection"]
 
-# The most bytes of one read, also while there is more.
+# The most bytes of one read, usually and in the middle of a long message; of several
+# reads before other descriptors have their turn.
 _READ_BYTES: Final = 1 << 16
 _LONG_READ_BYTES: Final = 1 << 20
-_READS_MAX: Final = 16  # before other descriptors have their turn
+_TURN_BYTES: Final = 1 << 18
 # How long a dialler waits for the first bytes of a listener, before it assumes one that
-# waits for its own, in seconds. It is below the second that nanomsg allows.
+# waits for its own, in seconds: longer over a slow path, by round trips. It stays below
+# the second that nanomsg allows.
 _GRACE_S: Final = 0.25
+_GRACE_ROUND_TRIPS: Final = 2
+_GRACE_MAX_S: Final = 0.9
 # How soon a native peer gets the account of this end, in seconds.
 _REPORT_S: Final = 0.02
 _HOPS_MAX: Final = 8
@@ -111,6 +115,7 @@ class StreamConnection:
         )
         self._framing: Framing = PlainFraming()
         self._pipe: Pipe | None = None
+        self._began: Final = _sync.monotonic()
         self._ended: bool = False
         self._is_paused: bool = False  # nothing is read, until `resume`
         self._writer: Final = StreamWriter(
@@ -149,7 +154,10 @@ class StreamConnection:
         if data := self._protocol.data_to_send():
             self._socket.send(data, _net.AT_ONCE)
         if self._dials and self._protocol.state is ProtocolState.HANDSHAKE:
-            self._call_later(_GRACE_S, StreamConnection._state_plain_type)
+            grace_s = _GRACE_S + _GRACE_ROUND_TRIPS * (_sync.monotonic() - self._began)
+            self._call_later(
+                min(grace_s, _GRACE_MAX_S), StreamConnection._state_plain_type
+            )
 
     def _state_plain_type(self) -> None:
         if not self._ended:
@@ -193,10 +201,18 @@ class StreamConnection:
         self._shake_hands()
 
     def _read(self) -> None:
-        size = _READ_BYTES
-        for _ in range(_READS_MAX):
-            if self._ended:
-                return
+        """Read what is there; hand over all messages at once, in order."""
+        frames: list[bytes] = []
+        try:
+            self._read_into(frames)
+        finally:  # also those before an end or a fault
+            if frames and self._pipe is not None:
+                self._receive(self._pipe, frames)
+
+    def _read_into(self, frames: list[bytes]) -> None:
+        """Read until there is no more for now; append the frames."""
+        size, left = _READ_BYTES, _TURN_BYTES
+        while left > 0 and not self._ended:
             if self._pipe is not None and self._node.pauses(self._pipe):
                 self._is_paused = True
                 self._watch()
@@ -207,25 +223,22 @@ class StreamConnection:
                 return
             if not data:
                 raise ConnectionResetError("the peer has closed the connection")
-            frames = self._protocol.receive_data(data)
-            if self._pipe is None and self._protocol.agreed is not None:
-                frames = self._open(frames)
-            if frames and self._pipe is not None:
-                self._receive(self._pipe, *self._framing.read(frames, self._origin))
-            elif self._pipe is None and (sent := self._protocol.data_to_send()):
-                self._socket.send(sent, _net.AT_ONCE)
+            left -= len(data)
+            frames += self._protocol.receive_data(data)
+            if self._pipe is None:
+                self._continue_handshake(frames)
             if len(data) < size:
                 return
-            size = _LONG_READ_BYTES if size == len(data) else _READ_BYTES
+            size = _LONG_READ_BYTES if self._protocol.is_midway else _READ_BYTES
 
-    @property
-    def _origin(self) -> int:
-        assert self._pipe is not None
-        return self._pipe.origin
+    def _continue_handshake(self, frames: list[bytes]) -> None:
+        if data := self._protocol.data_to_send():
+            self._socket.send(data, _net.AT_ONCE)
+        if self._protocol.agreed is not None:
+            self._open(frames)
 
-    def _receive(
-        self, pipe: Pipe, runs: Sequence[MessageRun], controls: Sequence[Control]
-    ) -> None:
+    def _receive(self, pipe: Pipe, frames: Sequence[bytes]) -> None:
+        runs, controls = self._framing.read(frames, pipe.origin)
         if runs:
             self._node.accept(pipe, runs)
         for control in controls:
@@ -239,17 +252,15 @@ class StreamConnection:
             framing.dropped = 0
             self._node.ledger.report()
 
-    def _open(self, frames: list[bytes]) -> list[bytes]:
-        """Add the pipe, once the handshake and a hello are here; return the rest."""
-        if sent := self._protocol.data_to_send():
-            self._socket.send(sent, _net.AT_ONCE)
+    def _open(self, frames: list[bytes]) -> None:
+        """Add the pipe, once the handshake and a hello are here; remove the hello."""
         node = None
         if self._protocol.agreed is EndpointType.NATIVE_BUS:
             if not isinstance(self._framing, NativeFraming):
                 self._framing = NativeFraming(self._node.config.message_bytes)
                 self._put_control(Hello(self._node.id))
             if not frames:
-                return frames
+                return
             hello = native.decode(frames.pop(0))
             if not isinstance(hello, Hello):
                 raise WireError("native peer has not sent a hello first")
@@ -261,7 +272,6 @@ class StreamConnection:
             raise ConnectionRefusedError("the socket takes no further connection")
         self._pipe = pipe
         self._host.on_open(self)
-        return frames
 
     def fail(self, error: BaseException) -> None:
         """End the connection because of an error of this process."""

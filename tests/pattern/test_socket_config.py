@@ -20,9 +20,9 @@ SECONDS = ("redial_max_s", "repeat_s")
 def test_the_defaults() -> None:
     """The clauses and the docs name them."""
     assert attrs.asdict(SocketConfig()) == {
-        "send_messages": 1024,
+        "send_messages": 16_384,
         "send_bytes": 16 << 20,
-        "receive_messages": 1024,
+        "receive_messages": 16_384,
         "receive_bytes": 16 << 20,
         "receive_overflow": "drop",
         "message_bytes": 64 << 20,
