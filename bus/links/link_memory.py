@@ -340,7 +340,7 @@ class LinkMemory:
     # Ends.
 
     def forget(self, link: int) -> None:
-        """Release what a closed link needed."""
+        """Release the memory of a closed link."""
         if self._lent is None or self._shared is None:
             return
         with self._lock:
@@ -352,7 +352,7 @@ class LinkMemory:
             links.discard(link)
 
     def close(self) -> None:
-        """Close all memory; what other processes or tasks here read stays readable."""
+        """Close all memory; views that processes or tasks have stay readable."""
         self.closed = True
         if self._lent is None or self._shared is None:
             return

@@ -29,7 +29,7 @@ COUNT = 600
 SMALL = BusConfig(task_fifo_messages=50, window=40)
 
 
-class Heard:
+class Subscriber:
     """A subscriber in the calling thread, which reads only while the test serves it.
 
     numbers, gaps: of the notifications received.
@@ -39,18 +39,18 @@ class Heard:
         self.bus = bus
         self.numbers: list[int] = []
         self.gaps: list[int] = []
-        self.task = bus.register("hearer", thread=bus.here())
+        self.task = bus.register("subscriber", thread=bus.here())
         self.subscription = self.task.subscribe(
-            "news", self.hear, overflow=overflow, wait=True
+            "news", self.on_news, overflow=overflow, wait=True
         )
 
-    def hear(self, message: Incoming) -> None:
+    def on_news(self, message: Incoming) -> None:
         self.numbers.append(int(message.payload))
         self.gaps.append(message.gap)
 
     @property
     def unread(self) -> int:
-        return info(self.bus, "hearer").subscriptions[0].notifications.unread
+        return info(self.bus, "subscriber").subscriptions[0].notifications.unread
 
 
 @pytest.fixture
@@ -74,16 +74,16 @@ def test_all_arrive_in_order_if_there_is_room(
     two_processes: tuple[Bus, Bus], overflow: Overflow
 ) -> None:
     one, two = two_processes
-    task, heard = notifier(one), Heard(two, overflow)
+    task, subscriber = notifier(one), Subscriber(two, overflow)
     notify(task, *range(COUNT))
-    serve(two, lambda: len(heard.numbers) == COUNT, "all are read")
+    serve(two, lambda: len(subscriber.numbers) == COUNT, "all are read")
 
-    assert heard.numbers == [*range(COUNT)]
-    assert not any(heard.gaps)
+    assert subscriber.numbers == [*range(COUNT)]
+    assert not any(subscriber.gaps)
     sent = one.inspect().notifying
     assert sent is not None
     assert (sent.accepted, sent.delivered, sent.unread) == (COUNT, COUNT, 0)
-    counters = info(two, "hearer").subscriptions[0].notifications
+    counters = info(two, "subscriber").subscriptions[0].notifications
     assert (counters.accepted, counters.delivered) == (COUNT, COUNT)
 
 
@@ -92,19 +92,19 @@ def test_all_arrive_in_order_if_there_is_room(
 def test_each_reports_those_missing_before_it(overflow: Overflow) -> None:
     """Wherever they were dropped: before the link, or where the subscriber is."""
     with processes("one two", evolve(SMALL, resolve_timeout_s=60.0)) as [one, two]:
-        task, heard = notifier(one), Heard(two, overflow)
+        task, subscriber = notifier(one), Subscriber(two, overflow)
         notify(task, *range(COUNT))
         until(lambda: _taken(one) == COUNT, "the comm thread has taken all")
-        serve(two, lambda: heard.numbers and not heard.unread, "all are read")
+        serve(two, lambda: subscriber.numbers and not subscriber.unread, "all are read")
         number = COUNT
-        while heard.numbers[-1] < COUNT:  # until one reports those missing at the end
+        while subscriber.numbers[-1] < COUNT:  # the last ones are missing
             notify(task, number)
             number += 1
             settle(two)
 
-        missing = [now - last - 1 for last, now in pairwise([-1, *heard.numbers])]
-        assert heard.gaps == missing
-        assert heard.subscription.dropped >= sum(missing)
+        missing = [now - last - 1 for last, now in pairwise([-1, *subscriber.numbers])]
+        assert subscriber.gaps == missing
+        assert subscriber.subscription.dropped >= sum(missing)
 
 
 def _taken(bus: Bus) -> int:
@@ -123,10 +123,10 @@ def test_none_comes_after_the_subscription_is_cancelled(
     """
     one, two = two_processes
     task = notifier(one)
-    hearer = two.register("hearer", thread=two.thread())
+    subscriber = two.register("subscriber", thread=two.thread())
     got, other, all_there = list[int](), list[int](), Event()
 
-    def hear(message: Incoming) -> None:
+    def on_news(message: Incoming) -> None:
         number = int(message.payload)
         got.append(number)
         if number == 0:
@@ -134,13 +134,13 @@ def test_none_comes_after_the_subscription_is_cancelled(
         if number == 4:
             subscription.cancel()
 
-    subscription = hearer.subscribe("news", hear, wait=True)
-    hearer.subscribe("news", lambda message: other.append(int(message.payload)))
+    subscription = subscriber.subscribe("news", on_news, wait=True)
+    subscriber.subscribe("news", lambda message: other.append(int(message.payload)))
     notify(task, 0)
     until(lambda: got == [0], "the first is being read")
     notify(task, *range(1, 9))
     until(
-        lambda: info(two, "hearer").subscriptions[0].notifications.unread == 8,
+        lambda: info(two, "subscriber").subscriptions[0].notifications.unread == 8,
         "all are there",
     )
     all_there.set()
@@ -155,21 +155,21 @@ def test_commands_and_notifications_of_a_task_arrive_in_order(
     two_processes: tuple[Bus, Bus],
 ) -> None:
     one, two = two_processes
-    task, heard = notifier(one), Heard(two)
-    two.register("doer", on_command=heard.hear, thread=two.here())
-    heard.task.deregister()
-    both = two.register("both", on_command=heard.hear, thread=two.here())
-    both.subscribe("news", heard.hear, wait=True)
+    task, subscriber = notifier(one), Subscriber(two)
+    two.register("doer", on_command=subscriber.on_news, thread=two.here())
+    subscriber.task.deregister()
+    both = two.register("both", on_command=subscriber.on_news, thread=two.here())
+    both.subscribe("news", subscriber.on_news, wait=True)
     task.command("both", b"-1")
-    serve(two, lambda: heard.numbers == [-1], "the task is found")
+    serve(two, lambda: subscriber.numbers == [-1], "the task is found")
     for number in range(COUNT):
         payload = str(number).encode()
         if number % 7 < 3:
             task.command("both", payload)
         else:
             task.notify(payload)
-    serve(two, lambda: len(heard.numbers) == COUNT + 1, "all are read")
-    assert heard.numbers == [*range(-1, COUNT)]
+    serve(two, lambda: len(subscriber.numbers) == COUNT + 1, "all are read")
+    assert subscriber.numbers == [*range(-1, COUNT)]
 
 
 @clause("BUS-MSG-4", "BUS-MSG-15")
@@ -177,7 +177,7 @@ def test_a_task_of_the_notifiers_process_may_subscribe_at_any_time(
     two_processes: tuple[Bus, Bus],
 ) -> None:
     one, two = two_processes
-    task, heard = notifier(one), Heard(two)
+    task, subscriber = notifier(one), Subscriber(two)
     near: list[int] = []
     near_by = one.register("near", thread=one.here())
     notify(task, *range(10))
@@ -188,9 +188,9 @@ def test_a_task_of_the_notifiers_process_may_subscribe_at_any_time(
     settle(one)
     subscription.cancel()
     notify(task, *range(20, 30))
-    serve(two, lambda: len(heard.numbers) == 30, "all are read")
+    serve(two, lambda: len(subscriber.numbers) == 30, "all are read")
 
-    assert heard.numbers == [*range(30)]
+    assert subscriber.numbers == [*range(30)]
     assert near == [*range(10, 20)]
 
 
@@ -206,7 +206,7 @@ def test_those_without_a_subscriber_are_counted(two_processes: tuple[Bus, Bus]) 
 def test_several_threads_may_notify_for_a_task(two_processes: tuple[Bus, Bus]) -> None:
     """The order of each thread is kept."""
     one, two = two_processes
-    task, heard = notifier(one), Heard(two)
+    task, subscriber = notifier(one), Subscriber(two)
     threads = [
         Thread(target=notify, args=(task, *range(first, 300, 3))) for first in range(3)
     ]
@@ -214,17 +214,17 @@ def test_several_threads_may_notify_for_a_task(two_processes: tuple[Bus, Bus]) -
         thread.start()
     for thread in threads:
         thread.join()
-    serve(two, lambda: len(heard.numbers) == 300, "all are read")
+    serve(two, lambda: len(subscriber.numbers) == 300, "all are read")
 
     for first in range(3):
-        own = [number for number in heard.numbers if number % 3 == first]
+        own = [number for number in subscriber.numbers if number % 3 == first]
         assert own == [*range(first, 300, 3)]
 
 
 @clause("BUS-DEREG-1", "BUS-MSG-16")
 def test_what_cannot_be_sent_is_refused_at_once(two_processes: tuple[Bus, Bus]) -> None:
     one, two = two_processes
-    task, heard = notifier(one), Heard(two)
+    task, subscriber = notifier(one), Subscriber(two)
     notify(task, 1)
     with pytest.raises(MessageTooLargeError):
         task.notify(bytes(PATIENT.message_bytes_max + 1))
@@ -232,8 +232,8 @@ def test_what_cannot_be_sent_is_refused_at_once(two_processes: tuple[Bus, Bus]) 
     task.deregister()
     with pytest.raises(UnknownTaskError):
         notify(task, 3)
-    serve(two, lambda: len(heard.numbers) == 2, "both are read")
-    assert heard.numbers == [1, 2]
+    serve(two, lambda: len(subscriber.numbers) == 2, "both are read")
+    assert subscriber.numbers == [1, 2]
 
 
 @clause("BUS-DEREG-10")
@@ -241,15 +241,15 @@ def test_a_subscriber_that_moves_reads_the_rest_elsewhere(
     two_processes: tuple[Bus, Bus],
 ) -> None:
     one, two = two_processes
-    task, heard = notifier(one), Heard(two)
+    task, subscriber = notifier(one), Subscriber(two)
     notify(task, *range(20))
-    until(lambda: heard.unread == 20, "all are there")
-    moving: Callable[[], object] = lambda: heard.task.move(two.thread())  # noqa: E731
+    until(lambda: subscriber.unread == 20, "all are there")
+    moving: Callable[[], object] = lambda: subscriber.task.move(two.thread())  # noqa: E731
     moving()
     settle(two)
-    until(lambda: len(heard.numbers) == 20, "all are read")
-    assert heard.numbers == [*range(20)]
-    assert not any(heard.gaps)
+    until(lambda: len(subscriber.numbers) == 20, "all are read")
+    assert subscriber.numbers == [*range(20)]
+    assert not any(subscriber.gaps)
 
 
 # Races and faults within one process, where a run is posted by hand: so it has a known
@@ -268,12 +268,12 @@ class Near:
         self.got: list[int] = []
         self.act: Callable[[int], object] = lambda number: None
         self.notifier = notifier(bus)
-        self.task = bus.register("hearer", thread=bus.here())
-        self.subscription = self.task.subscribe("news", self.hear, capacity=capacity)
+        self.task = bus.register("subscriber", thread=bus.here())
+        self.subscription = self.task.subscribe("news", self.on_news, capacity=capacity)
         self.manager: Final[Any] = bus.here()._manager
         settle(bus)
 
-    def hear(self, message: Incoming) -> None:
+    def on_news(self, message: Incoming) -> None:
         number = int(message.payload)
         self.got.append(number)
         self.act(number)
@@ -329,7 +329,7 @@ def test_a_subscription_may_be_cancelled_just_before_a_run_is_read(
     settle(near.bus)
 
     assert near.got == [*range(look - 1)]
-    near.task.subscribe("news", near.hear)
+    near.task.subscribe("news", near.on_news)
     near.notifier.notify(b"7")  # the thread serves as before
     settle(near.bus)
     assert near.got == [*range(look - 1), 7]
@@ -348,7 +348,7 @@ def test_cancelled_subscriptions_leave_no_requests_to_a_thread(near: Near) -> No
 
     def cancel_some() -> None:
         for _ in range(20):
-            near.task.subscribe("other", near.hear).cancel()
+            near.task.subscribe("other", near.on_news).cancel()
 
     cancel_some()
     in_another_thread(cancel_some)
@@ -370,7 +370,7 @@ def test_a_subscription_that_is_cut_off_leaves_no_requests_to_its_thread(
     near: Near,
 ) -> None:
     subscription: Subscription = near.task.subscribe(
-        "news", near.hear, overflow="disconnect", capacity=1
+        "news", near.on_news, overflow="disconnect", capacity=1
     )
     near.subscription.cancel()
     for number in range(20):
@@ -405,14 +405,14 @@ def test_a_task_that_leaves_as_it_begins_a_batch_sends_no_more(
     Only the command that was being sent may still be sent.
     """
     one, two = two_processes
-    task, heard = notifier(one), Heard(two)
-    two.register("doer", on_command=heard.hear, thread=two.here())
+    task, subscriber = notifier(one), Subscriber(two)
+    two.register("doer", on_command=subscriber.on_news, thread=two.here())
     send: Callable[[bytes], object] = task.notify
     if kind == "command":
         send = lambda payload: task.command("doer", payload)  # noqa: E731
         send(b"0")
-        serve(two, lambda: heard.numbers == [0], "the task is found")
-    before = [*heard.numbers]
+        serve(two, lambda: subscriber.numbers == [0], "the task is found")
+    before = [*subscriber.numbers]
     require_host = Sender.require_host
     leave = [task.deregister]
 
@@ -432,6 +432,6 @@ def test_a_task_that_leaves_as_it_begins_a_batch_sends_no_more(
     assert not leave
     monkeypatch.undo()
     settle(one)
-    serve(two, lambda: heard.numbers == before, "all are read")
+    serve(two, lambda: subscriber.numbers == before, "all are read")
     settle(two)
-    assert heard.numbers == before
+    assert subscriber.numbers == before
