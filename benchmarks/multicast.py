@@ -78,6 +78,7 @@ _MEMORY_NAMES: Final = {
     "kickmsg": "qb-*",  # after the folder of the job
 }
 _noted: set[str] = set()  # the contestants whose leftovers were printed
+_QUIET_S: Final = 0.5  # no message is under way after this time
 _WARM_UP: Final = 5  # frames of each viewer whose delay is left out
 
 
@@ -316,13 +317,12 @@ def _arrived(
     name: str, job: MulticastJob, sender: MulticastSender, receivers: Receivers
 ) -> float:
     """Send all messages at once; return how many a receiver got, at least."""
-    message = os.urandom(job.size)
+    message, probes = os.urandom(job.size), sender.losses()
     for _ in repeat(None, job.count):
         sender.send(message)
-    receivers.forget_probes()
-    receivers.reach(sender.send)
+    receivers.wait_until_quiet(_QUIET_S)
     got = receivers.delivered
-    told = sender.losses()
+    told = sender.losses() - probes
     print(
         f"{name}: {got} of {job.count} arrived, the sender knows of {told} losses",
         file=sys.stderr,

@@ -100,10 +100,12 @@ class Receivers:
             for each in self._all:
                 self._read(each)
 
-    def forget_probes(self) -> None:
-        """Let `reach` wait for another probe, behind all messages sent so far."""
-        for each in self._all:
-            each.is_here = False
+    def wait_until_quiet(self, seconds: float) -> None:
+        """Wait until no receiver has acknowledged a message for some time."""
+        pipes = [each.pipe for each in self._all]
+        while select.select(pipes, [], [], seconds)[0]:
+            for each in self._all:
+                self._read(each)
 
     def room_after(self, sent: int) -> int:
         """Return how many messages may be sent in all, at least ``sent + 1``.
