@@ -23,6 +23,7 @@ from bus.pattern.socket_url import Transport
 from bus.pattern.stream_writer import StreamWriter
 from bus.pattern.wire import EndpointType, frame_head
 from queuebroker import _net, _sync
+from queuebroker.sockets.memory import keep_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,6 +114,7 @@ class StreamConnection:
             bytes_max=limit and limit + _HEAD_BYTES_MAX,
             native_bytes_max=limit and limit + _RUN_BYTES_MAX,
         )
+        keep_memory()  # else each read and each run pays for fresh pages
         self._framing: Framing = PlainFraming()
         self._pipe: Pipe | None = None
         self._began: Final = _sync.monotonic()
