@@ -122,6 +122,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "journal",
         "api",
         "service",
+        "sp_gateway",
         "testing",
         "pipeline",
         "demo",
@@ -383,6 +384,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "route",
         "monitor",
         "talk",
+        "socket_session",
+        "sockets",
         "top",
     ),
     "bus.pattern": (
@@ -417,6 +420,14 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "raw_bus_socket",
         "pair_socket",
         "device",
+        "aio",
+    ),
+    "bus.pattern.aio": (
+        "sp_socket",
+        "bus_socket",
+        "raw_bus_socket",
+        "pair_socket",
+        "wrapping",
     ),
     "bus.api": (
         "arguments",

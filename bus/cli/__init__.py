@@ -54,6 +54,9 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
         "send": Verb("bus.cli.talk:send", "Send a command that expects no answer."),
         "listen": Verb("bus.cli.talk:listen", "Print the notifications of tasks."),
+        "socket": Verb(
+            "bus.cli.sockets:socket", "Exchange lines with nanomsg and NNG."
+        ),
         "wait-for": Verb("bus.cli.talk:wait_for", "Wait until a task has this name."),
         "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
         "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run here."),

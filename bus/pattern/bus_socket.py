@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from bus.pattern.drop_ledger import Drop
+    from bus.pattern.node import Waiting
     from bus.pattern.socket_config import SocketConfig
 
 __all__ = ["BusSocket"]
 
 
-class BusSocket(SpSocket):
+class BusSocket(SpSocket[bytes]):
     """A node of the bus pattern: each message goes to every peer, never to its sender.
 
     It hands on nothing that it receives (BP-2): every pair of nodes needs a connection,
@@ -93,3 +94,6 @@ class BusSocket(SpSocket):
     def receive_nowait(self) -> bytes:
         """Receive with ``timeout=0``."""
         return self.receive(0)
+
+    def _receiving(self) -> Waiting[bytes]:
+        return self._node.receiving()

@@ -7,7 +7,7 @@ transport adds a `Pipe` for each connection. The node knows no bytes and no desc
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from bus.errors import BusyError
 from bus.pattern.arrivals import Arrivals
@@ -39,9 +39,12 @@ if TYPE_CHECKING:
     from bus.pattern.wire import EndpointType
     from queuebroker.waiting.readiness import Readiness
 
-__all__ = ["Node"]
+__all__ = ["Node", "Waiting"]
 
 T = TypeVar("T")
+# A wait, for threads and for coroutines: the list, the attempt under the lock, and the
+# check without it; see `queuebroker.waiting.parking.wait_for`.
+Waiting: TypeAlias = tuple[WaitList, "Callable[[], T | Pending]", "Callable[[], bool]"]
 
 
 class Node:
@@ -167,6 +170,11 @@ class Node:
         if deadline is None or deadline > _sync.monotonic():
             check_may_wait(self.lock)
 
+        self.sent(wait_for(self, *self.sending(body), deadline))
+
+    def sending(self, body: bytes) -> Waiting[bool]:
+        """Return the arguments of `wait_for` for a message to the only peer."""
+
         def attempt() -> bool | Pending:
             self._check_open("send", "")
             if not self.pipes.has_room(len(body)):
@@ -179,7 +187,15 @@ class Node:
         def ready() -> bool:
             return self.closed or self.pipes.has_room(len(body))
 
-        if wait_for(self, self._senders, attempt, ready, deadline) is PENDING:
+        return self._senders, attempt, ready
+
+    def sent(self, outcome: bool | Pending) -> None:
+        """Pass on the message that was queued after the wait of `sending`.
+
+        Raises:
+            SendTimeoutError: it was not, in time.
+        """
+        if outcome is PENDING:
             peer = self.pipes.active
             why = "its queue is full" if peer else "no peer is connected"
             raise SendTimeoutError(f"cannot send in time: {why}")
@@ -192,23 +208,44 @@ class Node:
                 self._senders.wake_all()
 
     def wait_for_peers(self, count: int, deadline: float | None) -> bool:
-        """Wait until ``count`` peers are connected; return False if they are not."""
-        return self._wait(lambda: self.closed or self.peers >= count, deadline)
+        """Wait until ``count`` peers are connected; return False if they are not.
+
+        Raises:
+            BrokerClosedError: the socket is closed.
+        """
+        check_may_wait(self.lock)
+        return wait_for(self, *self.for_peers(count), deadline) is True
+
+    def for_peers(self, count: int) -> Waiting[bool]:
+        """Return the arguments of `wait_for` for ``count`` peers that are connected."""
+        return self._until("wait for peers", lambda: self.peers >= count)
 
     def drain(self, deadline: float | None) -> bool:
-        """Wait until no message waits to be sent; return False if one does."""
+        """Wait until all messages have left; return False if they have not.
+
+        Raises:
+            BrokerClosedError: the socket is closed.
+        """
+        check_may_wait(self.lock)
+        return wait_for(self, *self.draining(), deadline) is True
+
+    def draining(self) -> Waiting[bool]:
+        """Return the arguments of `wait_for` for messages that have all left.
+
+        A native peer must have confirmed them in an account: the system discards what
+        it has not sent if the peer sends anything, such as an account, after a close.
+        """
         self.flush()
-        return self._wait(
-            lambda: all(pipe.carrier.is_idle for pipe in self.pipes.active), deadline
+        return self._until(
+            "drain", lambda: all(pipe.carrier.is_idle for pipe in self.pipes.active)
         )
 
-    def _wait(self, ready: Callable[[], bool], deadline: float | None) -> bool:
-        check_may_wait(self.lock)
-
+    def _until(self, act: str, ready: Callable[[], bool]) -> Waiting[bool]:
         def attempt() -> bool | Pending:
-            return True if ready() else PENDING
+            self.check_open(act)
+            return ready() or PENDING
 
-        return wait_for(self, self._senders, attempt, ready, deadline) is True
+        return self._senders, attempt, lambda: self.closed or ready()
 
     # Receiving.
 
@@ -219,12 +256,17 @@ class Node:
             ReceiveTimeoutError: none arrived in time.
             BrokerClosedError: the socket is closed.
         """
+        return self._receive(self.receiving(), deadline)
+
+    def receiving(self) -> Waiting[bytes]:
+        """Return the arguments of `wait_for` for the next message; see `received`."""
+        arrivals = self.arrivals
 
         def attempt() -> bytes | Pending:
             self._check_open("receive", "")
-            return self.arrivals.take_body_locked()
+            return arrivals.take_body_locked()
 
-        return self._receive(attempt, deadline)
+        return arrivals.receivers, attempt, arrivals.has_next
 
     def receive_tagged(
         self, deadline: float | None, owner: str = "", most: int = 1
@@ -237,25 +279,37 @@ class Node:
             BusyError: another owner has the socket.
             ReceiveTimeoutError, BrokerClosedError: as `receive`.
         """
+        pipe, run = self._receive(self.receiving_tagged(owner, most), deadline)
+        return pipe.id, run
+
+    def receiving_tagged(
+        self, owner: str = "", most: int = 1
+    ) -> Waiting[tuple[Pipe, MessageRun]]:
+        """Return the arguments of `wait_for` for `receive_tagged`; see `received`."""
+        arrivals = self.arrivals
 
         def attempt() -> tuple[Pipe, MessageRun] | Pending:
             self._check_open("receive", owner)
-            return self.arrivals.take_run_locked(most)
+            return arrivals.take_run_locked(most)
 
-        pipe, run = self._receive(attempt, deadline)
-        return pipe.id, run
+        return arrivals.receivers, attempt, arrivals.has_next
 
-    def _receive(self, attempt: Callable[[], T | Pending], deadline: float | None) -> T:
+    def _receive(self, wanted: Waiting[T], deadline: float | None) -> T:
         with self.lock:
-            taken = attempt()
+            taken = wanted[1]()
         if isinstance(taken, Pending) and (
             deadline is None or deadline > _sync.monotonic()
         ):
             check_may_wait(self.lock)
-            arrivals = self.arrivals
-            taken = wait_for(
-                self, arrivals.receivers, attempt, arrivals.has_next, deadline
-            )
+            taken = wait_for(self, *wanted, deadline)
+        return self.received(taken)
+
+    def received(self, taken: T | Pending) -> T:
+        """Return what was received after a wait, and make use of the room.
+
+        Raises:
+            ReceiveTimeoutError: no message arrived in time.
+        """
         if isinstance(taken, Pending):
             raise ReceiveTimeoutError("no message arrived in time")
         self.arrivals.resume()
@@ -336,6 +390,7 @@ class Node:
                 pipe.remote_sent = account
             else:
                 pipe.remote_taken = account
+                self._senders.wake_all()
 
     # Owners and the end.
 
@@ -414,8 +469,7 @@ class Node:
         with self.lock:
             pipe.is_report_due = False
             dropped = pipe.dropped
-            lost = dropped[DropReason.SEND_QUEUE] + dropped[DropReason.TOO_LONG]
-            return Sent(pipe.sent, lost), Taken(
+            return Sent(pipe.sent, pipe.dropped_unsent), Taken(
                 pipe.arrived,
                 self.arrivals.delivered_of(pipe),
                 dropped[DropReason.RECEIVE_QUEUE] + dropped[DropReason.CLOSED],

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from bus.pattern.drop_ledger import Drop
+    from bus.pattern.node import Waiting
     from bus.pattern.socket_config import SocketConfig
 
 __all__ = ["PairSocket"]
@@ -21,7 +22,7 @@ __all__ = ["PairSocket"]
 _VERSIONS = {0: EndpointType.PAIR0, 1: EndpointType.PAIR1}
 
 
-class PairSocket(SpSocket):
+class PairSocket(SpSocket[bytes]):
     """A socket with one peer at a time; further peers are rejected.
 
     Other than a bus socket, it waits for room when it sends. It speaks the wire of
@@ -79,3 +80,6 @@ class PairSocket(SpSocket):
     def receive_nowait(self) -> bytes:
         """Receive with ``timeout=0``."""
         return self.receive(0)
+
+    def _receiving(self) -> Waiting[bytes]:
+        return self._node.receiving()

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from bus.pattern.drop_reason import DropReason
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bus.pattern.drop_reason import DropReason
     from bus.pattern.message_run import MessageRun
     from bus.pattern.native import Sent, Taken
 
@@ -51,7 +52,10 @@ class Carrier(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing waits to be sent, not even the rest of a message."""
+        """True if nothing waits to be sent, not even the rest of a message.
+
+        If a native peer sends its account by itself, that must have confirmed the rest.
+        """
 
     def discard(self) -> int:
         """Remove the messages that wait; return how many there were."""
@@ -153,6 +157,18 @@ class Pipe:
         if self.node is not None and not self.is_report_due:
             self.is_report_due = True
             self.carrier.report()
+
+    @property
+    def has_arrived(self) -> bool:
+        """True if the account of a native peer confirms all messages to it."""
+        arrived = 0 if self.remote_taken is None else self.remote_taken.arrived
+        return arrived >= self.sent - self.dropped_unsent
+
+    @property
+    def dropped_unsent(self) -> int:
+        """The number of messages to the peer that were dropped here."""
+        dropped = self.dropped
+        return dropped[DropReason.SEND_QUEUE] + dropped[DropReason.TOO_LONG]
 
     def stats(self, delivered: int) -> PeerStats:
         """Return the account of this connection.

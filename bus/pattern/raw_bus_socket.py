@@ -11,6 +11,7 @@ from bus.pattern.message_run import MessageRun
 from bus.pattern.sp_socket import SpSocket
 from bus.pattern.wire import EndpointType
 from queuebroker.arguments import deadline_after, snapshot
+from queuebroker.waiting.parking import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from bus.pattern.drop_ledger import Drop
+    from bus.pattern.node import Waiting
     from bus.pattern.socket_config import SocketConfig
 
 __all__ = ["RawBusSocket", "RawMessage"]
@@ -45,7 +47,7 @@ class RawMessage:
         return self.pipe.to_bytes(4)
 
 
-class RawBusSocket(SpSocket):
+class RawBusSocket(SpSocket[RawMessage]):
     """A bus socket for a `device`: it receives messages with their tags.
 
     If such a message is sent, it goes to all peers but for the one that it came by
@@ -98,9 +100,24 @@ class RawBusSocket(SpSocket):
             BrokerClosedError: the socket is closed.
             BusyError: a device uses the socket.
         """
-        pipe, run = self._node.receive_tagged(deadline_after(timeout))
-        return RawMessage(run.bodies[0], pipe, run.origin, run.first)
+        return _tagged(*self._node.receive_tagged(deadline_after(timeout)))
 
     def receive_nowait(self) -> RawMessage:
         """Receive with ``timeout=0``."""
         return self.receive(0)
+
+    def _receiving(self) -> Waiting[RawMessage]:
+        waiters, take, ready = self._node.receiving_tagged()
+
+        def attempt() -> RawMessage | Pending:
+            taken = take()
+            if isinstance(taken, Pending):
+                return taken
+            pipe, run = taken
+            return _tagged(pipe.id, run)
+
+        return waiters, attempt, ready
+
+
+def _tagged(pipe: int, run: MessageRun) -> RawMessage:
+    return RawMessage(run.bodies[0], pipe, run.origin, run.first)

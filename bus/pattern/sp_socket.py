@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bus.pattern.dialler import Dialler
 from bus.pattern.listener import Listener
@@ -11,21 +11,26 @@ from bus.pattern.socket_config import SocketConfig
 from bus.pattern.socket_url import SocketUrl, Transport
 from queuebroker.arguments import check_callable, check_instance, deadline_after, index
 from queuebroker.closable import Closable
+from queuebroker.errors import BrokerClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bus.pattern.drop_ledger import Drop
+    from bus.pattern.node import Waiting
     from bus.pattern.socket_stats import SocketStats
     from bus.pattern.wire import EndpointType
 
 __all__ = ["SpSocket"]
 
+M = TypeVar("M")
 
-class SpSocket(Closable):
-    """A socket with any number of listeners and diallers.
+
+class SpSocket(Closable, Generic[M]):
+    """A socket with any number of listeners and diallers, for messages of one type.
 
     All methods are for any thread. A child of a fork must open sockets of its own.
+    Iteration yields messages until the socket is closed.
     """
 
     __slots__ = ("__weakref__", "_node", "_readiness", "_ready")
@@ -81,15 +86,42 @@ class SpSocket(Closable):
         """Wait until ``count`` peers are connected; return False if time is up first.
 
         timeout: in seconds; None for no limit.
+
+        Raises:
+            BrokerClosedError: the socket is closed.
         """
         return self._node.wait_for_peers(index("count", count), deadline_after(timeout))
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Wait until the system has taken all messages sent; False if time is up first.
+        """Wait until all messages sent have left; return False if time is up first.
 
-        `close` itself drops what still waits. timeout: in seconds; None for no limit.
+        They have arrived at peers of this package. For other peers the system has taken
+        them; it may discard some after `close` if such a peer sends just then. `close`
+        itself drops messages that wait here.
+
+        timeout: in seconds; None for no limit.
+
+        Raises:
+            BrokerClosedError: the socket is closed.
         """
         return self._node.drain(deadline_after(timeout))
+
+    def receive(self, timeout: float | None = None) -> M:
+        """Return the next message; see the subclasses."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[M]:
+        """Yield messages until the socket is closed."""
+        while True:
+            try:
+                message = self.receive()
+            except BrokerClosedError:
+                return
+            yield message
+
+    def _receiving(self) -> Waiting[M]:
+        """Return the arguments of `wait_for` for the next message."""
+        raise NotImplementedError
 
     @property
     def stats(self) -> SocketStats:

@@ -319,8 +319,10 @@ class StreamConnection:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing waits to be sent."""
-        return self._writer.is_idle
+        """True if nothing waits, and a native peer has confirmed what was sent."""
+        if not self._writer.is_idle:
+            return False
+        return self._pipe is None or self._pipe.node is None or self._pipe.has_arrived
 
     def discard(self) -> int:
         """Remove the messages that wait; return how many there were."""
@@ -358,6 +360,7 @@ class StreamConnection:
             frame_head(len(frame), is_ipc=self._is_ipc) + frame
         )
         self._writer.queue.flush()
+        self._node.on_room()
 
     def resume(self) -> None:
         """Read again; for any thread."""

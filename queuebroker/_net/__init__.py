@@ -27,6 +27,7 @@ from queuebroker._net.polling import (
     Poller,
     processors,
     wait_to_read,
+    wait_to_read_any,
 )
 from queuebroker._net.processes import (
     Process,
@@ -142,4 +143,5 @@ __all__ = [
     "unused_port",
     "uris",
     "wait_to_read",
+    "wait_to_read_any",
 ]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import select
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from queuebroker._green import refuse_green_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "ENDED",
@@ -18,6 +21,7 @@ __all__ = [
     "Poller",
     "processors",
     "wait_to_read",
+    "wait_to_read_any",
 ]
 
 refuse_green_threads()  # green threads remove `epoll`
@@ -44,6 +48,18 @@ def wait_to_read(descriptor: int, timeout_s: float) -> None:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     poller.poll(min(timeout_s * 1000, INT_MAX))
+
+
+def wait_to_read_any(descriptors: Iterable[int], timeout_s: float | None) -> set[int]:
+    """Wait as `wait_to_read`; return the descriptors that are readable or have ended.
+
+    timeout_s: in seconds; None for no limit. A regular file is always readable.
+    """
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    limit = None if timeout_s is None else min(timeout_s * 1000, INT_MAX)
+    return {descriptor for descriptor, _ in poller.poll(limit)}
 
 
 def processors() -> int:

@@ -1,8 +1,9 @@
 """Wait loops for coroutines, the counterparts of the loops for threads.
 
-`act` corresponds to `End._act`, `meet` to `queuebroker.meeting.meet.meet`. Those define
-the condition of the wait, the repair after an exception, and the calls of an observer.
-The locks taken here are held only for moments, never during a sleep.
+`wait_for` corresponds to `queuebroker.waiting.parking.wait_for`, `act` to `End._act`,
+`meet` to `queuebroker.meeting.meet.meet`. Those define the condition of the wait, the
+repair after an exception, and the calls of an observer. The locks taken here are held
+only for moments, never during a sleep.
 
 A coroutine may end where no thread can: it is closed (`GeneratorExit`) when it is
 collected. That may happen within any operation of the same thread, even one that holds
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.channel.status import Verdict
     from queuebroker.meeting.rendezvous import RdV
-    from queuebroker.waiting.parking import Parker, Pending, WaitList
+    from queuebroker.waiting.parking import Parker, Pending, Waitable, WaitList
 
-__all__ = ["act", "handed_on", "meet", "undone_if_interrupted"]
+__all__ = ["act", "handed_on", "meet", "undone_if_interrupted", "wait_for"]
 
 T = TypeVar("T")
 
@@ -46,16 +47,30 @@ async def act(
 ) -> Verdict:
     """Repeat an attempt that returned WAIT, until it need not wait or time is up."""
     waiters, look, ready = end._waiting(attempt, sends=sends)
-    make = running_waker().waiter
-    wait = Wait(end._connection, waiters, look, ready, make)
-    verdict = await undone_if_interrupted(
-        partial(_wait, wait, deadline), partial(_leave, wait, waiters)
-    )
-    end._connection.settle()
+    verdict = await wait_for(end._connection, waiters, look, ready, deadline)
     if verdict is not PENDING:
         return verdict
     # Wait for operations in progress before WAIT is returned (QB-TIME-8).
     return end._act(attempt, 0, sends=sends)
+
+
+async def wait_for(
+    state: Waitable,
+    waiters: WaitList,
+    attempt: Callable[[], T | Pending],
+    ready: Callable[[], bool],
+    deadline: float | None,
+) -> T | Pending:
+    """Repeat ``attempt`` as `queuebroker.waiting.parking.wait_for`, for a coroutine.
+
+    A call that is cancelled while it waits has no effect, and no waiter is left.
+    """
+    wait = Wait(state, waiters, attempt, ready, running_waker().waiter)
+    outcome = await undone_if_interrupted(
+        partial(_wait, wait, deadline), partial(_leave, wait, waiters)
+    )
+    state.settle()
+    return outcome
 
 
 async def undone_if_interrupted(

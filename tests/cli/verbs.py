@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from tests.links.real import Far
 
-__all__ = ["MACHINE", "ended_by_notifying", "program", "read", "verb"]
+__all__ = ["CODE", "MACHINE", "ended_by_notifying", "program", "read", "verb"]
 
 # The machine name of the `Far` processes.
 MACHINE = ("--machine", "machine")
 
-# Background jobs of a shell ignore interrupts, and their children would, too.
-_CODE = """
+# The command as a program. Background jobs of a shell ignore interrupts, and their
+# children would, too.
+CODE = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from bus.cli import main
@@ -51,7 +52,7 @@ def read(*arguments: object) -> Any:
 def program(name: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a verb as a program of its own."""
     assert sys.executable
-    return start(_CODE, name, *MACHINE, *arguments)
+    return start(CODE, name, *MACHINE, *arguments)
 
 
 def ended_by_notifying(listening: subprocess.Popen[str], far: Far, task: str) -> str:

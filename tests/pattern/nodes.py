@@ -75,6 +75,6 @@ def all_of(socket: BusSocket, count: int) -> list[bytes]:
     return came
 
 
-def queued(socket: SpSocket) -> int:
+def queued(socket: SpSocket[Any]) -> int:
     """Return how many messages have arrived and were not taken."""
     return socket.stats.received_queued

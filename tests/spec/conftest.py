@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import BrokerManager
-from tests.spec.stepped_loop import stepped_loop
+from tests.kit.stepped_loop import stepped_loop
 from tests.support import switch_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.spec.stepped_loop import SteppedLoop
+    from tests.kit.stepped_loop import SteppedLoop
 
 
 @pytest.fixture

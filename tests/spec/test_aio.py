@@ -19,7 +19,7 @@ from tests.spec.kinds import KINDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.spec.stepped_loop import SteppedLoop
+    from tests.kit.stepped_loop import SteppedLoop
 
 
 # Names.

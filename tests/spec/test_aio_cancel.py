@@ -21,10 +21,10 @@ from queuebroker import (
     aio,
 )
 from specs.clauses import clause
+from tests.kit.stepped_loop import SteppedLoop, stepped_loop
 from tests.meetings import nobody_waits
 from tests.pairs import queue_pair
 from tests.spec.kinds import KINDS, both_kinds
-from tests.spec.stepped_loop import SteppedLoop, stepped_loop
 
 if TYPE_CHECKING:
     from asyncio import Task

@@ -21,9 +21,9 @@ from queuebroker.first import Selection
 from queuebroker.meeting.meet import abandon
 from queuebroker.waiting.parking import Wait
 from specs.clauses import clause
+from tests.kit.stepped_loop import SteppedLoop, stepped_loop
 from tests.meetings import nobody_waits
 from tests.pairs import look_away, queue_pair
-from tests.spec.stepped_loop import SteppedLoop, stepped_loop
 from tests.strikes import Blow, everywhere
 from tests.support import taken
 from tests.traffic import fits

@@ -19,8 +19,8 @@ from queuebroker import (
     current_broker,
 )
 from specs.clauses import clause
+from tests.kit.stepped_loop import SteppedLoop, stepped_loop
 from tests.meetings import nobody_waits
-from tests.spec.stepped_loop import SteppedLoop, stepped_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,7 +24,7 @@ from tests.traffic import fits
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.spec.stepped_loop import SteppedLoop
+    from tests.kit.stepped_loop import SteppedLoop
 
 
 # Sending and receiving.

@@ -1,0 +1,54 @@
+"""`BusSocket`: a node of the bus pattern, for coroutines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.pattern import bus_socket as plain
+from bus.pattern.aio.sp_socket import SpSocket
+from queuebroker.arguments import check_instance, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from typing_extensions import Buffer
+
+    from bus.pattern.group import Group
+
+__all__ = ["BusSocket"]
+
+
+class BusSocket(SpSocket[bytes]):
+    """The face of a `bus.pattern.BusSocket` for coroutines; see `SpSocket`.
+
+    Raises:
+        TypeError: ``socket`` is none.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, socket: plain.BusSocket) -> None:
+        check_instance("socket", socket, plain.BusSocket)
+        super().__init__(socket)
+
+    @property
+    def socket(self) -> plain.BusSocket:
+        """The plain socket, for threads."""
+        assert isinstance(self._plain, plain.BusSocket)
+        return self._plain
+
+    def join(self, url: str, *, source: str = "") -> Group:
+        """Join a multicast group; as `bus.pattern.BusSocket.join`."""
+        return self.socket.join(url, source=source)
+
+    def send(self, data: Buffer) -> Coroutine[Any, Any, None]:
+        """Send a message to all peers that are connected at the await; never waits.
+
+        The call, not the await, copies the bytes and raises errors of arguments.
+        Otherwise as `bus.pattern.BusSocket.send`.
+        """
+        return self._send(snapshot(data, 0, None, None))
+
+    async def _send(self, body: bytes) -> None:
+        self.socket.send(body)

@@ -1,0 +1,57 @@
+"""`PairSocket`: one end of a pair, for coroutines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.pattern import pair_socket as plain
+from bus.pattern.aio.sp_socket import SpSocket
+from queuebroker.aio.waiting import wait_for
+from queuebroker.arguments import check_instance, deadline_after, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from typing_extensions import Buffer
+
+__all__ = ["PairSocket"]
+
+
+class PairSocket(SpSocket[bytes]):
+    """The face of a `bus.pattern.PairSocket` for coroutines; see `SpSocket`.
+
+    Raises:
+        TypeError: ``socket`` is none.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, socket: plain.PairSocket) -> None:
+        check_instance("socket", socket, plain.PairSocket)
+        super().__init__(socket)
+
+    @property
+    def socket(self) -> plain.PairSocket:
+        """The plain socket, for threads."""
+        assert isinstance(self._plain, plain.PairSocket)
+        return self._plain
+
+    def send(
+        self, data: Buffer, timeout: float | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Send a message, once there is a peer with room.
+
+        The call, not the await, copies the bytes and raises errors of arguments; the
+        time limit also starts with the call. Otherwise as
+        `bus.pattern.PairSocket.send`.
+        """
+        return self._send(snapshot(data, 0, None, None), deadline_after(timeout))
+
+    async def _send(self, body: bytes, deadline: float | None) -> None:
+        node = self._plain._node
+        node.sent(await wait_for(node, *node.sending(body), deadline))
+
+    def send_nowait(self, data: Buffer) -> None:
+        """Send without waiting; not awaited."""
+        self.socket.send_nowait(data)

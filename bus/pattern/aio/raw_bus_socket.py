@@ -1,0 +1,56 @@
+"""`RawBusSocket`: a bus socket that tells where messages came from, for coroutines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.pattern import raw_bus_socket as plain
+from bus.pattern.aio.sp_socket import SpSocket
+from queuebroker.arguments import check_instance, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from typing_extensions import Buffer
+
+    from bus.pattern.group import Group
+
+__all__ = ["RawBusSocket"]
+
+
+class RawBusSocket(SpSocket[plain.RawMessage]):
+    """The face of a `bus.pattern.RawBusSocket` for coroutines; see `SpSocket`.
+
+    Raises:
+        TypeError: ``socket`` is none.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, socket: plain.RawBusSocket) -> None:
+        check_instance("socket", socket, plain.RawBusSocket)
+        super().__init__(socket)
+
+    @property
+    def socket(self) -> plain.RawBusSocket:
+        """The plain socket, for threads."""
+        assert isinstance(self._plain, plain.RawBusSocket)
+        return self._plain
+
+    def join(self, url: str, *, source: str = "") -> Group:
+        """Join a multicast group; as `bus.pattern.BusSocket.join`."""
+        return self.socket.join(url, source=source)
+
+    def send(self, message: plain.RawMessage | Buffer) -> Coroutine[Any, Any, None]:
+        """Send a message to all peers but for that of its tag; never waits.
+
+        The call, not the await, copies the bytes and raises errors of arguments.
+        Otherwise as `bus.pattern.RawBusSocket.send`.
+        """
+        if not isinstance(message, plain.RawMessage):
+            message = plain.RawMessage(snapshot(message, 0, None, None))
+        return self._send(message)
+
+    async def _send(self, message: plain.RawMessage) -> None:
+        self.socket.send(message)

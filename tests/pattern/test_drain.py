@@ -1,0 +1,118 @@
+"""``drain`` and ``wait_for_peers``: what they wait for, and their ends."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
+
+import pytest
+
+from bus.pattern import BusSocket
+from bus.pattern.stream_connection import StreamConnection
+from queuebroker.errors import BrokerClosedError
+from specs.clauses import clause
+from tests.pattern.inproc_pairs import connect
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HANDSHAKE = b"\0SP\0\0\x70\0\0"
+
+
+@contextmanager
+def peer_of(bus: BusSocket) -> Iterator[BinaryIO]:
+    """Yield what arrives at a plain socket that has connected as a bus socket."""
+    url = bus.listen("tcp://127.0.0.1:0").url
+    address = ("127.0.0.1", int(url.rpartition(":")[2]))
+    with (
+        socket.create_connection(address, timeout=LIMIT_S) as peer,
+        peer.makefile("rb") as arrived,
+    ):
+        peer.sendall(HANDSHAKE)
+        assert arrived.read(8) == HANDSHAKE
+        assert bus.wait_for_peers(1, LIMIT_S)
+        yield arrived
+
+
+@clause("BP-19")
+def test_drain_waits_for_the_rest_of_a_message_that_the_system_took_in_part() -> None:
+    """A close after `drain` would otherwise cut a message in two."""
+    body = b"x" * (32 << 20)  # more than the system buffers for a connection
+    with BusSocket() as bus, peer_of(bus) as peer:
+        bus.send(body)
+
+        assert not bus.drain(0)
+        with Threads() as threads:
+            drain = threads.start(bus.drain, LIMIT_S)
+            assert int.from_bytes(peer.read(8)) == len(body)
+            assert peer.read(len(body)) == body
+            assert drain.result() is True
+
+
+@clause("BP-4")
+def test_drain_waits_for_the_accounts_of_native_peers(tmp_path: Path) -> None:
+    """Otherwise a close loses what the system has not sent.
+
+    The account that the peer sends then is data for a closed connection, so the system
+    aborts it.
+    """
+    with BusSocket() as left, BusSocket() as right:
+        address = left.listen(f"ipc://{tmp_path}/s").url
+        right.dial(address)
+        assert left.wait_for_peers(1, LIMIT_S)
+        [pipe] = left._node.pipes.active
+        with right._node.lock, Threads() as threads:  # the peer takes nothing
+            left.send(b"x")
+            until(lambda: not pipe.carrier.queued, "the system has it")
+            assert not left.drain(0)
+            drain = threads.start(left.drain)
+            until(lambda: len(left._node._senders) == 1, "it waits")
+            right._node.lock.release()
+            try:
+                assert drain.result() is True
+            finally:
+                right._node.lock.acquire()
+        assert right.receive_nowait() == b"x"
+
+
+def test_a_message_that_another_thread_writes_ends_a_drain() -> None:
+    with BusSocket() as bus, peer_of(bus), Threads() as threads:
+        node = bus._node
+        [pipe] = node.pipes.active
+        carrier = pipe.carrier
+        assert isinstance(carrier, StreamConnection)
+        with carrier._writer.queue._flush:  # as a thread that is about to write
+            bus.send(b"x")
+            drain = threads.start(bus.drain)
+            until(lambda: len(node._senders) == 1, "it waits")
+
+        carrier.flush()
+
+        assert drain.result() is True
+
+
+def test_a_close_ends_waits_for_peers_and_drains_with_an_error() -> None:
+    """As all calls that wait: True would stand for a peer, or for messages sent."""
+    left, right = BusSocket(), BusSocket()
+    with Threads() as threads:
+        end = connect(left, right)
+        end._queue.blocked = True
+        left.send(b"x")
+        waits = [
+            threads.start(left.wait_for_peers, 2),
+            threads.start(left.drain),
+        ]
+        until(lambda: len(left._node._senders) == 2, "both wait")
+
+        left.close()
+
+        for wait in waits:
+            assert isinstance(wait.error(), BrokerClosedError)
+    with pytest.raises(BrokerClosedError, match="cannot wait for peers"):
+        left.wait_for_peers()
+    with pytest.raises(BrokerClosedError, match="cannot drain"):
+        left.drain()
+    right.close()
