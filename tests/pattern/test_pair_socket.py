@@ -95,16 +95,15 @@ def test_a_second_peer_is_rejected_until_the_first_leaves(
     until(lambda: dialler.error is not None, "it was rejected")
     pair.send(b"to the first", LIMIT_S)
     assert first.receive(LIMIT_S) == b"to the first"
+    [before] = pair.stats.peers
     first.close()
-    pair_sends = Threads()
 
-    def sends() -> None:
-        pair.send(b"to the second", LIMIT_S)
+    def has_joined() -> bool:
+        return {peer.pipe for peer in pair.stats.peers} not in ({before.pipe}, set())
 
-    until(lambda: dialler.is_connected and len(pair.stats.peers) == 1, "it has joined")
-    pair_sends.start(sends)
+    until(has_joined, "the second one has joined")
+    pair.send(b"to the second", LIMIT_S)
     assert second.receive(LIMIT_S) == b"to the second"
-    pair_sends.join()
 
 
 def test_sockets_of_different_kinds_do_not_connect(
