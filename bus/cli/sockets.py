@@ -6,7 +6,6 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import click
 
 from bus.cli.exits import FAILED, TIMED_OUT, fail, one_line
@@ -126,8 +125,7 @@ def _options(*, has_pairs: bool) -> Callable[[Callable[..., None]], click.Comman
 def _socket(version: int | None) -> BusSocket | PairSocket:
     if version is None:
         return BusSocket(_CONFIG)
-    # The peer waits while the terminal is slow.
-    return PairSocket(attrs.evolve(_CONFIG, receive_overflow="block"), version=version)
+    return PairSocket(_CONFIG, version=version)
 
 
 def _exchange(

@@ -25,9 +25,9 @@ _VERSIONS = {0: EndpointType.PAIR0, 1: EndpointType.PAIR1}
 class PairSocket(SpSocket[bytes]):
     """A socket with one peer at a time; further peers are rejected.
 
-    Other than a bus socket, it waits for room when it sends. It speaks the wire of
-    nanomsg and NNG alone: between sockets of this package, a queue of `queuebroker` is
-    faster.
+    Other than a bus socket, it waits for room when it sends, and reads nothing more
+    while its receive queue is full. It speaks the wire of nanomsg and NNG alone:
+    between sockets of this package, a queue of `queuebroker` is faster.
 
     Args:
         version: of the protocol: 0 (nanomsg and NNG) or 1 (NNG).
@@ -48,7 +48,8 @@ class PairSocket(SpSocket[bytes]):
     ) -> None:
         if version not in _VERSIONS:
             raise ValueError(f"version of a pair must be 0 or 1, got {version!r}")
-        super().__init__(config, on_drop, _VERSIONS[version], pipes_max=1)
+        endpoint = _VERSIONS[version]
+        super().__init__(config, on_drop, endpoint, overflow="block", pipes_max=1)
 
     def send(self, data: Buffer, timeout: float | None = None) -> None:
         """Send a message, once there is a peer with room.

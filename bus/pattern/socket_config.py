@@ -21,9 +21,10 @@ def _seconds(_: object, attribute: attrs.Attribute[float], value: object) -> Non
     seconds(attribute.name, value)
 
 
-def _overflow(_: object, attribute: attrs.Attribute[str], value: object) -> None:
-    if value not in ("drop", "block"):
-        raise ValueError(f"{attribute.name} must be 'drop' or 'block', got {value!r}")
+def _overflow(_: object, attribute: attrs.Attribute[str | None], value: object) -> None:
+    if value not in ("drop", "block", None):
+        msg = f"{attribute.name} must be 'drop', 'block' or None, got {value!r}"
+        raise ValueError(msg)
 
 
 def _duration(_: object, attribute: attrs.Attribute[float], value: Any) -> None:
@@ -48,7 +49,8 @@ class SocketConfig:
     receive_overflow: "drop" drops the newest message at these bounds (BP-6). "block"
       reads nothing more from that peer until there is room; then the messages
       wait at the peer, and are dropped there if its queue is full. The messages of one
-      read may exceed the bounds.
+      read may exceed the bounds. None for the way of the socket: a bus socket drops, a
+      pair blocks.
     message_bytes: the maximum length of an incoming message; a peer that sends a longer
       one is disconnected. 0 for no limit.
     handshake_s: time limit for the handshake of a peer, in seconds.
@@ -66,8 +68,8 @@ class SocketConfig:
     send_bytes: int = attrs.field(default=16 << 20, validator=_positive)
     receive_messages: int = attrs.field(default=16_384, validator=_positive)
     receive_bytes: int = attrs.field(default=16 << 20, validator=_positive)
-    receive_overflow: Literal["drop", "block"] = attrs.field(
-        default="drop", validator=_overflow
+    receive_overflow: Literal["drop", "block"] | None = attrs.field(
+        default=None, validator=_overflow
     )
     message_bytes: int = attrs.field(default=64 << 20, validator=_not_negative)
     handshake_s: float = attrs.field(default=10.0, validator=_duration)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import attrs
 
 from bus.pattern.dialler import Dialler
 from bus.pattern.listener import Listener
@@ -41,10 +43,14 @@ class SpSocket(Closable, Generic[M]):
         on_drop: Callable[[Drop], object] | None,
         endpoint: EndpointType,
         native: EndpointType | None = None,
+        *,
+        overflow: Literal["drop", "block"] = "drop",
         **limits: Any,
     ) -> None:
         config = SocketConfig() if config is None else config
         check_instance("config", config, SocketConfig)
+        if config.receive_overflow is None:
+            config = attrs.evolve(config, receive_overflow=overflow)
         if on_drop is not None:
             check_callable("on_drop", on_drop)
         self._node = Node(config, endpoint, native, on_drop=on_drop, **limits)

@@ -61,7 +61,7 @@ def test_sending_waits_for_room(
     transport: str, tmp_path: Path, stack: ExitStack
 ) -> None:
     """Nothing is lost, if the receiver blocks, too."""
-    config = SocketConfig(send_messages=4, receive_messages=4, receive_overflow="block")
+    config = SocketConfig(send_messages=4, receive_messages=4)
     first, second = (stack.enter_context(PairSocket(config)) for _ in range(2))
     second.dial(first.listen(fresh_url(transport, tmp_path)).url)
     assert first.wait_for_peers(1, LIMIT_S)
