@@ -76,6 +76,7 @@ class _Attempts:
         # The listener rejected the native type, since its bytes came in pieces.
         self._is_plain: bool = False
         self._warned: bool = False
+        self._opened_at: float | None = None  # when the connection was complete
         config = node.config
         self._redial: Final = Redial(
             config.redial_min_s, config.redial_max_s, _random_share
@@ -149,7 +150,7 @@ class _Attempts:
     def on_open(self, _: StreamConnection | None = None) -> None:
         """Note that the handshake is complete."""
         self.is_connected = True
-        self._redial.reset()
+        self._opened_at = _sync.monotonic()
 
     def on_end(self, _: StreamConnection, error: BaseException | None) -> None:
         """Dial again, unless this was closed."""
@@ -161,15 +162,18 @@ class _Attempts:
             return
         self.error = error
         connection, self._connection = self._connection, None
-        if isinstance(error, WireError) and not self._warned:
-            self._warned = True
-            _log.warning("%s: the listener does not match: %s", self.url, error)
+        if self._opened_at is not None:
+            self._redial.on_loss(_sync.monotonic() - self._opened_at)
+            self._opened_at = None
         if isinstance(connection, StreamConnection) and connection.was_mistaken:
             self._is_plain = True
             pause_s = 0.0
         else:
             self._is_plain = False
             pause_s = self._redial.next_pause()
+            if isinstance(error, WireError) and not self._warned:
+                self._warned = True
+                _log.warning("%s: the listener does not match: %s", self.url, error)
         self._driver.at(_sync.monotonic() + pause_s, self._dial, self)
 
     def fail(self, error: BaseException) -> None:

@@ -35,6 +35,16 @@ class Redial:
         self._bound_s = min(2 * self._bound_s, self._max_s)
         return pause_s
 
+    def on_loss(self, lasted_s: float) -> None:
+        """Note a connection that has ended after a complete handshake.
+
+        If it lasted as long as a pause might, the pauses are short again. Else they go
+        on to grow: some listeners reject a connection only after the handshake, such as
+        a pair that has a peer.
+        """
+        if lasted_s >= self._bound_s:
+            self.reset()
+
     def reset(self) -> None:
-        """Start again with the shortest pause: a handshake was completed."""
+        """Start again with the shortest pause."""
         self._bound_s = self._min_s

@@ -68,7 +68,7 @@ class SocketUrl:
         if self.transport in {Transport.TCP, Transport.MULTICAST}:
             host = f"[{self.host}]" if ":" in self.host else self.host
             return f"{scheme}://{host or '*'}:{self.port}"
-        if self.transport is Transport.INPROC:
+        if self.transport is not Transport.ABSTRACT:
             return f"{scheme}://{self.name}"
         return f"{scheme}://{quote_from_bytes(os.fsencode(self.name), safe='/')}"
 
@@ -103,13 +103,18 @@ class SocketUrl:
 
 
 def _file_name(text: str, transport: Transport, rest: str) -> str:
-    """Return the path or the abstract name, with percent codes decoded as by NNG."""
+    """Return the path, or the abstract name with its percent codes decoded.
+
+    Neither NNG nor nanomsg decodes a path.
+    """
     try:
         # As the system encodes the names of files, which may have any bytes.
-        name = unquote_to_bytes(os.fsencode(rest))
+        name = os.fsencode(rest)
     except UnicodeEncodeError:
         msg = f"{transport.value} address must be encodable, got {text!r}"
         raise ValueError(msg) from None
+    if transport is Transport.ABSTRACT:
+        name = unquote_to_bytes(name)
     if not name or b"\0" in name:
         wanted = "a path" if transport is Transport.IPC else "a name"
         msg = f"{transport.value} address must have {wanted} without NUL, got {text!r}"

@@ -54,7 +54,7 @@ _GRACE_MAX_S: Final = 0.9
 _REPORT_S: Final = 0.02
 _HOPS_MAX: Final = 8
 # Before the body of a PAIR1 message; around a long message, or of a run of short ones.
-_HEAD_BYTES_MAX: Final = 4
+_HOPS_BYTES: Final = 4
 _RUN_BYTES_MAX: Final = 1 << 17
 
 
@@ -106,12 +106,13 @@ class StreamConnection:
         self._dials: Final = dials
         self._is_connecting = dials and url.transport is Transport.TCP
         limit = config.message_bytes
+        hops_bytes = _HOPS_BYTES if node.endpoint is EndpointType.PAIR1 else 0
         self._protocol: Final = Protocol(
             node.endpoint,
             native,
             dials=dials,
             is_ipc=self._is_ipc,
-            bytes_max=limit and limit + _HEAD_BYTES_MAX,
+            bytes_max=limit and limit + hops_bytes,
             native_bytes_max=limit and limit + _RUN_BYTES_MAX,
         )
         keep_memory()  # else each read and each run pays for fresh pages

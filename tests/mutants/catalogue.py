@@ -37,7 +37,7 @@ FILES: Final = (
     *("bus_names", "bus_fast_path", "bus_threads", "sockets", "bus_discovery"),
     *("bus_horizon", "multicast", "shared_memory", "shared_memory_schedules"),
     *("bus_memory", "notification_runs", "loans", "long_fast_path"),
-    *("pattern_nodes", "pattern_wire", "pattern_faces"),
+    *("pattern_nodes", "pattern_wire", "pattern_faces", "pattern_interop"),
 )
 _SIGNS: Final = "-+="
 _IMPLEMENTATION: Final = "implementation "

@@ -24,11 +24,11 @@ TCP, MULTICAST = Transport.TCP, Transport.MULTICAST
         ("inproc://a b/%20:1", INPROC, "a b/%20:1"),
         ("ipc:///tmp/a.sock", IPC, "/tmp/a.sock"),
         ("ipc://relative/a", IPC, "relative/a"),
-        ("ipc:///tmp/a%20b%25", IPC, "/tmp/a b%"),
+        ("ipc:///tmp/a%20b%25", IPC, "/tmp/a%20b%25"),
         ("ipc:///tmp/a b", IPC, "/tmp/a b"),
         ("ipc:///tmp/%zz", IPC, "/tmp/%zz"),
         ("ipc:///tmp/\N{GREEK SMALL LETTER PI}", IPC, "/tmp/\N{GREEK SMALL LETTER PI}"),
-        ("ipc:///tmp/%CF%80", IPC, "/tmp/\N{GREEK SMALL LETTER PI}"),
+        ("ipc:///tmp/%CF%80", IPC, "/tmp/%CF%80"),
         ("unix:///tmp/a", IPC, "/tmp/a"),
         ("abstract://a", ABSTRACT, "a"),
         ("abstract://a%2Fb", ABSTRACT, "a/b"),
@@ -86,7 +86,6 @@ TCP_FORM = FORM.format("tcp")
         (" tcp://host:1", "must begin with one of"),
         ("inproc://", "inproc address must have a name"),
         ("ipc://", "ipc address must have a path without NUL"),
-        ("ipc:///tmp/a%00b", "ipc address must have a path without NUL"),
         ("ipc:///tmp/a\0b", "ipc address must have a path without NUL"),
         ("unix://", "ipc address must have a path"),
         ("abstract://", "abstract address must have a name without NUL"),
@@ -134,8 +133,13 @@ def test_an_address_is_a_str(value: object) -> None:
 
 
 @clause("BP-3")
-@pytest.mark.parametrize("scheme", ["ipc", "unix", "abstract"])
-@pytest.mark.parametrize("letter", ["a", "%61", "%FF"])
+@pytest.mark.parametrize(
+    ("scheme", "letter"),
+    [
+        *(("ipc", "a"), ("unix", "a"), ("abstract", "a")),
+        *(("abstract", "%61"), ("abstract", "%FF")),
+    ],
+)
 def test_a_name_has_at_most_107_bytes_once_decoded(scheme: str, letter: str) -> None:
     """A longer one would make a nanomsg peer abort its process."""
     assert len(os.fsencode(SocketUrl.parse(f"{scheme}://{letter * 107}").name)) == 107
@@ -163,7 +167,7 @@ def test_the_name_of_inproc_has_no_bound() -> None:
     ("text", "shown"),
     [
         ("inproc://a b%20", "inproc://a b%20"),
-        ("ipc:///tmp/a b%25", "ipc:///tmp/a%20b%25"),
+        ("ipc:///tmp/a b%25", "ipc:///tmp/a b%25"),
         ("unix://a", "unix://a"),
         ("abstract://a%2Fb", "abstract://a/b"),
         ("tcp://:5", "tcp://*:5"),

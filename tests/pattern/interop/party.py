@@ -1,0 +1,121 @@
+"""`Party`: the sockets and the addresses of one test."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.pattern.interop.library import (
+    ForeignPeer,
+    Library,
+    LibraryDiedError,
+    lack_of,
+)
+from tests.pattern.interop.own_peer import OwnPeer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.pattern.interop.peer import Peer
+
+__all__ = ["TRANSPORTS", "Libraries", "Party"]
+
+TRANSPORTS = ("ipc", "tcp")
+_BINDS: Final = 20
+
+
+class Libraries:
+    """The programs of the foreign libraries; each is started when it is needed."""
+
+    def __init__(self) -> None:
+        self._running: Final[dict[str, Library]] = {}
+
+    def get(self, name: str) -> Library:
+        """Return a running program; skip the test if the library is not here."""
+        running = self._running.get(name)
+        if running is None or running.ended:
+            if lack := lack_of(name):
+                pytest.skip(lack)
+            if running is not None:
+                running.close()
+            running = self._running[name] = Library(name)
+        return running
+
+    def start_if_present(self, name: str) -> None:
+        """Start a program now, if its library is here."""
+        if not lack_of(name):
+            self.get(name)
+
+    def close_sockets(self) -> None:
+        """Close all sockets, after a test."""
+        for each in list(self._running.values()):
+            with contextlib.suppress(LibraryDiedError):
+                each.call("close_all")
+
+    def close(self) -> None:
+        """End the programs."""
+        for each in self._running.values():
+            each.close()
+
+
+class Party:
+    """The sockets and the addresses of one test, of any library.
+
+    folder: for socket files; its path is short.
+    """
+
+    def __init__(self, libraries: Libraries, folder: Path) -> None:
+        self.libraries: Final = libraries
+        self.folder: Final = folder
+        self._own: Final[list[OwnPeer]] = []
+        self._names: Final = itertools.count(1)
+
+    def open(
+        self, library: str, kind: str = "bus", *, raw: bool = False, **options: float
+    ) -> Peer:
+        """Open a socket of a library, closed at the end of the test."""
+        if library != "ours":
+            return self.foreign(library, kind, raw=raw, **options)
+        return self.own(kind, raw=raw, **options)
+
+    def own(self, kind: str = "bus", *, raw: bool = False, **options: float) -> OwnPeer:
+        """Open one of our sockets."""
+        self._own.append(OwnPeer(kind, raw=raw, options=options))
+        return self._own[-1]
+
+    def foreign(
+        self, library: str, kind: str = "bus", *, raw: bool = False, **options: float
+    ) -> ForeignPeer:
+        """Open a socket of another library."""
+        owner = self.libraries.get(library)
+        return ForeignPeer(owner, kind, raw=raw, options=options)
+
+    def path(self) -> Path:
+        """Return a path for a socket file."""
+        return self.folder / str(next(self._names))
+
+    def listen(self, peer: Peer, transport: str) -> str:
+        """Let a socket listen at a new address; return the address."""
+        if transport != "tcp":
+            return peer.listen(f"ipc://{self.path()}")
+        if peer.library != "nanomsg":
+            return peer.listen("tcp://127.0.0.1:0")
+        # nanomsg takes no port 0, and somebody may take the free port before it does.
+        for _ in range(_BINDS):
+            with socket.create_server(("127.0.0.1", 0)) as found:
+                url = f"tcp://127.0.0.1:{found.getsockname()[1]}"
+            with contextlib.suppress(OSError):
+                return peer.listen(url)
+        raise AssertionError("no free port was found")
+
+    def close(self) -> None:
+        """Close all sockets of the test."""
+        for each in self._own:
+            each.socket.close()
+        for each in self._own:
+            each.close()
+        self.libraries.close_sockets()

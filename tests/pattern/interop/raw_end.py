@@ -1,0 +1,138 @@
+"""`RawEnd`: a plain socket that plays a peer byte by byte."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final
+
+from tests.watchdog import LIMIT_S
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["HANDSHAKE", "RawEnd", "RawListener", "frame"]
+
+HANDSHAKE: Final = bytes.fromhex("0053500000700000")  # of BUS
+
+
+def frame(body: bytes, *, is_ipc: bool) -> bytes:
+    """Return a message as it is on the wire."""
+    return b"\x01" * is_ipc + len(body).to_bytes(8) + body
+
+
+class RawEnd:
+    """One connection; leaving the block closes it."""
+
+    def __init__(self, made: socket.socket) -> None:
+        made.settimeout(LIMIT_S)  # a watchdog
+        self.socket: Final = made
+
+    @classmethod
+    def dial(cls, url: str) -> RawEnd:
+        """Connect to an ``ipc`` or ``tcp`` address."""
+        scheme, _, rest = url.partition("://")
+        if scheme == "ipc":
+            made = socket.socket(socket.AF_UNIX)
+            made.connect(rest)
+        else:
+            host, _, port = rest.partition(":")
+            made = socket.create_connection((host, int(port)))
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(made)
+
+    def send(self, data: bytes) -> None:
+        """Send all bytes."""
+        self.socket.sendall(data)
+
+    def send_slowly(self, data: bytes) -> None:
+        """Send the bytes one by one."""
+        for i in range(len(data)):
+            self.socket.sendall(data[i : i + 1])
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, so many; fewer at the end of the connection."""
+        data = b""
+        while len(data) < size and (piece := self._read(size - len(data))):
+            data += piece
+        return data
+
+    def read_to_end(self) -> bytes:
+        """Return all bytes that arrive before the other end closes."""
+        data = b""
+        while piece := self._read(1 << 16):
+            data += piece
+        return data
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self.socket.recv(size)
+        except ConnectionResetError:
+            return b""
+
+    def shake_hands(self) -> None:
+        """Do as every other library does: send all, then read all."""
+        self.send(HANDSHAKE)
+        assert self.read(8) == HANDSHAKE
+
+    def shake_hands_after_peer(self) -> None:
+        """Read all, then send all."""
+        assert self.read(8) == HANDSHAKE
+        self.send(HANDSHAKE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.socket.close()
+
+
+class RawListener:
+    """A listening socket; leaving the block closes it.
+
+    Attributes:
+        url: its address.
+    """
+
+    def __init__(self, url: str) -> None:
+        scheme, _, rest = url.partition("://")
+        if scheme == "ipc":
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.bind(rest)
+            self._socket.listen()
+            self.url = url
+        else:
+            self._socket = socket.create_server(("127.0.0.1", 0))
+            self.url = f"tcp://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._socket.settimeout(LIMIT_S)
+
+    def accept(self) -> RawEnd:
+        """Return the next connection."""
+        return RawEnd(self._socket.accept()[0])
+
+    def has_waiting(self) -> bool:
+        """Return whether a connection waits to be accepted."""
+        self._socket.setblocking(False)
+        try:
+            self._socket.accept()[0].close()
+        except BlockingIOError:
+            return False
+        finally:
+            self._socket.settimeout(LIMIT_S)
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._socket.close()

@@ -1,0 +1,188 @@
+"""Messages of all lengths between ours, NNG and nanomsg, over all transports."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from specs.clauses import clause
+from tests.pattern.interop.meeting import expect_in_order, meet_all
+from tests.pattern.interop.party import TRANSPORTS
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from tests.pattern.interop.party import Party
+    from tests.pattern.interop.peer import Peer
+
+FOREIGN = ("nng", "nanomsg")
+# Lengths at which something changes: the length of heads, of our joined writes and
+# reads, and the limit of nanomsg.
+LENGTHS = (
+    *(0, 1, 2, 7, 8, 9, 17, 255, 256, 4096),
+    *(65_518, 65_535, 65_536, 65_537, 131_072, 1_000_000, 1_048_576),
+)
+MIB = 1 << 20
+
+
+def body(length: int) -> bytes:
+    """Return bytes of which no part equals another part."""
+    block = b"".join(
+        hashlib.sha256(b"%d" % i).digest() for i in range((length + 31) // 32)
+    )
+    return block[:length]
+
+
+def connected(party: Party, first: Peer, second: Peer, transport: str) -> None:
+    """Let the first listen, and the second dial."""
+    second.dial(party.listen(first, transport))
+    meet_all([first, second])
+
+
+@clause("BP-20")
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials"])
+def test_messages_of_every_length_arrive_unchanged_in_both_directions(
+    party: Party, foreign: str, transport: str, listens: bool
+) -> None:
+    """Up to the limit of nanomsg; the empty one, too."""
+    ours, other = party.own(), party.foreign(foreign)
+    if listens:
+        connected(party, ours, other, transport)
+    else:
+        connected(party, other, ours, transport)
+
+    for length in LENGTHS:
+        message = body(length)
+        ours.send(message)
+        other.send(message)
+
+        expect_in_order(other, [message])
+        expect_in_order(ours, [message])
+
+
+@clause("BP-19")
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_burst_to_nng_arrives_whole_and_in_order(
+    party: Party, transport: str
+) -> None:
+    """Order is kept on each connection."""
+    ours, other = party.own(), party.foreign("nng")
+    connected(party, ours, other, transport)
+    messages = [b"%d" % i + body(i % 700) for i in range(1000)]
+
+    ours.send_all(messages)
+    expect_in_order(other, messages)
+
+    other.send_all(messages)
+    expect_in_order(ours, messages)
+
+
+@clause("BP-19")
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_burst_with_nanomsg_keeps_its_order(party: Party, transport: str) -> None:
+    """nanomsg drops messages of its own bursts, and keeps the order of the others."""
+    ours, other = party.own(), party.foreign("nanomsg")
+    connected(party, ours, other, transport)
+    messages = [b"%d" % i + body(i % 700) for i in range(1000)]
+
+    ours.send_all(messages)
+    expect_in_order(other, messages)
+
+    other.send_all(messages)
+    # The library drops what it cannot pass on at once, and this one, too, until then.
+    arrived: list[bytes] = []
+    while b"last" not in arrived:
+        other.send(b"last")
+        while (message := ours.receive(0.01)) is not None:
+            arrived.append(message)
+    numbers = [messages.index(each) for each in arrived if each != b"last"]
+    assert numbers == sorted(set(numbers))
+    assert numbers
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_message_above_our_limit_ends_the_connection_and_nothing_arrives(
+    party: Party, foreign: str, transport: str
+) -> None:
+    """The dialler comes back, and messages within the limit arrive."""
+    ours, other = party.own(message_bytes=1000), party.foreign(foreign)
+    connected(party, ours, other, transport)
+    other.send(body(1000))
+    expect_in_order(ours, [body(1000)])
+    [before] = ours.socket.stats.peers
+
+    other.send(body(1001))
+
+    until(
+        lambda: [each.pipe for each in ours.socket.stats.peers] != [before.pipe],
+        "the connection ends",
+    )
+    meet_all([ours, other])
+    expect_after = body(999)
+    other.send(expect_after)
+    expect_in_order(ours, [expect_after])
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_message_above_their_limit_makes_them_close_and_we_dial_again(
+    party: Party, foreign: str, transport: str
+) -> None:
+    """The limit of nanomsg is 1 MiB, that of NNG is set; we send any length."""
+    ours = party.own()
+    if foreign == "nanomsg":
+        other = party.foreign(foreign)
+    else:
+        other = party.foreign(foreign, message_bytes=MIB)
+    connected(party, other, ours, transport)
+    ours.send(body(MIB))
+    expect_in_order(other, [body(MIB)])
+    [before] = ours.socket.stats.peers
+
+    ours.send(body(MIB + 1))
+
+    until(
+        lambda: [each.pipe for each in ours.socket.stats.peers] != [before.pipe],
+        "they close the connection",
+    )
+    meet_all([ours, other])
+    ours.send(b"short")
+    expect_in_order(other, [b"short"])
+
+
+def test_a_message_of_16_mib_passes_between_ours_and_nng(party: Party) -> None:
+    """NNG has no limit by default; ours is 64 MiB."""
+    ours, other = party.own(), party.foreign("nng")
+    connected(party, ours, other, "ipc")
+    message = body(16 * MIB)
+
+    ours.send(message)
+    expect_in_order(other, [message])
+    other.send(message)
+    expect_in_order(ours, [message])
+
+
+@clause("BP-17")
+@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_node_that_connects_later_receives_nothing_from_before(
+    party: Party, foreign: str, transport: str
+) -> None:
+    """A message goes to the peers that are connected when it is sent."""
+    ours, early, late = party.own(), party.foreign(foreign), party.foreign(foreign)
+    url = party.listen(ours, transport)
+    early.dial(url)
+    meet_all([ours, early])
+    ours.send(b"old")
+    expect_in_order(early, [b"old"])
+
+    late.dial(url)
+    assert ours.socket.wait_for_peers(2, LIMIT_S)
+    ours.send(b"new")
+
+    expect_in_order(early, [b"new"])
+    expect_in_order(late, [b"new"])

@@ -1,0 +1,95 @@
+"""Our pair sockets with those of nanomsg and NNG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pattern.interop.meeting import expect_in_order, meet_all
+from tests.pattern.interop.party import TRANSPORTS
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from tests.pattern.interop.party import Party
+
+KINDS = [("nanomsg", "pair0"), ("nng", "pair0"), ("nng", "pair1")]
+EVERY = pytest.mark.parametrize("transport", TRANSPORTS)
+ROLES = pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials"])
+LENGTHS = (0, 1, 3, 4, 5, 4096, 65_536, 1_000_000)
+
+
+@EVERY
+@ROLES
+@pytest.mark.parametrize(("library", "kind"), KINDS)
+def test_a_pair_exchanges_messages_of_all_lengths(
+    party: Party, library: str, kind: str, listens: bool, transport: str
+) -> None:
+    """Both ways, and in order; a pair waits instead of dropping."""
+    ours, other = party.own(kind), party.foreign(library, kind)
+    first, second = (ours, other) if listens else (other, ours)
+    second.dial(party.listen(first, transport))
+    messages = [bytes([i]) * length for i, length in enumerate(LENGTHS)]
+
+    for sender, receiver in ((ours, other), (other, ours)):
+        for message in messages:
+            sender.send(message)
+            expect_in_order(receiver, [message])
+        many = [b"%d" % i for i in range(100)]
+        sender.send_all(many)
+        expect_in_order(receiver, many)
+
+
+@EVERY
+@pytest.mark.parametrize(("library", "kind"), KINDS)
+def test_our_pair_rejects_a_second_peer_until_the_first_has_gone(
+    party: Party, library: str, kind: str, transport: str
+) -> None:
+    """The first peer notices nothing; the second is connected afterwards."""
+    ours = party.own(kind)
+    first, second = party.foreign(library, kind), party.foreign(library, kind)
+    url = party.listen(ours, transport)
+    first.dial(url)
+    meet_all([ours, first])
+    second.dial(url)
+    tried = {"nng": "removed", "nanomsg": "established"}[library]
+    until(
+        lambda: second.counters().get(tried, 0) >= 2,
+        "the second has been rejected, and has tried again",
+    )
+
+    ours.send(b"to the first")
+    expect_in_order(first, [b"to the first"])
+    first.send(b"from the first")
+    expect_in_order(ours, [b"from the first"])
+    assert len(ours.socket.stats.peers) == 1
+
+    first.close()
+    # What the second sent while it seemed connected is lost.
+    meet_all([ours, second])
+
+
+@EVERY
+@pytest.mark.parametrize(("library", "kind"), KINDS)
+def test_a_pair_of_another_library_rejects_us_until_its_peer_has_gone(
+    party: Party, library: str, kind: str, transport: str
+) -> None:
+    """We dial again until it accepts us."""
+    other, first, second = (
+        party.foreign(library, kind),
+        party.own(kind),
+        party.own(kind),
+    )
+    url = party.listen(other, transport)
+    first.dial(url)
+    meet_all([other, first])
+    second.dial(url)
+    [dialler] = second.diallers
+    until(lambda: dialler.error is not None, "we have been rejected")
+
+    other.send(b"to the first")
+    expect_in_order(first, [b"to the first"])
+
+    first.close()
+    assert second.socket.wait_for_peers(1, LIMIT_S)
+    meet_all([other, second])

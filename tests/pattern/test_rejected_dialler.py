@@ -1,0 +1,53 @@
+"""A dialler whose listener closes each connection just after the handshake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import bus.pattern.dialler
+from bus.pattern import PairSocket, SocketConfig
+from bus.pattern.redial import Redial
+from specs.clauses import clause
+from tests.pattern.interop.raw_end import RawListener
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HANDSHAKE = bytes.fromhex("0053500000100000")  # of PAIR
+
+
+@clause("BP-17")
+@pytest.mark.parametrize(
+    ("shortest_s", "wanted"),
+    [(60.0, [60.0, 120.0, 240.0, 480.0]), (1e-9, [1e-9] * 4)],
+    ids=["lasted less than a pause", "lasted longer"],
+)
+def test_the_pause_grows_unless_the_connection_has_lasted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shortest_s: float,
+    wanted: list[float],
+) -> None:
+    """Else a pair that has a peer would be dialled a hundred times a second."""
+    bounds: list[float] = []
+
+    class Recorded(Redial):
+        def next_pause(self) -> float:
+            bounds.append(self._bound_s)
+            super().next_pause()
+            return 0.0
+
+    monkeypatch.setattr(bus.pattern.dialler, "Redial", Recorded)
+    config = SocketConfig(redial_min_s=shortest_s, redial_max_s=10_000)
+    with PairSocket(config) as ours, RawListener(f"ipc://{tmp_path}/a") as other:
+        ours.dial(other.url)
+        for _ in range(4):
+            with other.accept() as end:
+                end.send(HANDSHAKE)
+                assert end.read(8) == HANDSHAKE
+                # Open at both ends, so that the dialler has noted it.
+                assert ours.wait_for_peers(1, 20)
+        with other.accept():
+            assert bounds == wanted
