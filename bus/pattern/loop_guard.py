@@ -42,6 +42,7 @@ class LoopGuard:
         stream = self._streams.get(origin)
         # The common case first: the messages after the last one.
         if stream is not None and stream.accept_next(first, count, 1):
+            self._streams.move_to_end(origin)
             return [run]
         return [
             run.part(at, at + 1)

@@ -147,9 +147,12 @@ def test_the_origin_unheard_for_longest_is_forgotten_first() -> None:
     origins = range(OWN + 1, OWN + 1 + ORIGINS)
     assert all(guard.accepts(origin, 1) for origin in origins)
     assert guard.accepts(origins[0], 2)
+    run = MessageRun(origins[1], 2, [b"x", b"y"])  # the common case
+    assert guard.without_duplicates(run) == [run]
 
     assert guard.accepts(1, 1)  # one more
 
     assert not guard.accepts(origins[0], 1)
-    assert not guard.accepts(origins[2], 1)
-    assert guard.accepts(origins[1], 1)
+    assert not guard.accepts(origins[1], 1)
+    assert not guard.accepts(origins[3], 1)
+    assert guard.accepts(origins[2], 1)
