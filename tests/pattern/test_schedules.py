@@ -97,6 +97,7 @@ def test_a_receiver_that_blocks_gets_all_messages() -> None:
     _under_schedules(program)
 
 
+@clause("BP-6")
 def test_a_pair_that_waits_for_room_is_woken() -> None:
     def program(run: Run) -> None:
         sender = _node(send_messages=1, pipes_max=1)
