@@ -14,6 +14,8 @@ from queuebroker.waiting.parking import PENDING, Pending, WaitList
 from queuebroker.waiting.readiness import Readiness
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bus.pattern.drop_ledger import DropLedger
     from bus.pattern.message_run import MessageRun
     from bus.pattern.pipe import Carrier, Pipe
@@ -117,8 +119,14 @@ class Arrivals:
     def resume(self) -> None:
         """Resume the carriers of which messages were taken; without the lock."""
         while self._resumed:
-            with contextlib.suppress(IndexError):  # another thread has
-                self._resumed.popleft().resume()
+            self._resume_first()
+
+    def _resume_first(self) -> None:
+        # Removed afterwards: an interrupt in between must not leave it paused.
+        with contextlib.suppress(IndexError, ValueError):  # another thread has
+            carrier = self._resumed[0]
+            carrier.resume()
+            self._resumed.remove(carrier)
 
     # Taking.
 
@@ -128,6 +136,7 @@ class Arrivals:
             body = self.ready.popleft()  # another thread has made it ready
         except IndexError:
             if not self._queue:
+                self._set_readable_locked()  # an interrupt may have left it wrong
                 return PENDING
             most = _READY_MAX if self._queue.peers == 1 else _READY_SHARED_MAX
             pipe, bodies = self._queue.take_bodies(most)
@@ -151,6 +160,9 @@ class Arrivals:
         self.delivered += count
         pipe.delivered += count
         pipe.report_soon_locked()
+        self._resume_locked(pipe)
+
+    def _resume_locked(self, pipe: Pipe) -> None:
         if pipe.is_paused and not self._queue.is_full(pipe):
             pipe.is_paused = False
             self._resumed.append(pipe.carrier)
@@ -188,8 +200,11 @@ class Arrivals:
         if self._readiness is not None:
             self._readiness.set_locked(readable=self.has_next())
 
-    def recover_locked(self) -> None:
-        """Wake every receiver, after an exception in one of them."""
+    def recover_locked(self, pipes: Iterable[Pipe]) -> None:
+        """Repair the queue, and wake every receiver, after an exception."""
+        self._queue.repair()
+        for pipe in pipes:
+            self._resume_locked(pipe)
         self.receivers.wake_all()
         if self._readiness is not None:
             self._readiness.restore_locked(readable=self.has_next())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from bus.pattern.message_run import MessageRun
-
 __all__ = ["Burst"]
 
 # A message sent within this time of the previous one, in seconds, waits for the next
@@ -17,22 +15,14 @@ _BYTES_MAX: Final = 1 << 16
 
 
 class Burst:
-    """The messages of a node that wait for the next ones; under its lock.
+    """The messages of a node that wait for the next ones; under its lock."""
 
-    origin: the node id.
-    """
+    __slots__ = ("_bodies", "_sent_at", "_size")
 
-    __slots__ = ("_bodies", "_first", "_origin", "_sent_at", "_size")
-
-    def __init__(self, origin: int) -> None:
-        self._origin: Final = origin
+    def __init__(self) -> None:
         self._bodies: list[bytes] = []
-        self._first: int = 0  # the number of the first of them
         self._size: int = 0
         self._sent_at: float = 0.0  # when the last message was sent
-
-    def __bool__(self) -> bool:
-        return bool(self._bodies)
 
     @property
     def is_full(self) -> bool:
@@ -44,17 +34,15 @@ class Burst:
         is_soon, self._sent_at = now - self._sent_at < _BURST_S, now
         return is_soon and size < _BYTES_MAX
 
-    def add(self, body: bytes, number: int) -> bool:
+    def add(self, body: bytes) -> bool:
         """Append a message; return True if it is the first."""
         is_first = not self._bodies
-        if is_first:
-            self._first = number
         self._bodies.append(body)
         self._size += len(body)
         return is_first
 
-    def take(self) -> MessageRun:
-        """Remove and return all of them; at least one."""
-        run = MessageRun(self._origin, self._first, self._bodies)
+    def take(self) -> list[bytes]:
+        """Remove and return all of them."""
+        bodies = self._bodies
         self._bodies, self._size = [], 0
-        return run
+        return bodies

@@ -66,12 +66,12 @@ class _Attempts:
 
     def __init__(self, node: Node, url: SocketUrl) -> None:
         self.url: Final = str(url)
-        self.is_connected: bool = False
         self.error: BaseException | None = None
         self._node: Final = node
         self._address: Final = url
         self._host: str | None = url.host if _net.is_numeric(url.host) else None
         self._closed: bool = False
+        self._finished: bool = False
         self._connection: StreamConnection | InprocConnection | None = None
         # The listener rejected the native type, since its bytes came in pieces.
         self._is_plain: bool = False
@@ -84,7 +84,7 @@ class _Attempts:
         self._driver: Final = default_driver()
         if not node.add_closer(self.close):
             self._closed = True
-            self._driver.call(self._driver.release)
+            self._driver.call(self._finish)
             return
         if url.transport is Transport.INPROC:
             self._dial()
@@ -112,11 +112,14 @@ class _Attempts:
         )
         if INPROC.dial(self._address.name, end, self._dial):
             self.on_open()
+        if self._closed:  # meanwhile, by another thread
+            INPROC.forget(self._address.name, self._dial)
+            end.close()
 
     def _resolve(self) -> None:
         try:
             host = _net.resolve_host(self._address.host, self._address.port)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # or no name of the DNS
             self._driver.call(partial(self._on_end, error), self)
         else:
             self._driver.call(partial(self._connect, host), self)
@@ -147,9 +150,14 @@ class _Attempts:
         except OSError as error:
             connection.fail(error)
 
+    @property
+    def is_connected(self) -> bool:
+        """True while there is a connection."""
+        connection = self._connection
+        return connection is not None and connection.is_open
+
     def on_open(self, _: StreamConnection | None = None) -> None:
         """Note that the handshake is complete."""
-        self.is_connected = True
         self._opened_at = _sync.monotonic()
 
     def on_end(self, _: StreamConnection, error: BaseException | None) -> None:
@@ -157,7 +165,6 @@ class _Attempts:
         self._on_end(error)
 
     def _on_end(self, error: BaseException | None) -> None:
-        self.is_connected = False
         if self._closed:
             return
         self.error = error
@@ -181,19 +188,22 @@ class _Attempts:
         self._on_end(error)
 
     def close(self) -> None:
-        """End the connection, and dial no more; for any thread."""
-        with self._node.lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._node.remove_closer(self.close)
+        """End the connection, and dial no more; for any thread.
+
+        The next call completes an interrupted one.
+        """
+        self._closed = True
         INPROC.forget(self._address.name, self._dial)
         connection = self._connection
         if connection is not None:
             connection.close()
         self._driver.call(self._finish)
+        self._node.remove_closer(self.close)
 
     def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
         # A connection that began while `close` ran.
         if self._connection is not None:
             self._connection.close()

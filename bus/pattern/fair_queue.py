@@ -66,12 +66,14 @@ class FairQueue(Generic[P]):
             if not count:
                 return 0
             run = run.part(0, count)
-        if not share.count:
-            self._shares[peer] = share
-            self._turns.append(peer)
-        share.runs.append(run)
+        # No call comes between these, and so no interrupt and no signal handler.
         share.count += count
         share.size += size
+        share.runs.append(run)
+        # Afterwards: a signal handler that takes finds no share without messages.
+        if self._shares.get(peer) is not share and share.count:
+            self._shares[peer] = share
+            self._turns.append(peer)
         return count
 
     def _fitting(self, share: _Share, run: MessageRun) -> tuple[int, int]:
@@ -117,6 +119,15 @@ class FairQueue(Generic[P]):
         else:
             del self._shares[peer]
 
+    def repair(self) -> None:
+        """Count the messages again, after an exception within a call."""
+        for peer, share in [*self._shares.items()]:
+            share.recount()
+            if not share.count:
+                del self._shares[peer]
+        self._turns.clear()
+        self._turns.extend(self._shares)
+
     def clear(self) -> dict[P, int]:
         """Remove all messages; return how many there were of each peer."""
         counts = {peer: share.count for peer, share in self._shares.items()}
@@ -141,8 +152,8 @@ class _Share:
         run, start = self.runs[0], self.at
         stop = min(start + most, len(run.bodies))
         if stop == len(run.bodies):
-            self.runs.popleft()
             self.at = 0
+            self.runs.popleft()
         else:
             self.at = stop
         if start or self.at:
@@ -150,3 +161,8 @@ class _Share:
         self.count -= len(run.bodies)
         self.size -= run.size
         return run
+
+    def recount(self) -> None:
+        """Count the messages again."""
+        bodies = [body for run in self.runs for body in run.bodies][self.at :]
+        self.count, self.size = len(bodies), sum(map(len, bodies))

@@ -18,6 +18,8 @@ __all__ = ["Framing", "NativeFraming", "Pair1Framing", "PlainFraming"]
 
 # A body of this length is a piece of its own, and never copied.
 _LONG_BYTES: Final = 1 << 16
+# The most bytes of a run of several messages from a peer of another library.
+_RUN_BYTES: Final = 1 << 16
 _HOPS_BYTES: Final = 4
 _HOPS_STATED_MAX: Final = 0xFF
 _FIRST_HOP: Final = (1).to_bytes(_HOPS_BYTES)
@@ -61,10 +63,27 @@ class PlainFraming:
     def read(
         self, frames: Sequence[bytes], origin: int
     ) -> tuple[list[MessageRun], list[Control]]:
-        """Number the messages in the order of their arrival."""
-        run = MessageRun(origin, self._count + 1, frames)
-        self._count += len(frames)
-        return [run], []
+        """Number the messages in the order of their arrival.
+
+        Several runs, if they are long: a device sends each run to a native peer as one
+        frame, which must not be much longer than the longest message.
+        """
+        if sum(map(len, frames)) <= _RUN_BYTES:
+            return [self._run(origin, frames)], []
+        runs, bodies, size = [], list[bytes](), 0
+        for frame in frames:
+            if bodies and size + len(frame) > _RUN_BYTES:
+                runs.append(self._run(origin, bodies))
+                bodies, size = [], 0
+            bodies.append(frame)
+            size += len(frame)
+        runs.append(self._run(origin, bodies))
+        return runs, []
+
+    def _run(self, origin: int, bodies: Sequence[bytes]) -> MessageRun:
+        run = MessageRun(origin, self._count + 1, bodies)
+        self._count += len(bodies)
+        return run
 
 
 class Pair1Framing:

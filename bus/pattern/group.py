@@ -67,16 +67,34 @@ class Group(Closable):
         self._queue: Final[SendQueue[bytes]] = SendQueue(
             config.send_messages, config.send_bytes, self._write
         )
-        # A pipe of a native node that sends nothing itself: each message in the group
-        # states its own origin.
-        pipe = node.add_pipe(self, self.url, self._id)
-        if pipe is None:
+        self._pipe: Pipe
+        self._finished: bool = False
+        try:
+            self._driver: Final = default_driver()
+        except BaseException:
             self._datagrams.close()
-            node.check_open("join a group")
-            raise AssertionError("a bus socket takes any number of pipes")
-        self._pipe: Final[Pipe] = pipe
-        self._driver: Final = default_driver()
-        self._driver.register(self._datagrams.fileno(), self, _net.READ)
+            raise
+        try:
+            self._begin()
+        except BaseException:
+            self._driver.call(self._finish)
+            raise
+
+    def _begin(self) -> None:
+        # Under the lock: once the node has the pipe, other threads send and close.
+        with self._node.lock:
+            # A pipe of a native node that sends nothing itself: each message in the
+            # group states its own origin.
+            pipe = self._node.add_pipe(self, self.url, self._id)
+            if pipe is None:
+                self._node.check_open("join a group")
+                raise AssertionError("a bus socket takes any number of pipes")
+            self._pipe = pipe
+            try:
+                self._driver.register(self._datagrams.fileno(), self, _net.READ)
+            except BaseException:
+                self._node.remove_pipe(pipe)
+                raise
 
     def __repr__(self) -> str:
         return f"<Group {self.url}>"
@@ -182,11 +200,15 @@ class Group(Closable):
 
     def close(self) -> None:
         """Leave the group; for any thread."""
-        with self._node.lock:
-            if self._ended:
-                return
-            self._ended = True
+        self._ended = True
+        self._driver.call(self._finish)
         self._node.remove_pipe(self._pipe)
+
+    def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
         self._driver.unregister(self._datagrams.fileno())
-        self._datagrams.close()
-        self._driver.call(self._driver.release)
+        # No thread must write to a descriptor that has become another file's.
+        self._queue.stop(self._datagrams.close)
+        self._driver.release()

@@ -48,12 +48,20 @@ class InprocConnection:
         self._other, other._other = other, self
         for end, peer in ((self, other), (other, self)):
             end._pipe = end.node.add_pipe(end, url, peer.node.id)
-            if end._pipe is None:
-                self.close()
+            # One of the nodes may have closed meanwhile, and not have seen this pipe.
+            if end._pipe is None or end._ended:
+                self._end()
+                other._end()
                 return False
         for end in (self, other):
             end._queue.unblock()  # messages may have come before the other pipe
+            end.node.on_room()
         return True
+
+    @property
+    def is_open(self) -> bool:
+        """True while messages may pass."""
+        return self._pipe is not None and not self._ended
 
     def put(self, run: MessageRun) -> int:
         """Queue messages, as many as there is room for; return how many."""
@@ -122,18 +130,19 @@ class InprocConnection:
 
     def close(self) -> None:
         """End the connection at both ends."""
-        for end in (self, self._other):
-            if end is not None and end._end_once():
-                if end._pipe is not None:
-                    end.node.remove_pipe(end._pipe)
-                end._other = None
-                end._on_end()
+        other = self._other
+        if other is not None:
+            other._end()
+        self._end()
 
-    def _end_once(self) -> bool:
-        """Mark this end as ended; return False if it was."""
+    def _end(self) -> None:
+        """End this end; again for a pipe that it got, or lacked time for, meanwhile."""
         with self.node.lock:
             ended, self._ended = self._ended, True
-            return not ended
+        if self._pipe is not None:
+            self.node.remove_pipe(self._pipe)
+        if not ended:
+            self._on_end()
 
 
 class InprocRegistry:
@@ -173,12 +182,14 @@ class InprocRegistry:
 
         on_listener: called once if a listener comes later.
         """
-        accept = self._listeners.get(name)
-        if accept is None:
+        while (accept := self._listeners.get(name)) is None:
             waiting = self._waiting.setdefault(name, [])
             waiting.append(on_listener)
-            accept = self._listeners.get(name)
-            if accept is None or not _removed(waiting, on_listener):
+            # A listener may have come before the entry, or have taken the list away.
+            is_listed = self._waiting.get(name) is waiting
+            if is_listed and self._listeners.get(name) is None:
+                return False
+            if not _removed(waiting, on_listener):
                 return False
         return accept(end)
 

@@ -66,6 +66,7 @@ class _InprocListener:
     def __init__(self, node: Node, url: SocketUrl) -> None:
         self._node: Final = node
         self._url: Final = url
+        self._closed: bool = False
         if not INPROC.listen(url.name, self._accept):
             raise _refusal(
                 url, OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -81,7 +82,10 @@ class _InprocListener:
         return own.join(end, str(self._url))
 
     def close(self) -> None:
-        INPROC.stop(self._url.name)
+        with self._node.lock:
+            if not self._closed:  # else the name may be another listener's
+                INPROC.stop(self._url.name)
+                self._closed = True
         self._node.remove_closer(self.close)
 
 
@@ -107,6 +111,8 @@ class _StreamListener:
         self._url: Final = url
         self._unknown: Final[dict[StreamConnection, None]] = {}
         self._closed: bool = False
+        self._finished: bool = False
+        self._abandoned: bool = False  # this is a fork's child
         self._driver: Final = default_driver()
         self._driver.register(self._socket.fileno(), self, _net.READ)
         if not node.add_closer(self.close):
@@ -186,23 +192,31 @@ class _StreamListener:
 
     def abandon_after_fork(self) -> None:
         """Close the descriptor, and nothing else: its file is the parent's."""
+        self._abandoned = True
         self._socket.close()
         self._node.abandon_after_fork()
 
     def close(self) -> None:
-        """Stop listening; for any thread."""
+        """Stop listening; for any thread.
+
+        The next call completes an interrupted one.
+        """
+        if self._abandoned:
+            return  # the file is the parent's
         with self._node.lock:
-            if self._closed:
-                return
             self._closed = True
-        self._node.remove_closer(self.close)
-        if self._path is not None and self._identity is not None:
-            _net.unlink_if(self._path, self._identity)
-        self._driver.unregister(self._socket.fileno())
-        self._socket.close()
+            if (descriptor := self._socket.fileno()) >= 0:
+                if self._path is not None and self._identity is not None:
+                    _net.unlink_if(self._path, self._identity)
+                self._driver.unregister(descriptor)
+                self._socket.close()
         self._driver.call(self._finish)
+        self._node.remove_closer(self.close)
 
     def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
         for connection in list(self._unknown):
             connection.fail(ConnectionAbortedError("the listener was closed"))
         self._driver.release()

@@ -90,9 +90,9 @@ class Node:
         self.owner: str = ""
         self.closed: bool = False
         self.pipes: Final = PeerPipes(pipes_max, self.ledger)
-        self._burst: Final = Burst(self.id)
+        self._burst: Final = Burst()
         self._sent: int = 0
-        self._number: int = 0  # of the last message that began here
+        self._number: int = 0  # of the last message that was handed over
         # Callers that wait for room, or for a peer.
         self._senders: Final = WaitList()
         self._closers: Final[list[Callable[[], object]]] = []
@@ -112,17 +112,16 @@ class Node:
             if self.closed or self.owner:
                 self._check_open("send", "")
             self._sent += 1
-            self._number += 1
             burst = self._burst
             waits = burst.continues(len(body), _sync.monotonic()) and self.pipes.gathers
             if waits:
-                if burst.add(body, self._number):
+                if burst.add(body):
                     self.pipes.active[0].carrier.flush_soon(self.flush)
                 if not burst.is_full:
                     return
             self._hand_over_burst_locked()
             if not waits:
-                self.pipes.put(MessageRun(self.id, self._number, [body]))
+                self._hand_over_locked([body])
         self._flush()
 
     def forward(self, run: MessageRun, *, came_by: int, owner: str = "") -> None:
@@ -138,11 +137,11 @@ class Node:
         with self.lock:
             self._check_open("send", owner)
             self._sent += len(run.bodies)
-            if not run.origin:
-                run = MessageRun(self.id, self._number + 1, run.bodies)
-                self._number += len(run.bodies)
             self._hand_over_burst_locked()
-            self.pipes.put(run, came_by)
+            if run.origin:
+                self.pipes.put(run, came_by)
+            else:
+                self._hand_over_locked(run.bodies, came_by)
         self._flush()
 
     def flush(self) -> None:
@@ -157,8 +156,17 @@ class Node:
 
     def _hand_over_burst_locked(self) -> None:
         """Hand the gathered messages to all peers, before anything else changes."""
-        if self._burst:
-            self.pipes.put(self._burst.take())
+        if bodies := self._burst.take():
+            self._hand_over_locked(bodies)
+
+    def _hand_over_locked(self, bodies: Sequence[bytes], came_by: int = 0) -> None:
+        """Number new messages, and hand them to all peers but that of ``came_by``."""
+        count = len(bodies)
+        # No call comes between these, and so no signal handler that sends: peers would
+        # drop one of two messages with the same number.
+        first = self._number + 1
+        self._number += count
+        self.pipes.put(MessageRun(self.id, first, bodies), came_by)
 
     def send_waiting(self, body: bytes, deadline: float | None) -> None:
         """Hand a message to the only peer, once there is one with room.
@@ -169,6 +177,7 @@ class Node:
         """
         if deadline is None or deadline > _sync.monotonic():
             check_may_wait(self.lock)
+        self.pipes.flush()  # in place of a call that was interrupted
 
         self.sent(wait_for(self, *self.sending(body), deadline))
 
@@ -180,8 +189,7 @@ class Node:
             if not self.pipes.has_room(len(body)):
                 return PENDING
             self._sent += 1
-            self._number += 1
-            self.pipes.put(MessageRun(self.id, self._number, [body]))
+            self._hand_over_locked([body])
             return True
 
         def ready() -> bool:
@@ -295,8 +303,13 @@ class Node:
         return arrivals.receivers, attempt, arrivals.has_next
 
     def _receive(self, wanted: Waiting[T], deadline: float | None) -> T:
+        self.arrivals.resume()  # in place of a call that was interrupted
         with self.lock:
-            taken = wanted[1]()
+            try:
+                taken = wanted[1]()
+            except BaseException:
+                self.recover_locked()
+                raise
         if isinstance(taken, Pending) and (
             deadline is None or deadline > _sync.monotonic()
         ):
@@ -310,9 +323,9 @@ class Node:
         Raises:
             ReceiveTimeoutError: no message arrived in time.
         """
+        self.arrivals.resume()
         if isinstance(taken, Pending):
             raise ReceiveTimeoutError("no message arrived in time")
-        self.arrivals.resume()
         return taken
 
     def on_ready_empty(self) -> None:
@@ -326,10 +339,14 @@ class Node:
         For the thread of its transport, without any lock.
         """
         with self.lock:
-            for run in runs:
-                self.arrivals.accept_locked(pipe, run)
-            self.arrivals.wake_locked()
-            pipe.report_soon_locked()
+            try:
+                for run in runs:
+                    self.arrivals.accept_locked(pipe, run)
+                self.arrivals.wake_locked()
+                pipe.report_soon_locked()
+            except BaseException:
+                self.recover_locked()
+                raise
         self.ledger.report()
 
     def pauses(self, pipe: Pipe) -> bool:
@@ -424,13 +441,11 @@ class Node:
 
     def close(self) -> None:
         """Close all connections, and end every call that waits."""
+        # The next call completes an interrupted one: each closer removes itself last.
         with self.lock:
-            if self.closed:
-                return
             self._hand_over_burst_locked()
             self.closed = True
             closers, pipes = [*self._closers], [*self.pipes]
-            self._closers.clear()
             self.arrivals.close_locked()
             self._senders.wake_all()
         for close in closers:
@@ -480,7 +495,7 @@ class Node:
 
     def recover_locked(self) -> None:
         """Wake every waiter, after an exception in one of them."""
-        self.arrivals.recover_locked()
+        self.arrivals.recover_locked(self.pipes)
         self._senders.wake_all()
 
     def settle(self) -> None:

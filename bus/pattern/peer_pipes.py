@@ -58,11 +58,12 @@ class PeerPipes:
 
         reason: why these messages are dropped.
         """
-        if self._all.pop(pipe.id, None) is None:
+        if pipe.id not in self._all:
             return False
         if discarded := pipe.carrier.discard():
             self._ledger.add_locked(pipe, reason, discarded)
-        self._arrange()
+        self._arrange(without=pipe)
+        del self._all[pipe.id]  # last, so that an interrupted call can be repeated
         return True
 
     def clear(self) -> None:
@@ -70,10 +71,10 @@ class PeerPipes:
         self._all.clear()
         self._arrange()
 
-    def _arrange(self) -> None:
+    def _arrange(self, without: Pipe | None = None) -> None:
         """Choose the pipes that carry messages."""
         active: dict[int, Pipe] = {}
-        for pipe in self._all.values():
+        for pipe in [each for each in self._all.values() if each is not without]:
             first = active.setdefault(pipe.id if pipe.node is None else pipe.node, pipe)
             pipe.is_standby = first is not pipe
         self.active = tuple(active.values())

@@ -10,7 +10,7 @@ from bus.pattern.group import Group
 from bus.pattern.message_run import MessageRun
 from bus.pattern.sp_socket import SpSocket
 from bus.pattern.wire import EndpointType
-from queuebroker.arguments import deadline_after, snapshot
+from queuebroker.arguments import deadline_after, index, snapshot
 from queuebroker.waiting.parking import Pending
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bus.pattern.socket_config import SocketConfig
 
 __all__ = ["RawBusSocket", "RawMessage"]
+
+_NUMBERS = 1 << 64
 
 
 @attrs.frozen(slots=True)
@@ -82,12 +84,22 @@ class RawBusSocket(SpSocket[RawMessage]):
 
         Raises:
             TypeError: it is no `RawMessage` and not bytes-like.
+            ValueError: an origin or a number is not of 64 bits, or only one of them 0.
             BrokerClosedError: the socket is closed.
             BusyError: a device uses the socket.
         """
         if not isinstance(message, RawMessage):
             message = RawMessage(snapshot(message, 0, None, None))
-        run = MessageRun(message.origin, message.number, [message.body])
+        origin = index("origin", message.origin)
+        number = index("number", message.number) if origin else 1
+        # Else each native peer disconnects.
+        if not (0 <= origin < _NUMBERS and 0 < number < _NUMBERS):
+            raise ValueError(
+                "message must have an origin and a number from 1 to 2^64 - 1, or origin"
+                f" 0, got origin {origin} and number {number}"
+            )
+        body = snapshot(message.body, 0, None, None)
+        run = MessageRun(origin, number, [body])
         self._node.forward(run, came_by=message.pipe)
 
     def receive(self, timeout: float | None = None) -> RawMessage:

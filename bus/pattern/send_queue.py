@@ -30,20 +30,19 @@ class SendQueue(Generic[F]):
         blocked: True if the peer takes no more, until `unblock`.
 
     Locks: `put` is for the holder of the node's lock, `take` for ``write``. ``_flush``
-    is only tried, and never while the node's lock is held. Each counter has one writer.
-    No flush is lost: a thread appends its frame before it tries ``_flush``; the holder
-    checks for frames after its release.
+    is only tried, and never while the node's lock is held. The counters have one
+    writer. They are compared with those of the oldest frame, so an interrupt leaves no
+    message counted that is not here. No flush is lost: a thread appends its frame
+    before it tries ``_flush``; the holder checks for frames after its release.
     """
 
     __slots__ = (
         "_bytes_in",
         "_bytes_max",
-        "_bytes_out",
         "_flush",
         "_frames",
         "_messages_in",
         "_messages_max",
-        "_messages_out",
         "_unblocked",
         "_write",
         "blocked",
@@ -55,31 +54,40 @@ class SendQueue(Generic[F]):
         self._messages_max: Final = messages_max
         self._bytes_max: Final = bytes_max
         self._write: Final = write
-        # Each with the number of its messages, and their length.
-        self._frames: Final[deque[tuple[F, int, int]]] = deque()
+        # Each with the number of its messages, and with both counters as before it.
+        self._frames: Final[deque[tuple[F, int, int, int]]] = deque()
         self.blocked: bool = False
         self._unblocked: bool = False  # `unblock` was called since the last write began
         self._messages_in: int = 0
-        self._messages_out: int = 0
         self._bytes_in: int = 0
-        self._bytes_out: int = 0
         self._flush: Final[_thread.LockType] = _sync.Lock()
+
+    def __bool__(self) -> bool:
+        """Return True if a frame waits, also one without a message."""
+        return bool(self._frames)
 
     def __len__(self) -> int:
         """Return the number of messages that wait."""
-        return self._messages_in - self._messages_out
+        return self._waiting()[0]
 
     @property
     def size(self) -> int:
         """The length of the messages that wait, in bytes."""
-        return self._bytes_in - self._bytes_out
+        return self._waiting()[1]
+
+    def _waiting(self) -> tuple[int, int]:
+        try:
+            _, _, messages, size = self._frames[0]
+        except IndexError:
+            return 0, 0
+        return self._messages_in - messages, self._bytes_in - size
 
     def has_room(self, size: int, count: int = 1) -> bool:
         """Return True if `put` may append messages of ``size`` bytes together."""
-        queued = self._messages_in - self._messages_out
+        queued, queued_bytes = self._waiting()
         return (count == 1 and not queued) or (
             queued + count <= self._messages_max
-            and self._bytes_in - self._bytes_out + size <= self._bytes_max
+            and queued_bytes + size <= self._bytes_max
         )
 
     def put(self, run: MessageRun, encode: Callable[[MessageRun], F]) -> int:
@@ -89,9 +97,12 @@ class SendQueue(Generic[F]):
         """
         count, size = len(run.bodies), run.size
         if self.has_room(size, count):
+            frame = encode(run)
+            item = frame, count, self._messages_in, self._bytes_in
+            # No call comes between these, and so no interrupt and no signal handler.
             self._messages_in += count
             self._bytes_in += size
-            self._frames.append((encode(run), count, size))
+            self._frames.append(item)
             return count
         if count > 1:
             for at in range(count):
@@ -101,17 +112,14 @@ class SendQueue(Generic[F]):
 
     def put_control(self, frame: F) -> None:
         """Append a frame without a message; for any thread."""
-        self._frames.append((frame, 0, 0))
+        self._frames.append((frame, 0, self._messages_in, self._bytes_in))
 
     def take(self) -> F | None:
         """Remove and return the oldest frame; None if there is none."""
         try:
-            frame, count, size = self._frames.popleft()
+            return self._frames.popleft()[0]
         except IndexError:
             return None
-        self._messages_out += count
-        self._bytes_out += size
-        return frame
 
     def discard(self) -> int:
         """Remove all frames; return how many messages were among them.
@@ -148,9 +156,13 @@ class SendQueue(Generic[F]):
 
     def _write_once(self) -> bool:
         """Write; return False if another thread does."""
-        if not self._flush.acquire(False):
-            return False
+        taken: list[bool] = []
         try:
+            # One call into C: no interrupt can come between taking the lock and noting
+            # that it is taken. It would stay taken, and `stop` would wait forever.
+            taken.extend(map(self._flush.acquire, (False,)))
+            if True not in taken:
+                return False
             self._unblocked = False
             self.blocked = not self._write()
             # In this order, and `unblock` in the opposite one: if both run at once, one
@@ -158,5 +170,6 @@ class SendQueue(Generic[F]):
             if self._unblocked:
                 self.blocked = False
         finally:
-            self._flush.release()
+            if True in taken:
+                self._flush.release()
         return True

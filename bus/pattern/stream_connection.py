@@ -121,6 +121,7 @@ class StreamConnection:
         self._began: Final = _sync.monotonic()
         self._ended: bool = False
         self._is_paused: bool = False  # nothing is read, until `resume`
+        self._owes_report: bool = False  # until the peer takes more
         self._writer: Final = StreamWriter(
             socket, config, await_room=self._watch, fail=self._fail_soon
         )
@@ -166,7 +167,10 @@ class StreamConnection:
         if not self._ended:
             self._protocol.state_plain_type()
             if data := self._protocol.data_to_send():
-                self._socket.send(data, _net.AT_ONCE)
+                try:
+                    self._socket.send(data, _net.AT_ONCE)
+                except OSError as error:
+                    self._end(error)
 
     def _expire(self) -> None:
         if self._pipe is None and not self._ended:
@@ -190,6 +194,9 @@ class StreamConnection:
             if mask & _net.WRITE:
                 self._writer.queue.unblock()
                 self._node.on_room()
+                if self._owes_report:
+                    self._owes_report = False
+                    self._report()
             if mask & ~_net.WRITE:
                 self._read()
         except (OSError, WireError) as error:
@@ -217,8 +224,9 @@ class StreamConnection:
         size, left = _READ_BYTES, _TURN_BYTES
         while left > 0 and not self._ended:
             if self._pipe is not None and self._node.pauses(self._pipe):
-                self._is_paused = True
-                self._watch()
+                if not self._is_paused:
+                    self._is_paused = True
+                    self._watch()
                 return
             try:
                 data = self._socket.recv(size, _net.AT_ONCE)
@@ -293,12 +301,14 @@ class StreamConnection:
             return
         self._ended = True
         self._driver.unregister(self._descriptor)
-        if self._pipe is not None:
-            self._node.remove_pipe(self._pipe)
-        # No thread must write to a descriptor that has become another file's.
-        self._writer.queue.stop(self._socket.close)
-        self._driver.release()
-        self._host.on_end(self, error)
+        try:
+            if self._pipe is not None:
+                self._node.remove_pipe(self._pipe)
+        finally:  # `on_drop` may have raised `SystemExit`
+            # No thread must write to a descriptor that has become another file's.
+            self._writer.queue.stop(self._socket.close)
+            self._driver.release()
+            self._host.on_end(self, error)
 
     # For the node.
 
@@ -350,8 +360,17 @@ class StreamConnection:
     def refresh(self) -> None:
         """Do nothing: the peer sends its account by itself."""
 
+    @property
+    def is_open(self) -> bool:
+        """True from the end of the handshake until the end of the connection."""
+        return self._pipe is not None and not self._ended
+
     def _report(self) -> None:
-        if self._pipe is not None and self._pipe.node is not None and not self._ended:
+        if self._writer.queue.blocked:
+            # Once there is room: frames without messages have no bound, and an account
+            # replaces the earlier ones.
+            self._owes_report = True
+        elif self._pipe is not None and self._pipe.node is not None and not self._ended:
             for account in self._node.accounts_of(self._pipe):
                 self._put_control(account)
 
@@ -384,11 +403,22 @@ class StreamConnection:
 
     def _watch(self) -> None:
         """Have the driver report what this waits for."""
-        mask = 0 if self._is_paused else _net.READ
-        if self._writer.awaits_room:
-            mask |= _net.WRITE
         with suppress(OSError, ValueError):  # closed just now
+            self._watch_now()
+
+    def _watch_now(self) -> None:
+        # Again after each change by another thread, whose call may have come first.
+        mask = -1
+        while mask != (wanted := self._mask()):
+            mask = wanted
             self._driver.watch(self._descriptor, mask)
+
+    def _mask(self) -> int:
+        if self._writer.awaits_room:
+            return _net.WRITE if self._is_paused else _net.READ | _net.WRITE
+        # The system reports the end of a connection also if nothing is asked for, and
+        # again at once: nothing reads the end until `resume`.
+        return _net.ONCE if self._is_paused else _net.READ
 
     def _fail_soon(self, error: BaseException) -> None:
         self._driver.call(partial(self._end, error), self)

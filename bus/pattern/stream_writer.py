@@ -60,7 +60,7 @@ class StreamWriter:
         self._socket: Final = socket
         self._await_room: Final = await_room
         self._fail: Final = fail
-        # Pieces of which nothing, or a part, is written; True during a system call.
+        # Pieces of which nothing, or a part, is written; True while frames are in hand.
         self._unsent: Final[deque[memoryview]] = deque()
         self._is_writing: bool = False
 
@@ -72,24 +72,29 @@ class StreamWriter:
     def _write(self) -> bool:
         """Write frames; return False if the socket takes no more for now."""
         if self._is_writing:
-            # An interrupt hit the thread that was writing: nobody knows how much of a
-            # frame has left. The peer must not get the rest of it as another frame.
+            return False  # it was interrupted, and the connection ends
+        self._is_writing = True
+        try:
+            has_room = self._write_frames()
+        except BaseException:
+            # Nobody knows how much of a frame has left. The peer must not get the rest
+            # of it as another frame.
             self._fail(InterruptedError("a write was interrupted"))
-            return False
+            raise
+        self._is_writing = False
+        return has_room
+
+    def _write_frames(self) -> bool:
         while self._unsent or self._gather():
-            self._is_writing = True
             try:
                 sent = self._send()
             except _net.WOULD_BLOCK:
-                self._is_writing = False
                 self._set_awaits_room(awaits=True)
                 return False
             except OSError as error:
-                self._is_writing = False
                 self._fail(error)
                 return False
             self._skip(sent)
-            self._is_writing = False
         self._set_awaits_room(awaits=False)
         return True
 
