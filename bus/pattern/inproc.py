@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from bus.pattern.framing import PlainFraming
 from bus.pattern.send_queue import SendQueue
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class InprocConnection:
     on_end: called when either end closes.
     """
 
-    __slots__ = ("_ended", "_on_end", "_other", "_pipe", "_queue", "node")
+    __slots__ = ("_ended", "_numbering", "_on_end", "_other", "_pipe", "_queue", "node")
 
     def __init__(self, node: Node, on_end: Callable[[], object]) -> None:
         config = node.config
@@ -39,6 +40,7 @@ class InprocConnection:
         self._other: InprocConnection | None = None
         self._pipe: Pipe | None = None
         self._ended: bool = False
+        self._numbering: Final = PlainFraming()  # of messages from a plain peer
         self._queue: Final[SendQueue[MessageRun]] = SendQueue(
             config.send_messages, config.send_bytes, self._write
         )
@@ -46,8 +48,10 @@ class InprocConnection:
     def join(self, other: InprocConnection, url: str) -> bool:
         """Connect two ends; return False if one of the nodes takes no connection."""
         self._other, other._other = other, self
+        is_native = None not in {self.node.native, other.node.native}
         for end, peer in ((self, other), (other, self)):
-            end._pipe = end.node.add_pipe(end, url, peer.node.id)
+            node = peer.node.id if is_native else None
+            end._pipe = end.node.add_pipe(end, url, node)
             # One of the nodes may have closed meanwhile, and not have seen this pipe.
             if end._pipe is None or end._ended:
                 self._end()
@@ -108,7 +112,10 @@ class InprocConnection:
             return False  # until `resume`
         runs = []
         while (run := self._queue.take()) is not None:
-            runs.append(run)
+            if pipe.node is None:
+                runs += other._numbering.read(run.bodies, pipe.origin)[0]
+            else:
+                runs.append(run)
         other.node.accept(pipe, runs)
         return True
 
@@ -118,7 +125,12 @@ class InprocConnection:
     def refresh(self) -> None:
         """Fetch the account of the other end."""
         pipe, other = self._pipe, self._other
-        if pipe is not None and other is not None and other._pipe is not None:
+        if (
+            pipe is not None
+            and pipe.node is not None
+            and other is not None
+            and other._pipe is not None
+        ):
             for account in other.node.accounts_of(other._pipe):
                 self.node.on_account(pipe, account)
 
@@ -170,6 +182,11 @@ class InprocRegistry:
             with suppress(IndexError):  # its dialler has found this listener
                 waiting.pop()()
         return True
+
+    def clear(self) -> None:
+        """Forget everything, in a fork's child: the listeners are the parent's."""
+        self._listeners.clear()
+        self._waiting.clear()
 
     def stop(self, name: str) -> None:
         """Stop accepting connections to a name."""

@@ -26,6 +26,7 @@ __all__ = ["INPROC", "Listener"]
 _log: Final = logging.getLogger("bus.pattern")
 
 INPROC: Final = InprocRegistry()
+os.register_at_fork(after_in_child=INPROC.clear)
 _BACKLOG: Final = 128
 _ACCEPTS_MAX: Final = 64  # before other descriptors have their turn
 # How many peers may be in the handshake; the oldest of them goes first.

@@ -7,6 +7,8 @@ transport adds a `Pipe` for each connection. The node knows no bytes and no desc
 from __future__ import annotations
 
 import contextlib
+import os
+import weakref
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from bus.errors import BusyError
@@ -89,12 +91,14 @@ class Node:
         self.arrivals: Final = Arrivals(self.id, config, self.ledger)
         self.owner: str = ""
         self.closed: bool = False
+        self._is_abandoned: bool = False  # in a fork's child
         self.pipes: Final = PeerPipes(pipes_max, self.ledger)
         self._burst: Final = Burst()
         self._sent: int = 0
         self._number: int = 0  # of the last message that was handed over
         # Callers that wait for room, or for a peer.
         self._senders: Final = WaitList()
+        _nodes.add(self)
         self._closers: Final[list[Callable[[], object]]] = []
 
     # Sending.
@@ -441,6 +445,8 @@ class Node:
 
     def close(self) -> None:
         """Close all connections, and end every call that waits."""
+        if self._is_abandoned:
+            return
         # The next call completes an interrupted one: each closer removes itself last.
         with self.lock:
             self._hand_over_burst_locked()
@@ -457,7 +463,8 @@ class Node:
 
     def abandon_after_fork(self) -> None:
         """Close the socket in a fork's child: its connections are the parent's."""
-        self.closed = self.arrivals.closed = True
+        # Without the lock, which another thread of the parent may have held.
+        self._is_abandoned = self.closed = self.arrivals.closed = True
         self.pipes.clear()
 
     # Accounts.
@@ -500,3 +507,15 @@ class Node:
 
     def settle(self) -> None:
         """Do nothing: no work is deferred under the lock."""
+
+
+# All nodes of the process: a fork's child has none of their threads.
+_nodes: Final[weakref.WeakSet[Node]] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for node in list(_nodes):
+        node.abandon_after_fork()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -17,7 +17,7 @@ __all__ = ["PeerPipes"]
 
 
 class PeerPipes:
-    """The pipes of one node; under its lock, but for the attributes.
+    """The pipes of one node; under the node's lock, but for the attributes.
 
     Of several pipes to the same node, the first carries all messages (BP-16). The
     others are on standby.

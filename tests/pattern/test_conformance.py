@@ -54,6 +54,11 @@ def test_in_a_mesh_each_node_gets_the_messages_of_all_others(
         for number, node in enumerate(mesh.nodes):
             others = {b"from %d" % other for other in range(4)} - {b"from %d" % number}
             assert {*all_of(node, 3)} == others
+        for node in mesh.nodes:
+            assert [peer.is_native for peer in node.stats.peers] == [native] * 3
+            assert [peer.remote_taken for peer in node.stats.peers] == [
+                None
+            ] * 3 or native
 
 
 @clause("BP-2")

@@ -1,0 +1,54 @@
+"""Sockets in the child of a fork: they are closed, and others can be opened."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.pattern import BusSocket
+from queuebroker.errors import BrokerClosedError
+from tests.pattern.nodes import LIMIT_S, TRANSPORTS, fresh_url
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_child_has_no_socket_of_its_parent(transport: str, tmp_path: Path) -> None:
+    """Nothing that it does reaches the peers of the parent."""
+    with BusSocket() as first, BusSocket() as second, BusSocket() as absent:
+        url = first.listen(fresh_url(transport, tmp_path)).url
+        second.dial(url)
+        absent.dial(fresh_url("ipc", tmp_path))  # in a pause between two attempts
+        assert first.wait_for_peers(1, LIMIT_S)
+        assert second.wait_for_peers(1, LIMIT_S)
+        child = os.fork()
+        if not child:
+            os._exit(_in_child(transport, tmp_path, (first, second, absent)))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        first.send(b"still there")
+        assert second.receive(LIMIT_S) == b"still there"
+
+
+def _in_child(transport: str, folder: Path, sockets: tuple[BusSocket, ...]) -> int:
+    """Return 0 if all is as it should be, else the number of the step that is not."""
+    try:
+        for socket in sockets:
+            try:
+                socket.wait_for_peers(2, LIMIT_S)
+            except BrokerClosedError:
+                socket.close()
+            else:
+                return 1
+        with BusSocket() as first, BusSocket() as second:
+            second.dial(first.listen(fresh_url(transport, folder)).url)
+            first.wait_for_peers(1, LIMIT_S)
+            second.wait_for_peers(1, LIMIT_S)
+            first.send(b"own")
+            return 0 if second.receive(LIMIT_S) == b"own" else 2
+    except BaseException:  # noqa: BLE001 # pytest must not go on in the child
+        return 3
