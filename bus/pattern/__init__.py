@@ -4,7 +4,7 @@ The sockets speak the wire of nanomsg and NNG, whose sockets may be among the no
 specs/bus-pattern.md for the clauses BP-1 to BP-20 and the facts of the wire.
 
 bus_socket      a node: sends to all peers, receives from all
-raw_bus_socket  a node that tells where messages came from
+raw_bus_socket  a node that states where messages came from
 pair_socket     one peer at a time
 device          joins the peers of one or two raw sockets
 socket_config   the limits of a socket

@@ -78,8 +78,8 @@ class PeerStats:
     """The account of one connection; totals since it began.
 
     ``sent`` equals the messages queued here, those in ``dropped`` with the reasons of a
-    sender, and those that reached the peer. For a native peer the last are told apart
-    by ``remote_taken``: delivered there, queued there, or dropped there.
+    sender, and those that reached the peer. For a native peer, ``remote_taken`` counts
+    these: delivered, queued or dropped there.
 
     pipe: its id (BP-10).
     url: the address of the peer, as far as it is known.

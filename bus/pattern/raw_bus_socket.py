@@ -1,4 +1,4 @@
-"""`RawBusSocket`: a bus socket that tells and respects where messages came from."""
+"""`RawBusSocket`: a bus socket that states and respects where messages came from."""
 
 from __future__ import annotations
 

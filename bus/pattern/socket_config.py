@@ -47,10 +47,10 @@ class SocketConfig:
       that the application has not taken (BP-6, BP-18). One message always fits. A
       burst of short messages brings thousands at once, and the default has room for it.
     receive_overflow: "drop" drops the newest message at these bounds (BP-6). "block"
-      reads nothing more from that peer until there is room; then the messages
-      wait at the peer, and are dropped there if its queue is full. The messages of one
-      turn, 256 KiB at most, may exceed the bounds. None for the way of the socket: a bus socket drops, a
-      pair blocks.
+      reads nothing more from that peer until there is room; then the messages wait at
+      the peer, and are dropped there if its queue is full. The messages of one turn,
+      256 KiB at most, may exceed the bounds. None for the way of the socket: a bus
+      socket drops, a pair blocks.
     message_bytes: the maximum length of an incoming message; a peer that sends a longer
       one is disconnected. 0 for no limit.
     handshake_s: time limit for the handshake of a peer, in seconds.

@@ -1,4 +1,4 @@
-"""`RawBusSocket`: a bus socket that tells where messages came from, for coroutines."""
+"""`RawBusSocket`: a bus socket that states where messages came from, as awaitables."""
 
 from __future__ import annotations
 
