@@ -341,6 +341,7 @@ def test_a_call_that_waits_for_peers_raises_once_the_socket_is_closed() -> None:
         node.drain(0)
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_that_closes_a_listener_leaves_the_file_of_its_parent(
     tmp_path: Path,
 ) -> None:
