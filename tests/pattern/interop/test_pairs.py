@@ -41,20 +41,23 @@ def test_a_pair_exchanges_messages_of_all_lengths(
 
 
 @EVERY
-@pytest.mark.parametrize(("library", "kind"), KINDS)
+@pytest.mark.parametrize(("library", "kind"), KINDS[1:])
 def test_our_pair_rejects_a_second_peer_until_the_first_has_gone(
     party: Party, library: str, kind: str, transport: str
 ) -> None:
-    """The first peer notices nothing; the second is connected afterwards."""
+    """The first peer notices nothing; the second is connected afterwards.
+
+    Not with nanomsg: on a busy machine it does not notice a close right behind the
+    handshake, and counts as connected for ever (specs/bus-pattern.md, Limits).
+    """
     ours = party.own(kind)
     first, second = party.foreign(library, kind), party.foreign(library, kind)
     url = party.listen(ours, transport)
     first.dial(url)
     meet_all([ours, first])
     second.dial(url)
-    tried = {"nng": "removed", "nanomsg": "established"}[library]
     until(
-        lambda: second.counters().get(tried, 0) >= 2,
+        lambda: second.counters().get("removed", 0) >= 2,
         "the second has been rejected, and has tried again",
     )
 
