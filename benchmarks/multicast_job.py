@@ -22,7 +22,7 @@ CREDIT: Final = b"c"
 Kind = Literal["notify", "command", "echo", "camera", "bus", "slow"]
 
 _OUTSTANDING_BYTES: Final = 8 << 20
-_OUTSTANDING: Final = (4, 1024)  # messages, at least and at most
+_OUTSTANDING_MIN: Final = 4  # messages
 _CREDITS_IN_A_WINDOW: Final = 16
 _ECHO_SIZES: Final = tuple(64 << shift for shift in range(0, 20, 2))
 _ECHO_FULL_BYTES: Final = 1 << 16  # larger messages are echoed less often
@@ -37,6 +37,7 @@ class MulticastJob:
     size: the length of each message in bytes, at least 64; for "echo" the largest one.
     receivers: the number of receiving processes; 1 for "command" and "echo".
     reads: True if each receiver reads all bytes of each message.
+    window_max: the greatest `window` of messages of any length; a power of two.
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class MulticastJob:
     size: int
     receivers: int = 1
     reads: bool = False
+    window_max: int = 1024
 
     @property
     def text(self) -> str:
@@ -61,8 +63,8 @@ class MulticastJob:
 
         A power of two, since some libraries want that of their buffers.
         """
-        least, most = _OUTSTANDING
-        return max(least, min(most, _OUTSTANDING_BYTES // self.size))
+        room = max(_OUTSTANDING_MIN, _OUTSTANDING_BYTES // self.size)
+        return min(self.window_max, room)
 
     @property
     def batch(self) -> int:
