@@ -11,6 +11,7 @@ import pytest
 
 from bus.errors import WireError
 from bus.payload import DEPTH_MAX, decode, encode, freeze
+from bus.payload_depth import check_depth
 from specs.clauses import clause
 from tests.bus.arrays import NATIVE, OTHER, assert_same, decoded_array, extension
 from tests.bus.payloads import nested
@@ -211,6 +212,9 @@ def test_the_levels_behind_an_extension_are_counted(width: int) -> None:
     item = bytes([width]) + len(content).to_bytes(sizes[width], "big") + b"\x01"
     level = b"\x92" + item + content
 
+    # First without the decoder, which would exhaust the stack if they were not.
+    with pytest.raises(WireError, match="more than 32 deep"):
+        check_depth(level * 200_000)
     with recursion_limit(2**30), pytest.raises(WireError, match="more than 32 deep"):
         decode(level * 200_000)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bus.errors import WireError
 from bus.payload import DEPTH_MAX, Payload, decode, encode, freeze
+from bus.payload_depth import check_depth
 from specs.clauses import clause
 from tests.bus.payloads import PAYLOADS, kinds, nested
 
@@ -127,6 +128,9 @@ def test_whatever_a_peer_says_is_a_payload_or_that_error(data: bytes) -> None:
 )  # fmt: skip
 def test_no_peer_exhausts_the_stack(level: bytes) -> None:
     """Even if the interpreter sets no limit to the decoder's recursion."""
+    # First without the decoder, which would exhaust the stack in a faulty library.
+    with pytest.raises(WireError, match="more than 32 deep"):
+        check_depth(level * 200_000)
     with (
         recursion_limit(2**30),
         pytest.raises(WireError, match="more than 32 deep"),
