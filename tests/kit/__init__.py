@@ -14,6 +14,7 @@ discovery     settings, announcements and a free port; to test how machines are 
 site          two machines on one host, with keys and TLS; to test their links
 raw_peer      a plain socket connected to a process; to send bytes that break the rules
 stepped_loop  an event loop that runs one callback a step; to put events between them
+cancels       a cancel before every step of a call; to test calls of `aio`
 collector     a garbage collection in the middle of a call; to test finalizers there
 
 All of them build on `tests.support`: threads that report, ordered steps, waiting. A

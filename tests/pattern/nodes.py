@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from bus.pattern import BusSocket
+from queuebroker.closable import Closable
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from bus.pattern.sp_socket import SpSocket
 
@@ -23,7 +23,7 @@ _names: Final = itertools.count()
 
 
 def fresh_url(transport: str, folder: Path) -> str:
-    """Return an address of a transport at which nobody listens."""
+    """Return an address of a transport that no listener has."""
     name = f"n{next(_names)}"
     return {
         "inproc": f"inproc://{name}-{os.getpid()}",
@@ -34,8 +34,8 @@ def fresh_url(transport: str, folder: Path) -> str:
     }[transport]
 
 
-class Mesh:
-    """Sockets of which each is connected with each other, closed with the block."""
+class Mesh(Closable):
+    """Sockets, each connected with all others; leaving the block closes them."""
 
     def __init__(
         self, transport: str, folder: Path, count: int, **options: Any
@@ -56,23 +56,16 @@ class Mesh:
             self._stack.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close all sockets."""
         self._stack.close()
 
 
 def all_of(socket: BusSocket, count: int) -> list[bytes]:
     """Receive ``count`` messages, and check that no other one has arrived."""
-    came = [socket.receive(LIMIT_S) for _ in range(count)]
-    assert not queued(socket), (came, queued(socket))
-    return came
+    received = [socket.receive(LIMIT_S) for _ in range(count)]
+    assert not queued(socket), (received, queued(socket))
+    return received
 
 
 def queued(socket: SpSocket[Any]) -> int:

@@ -13,7 +13,6 @@ from bus.pattern import (
     BusSocket,
     PairSocket,
     RawBusSocket,
-    RawMessage,
     SocketConfig,
     aio,
     device,
@@ -25,14 +24,13 @@ from queuebroker.errors import (
 )
 from specs.clauses import clause
 from tests.kit.stepped_loop import SteppedLoop, stepped_loop
-from tests.pattern.inproc_pairs import connect
+from tests.pattern.inproc_pairs import connect, nobody_waits
 from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bus.pattern.sp_socket import SpSocket
 
 MANY = 300
 FULL = SocketConfig(receive_messages=1, send_messages=1)
@@ -43,11 +41,6 @@ def loop() -> Iterator[SteppedLoop]:
     """Yield a loop that the test steps."""
     with stepped_loop() as stepped:
         yield stepped
-
-
-def nobody_waits(socket: SpSocket[bytes] | SpSocket[RawMessage]) -> bool:
-    node = socket._node
-    return not (len(node.arrivals.receivers) or len(node._senders))
 
 
 def test_wrap_returns_the_face_of_each_socket() -> None:
@@ -72,7 +65,9 @@ def test_only_sockets_are_wrapped(wrong: object) -> None:
 
 
 @clause("BP-1")
-def test_a_message_that_is_here_is_received_without_a_wait(loop: SteppedLoop) -> None:
+def test_a_message_that_has_arrived_is_received_without_a_wait(
+    loop: SteppedLoop,
+) -> None:
     with BusSocket() as left, RawBusSocket() as right:
         connect(left, right)
         loop.run_until(loop.start(aio.wrap(left).send(bytearray(b"x"))))
@@ -82,7 +77,7 @@ def test_a_message_that_is_here_is_received_without_a_wait(loop: SteppedLoop) ->
         assert message.body == b"x"
         loop.run_until(loop.start(aio.wrap(right).send(message)))
         loop.run_until(loop.start(aio.wrap(right).send(b"back")))
-        assert left.receive_nowait() == b"back"  # and not x: its tag keeps left out
+        assert left.receive_nowait() == b"back"  # and not x: its tag excludes left
         with pytest.raises(ReceiveTimeoutError):
             aio.wrap(left).receive_nowait()
 

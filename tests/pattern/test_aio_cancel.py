@@ -6,68 +6,25 @@ the event that the call waits for, and both come in either order.
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus.pattern import BusSocket, PairSocket, SocketConfig, aio
 from specs.clauses import clause
-from tests.kit.stepped_loop import SteppedLoop, stepped_loop
-from tests.pattern.inproc_pairs import connect
+from tests.kit.cancels import first_of, orders, play
+from tests.kit.stepped_loop import stepped_loop
+from tests.pattern.inproc_pairs import connect, nobody_waits
 
 if TYPE_CHECKING:
-    from asyncio import Task
-    from collections.abc import Callable, Coroutine, Iterator
-
-    from bus.pattern.sp_socket import SpSocket
+    from collections.abc import Callable, Coroutine
 
     Call = Callable[[aio.BusSocket], Coroutine[Any, Any, bytes]]
-
-# More steps than any call that waits once takes.
-STEPS = 8
-
-
-def orders() -> Iterator[list[tuple[int, str]]]:
-    """Yield each order of the cancel, the awaited event, and the steps."""
-    for cancel, act in itertools.product(range(STEPS), repeat=2):
-        events = [(cancel, "cancel"), (act, "act")]
-        yield sorted(events, key=lambda event: event[0])
-        if cancel == act:
-            yield events[::-1]
-
-
-def play(
-    loop: SteppedLoop,
-    task: Task[Any],
-    act: Callable[[], object],
-    events: list[tuple[int, str]],
-) -> None:
-    """Trigger both events, each before its step, then run all remaining steps."""
-    for step in range(STEPS):
-        for when, event in events:
-            if when == step:
-                act() if event == "act" else task.cancel()
-        loop.step()
-    loop.run()
-    assert task.done()
-
-
-def nobody_waits(socket: SpSocket[bytes]) -> bool:
-    node = socket._node
-    return not (len(node.arrivals.receivers) or len(node._senders))
-
-
-async def first_of_iteration(face: aio.BusSocket) -> bytes:
-    async for message in face:
-        return message
-    raise AssertionError
-
 
 RECEIVES: dict[str, Call] = {
     "receive": lambda face: face.receive(),
     "receive, timeout": lambda face: face.receive(9),
-    "async for": first_of_iteration,
+    "async for": first_of,
 }
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Carrier:
-    """A peer that takes everything, and notes it."""
+    """A `Carrier` that takes everything, and records it."""
 
     gathers = True
     is_idle = True
@@ -71,7 +71,7 @@ def _many(node: Node, count: int, start: int = 0) -> None:
 
 
 @clause("BP-1", "BP-19")
-def test_the_first_message_leaves_at_once_and_the_next_ones_together(
+def test_the_first_message_is_sent_at_once_and_the_next_ones_together(
     node: Node,
 ) -> None:
     first, second = _Carrier(node, 1), _Carrier(node, 2)
@@ -89,7 +89,7 @@ def test_the_first_message_leaves_at_once_and_the_next_ones_together(
 
 
 @clause("BP-1", "BP-19")
-def test_a_burst_that_is_long_leaves_by_itself(node: Node) -> None:
+def test_a_long_burst_is_sent_without_a_flush(node: Node) -> None:
     carrier = _Carrier(node, 1)
     _many(node, 1 + 256 + 3)
     assert [len(run) for run in carrier.runs] == [1, 256]
@@ -150,7 +150,7 @@ def test_a_burst_is_handed_over_before_the_account_and_the_end(
     assert carrier.pipe.sent == 3
 
 
-def test_a_peer_that_gains_nothing_gets_each_message_at_once(node: Node) -> None:
+def test_a_peer_that_does_not_gather_gets_each_message_at_once(node: Node) -> None:
     carrier, other = _Carrier(node, 1), _Carrier(node, 2)
     other.gathers = False
     node.remove_pipe(carrier.pipe)

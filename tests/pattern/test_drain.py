@@ -1,4 +1,4 @@
-"""``drain`` and ``wait_for_peers``: what they wait for, and their ends."""
+"""``drain`` and ``wait_for_peers``: their conditions, and errors after a close."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
-from bus.pattern import BusSocket
+from bus.pattern import BusSocket, DropReason, SocketConfig
 from bus.pattern.stream_connection import StreamConnection
 from queuebroker.errors import BrokerClosedError
 from specs.clauses import clause
 from tests.pattern.inproc_pairs import connect
+from tests.pattern.nodes import fresh_url
+from tests.pattern.raw_end import HANDSHAKE, RawEnd
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import ExitStack
     from pathlib import Path
-
-HANDSHAKE = b"\0SP\0\0\x70\0\0"
 
 
 @contextmanager
 def peer_of(bus: BusSocket) -> Iterator[BinaryIO]:
-    """Yield what arrives at a plain socket that has connected as a bus socket."""
+    """Yield the bytes that arrive at a plain socket connected as a bus socket."""
     url = bus.listen("tcp://127.0.0.1:0").url
     address = ("127.0.0.1", int(url.rpartition(":")[2]))
     with (
@@ -54,7 +55,7 @@ def test_drain_waits_for_the_rest_of_a_message_that_the_system_took_in_part() ->
 
 @clause("BP-4")
 def test_drain_waits_for_the_accounts_of_native_peers(tmp_path: Path) -> None:
-    """Otherwise a close loses what the system has not sent.
+    """Otherwise a close loses the bytes that the system has not sent.
 
     The account that the peer sends then is data for a closed connection, so the system
     aborts it.
@@ -116,3 +117,30 @@ def test_a_close_ends_waits_for_peers_and_drains_with_an_error() -> None:
     with pytest.raises(BrokerClosedError, match="cannot drain"):
         left.drain()
     right.close()
+
+
+def test_a_call_that_waits_for_peers_raises_once_the_socket_is_closed() -> None:
+    node = BusSocket()
+    node.close()
+    with pytest.raises(BrokerClosedError):
+        node.wait_for_peers(1, 0)
+    with pytest.raises(BrokerClosedError):
+        node.drain(0)
+
+
+def test_drain_waits_until_no_message_is_queued(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    config = SocketConfig(send_messages=10_000)
+    sender = stack.enter_context(BusSocket(config))
+    url = sender.listen(fresh_url("ipc", tmp_path)).url
+    peer = stack.enter_context(RawEnd.dial(url))
+    peer.send(HANDSHAKE)
+    assert sender.wait_for_peers(1, LIMIT_S)
+    for _ in range(1000):
+        sender.send(bytes(4096))
+    assert not sender.drain(0.01)
+    peer.close()
+    assert sender.drain(LIMIT_S)
+    lost = sender.stats.dropped[DropReason.LOST]
+    assert lost > 0

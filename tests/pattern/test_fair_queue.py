@@ -242,3 +242,12 @@ def test_the_queue_behaves_as_its_model(
         for each, own in waiting.items():
             full = len(own) >= 3 or sum(map(len, own)) >= 10
             assert queue.is_full(each) is full
+
+
+def test_a_queue_counts_its_messages_again_after_an_exception() -> None:
+    queue: FairQueue[str] = FairQueue(9, 99)
+    queue.offer("a", MessageRun(1, 1, [b"1"]))
+    queue._shares["a"].count = 5  # as an interrupt within a call leaves it
+    queue.repair()
+    assert queue.take() == ("a", MessageRun(1, 1, [b"1"]))
+    assert not queue

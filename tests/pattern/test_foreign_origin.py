@@ -1,4 +1,4 @@
-"""A message of a peer of another library does not come back to it (BP-16)."""
+"""A message of a peer of another library does not return to it (BP-16)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @clause("BP-16")
-def test_a_hub_drops_the_message_of_a_plain_peer_that_comes_back(
+def test_a_hub_drops_the_message_of_a_plain_peer_that_returns(
     own_run_directory: Path,
 ) -> None:
     """Other devices may return it by a path that is shorter than the way out."""

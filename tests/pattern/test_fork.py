@@ -52,3 +52,20 @@ def _in_child(transport: str, folder: Path, sockets: tuple[BusSocket, ...]) -> i
             return 0 if second.receive(LIMIT_S) == b"own" else 2
     except BaseException:  # noqa: BLE001 # pytest must not go on in the child
         return 3
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_that_closes_a_listener_leaves_the_file_of_its_parent(
+    tmp_path: Path,
+) -> None:
+    url = fresh_url("ipc", tmp_path)
+    with BusSocket() as node:
+        listener = node.listen(url)
+        child = os.fork()
+        if not child:
+            try:
+                listener.close()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert os.path.exists(url.removeprefix("ipc://"))

@@ -96,7 +96,7 @@ def test_a_long_body_is_not_copied(
 
 
 @clause("BP-9")
-def test_a_run_that_goes_to_several_peers_is_encoded_for_each_kind_of_them() -> None:
+def test_a_run_for_several_peers_is_encoded_for_each_kind_of_them() -> None:
     run = MessageRun(1, 1, [b"x"])
     made = [
         make().encode(run, is_ipc=is_ipc)
@@ -110,7 +110,7 @@ def test_a_run_that_goes_to_several_peers_is_encoded_for_each_kind_of_them() -> 
 
 
 @clause("BP-16")
-def test_native_messages_and_accounts_are_told_apart() -> None:
+def test_native_messages_and_accounts_are_distinguished() -> None:
     run = MessageRun(1, 2, [b"\3 like an account", b"\2"])
     framing = NativeFraming()
     frames = [

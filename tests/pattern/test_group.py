@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus.pattern import BusSocket, DropReason, RawBusSocket, device
-from queuebroker import _net
+from bus.pattern.node import Node
+from queuebroker import _net, _sync
 from queuebroker.errors import BrokerClosedError
 from specs.clauses import clause
 from tests.pattern.nodes import LIMIT_S, all_of, fresh_url, queued
 from tests.support import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import ExitStack
     from pathlib import Path
 
 HERE = "127.0.0.1"
@@ -25,12 +25,6 @@ HERE = "127.0.0.1"
 def url() -> str:
     """A group that no other test uses, by its port."""
     return f"udp-mcast://239.255.77.77:{_net.unused_port(HERE, datagrams=True)}"
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as opened:
-        yield opened
 
 
 @clause("BP-15")
@@ -79,7 +73,10 @@ def test_a_group_and_a_connection_to_the_same_node_deliver_once(
     first.send(b"once")
 
     assert second.receive(LIMIT_S) == b"once"
-    until(lambda: DropReason.DUPLICATE in second.stats.dropped, "the other copy came")
+    until(
+        lambda: DropReason.DUPLICATE in second.stats.dropped,
+        "the other copy has arrived",
+    )
     assert not queued(second)
 
 
@@ -137,3 +134,22 @@ def test_a_closed_group_is_no_peer(url: str, stack: ExitStack) -> None:
     node.close()
     with pytest.raises(BrokerClosedError, match="cannot join a group"):
         node.join(url, source=HERE)
+
+
+def test_a_group_that_is_joined_while_its_socket_closes_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = BusSocket()
+    add_pipe = Node.add_pipe
+
+    def closed_meanwhile(self: Node, *args: Any) -> Any:
+        pipe = add_pipe(self, *args)
+        closing = _sync.Thread(target=self.close)
+        closing.start()
+        _sync.join(closing, 0.05)
+        return pipe
+
+    monkeypatch.setattr(Node, "add_pipe", closed_meanwhile)
+    node.join("udp-mcast://239.255.1.1:9999", source="127.0.0.1")
+    until(lambda: not node._node.peers, "the group is closed")
+    assert node.stats.peers == ()

@@ -1,4 +1,4 @@
-"""`LoopGuard` accepts each message once, whatever paths it takes."""
+"""`LoopGuard` accepts each message once, by however many paths it arrives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_guard_behaves_as_a_set(messages: list[tuple[int, int]]) -> None:
     )
 )
 @clause("BP-16")
-def test_messages_that_come_together_are_as_each_by_itself(
+def test_the_messages_of_a_run_are_accepted_as_single_ones_are(
     runs: list[tuple[int, int, int]],
 ) -> None:
     guard = LoopGuard(OWN)
@@ -46,12 +46,12 @@ def test_messages_that_come_together_are_as_each_by_itself(
 
         fresh = guard.without_duplicates(MessageRun(origin, first, bodies))
 
-        came = [
+        accepted = [
             (run.origin, run.first + at, body)
             for run in fresh
             for at, body in enumerate(run.bodies)
         ]
-        assert came == [
+        assert accepted == [
             (*message, b"%d" % message[1])
             for message in messages
             if message not in seen and origin != OWN
@@ -118,7 +118,7 @@ def test_earlier_messages_of_an_origin_may_come_by_a_slower_path(first: int) -> 
 
 @clause("BP-16")
 def test_a_message_that_falls_too_far_behind_is_not_accepted() -> None:
-    """The guard forgets that it may come; it never forgets that one came."""
+    """The guard forgets that it is missing; it never accepts a message twice."""
     guard = LoopGuard(OWN)
     assert guard.accepts(1, 1)
     assert guard.accepts(1, 2 * WINDOW + 10)
@@ -142,7 +142,7 @@ def test_the_gaps_that_are_remembered_are_bounded() -> None:
 
 
 @clause("BP-16")
-def test_the_origin_unheard_for_longest_is_forgotten_first() -> None:
+def test_the_origin_silent_for_longest_is_forgotten_first() -> None:
     guard = LoopGuard(OWN)
     origins = range(OWN + 1, OWN + 1 + ORIGINS)
     assert all(guard.accepts(origin, 1) for origin in origins)
@@ -156,3 +156,12 @@ def test_the_origin_unheard_for_longest_is_forgotten_first() -> None:
     assert not guard.accepts(origins[1], 1)
     assert not guard.accepts(origins[3], 1)
     assert guard.accepts(origins[2], 1)
+
+
+@clause("BP-16")
+def test_the_most_active_origin_is_not_forgotten() -> None:
+    guard = LoopGuard(7)
+    for number in range(1, 5000):
+        guard.without_duplicates(MessageRun(1, number, [b""]))
+        guard.without_duplicates(MessageRun(1000 + number, 1, [b""]))
+    assert not guard.accepts(1, 4000)

@@ -1,4 +1,4 @@
-"""A node recognises what it has passed on, also the messages of other libraries."""
+"""A node recognises the messages that it has forwarded, also of other libraries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEIGHBOUR, FAR = 5, 6  # node ids
 
 
 class Recorder:
-    """A `Carrier` that keeps what the node puts."""
+    """A `Carrier` that keeps the runs of the node."""
 
     queued = 0
     is_idle = True
@@ -92,7 +92,7 @@ def nothing_arrived(node: Node) -> bool:
 def test_a_message_of_another_library_that_returns_by_a_ring_is_dropped(
     node: Node,
 ) -> None:
-    """The copy for the neighbour was dropped, so it comes back from there."""
+    """The copy for the neighbour was dropped, so the neighbour sends it back."""
     leaf, to_leaf = connected(node, None)
     neighbour, to_neighbour = connected(node, NEIGHBOUR)
     node.accept(leaf, [MessageRun(leaf.origin, 1, [b"m"])])
@@ -144,7 +144,7 @@ def test_repeats_of_another_library_are_dropped_once_each_is_known(
 
 
 @clause("BP-16")
-def test_of_messages_that_come_together_only_the_known_ones_are_dropped(
+def test_of_a_run_only_the_known_messages_are_dropped(
     node: Node,
 ) -> None:
     first, _ = connected(node, NEIGHBOUR)
@@ -158,7 +158,7 @@ def test_of_messages_that_come_together_only_the_known_ones_are_dropped(
 
 
 @clause("BP-16")
-def test_a_message_is_not_sent_to_its_origin_nor_where_it_came_from(
+def test_a_message_is_not_sent_to_its_origin_nor_back_to_its_sender(
     node: Node,
 ) -> None:
     neighbour, to_neighbour = connected(node, NEIGHBOUR)

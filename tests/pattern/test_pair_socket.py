@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bus.pattern import BusSocket, PairSocket, SocketConfig
 from queuebroker.errors import ReceiveTimeoutError, SendTimeoutError
-from tests.pattern.nodes import LIMIT_S, TRANSPORTS, fresh_url
+from tests.pattern.nodes import LIMIT_S, fresh_url
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import ExitStack
     from pathlib import Path
-
-
-@pytest.fixture(params=TRANSPORTS)
-def transport(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -73,9 +61,9 @@ def test_sending_waits_for_room(
 
     threads.start(sends)
     until(lambda: bool(len(first._node._senders)), "it waits for room")
-    came = [int.from_bytes(second.receive(LIMIT_S)) for _ in range(500)]
+    received = [int.from_bytes(second.receive(LIMIT_S)) for _ in range(500)]
     threads.join()
-    assert came == [*range(500)]
+    assert received == [*range(500)]
     with pytest.raises(SendTimeoutError, match="its queue is full"):  # noqa: PT012
         for _ in range(1000):
             first.send_nowait(bytes(4096))

@@ -99,7 +99,7 @@ GOLDEN: list[tuple[Callable[[], Framing], bytes, bool, str]] = [
 
 @clause("BP-9", "BP-20")
 @pytest.mark.parametrize(("make", "body", "is_ipc", "golden"), GOLDEN)
-def test_a_message_has_the_golden_bytes_wherever_it_came_from(
+def test_a_new_or_forwarded_message_has_the_golden_bytes(
     make: Callable[[], Framing], body: bytes, is_ipc: bool, golden: str
 ) -> None:
     framing = make()
@@ -138,7 +138,7 @@ MESSAGES = [b"ABC", b"", b"", b"0123456789", b"\0SP\0"]
 
 @clause("BP-9", "BP-20")
 @pytest.mark.parametrize("is_ipc", [True, False])
-def test_bytes_that_come_one_at_a_time_are_read(*, is_ipc: bool) -> None:
+def test_bytes_one_at_a_time_are_read(*, is_ipc: bool) -> None:
     data = BUS_HANDSHAKE + frames(MESSAGES, is_ipc=is_ipc)
     protocol = plain(is_ipc=is_ipc)
 
@@ -148,7 +148,7 @@ def test_bytes_that_come_one_at_a_time_are_read(*, is_ipc: bool) -> None:
 
 @clause("BP-9", "BP-20")
 @pytest.mark.parametrize("is_ipc", [True, False])
-def test_bytes_that_come_in_any_three_pieces_are_read(*, is_ipc: bool) -> None:
+def test_bytes_in_any_three_pieces_are_read(*, is_ipc: bool) -> None:
     data = BUS_HANDSHAKE + frames(MESSAGES, is_ipc=is_ipc)
 
     for first, second in itertools.combinations_with_replacement(range(len(data)), 2):
@@ -246,7 +246,7 @@ def test_reserved_bytes_other_than_0_are_refused(reserved: bytes) -> None:
 
 
 @clause("BP-4")
-def test_a_failed_connection_takes_in_nothing() -> None:
+def test_a_failed_connection_accepts_no_bytes() -> None:
     protocol = plain()
     with pytest.raises(WireError):
         protocol.receive_data(b"GET / HTTP/1.1\r\n")
@@ -274,7 +274,7 @@ def test_a_length_above_the_limit_is_refused_once_it_is_read(*, is_ipc: bool) ->
 @clause("BP-4")
 @pytest.mark.parametrize("is_ipc", [True, False])
 def test_without_a_limit_a_length_of_63_bits_is_allowed(*, is_ipc: bool) -> None:
-    """It takes no memory before the data are there."""
+    """It takes no memory before the data arrive."""
     protocol = opened(is_ipc=is_ipc, bytes_max=0)
     assert protocol.receive_data(frame_head((1 << 63) - 1, is_ipc=is_ipc)) == []
     assert protocol.receive_data(b"some of it") == []
@@ -296,7 +296,7 @@ def test_a_frame_on_a_unix_socket_begins_with_its_type(kind: int) -> None:
 
 
 @clause("BP-4")
-def test_messages_that_came_before_a_fault_were_returned() -> None:
+def test_messages_before_a_fault_are_returned() -> None:
     protocol = opened()
 
     assert protocol.receive_data(frames([b"good"])) == [b"good"]

@@ -65,19 +65,19 @@ def test_any_bytes_are_read_or_refused(seed: int) -> None:
         protocol = Protocol(
             EndpointType.BUS, dials=False, is_ipc=is_ipc, bytes_max=LIMIT
         )
-        came: list[bytes] = []
+        received: list[bytes] = []
         refused = False
         at = 0
         while at < len(data):
             size = rng.choice((1, 2, 7, 30, 1000))
             try:
-                came += protocol.receive_data(data[at : at + size])
+                received += protocol.receive_data(data[at : at + size])
             except WireError:
                 refused = True
             at += size
-        told = f"seed {seed}, input {number}: {data.hex()}"
-        assert refused == faulty == (protocol.state is ProtocolState.FAILED), told
+        context = f"seed {seed}, input {number}: {data.hex()}"
+        assert refused == faulty == (protocol.state is ProtocolState.FAILED), context
         if faulty:
-            assert came == expected[: len(came)], told
+            assert received == expected[: len(received)], context
         else:
-            assert came == expected, told
+            assert received == expected, context

@@ -48,17 +48,17 @@ class Silent:
     """A listener that sends nothing before it has the handshake of the dialler."""
 
     def __init__(self) -> None:
-        self.came = b""
+        self.received = b""
         self._sent = False
 
     def data_to_send(self) -> bytes:
-        if self._sent or len(self.came) < len(HANDSHAKE):
+        if self._sent or len(self.received) < len(HANDSHAKE):
             return b""
         self._sent = True
         return HANDSHAKE
 
     def receive_data(self, data: bytes) -> list[bytes]:
-        self.came += data
+        self.received += data
         return []
 
 
@@ -152,7 +152,7 @@ def test_a_dialler_states_the_plain_type_to_a_silent_listener() -> None:
     dialler.state_plain_type()
     exchange(dialler, listener)
 
-    assert listener.came == HANDSHAKE
+    assert listener.received == HANDSHAKE
     assert dialler.agreed is BUS
 
 
@@ -195,7 +195,7 @@ def test_only_exactly_four_bytes_make_a_dialler_state_the_native_type(
 
 
 @clause("BP-4", "BP-16")
-def test_a_dialler_that_was_mistaken_fails_and_says_so() -> None:
+def test_a_dialler_that_was_mistaken_fails_and_names_the_type() -> None:
     dialler = ours(dials=True)
     dialler.receive_data(HANDSHAKE[:4])
 
@@ -270,7 +270,7 @@ def dialled(server: socket.socket) -> BusSocket:
 def test_after_a_mistake_the_next_dial_states_the_plain_type(
     listening: socket.socket,
 ) -> None:
-    """The 8 bytes of a foreign listener came as 4 and 4."""
+    """The 8 bytes of a foreign listener arrive as 4 and 4."""
     with dialled(listening) as bus:
         with accepted(listening) as peer:
             peer.sendall(HANDSHAKE[:4])

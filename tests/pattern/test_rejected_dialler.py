@@ -10,7 +10,7 @@ import bus.pattern.dialler
 from bus.pattern import PairSocket, SocketConfig
 from bus.pattern.redial import Redial
 from specs.clauses import clause
-from tests.pattern.interop.raw_end import RawListener
+from tests.pattern.raw_end import RawListener
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""`RepeatFilter` drops messages whose bytes came a short time ago."""
+"""`RepeatFilter` drops messages whose bytes have arrived a short time before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_repeat_within_the_time_is_found(clock: Clock) -> None:
 
 
 @clause("BP-16")
-def test_of_messages_that_come_together_the_repeats_are_dropped(clock: Clock) -> None:
+def test_of_a_run_the_repeats_are_dropped(clock: Clock) -> None:
     found = RepeatFilter(2.0)
     assert not found.repeats(b"a")
 
@@ -91,14 +91,14 @@ def test_the_messages_that_are_remembered_are_bounded(clock: Clock) -> None:
 @given(st.lists(st.tuples(st.sampled_from([b"", b"a", b"b"]), st.integers(0, 3))))
 @clause("BP-16")
 def test_the_filter_behaves_as_its_model(steps: list[tuple[bytes, int]]) -> None:
-    """A body comes so many seconds after the previous one; repeats last 2 s."""
+    """A body arrives so many seconds after the previous one; repeats last 2 s."""
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock.installed(patch)
         assert _sync.monotonic() == clock.now
         repeats = RepeatFilter(2.0).repeats
-        came_at: dict[bytes, float] = {}
+        arrived_at: dict[bytes, float] = {}
         for body, later_s in steps:
             clock.now += later_s
-            expected = clock.now - came_at.get(body, float("-inf")) < 2.0
+            expected = clock.now - arrived_at.get(body, float("-inf")) < 2.0
             assert repeats(body) is expected
-            came_at[body] = clock.now
+            arrived_at[body] = clock.now

@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bus.pattern.device import Device
 from bus.pattern.drop_reason import DropReason
-from bus.pattern.inproc import InprocConnection
-from bus.pattern.node import Node
-from bus.pattern.socket_config import SocketConfig
-from bus.pattern.wire import EndpointType
 from queuebroker import _sync
 from queuebroker.errors import BrokerClosedError, SendTimeoutError
-from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.depth import schedules
+from tests.pattern.inproc_pairs import bus_node, join, under_schedules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from bus.pattern.node import Node
     from queuebroker.testing import Run
-
-
-def _node(**limits: Any) -> Node:
-    pipes_max = limits.pop("pipes_max", None)
-    config = SocketConfig(**limits)
-    return Node(config, EndpointType.BUS, EndpointType.NATIVE_BUS, pipes_max=pipes_max)
-
-
-def _join(first: Node, second: Node) -> None:
-    ends = [InprocConnection(node, lambda: None) for node in (first, second)]
-    assert ends[0].join(ends[1], "inproc://x")
 
 
 def _take(node: Node, count: int) -> list[bytes]:
     return [node.receive(None) for _ in range(count)]
 
 
-def _under_schedules(program: Callable[[Run], None]) -> None:
-    explore(program, bound=2, limit=schedules(4000), random=schedules(300), seed=1)
-
-
 @clause("BP-1", "BP-19")
 def test_messages_of_two_threads_arrive_in_the_order_of_each() -> None:
     def program(run: Run) -> None:
-        sender, receiver = _node(), _node()
-        _join(sender, receiver)
+        sender, receiver = bus_node(), bus_node()
+        join(sender, receiver)
 
         def sends(*bodies: bytes) -> None:
             for body in bodies:
@@ -53,21 +32,21 @@ def test_messages_of_two_threads_arrive_in_the_order_of_each() -> None:
 
         run.spawn(sends, b"a1", b"a2")
         run.spawn(sends, b"b1", b"b2")
-        came = _take(receiver, 4)
+        received = _take(receiver, 4)
         run.join()
 
-        assert sorted(came) == [b"a1", b"a2", b"b1", b"b2"]
-        assert came.index(b"a1") < came.index(b"a2")
-        assert came.index(b"b1") < came.index(b"b2")
+        assert sorted(received) == [b"a1", b"a2", b"b1", b"b2"]
+        assert received.index(b"a1") < received.index(b"a2")
+        assert received.index(b"b1") < received.index(b"b2")
 
-    _under_schedules(program)
+    under_schedules(program)
 
 
 @clause("BP-1", "BP-4")
 def test_two_nodes_that_send_to_each_other_never_block() -> None:
     def program(run: Run) -> None:
-        nodes = [_node(), _node()]
-        _join(*nodes)
+        nodes = [bus_node(), bus_node()]
+        join(*nodes)
         other = run.spawn(nodes[1].send, b"1")
         nodes[0].send(b"0")
         taking = run.spawn(_take, nodes[1], 1)
@@ -76,15 +55,15 @@ def test_two_nodes_that_send_to_each_other_never_block() -> None:
         other.join()
         assert taking.result == [b"0"]
 
-    _under_schedules(program)
+    under_schedules(program)
 
 
 @clause("BP-6")
 def test_a_receiver_that_blocks_gets_all_messages() -> None:
     def program(run: Run) -> None:
-        sender = _node()
-        receiver = _node(receive_messages=1, receive_overflow="block")
-        _join(sender, receiver)
+        sender = bus_node()
+        receiver = bus_node(receive_messages=1, receive_overflow="block")
+        join(sender, receiver)
 
         def sends() -> None:
             for number in range(3):
@@ -94,15 +73,15 @@ def test_a_receiver_that_blocks_gets_all_messages() -> None:
         assert _take(receiver, 3) == [b"0", b"1", b"2"]
         run.join()
 
-    _under_schedules(program)
+    under_schedules(program)
 
 
 @clause("BP-6")
 def test_a_pair_that_waits_for_room_is_woken() -> None:
     def program(run: Run) -> None:
-        sender = _node(send_messages=1, pipes_max=1)
-        receiver = _node(receive_messages=1, receive_overflow="block", pipes_max=1)
-        _join(sender, receiver)
+        sender = bus_node(send_messages=1, pipes_max=1)
+        receiver = bus_node(receive_messages=1, receive_overflow="block", pipes_max=1)
+        join(sender, receiver)
 
         def sends() -> None:
             for number in range(4):
@@ -112,26 +91,26 @@ def test_a_pair_that_waits_for_room_is_woken() -> None:
         assert _take(receiver, 4) == [b"0", b"1", b"2", b"3"]
         run.join()
 
-    _under_schedules(program)
+    under_schedules(program)
 
 
 def test_a_pair_that_waits_for_its_peer_is_woken() -> None:
     def program(run: Run) -> None:
-        sender, receiver = _node(pipes_max=1), _node(pipes_max=1)
+        sender, receiver = bus_node(pipes_max=1), bus_node(pipes_max=1)
         run.spawn(sender.send_waiting, b"x", None)
-        joining = run.spawn(_join, sender, receiver)
+        joining = run.spawn(join, sender, receiver)
         assert _take(receiver, 1) == [b"x"]
         joining.join()
         run.join()
 
-    _under_schedules(program)
+    under_schedules(program)
 
 
 @clause("BP-4", "BP-17")
 def test_each_message_to_a_node_that_closes_is_taken_or_counted() -> None:
     def program(run: Run) -> None:
-        sender, receiver = _node(), _node()
-        _join(sender, receiver)
+        sender, receiver = bus_node(), bus_node()
+        join(sender, receiver)
         taken: list[bytes] = []
 
         def takes() -> None:
@@ -158,14 +137,14 @@ def test_each_message_to_a_node_that_closes_is_taken_or_counted() -> None:
         assert theirs.delivered == len(taken)
         assert len(taken) + lost == 2
 
-    _under_schedules(program)
+    under_schedules(program)
 
 
 def test_a_call_that_drains_is_woken() -> None:
     def program(run: Run) -> None:
-        sender = _node()
-        receiver = _node(receive_messages=1, receive_overflow="block")
-        _join(sender, receiver)
+        sender = bus_node()
+        receiver = bus_node(receive_messages=1, receive_overflow="block")
+        join(sender, receiver)
         for number in range(3):
             sender.send(b"%d" % number)
         draining = run.spawn(sender.drain, None)
@@ -173,16 +152,16 @@ def test_a_call_that_drains_is_woken() -> None:
         draining.join()
         assert draining.result is True
 
-    _under_schedules(program)
+    under_schedules(program)
 
 
 @clause("BP-11", "BP-14")
 def test_a_device_forwards_and_ends() -> None:
     def program(run: Run) -> None:
-        hub = _node()
-        leaves = [_node(), _node()]
+        hub = bus_node()
+        leaves = [bus_node(), bus_node()]
         for leaf in leaves:
-            _join(leaf, hub)
+            join(leaf, hub)
         device = Device([hub])
         leaves[0].send(b"x")
         assert _take(leaves[1], 1) == [b"x"]
@@ -192,16 +171,16 @@ def test_a_device_forwards_and_ends() -> None:
         assert device.error is None
         assert not leaves[0].stats().peers
 
-    _under_schedules(program)
+    under_schedules(program)
 
 
-def test_a_send_in_time_or_an_error_that_says_so() -> None:
-    """The deadline and the room come at the same moment."""
+def test_a_send_succeeds_in_time_or_raises() -> None:
+    """The deadline passes when the queue gets room."""
 
     def program(run: Run) -> None:
-        sender = _node(send_messages=1, pipes_max=1)
-        receiver = _node(receive_messages=1, receive_overflow="block", pipes_max=1)
-        _join(sender, receiver)
+        sender = bus_node(send_messages=1, pipes_max=1)
+        receiver = bus_node(receive_messages=1, receive_overflow="block", pipes_max=1)
+        join(sender, receiver)
         sender.send_waiting(b"0", None)
         sender.send_waiting(b"1", None)
 
@@ -213,11 +192,33 @@ def test_a_send_in_time_or_an_error_that_says_so() -> None:
             return True
 
         sending = run.spawn(sends)
-        came = _take(receiver, 2)
+        received = _take(receiver, 2)
         sending.join()
         if sending.result:
-            came += _take(receiver, 1)
-        assert came == [b"0", b"1", b"2"][: len(came)]
-        assert sender.stats().sent == len(came)
+            received += _take(receiver, 1)
+        assert received == [b"0", b"1", b"2"][: len(received)]
+        assert sender.stats().sent == len(received)
 
-    _under_schedules(program)
+    under_schedules(program)
+
+
+def test_a_drain_during_a_join_is_woken() -> None:
+    def program(run: Run) -> None:
+        sender, receiver = bus_node(), bus_node()
+        joining = run.spawn(join, sender, receiver)
+        sender.send(b"x")
+        assert sender.drain(None)
+        joining.join()
+
+    under_schedules(program)
+
+
+def test_no_connection_outlives_a_node_that_closes_while_it_is_made() -> None:
+    def program(run: Run) -> None:
+        first, second = bus_node(), bus_node()
+        closing = run.spawn(first.close)
+        joined = join(first, second)
+        closing.join()
+        assert second.peers == 0, joined
+
+    under_schedules(program)

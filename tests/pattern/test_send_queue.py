@@ -28,7 +28,7 @@ class Peer:
         self, messages_max: int = 9, bytes_max: int = 99, room: float = float("inf")
     ) -> None:
         self.room = room
-        self.came: list[str] = []
+        self.written: list[str] = []
         self.is_writing = False
         self.lock: Final = _sync.Lock()  # of the node
         self.queue: Final = SendQueue[str](messages_max, bytes_max, self._write)
@@ -42,13 +42,13 @@ class Peer:
                 if frame is None:
                     return True
                 self.room -= 1
-                self.came.append(frame)
+                self.written.append(frame)
             return False
         finally:
             self.is_writing = False
 
     def put(self, *frames: str) -> int:
-        """Put frames as one run of messages; return how many there was room for."""
+        """Put frames as one run of messages; return how many had room."""
         run = MessageRun(1, 1, [frame.encode() for frame in frames])
         return self.queue.put(run, joined)
 
@@ -71,7 +71,7 @@ def joined(run: MessageRun) -> str:
 
 
 def put(queue: SendQueue[str], *sizes: int) -> list[bool]:
-    """Put messages one by one; return for which of them there was room."""
+    """Put messages one by one; return which of them had room."""
     runs = [MessageRun(1, 1, [b"x" * size]) for size in sizes]
     return [queue.put(run, lambda run: f"{run.size} bytes") == 1 for run in runs]
 
@@ -232,16 +232,16 @@ def test_a_flush_writes_all_frames_that_the_peer_takes() -> None:
 
     peer.send("1", "2", "3", "4")
 
-    assert peer.came == ["1", "2"]
+    assert peer.written == ["1", "2"]
     assert peer.queue.blocked
     assert len(peer.queue) == 2
 
     peer.make_room(1)
-    assert peer.came == ["1", "2", "3"]
+    assert peer.written == ["1", "2", "3"]
     assert peer.queue.blocked
 
     peer.make_room()
-    assert peer.came == ["1", "2", "3", "4"]
+    assert peer.written == ["1", "2", "3", "4"]
     assert not peer.queue.blocked
 
 
@@ -254,7 +254,7 @@ def test_nothing_is_written_to_a_peer_that_takes_no_more() -> None:
     peer.room = 5
     peer.queue.flush()
 
-    assert peer.came == []
+    assert peer.written == []
 
 
 @clause("BP-4")
@@ -285,8 +285,8 @@ def test_no_flush_of_two_senders_is_lost() -> None:
         peer.send("c1")
         for sender in senders:
             sender.join()
-        assert sorted(peer.came) == ["a1", "a2", "b1", "c1"]
-        assert peer.came.index("a1") < peer.came.index("a2")
+        assert sorted(peer.written) == ["a1", "a2", "b1", "c1"]
+        assert peer.written.index("a1") < peer.written.index("a2")
         assert len(peer.queue) == peer.queue.size == 0
 
     under_every_schedule(program)
@@ -308,7 +308,7 @@ def test_no_unblock_is_lost_while_senders_write(senders: int) -> None:
         peer.make_room()
         for task in tasks:
             task.join()
-        assert sorted(peer.came) == frames
+        assert sorted(peer.written) == frames
         assert not peer.queue.blocked
 
     under_every_schedule(program)
@@ -322,8 +322,8 @@ def test_no_unblock_is_lost_if_room_comes_in_parts() -> None:
         driver = run.spawn(peer.make_room, name="driver")
         for task in (*senders, driver):
             task.join()
-        assert sorted(peer.came) == ["a1", "a2", "b1"]
-        assert peer.came.index("a1") < peer.came.index("a2")
+        assert sorted(peer.written) == ["a1", "a2", "b1"]
+        assert peer.written.index("a1") < peer.written.index("a2")
 
     under_every_schedule(program)
 
@@ -339,14 +339,14 @@ def test_nothing_is_written_once_the_queue_is_stopped() -> None:
 
         def close() -> None:
             assert not peer.is_writing
-            closed.append([*peer.came])
+            closed.append([*peer.written])
 
         peer.queue.stop(close)
         for sender in senders:
             sender.join()
         peer.send("late")
         peer.make_room()
-        assert closed == [peer.came]
+        assert closed == [peer.written]
 
     under_every_schedule(program)
 
@@ -360,8 +360,8 @@ def test_each_message_is_either_written_or_discarded() -> None:
         flushing = run.spawn(peer.queue.flush)
         discarded = peer.queue.discard()
         flushing.join()
-        assert peer.came == sorted(peer.came)
-        assert discarded + len(peer.came) == 3
+        assert peer.written == sorted(peer.written)
+        assert discarded + len(peer.written) == 3
 
     under_every_schedule(program)
 
@@ -376,3 +376,13 @@ def under_every_schedule(program: Callable[[Run], object]) -> None:
         seed=1,
         bytecode=(SendQueue,),
     )
+
+
+def test_a_message_that_cannot_be_encoded_takes_no_room() -> None:
+    def refuse(run: MessageRun) -> bytes:
+        raise TypeError(run)
+
+    queue: SendQueue[bytes] = SendQueue(9, 99, lambda: True)
+    with pytest.raises(TypeError):
+        queue.put(MessageRun(1, 1, [b"x"]), refuse)
+    assert len(queue) == queue.size == 0

@@ -7,7 +7,6 @@ the event that the caller waits for, and both come in either order.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from queuebroker import (
     aio,
 )
 from specs.clauses import clause
+from tests.kit.cancels import first_of, orders, play
 from tests.kit.stepped_loop import SteppedLoop, stepped_loop
 from tests.meetings import nobody_waits
 from tests.pairs import queue_pair
@@ -28,51 +28,16 @@ from tests.spec.kinds import KINDS, both_kinds
 
 if TYPE_CHECKING:
     from asyncio import Task
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
 
     Call = Callable[[aio.MessageQueue], Coroutine[Any, Any, Any]]
-
-# More steps than any call that waits once takes.
-STEPS = 8
-
-
-def orders() -> Iterator[list[tuple[int, str]]]:
-    """Yield each order of the cancel, the awaited event, and the steps."""
-    for cancel, act in itertools.product(range(STEPS), repeat=2):
-        events = [(cancel, "cancel"), (act, "act")]
-        yield sorted(events, key=lambda event: event[0])
-        if cancel == act:
-            yield events[::-1]
-
-
-def play(
-    loop: SteppedLoop,
-    task: Task[Any],
-    act: Callable[[], object],
-    events: list[tuple[int, str]],
-) -> None:
-    """Trigger both events, each before its step, then run all remaining steps."""
-    for step in range(STEPS):
-        for when, event in events:
-            if when == step:
-                act() if event == "act" else task.cancel()
-        loop.step()
-    loop.run()
-    assert task.done()
-
-
-async def first_of_iteration(face: aio.MessageQueue) -> bytes:
-    async for message in face:
-        return message
-    raise AssertionError
-
 
 RECEIVES: dict[str, Call] = {
     "receive": lambda face: face.receive(),
     "receive, timeout": lambda face: face.receive(timeout=9),
     "receive_many": lambda face: face.receive_many(),
     "receive_into": lambda face: face.receive_into(bytearray(9)),
-    "async for": first_of_iteration,
+    "async for": first_of,
     "receive_any": lambda face: aio.receive_any([face]),
 }
 

@@ -6,7 +6,8 @@ worker       the program in which a foreign library runs; `nng_driver` and
              `nanomsg_driver` are its two halves. libnanomsg aborts its process on some
              input, and both libraries keep threads and descriptors
 library      starts the program, and stands for its sockets
-party        the sockets and addresses of one test
-meeting      waits until sockets are connected, by messages that arrive
-raw_end      a plain socket that plays a peer byte by byte
+testbed      the sockets and addresses of one test
+delivery     waits until messages are delivered, and checks those that arrive
+
+`tests.pattern.raw_end` plays a peer byte by byte.
 """

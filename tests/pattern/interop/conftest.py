@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pattern.interop.party import Libraries, Party
+from tests.pattern.interop.testbed import Libraries, Testbed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +27,11 @@ def libraries() -> Iterator[Libraries]:
 
 
 @pytest.fixture
-def party(libraries: Libraries) -> Iterator[Party]:
+def testbed(libraries: Libraries) -> Iterator[Testbed]:
     """Provide sockets and addresses, and close them at the end."""
     # Not `tmp_path`, which is too long for a socket file.
     folder = Path(tempfile.mkdtemp(prefix="sp-"))
-    made = Party(libraries, folder)
+    made = Testbed(libraries, folder)
     try:
         yield made
     finally:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from tests.pattern.interop.peer import Peer
 
-__all__ = ["ForeignPeer", "Library", "LibraryDiedError", "lack_of"]
+__all__ = ["ForeignPeer", "Library", "LibraryDiedError", "missing_package"]
 
 
-def lack_of(library: str) -> str:
-    """Return why a library cannot be used here; "" if it can."""
+def missing_package(library: str) -> str:
+    """Return the missing package of a library as a skip reason; "" if none is."""
     try:
         if library == "nng":
             import pynng  # type: ignore[import-untyped] # noqa: F401, PLC0415

@@ -90,7 +90,7 @@ class NanomsgDriver:
         )
 
     def listen(self, number: int, url: str) -> str:
-        """Listen; the address must have a port, since the library tells none."""
+        """Listen; the address must have a port, since the library reports none."""
         self._check(self._library.nn_bind(number, url.encode()))
         return url
 

@@ -134,8 +134,8 @@ class NngDriver:
 
     def close(self, number: int) -> None:
         """Close a socket."""
-        if (gone := self._sockets.pop(number, None)) is not None:
-            gone.close()
+        if (found := self._sockets.pop(number, None)) is not None:
+            found.close()
 
     def close_all(self) -> None:
         """Close all sockets."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
-from tests.pattern.interop.meeting import expect_in_order, meet_all
-from tests.pattern.interop.party import TRANSPORTS
+from tests.pattern.interop.delivery import expect_in_order, wait_for_mesh
+from tests.pattern.interop.testbed import TRANSPORTS
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from tests.pattern.interop.party import Party
     from tests.pattern.interop.peer import Peer
+    from tests.pattern.interop.testbed import Testbed
 
 FOREIGN = ("nng", "nanomsg")
 # Lengths at which something changes: the length of heads, of our joined writes and
@@ -34,10 +34,10 @@ def body(length: int) -> bytes:
     return block[:length]
 
 
-def connected(party: Party, first: Peer, second: Peer, transport: str) -> None:
+def connected(testbed: Testbed, first: Peer, second: Peer, transport: str) -> None:
     """Let the first listen, and the second dial."""
-    second.dial(party.listen(first, transport))
-    meet_all([first, second])
+    second.dial(testbed.listen(first, transport))
+    wait_for_mesh([first, second])
 
 
 @clause("BP-20")
@@ -45,14 +45,14 @@ def connected(party: Party, first: Peer, second: Peer, transport: str) -> None:
 @pytest.mark.parametrize("foreign", FOREIGN)
 @pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials"])
 def test_messages_of_every_length_arrive_unchanged_in_both_directions(
-    party: Party, foreign: str, transport: str, listens: bool
+    testbed: Testbed, foreign: str, transport: str, listens: bool
 ) -> None:
     """Up to the limit of nanomsg; the empty one, too."""
-    ours, other = party.own(), party.foreign(foreign)
+    ours, other = testbed.own(), testbed.foreign(foreign)
     if listens:
-        connected(party, ours, other, transport)
+        connected(testbed, ours, other, transport)
     else:
-        connected(party, other, ours, transport)
+        connected(testbed, other, ours, transport)
 
     for length in LENGTHS:
         message = body(length)
@@ -66,11 +66,11 @@ def test_messages_of_every_length_arrive_unchanged_in_both_directions(
 @clause("BP-19")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_burst_to_nng_arrives_whole_and_in_order(
-    party: Party, transport: str
+    testbed: Testbed, transport: str
 ) -> None:
     """Order is kept on each connection."""
-    ours, other = party.own(), party.foreign("nng")
-    connected(party, ours, other, transport)
+    ours, other = testbed.own(), testbed.foreign("nng")
+    connected(testbed, ours, other, transport)
     messages = [b"%d" % i + body(i % 700) for i in range(1000)]
 
     ours.send_all(messages)
@@ -82,17 +82,17 @@ def test_a_burst_to_nng_arrives_whole_and_in_order(
 
 @clause("BP-19")
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_burst_with_nanomsg_keeps_its_order(party: Party, transport: str) -> None:
+def test_a_burst_with_nanomsg_keeps_its_order(testbed: Testbed, transport: str) -> None:
     """nanomsg drops messages of its own bursts, and keeps the order of the others."""
-    ours, other = party.own(), party.foreign("nanomsg")
-    connected(party, ours, other, transport)
+    ours, other = testbed.own(), testbed.foreign("nanomsg")
+    connected(testbed, ours, other, transport)
     messages = [b"%d" % i + body(i % 700) for i in range(1000)]
 
     ours.send_all(messages)
     expect_in_order(other, messages)
 
     other.send_all(messages)
-    # The library drops what it cannot pass on at once, and this one, too, until then.
+    # The library drops each message that it cannot send at once, also this one.
     arrived: list[bytes] = []
     while b"last" not in arrived:
         other.send(b"last")
@@ -106,11 +106,11 @@ def test_a_burst_with_nanomsg_keeps_its_order(party: Party, transport: str) -> N
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_a_message_above_our_limit_ends_the_connection_and_nothing_arrives(
-    party: Party, foreign: str, transport: str
+    testbed: Testbed, foreign: str, transport: str
 ) -> None:
-    """The dialler comes back, and messages within the limit arrive."""
-    ours, other = party.own(message_bytes=1000), party.foreign(foreign)
-    connected(party, ours, other, transport)
+    """The dialler dials again, and messages within the limit arrive."""
+    ours, other = testbed.own(message_bytes=1000), testbed.foreign(foreign)
+    connected(testbed, ours, other, transport)
     other.send(body(1000))
     expect_in_order(ours, [body(1000)])
     [before] = ours.socket.stats.peers
@@ -121,7 +121,7 @@ def test_a_message_above_our_limit_ends_the_connection_and_nothing_arrives(
         lambda: [each.pipe for each in ours.socket.stats.peers] != [before.pipe],
         "the connection ends",
     )
-    meet_all([ours, other])
+    wait_for_mesh([ours, other])
     expect_after = body(999)
     other.send(expect_after)
     expect_in_order(ours, [expect_after])
@@ -130,15 +130,15 @@ def test_a_message_above_our_limit_ends_the_connection_and_nothing_arrives(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_a_message_above_their_limit_makes_them_close_and_we_dial_again(
-    party: Party, foreign: str, transport: str
+    testbed: Testbed, foreign: str, transport: str
 ) -> None:
     """The limit of nanomsg is 1 MiB, that of NNG is set; we send any length."""
-    ours = party.own()
+    ours = testbed.own()
     if foreign == "nanomsg":
-        other = party.foreign(foreign)
+        other = testbed.foreign(foreign)
     else:
-        other = party.foreign(foreign, message_bytes=MIB)
-    connected(party, other, ours, transport)
+        other = testbed.foreign(foreign, message_bytes=MIB)
+    connected(testbed, other, ours, transport)
     ours.send(body(MIB))
     expect_in_order(other, [body(MIB)])
     [before] = ours.socket.stats.peers
@@ -149,15 +149,15 @@ def test_a_message_above_their_limit_makes_them_close_and_we_dial_again(
         lambda: [each.pipe for each in ours.socket.stats.peers] != [before.pipe],
         "they close the connection",
     )
-    meet_all([ours, other])
+    wait_for_mesh([ours, other])
     ours.send(b"short")
     expect_in_order(other, [b"short"])
 
 
-def test_a_message_of_16_mib_passes_between_ours_and_nng(party: Party) -> None:
+def test_a_message_of_16_mib_passes_between_ours_and_nng(testbed: Testbed) -> None:
     """NNG has no limit by default; ours is 64 MiB."""
-    ours, other = party.own(), party.foreign("nng")
-    connected(party, ours, other, "ipc")
+    ours, other = testbed.own(), testbed.foreign("nng")
+    connected(testbed, ours, other, "ipc")
     message = body(16 * MIB)
 
     ours.send(message)
@@ -170,13 +170,17 @@ def test_a_message_of_16_mib_passes_between_ours_and_nng(party: Party) -> None:
 @pytest.mark.parametrize("foreign", FOREIGN)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_node_that_connects_later_receives_nothing_from_before(
-    party: Party, foreign: str, transport: str
+    testbed: Testbed, foreign: str, transport: str
 ) -> None:
     """A message goes to the peers that are connected when it is sent."""
-    ours, early, late = party.own(), party.foreign(foreign), party.foreign(foreign)
-    url = party.listen(ours, transport)
+    ours, early, late = (
+        testbed.own(),
+        testbed.foreign(foreign),
+        testbed.foreign(foreign),
+    )
+    url = testbed.listen(ours, transport)
     early.dial(url)
-    meet_all([ours, early])
+    wait_for_mesh([ours, early])
     ours.send(b"old")
     expect_in_order(early, [b"old"])
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pattern.interop.meeting import expect_in_order, meet_all
-from tests.pattern.interop.party import TRANSPORTS
+from tests.pattern.interop.delivery import expect_in_order, wait_for_mesh
+from tests.pattern.interop.testbed import TRANSPORTS
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from tests.pattern.interop.party import Party
+    from tests.pattern.interop.testbed import Testbed
 
 KINDS = [("nanomsg", "pair0"), ("nng", "pair0"), ("nng", "pair1")]
 EVERY = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -23,12 +23,12 @@ LENGTHS = (0, 1, 3, 4, 5, 4096, 65_536, 1_000_000)
 @ROLES
 @pytest.mark.parametrize(("library", "kind"), KINDS)
 def test_a_pair_exchanges_messages_of_all_lengths(
-    party: Party, library: str, kind: str, listens: bool, transport: str
+    testbed: Testbed, library: str, kind: str, listens: bool, transport: str
 ) -> None:
     """Both ways, and in order; a pair waits instead of dropping."""
-    ours, other = party.own(kind), party.foreign(library, kind)
+    ours, other = testbed.own(kind), testbed.foreign(library, kind)
     first, second = (ours, other) if listens else (other, ours)
-    second.dial(party.listen(first, transport))
+    second.dial(testbed.listen(first, transport))
     messages = [bytes([i]) * length for i, length in enumerate(LENGTHS)]
 
     for sender, receiver in ((ours, other), (other, ours)):
@@ -42,19 +42,19 @@ def test_a_pair_exchanges_messages_of_all_lengths(
 
 @EVERY
 @pytest.mark.parametrize(("library", "kind"), KINDS[1:])
-def test_our_pair_rejects_a_second_peer_until_the_first_has_gone(
-    party: Party, library: str, kind: str, transport: str
+def test_our_pair_rejects_a_second_peer_until_the_first_has_disconnected(
+    testbed: Testbed, library: str, kind: str, transport: str
 ) -> None:
     """The first peer notices nothing; the second is connected afterwards.
 
     Not with nanomsg: on a busy machine it does not notice a close right behind the
     handshake, and counts as connected for ever (specs/bus-pattern.md, Limits).
     """
-    ours = party.own(kind)
-    first, second = party.foreign(library, kind), party.foreign(library, kind)
-    url = party.listen(ours, transport)
+    ours = testbed.own(kind)
+    first, second = testbed.foreign(library, kind), testbed.foreign(library, kind)
+    url = testbed.listen(ours, transport)
     first.dial(url)
-    meet_all([ours, first])
+    wait_for_mesh([ours, first])
     second.dial(url)
     until(
         lambda: second.counters().get("removed", 0) >= 2,
@@ -68,24 +68,24 @@ def test_our_pair_rejects_a_second_peer_until_the_first_has_gone(
     assert len(ours.socket.stats.peers) == 1
 
     first.close()
-    # What the second sent while it seemed connected is lost.
-    meet_all([ours, second])
+    # Messages that the second sent while it seemed connected are lost.
+    wait_for_mesh([ours, second])
 
 
 @EVERY
 @pytest.mark.parametrize(("library", "kind"), KINDS)
-def test_a_pair_of_another_library_rejects_us_until_its_peer_has_gone(
-    party: Party, library: str, kind: str, transport: str
+def test_a_pair_of_another_library_rejects_us_until_its_peer_has_disconnected(
+    testbed: Testbed, library: str, kind: str, transport: str
 ) -> None:
     """We dial again until it accepts us."""
     other, first, second = (
-        party.foreign(library, kind),
-        party.own(kind),
-        party.own(kind),
+        testbed.foreign(library, kind),
+        testbed.own(kind),
+        testbed.own(kind),
     )
-    url = party.listen(other, transport)
+    url = testbed.listen(other, transport)
     first.dial(url)
-    meet_all([other, first])
+    wait_for_mesh([other, first])
     second.dial(url)
     [dialler] = second.diallers
     until(lambda: dialler.error is not None, "we have been rejected")
@@ -95,4 +95,4 @@ def test_a_pair_of_another_library_rejects_us_until_its_peer_has_gone(
 
     first.close()
     assert second.socket.wait_for_peers(1, LIMIT_S)
-    meet_all([other, second])
+    wait_for_mesh([other, second])

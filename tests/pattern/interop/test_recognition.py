@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
-from tests.pattern.interop.meeting import expect_in_order, meet_all
-from tests.pattern.interop.party import TRANSPORTS
-from tests.pattern.interop.raw_end import RawEnd, RawListener, frame
+from tests.pattern.interop.delivery import expect_in_order, wait_for_mesh
+from tests.pattern.interop.testbed import TRANSPORTS
+from tests.pattern.raw_end import RawEnd, frame
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
     from tests.pattern.interop.library import ForeignPeer
-    from tests.pattern.interop.party import Party
+    from tests.pattern.interop.testbed import Testbed
 
 MESSAGES = [b"%d" % i for i in range(100)]
-# What must have happened once: every other counter of connections is 0.
+# Events that have happened once; every other counter of connections is 0.
 ONE_CONNECTION = {
     ("nng", True): {"begun": 1, "connected": 1, "listener.accept": 1},
     ("nng", False): {"begun": 1, "connected": 1, "dialler.connect": 1},
@@ -27,7 +27,7 @@ ONE_CONNECTION = {
 TRAFFIC = ("tx_msgs", "rx_msgs", "tx_bytes", "rx_bytes", ".pipes")
 
 
-def happened(peer: ForeignPeer) -> dict[str, int]:
+def counted_events(peer: ForeignPeer) -> dict[str, int]:
     """Return the counters of connections that are not 0."""
     return {
         name: count
@@ -40,37 +40,37 @@ def happened(peer: ForeignPeer) -> dict[str, int]:
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials"])
 def test_another_library_counts_one_connection_and_no_failure(
-    party: Party, library: str, transport: str, listens: bool
+    testbed: Testbed, library: str, transport: str, listens: bool
 ) -> None:
     """Neither as listener nor as dialler does it see a rejected attempt."""
-    ours, other = party.own(), party.foreign(library)
+    ours, other = testbed.own(), testbed.foreign(library)
     if listens:
-        ours.dial(party.listen(other, transport))
+        ours.dial(testbed.listen(other, transport))
     else:
-        other.dial(party.listen(ours, transport))
-    meet_all([ours, other])
+        other.dial(testbed.listen(ours, transport))
+    wait_for_mesh([ours, other])
 
     for message in MESSAGES:
         ours.send(message)
         expect_in_order(other, [message])
 
-    assert happened(other) == ONE_CONNECTION[library, listens]
+    assert counted_events(other) == ONE_CONNECTION[library, listens]
     [peer] = ours.socket.stats.peers
     assert not peer.is_native
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_listener_that_states_its_type_at_once_sees_one_plain_dialler(
-    party: Party, transport: str
+    testbed: Testbed, transport: str
 ) -> None:
     """As NNG does it: all bytes are sent before any is read."""
-    ours = party.own()
+    ours = testbed.own()
     is_ipc = transport == "ipc"
 
-    with RawListener(f"ipc://{party.path()}" if is_ipc else "tcp") as other:
+    with testbed.raw_listener(transport) as other:
         ours.dial(other.url)
         with other.accept() as end:
-            end.shake_hands()
+            end.handshake()
             assert ours.socket.wait_for_peers(1, LIMIT_S)
             for message in MESSAGES:
                 ours.send(message)
@@ -82,16 +82,16 @@ def test_a_listener_that_states_its_type_at_once_sees_one_plain_dialler(
 @clause("BP-9")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_dialler_that_states_its_type_at_once_sees_a_plain_listener(
-    party: Party, transport: str
+    testbed: Testbed, transport: str
 ) -> None:
     """Nothing but the body follows the head of a frame, also from a device."""
-    hub = party.own(raw=True)
-    url = party.listen(hub, transport)
+    hub = testbed.own(raw=True)
+    url = testbed.listen(hub, transport)
     is_ipc = transport == "ipc"
 
     with RawEnd.dial(url) as first, RawEnd.dial(url) as second:
-        first.shake_hands()
-        second.shake_hands()
+        first.handshake()
+        second.handshake()
         assert hub.socket.wait_for_peers(2, LIMIT_S)
         hub.forward_to(None)
         for message in (b"ABC", b"", b"x" * 300):
@@ -102,17 +102,17 @@ def test_a_dialler_that_states_its_type_at_once_sees_a_plain_listener(
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_two_sockets_of_ours_recognise_each_other_beside_foreign_ones(
-    party: Party, transport: str
+    testbed: Testbed, transport: str
 ) -> None:
     """Their connection is native; those of the others are plain."""
-    ours, friend = party.own(), party.own()
-    url = party.listen(ours, transport)
-    friend.dial(url)
-    foreign = [party.foreign("nng"), party.foreign("nanomsg")]
+    ours, second = testbed.own(), testbed.own()
+    url = testbed.listen(ours, transport)
+    second.dial(url)
+    foreign = [testbed.foreign("nng"), testbed.foreign("nanomsg")]
     for each in foreign:
         each.dial(url)
     assert ours.socket.wait_for_peers(3, LIMIT_S)
 
     natives = [each for each in ours.socket.stats.peers if each.is_native]
 
-    assert [each.node for each in natives] == [friend.socket.stats.node]
+    assert [each.node for each in natives] == [second.socket.stats.node]

@@ -8,13 +8,17 @@ import pytest
 
 from bus.pattern import DropReason
 from specs.clauses import clause
-from tests.pattern.interop.meeting import expect_in_order, meet, meet_all
-from tests.pattern.interop.party import TRANSPORTS
-from tests.pattern.interop.raw_end import RawEnd, frame
+from tests.pattern.interop.delivery import (
+    expect_in_order,
+    wait_for_delivery,
+    wait_for_mesh,
+)
+from tests.pattern.interop.testbed import TRANSPORTS
+from tests.pattern.raw_end import RawEnd, frame
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from tests.pattern.interop.party import Party
+    from tests.pattern.interop.testbed import Testbed
 
 SENDS = 5000
 STEP = 500
@@ -31,18 +35,18 @@ def numbered(i: int) -> bytes:
 
 @clause("BP-4", "BP-19")
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_peer_that_never_reads_loses_messages_and_nobody_else_does(
-    party: Party, transport: str
+def test_a_peer_that_never_reads_loses_messages_and_no_other_does(
+    testbed: Testbed, transport: str
 ) -> None:
     """5,000 sends: the others get all; it gets the ones that had room, in order."""
-    ours, quick = party.own(send_messages=ROOM), party.foreign("nng")
-    url = party.listen(ours, transport)
+    ours, quick = testbed.own(send_messages=ROOM), testbed.foreign("nng")
+    url = testbed.listen(ours, transport)
     is_ipc = transport == "ipc"
     quick.dial(url)
-    meet_all([ours, quick])
+    wait_for_mesh([ours, quick])
 
     with RawEnd.dial(url) as stuck:
-        stuck.shake_hands()
+        stuck.handshake()
         assert ours.socket.wait_for_peers(2, LIMIT_S)
         for start in range(0, SENDS, STEP):
             messages = [numbered(i) for i in range(start, start + STEP)]
@@ -70,15 +74,15 @@ def test_a_peer_that_never_reads_loses_messages_and_nobody_else_does(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("library", ["nng", "nanomsg"])
 def test_an_application_that_never_receives_does_not_block_us(
-    party: Party, library: str, transport: str
+    testbed: Testbed, library: str, transport: str
 ) -> None:
     """nanomsg reads no more from the connection; NNG reads on and drops."""
-    ours, quick = party.own(send_messages=ROOM), party.foreign("nng")
-    stuck = party.foreign(library)
-    url = party.listen(ours, transport)
+    ours, quick = testbed.own(send_messages=ROOM), testbed.foreign("nng")
+    stuck = testbed.foreign(library)
+    url = testbed.listen(ours, transport)
     quick.dial(url)
     stuck.dial(url)
-    meet_all([ours, quick])
+    wait_for_mesh([ours, quick])
     assert ours.socket.wait_for_peers(2, LIMIT_S)
 
     for start in range(0, SENDS, STEP):
@@ -93,13 +97,13 @@ def test_an_application_that_never_receives_does_not_block_us(
 
 @clause("BP-6")
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_what_nng_sends_beyond_our_queue_is_dropped_and_counted(
-    party: Party, transport: str
+def test_messages_of_nng_beyond_our_queue_are_dropped_and_counted(
+    testbed: Testbed, transport: str
 ) -> None:
     """The first messages stay, the newest are dropped."""
-    ours, other = party.own(receive_messages=16), party.foreign("nng")
-    other.dial(party.listen(ours, transport))
-    meet_all([ours, other])
+    ours, other = testbed.own(receive_messages=16), testbed.foreign("nng")
+    other.dial(testbed.listen(ours, transport))
+    wait_for_mesh([ours, other])
     [before] = ours.socket.stats.peers
 
     other.send_all([b"%d" % i for i in range(100)])
@@ -117,16 +121,16 @@ def test_what_nng_sends_beyond_our_queue_is_dropped_and_counted(
 @clause("BP-18")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("quiet_library", ["nng", "nanomsg", "ours"])
-def test_a_flood_of_one_peer_does_not_keep_back_or_drop_what_another_sends(
-    party: Party, quiet_library: str, transport: str
+def test_a_flood_of_one_peer_neither_delays_nor_drops_messages_of_another(
+    testbed: Testbed, quiet_library: str, transport: str
 ) -> None:
     """Few messages of the other one are received before that of the quiet peer."""
-    ours, quiet = party.own(receive_messages=ROOM), party.open(quiet_library)
-    flooder = party.foreign("nng")
-    url = party.listen(ours, transport)
+    ours, quiet = testbed.own(receive_messages=ROOM), testbed.open(quiet_library)
+    flooder = testbed.foreign("nng")
+    url = testbed.listen(ours, transport)
     quiet.dial(url)
     flooder.dial(url)
-    meet({quiet: [ours], flooder: [ours], ours: [quiet, flooder]})
+    wait_for_delivery({quiet: [ours], flooder: [ours], ours: [quiet, flooder]})
 
     def total() -> int:
         return sum(each.arrived for each in ours.socket.stats.peers)

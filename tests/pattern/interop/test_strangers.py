@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
-from tests.pattern.interop.meeting import expect_in_order, meet_all
-from tests.pattern.interop.party import TRANSPORTS
-from tests.pattern.interop.raw_end import HANDSHAKE, RawEnd, RawListener, frame
+from tests.pattern.interop.delivery import expect_in_order, wait_for_mesh
+from tests.pattern.interop.testbed import TRANSPORTS
+from tests.pattern.raw_end import HANDSHAKE, RawEnd, frame
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from tests.pattern.interop.own_peer import OwnPeer
-    from tests.pattern.interop.party import Party
     from tests.pattern.interop.peer import Peer
+    from tests.pattern.interop.testbed import Testbed
 
 MAGIC = HANDSHAKE[:4]
 TYPE = HANDSHAKE[4:]
@@ -46,20 +46,20 @@ WRONG_LENGTHS = {
 }
 
 
-def neighbours(
-    party: Party, transport: str, handshake_s: float = 10
+def connected_pair(
+    testbed: Testbed, transport: str, handshake_s: float = 10
 ) -> tuple[str, OwnPeer, Peer]:
     """Return the address of one of our sockets, it, and a peer of NNG."""
-    ours = party.own(message_bytes=1000, handshake_s=handshake_s)
-    other = party.foreign("nng")
-    url = party.listen(ours, transport)
+    ours = testbed.own(message_bytes=1000, handshake_s=handshake_s)
+    other = testbed.foreign("nng")
+    url = testbed.listen(ours, transport)
     other.dial(url)
-    meet_all([ours, other])
+    wait_for_mesh([ours, other])
     return url, ours, other
 
 
-def still_served(ours: Peer, other: Peer) -> None:
-    """Exchange messages, which a stranger must not disturb."""
+def check_served(ours: Peer, other: Peer) -> None:
+    """Check that two peers still exchange messages."""
     ours.send(b"ping")
     expect_in_order(other, [b"ping"])
     other.send(b"pong")
@@ -70,35 +70,35 @@ def still_served(ours: Peer, other: Peer) -> None:
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("wrong", WRONG_HANDSHAKES.values(), ids=WRONG_HANDSHAKES)
 def test_a_dialler_with_a_wrong_handshake_is_closed(
-    party: Party, wrong: bytes, transport: str
+    testbed: Testbed, wrong: bytes, transport: str
 ) -> None:
     """It gets no type, and no message."""
-    url, ours, other = neighbours(party, transport)
+    url, ours, other = connected_pair(testbed, transport)
 
     with RawEnd.dial(url) as stranger:
         stranger.send(wrong)
-        still_served(ours, other)
+        check_served(ours, other)
 
         assert stranger.read_to_end() in (MAGIC, MAGIC + TYPE)
-    still_served(ours, other)
+    check_served(ours, other)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("wrong", WRONG_HANDSHAKES.values(), ids=WRONG_HANDSHAKES)
-def test_a_listener_with_a_wrong_handshake_is_left_and_dialled_again_later(
-    party: Party, wrong: bytes, transport: str, caplog: pytest.LogCaptureFixture
+def test_a_listener_with_a_wrong_handshake_is_disconnected_and_dialled_again(
+    testbed: Testbed, wrong: bytes, transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first mismatch is logged, no other one."""
-    ours = party.own(redial_max_s=0)
+    ours = testbed.own(redial_max_s=0)
 
-    with RawListener(f"ipc://{party.path()}" if transport == "ipc" else "tcp") as other:
+    with testbed.raw_listener(transport) as other:
         ours.dial(other.url)
         for _ in range(3):
             with other.accept() as end:
                 end.send(wrong)
                 end.read_to_end()
         with other.accept() as end:
-            end.shake_hands()
+            end.handshake()
             assert ours.socket.wait_for_peers(1, LIMIT_S)
 
     assert [each.levelno for each in caplog.records] == [logging.WARNING]
@@ -109,65 +109,65 @@ def test_a_listener_with_a_wrong_handshake_is_left_and_dialled_again_later(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("length", WRONG_LENGTHS.values(), ids=WRONG_LENGTHS)
 def test_a_length_above_the_limit_closes_the_connection_before_the_data(
-    party: Party, length: int, transport: str
+    testbed: Testbed, length: int, transport: str
 ) -> None:
     """Nothing of that message arrives, and no memory is set aside for it."""
-    url, ours, other = neighbours(party, transport)
+    url, ours, other = connected_pair(testbed, transport)
 
     with RawEnd.dial(url) as stranger:
-        stranger.shake_hands()
+        stranger.handshake()
         stranger.send(b"\x01" * (transport == "ipc") + length.to_bytes(8) + b"begun")
         assert stranger.read_to_end() == b""
 
-    still_served(ours, other)
+    check_served(ours, other)
 
 
 @pytest.mark.parametrize("kind", [0, 2, 255])
 def test_a_frame_of_another_type_closes_an_ipc_connection(
-    party: Party, kind: int
+    testbed: Testbed, kind: int
 ) -> None:
     """nanomsg would abort its process; we close the connection."""
-    url, ours, other = neighbours(party, "ipc")
+    url, ours, other = connected_pair(testbed, "ipc")
 
     with RawEnd.dial(url) as stranger:
-        stranger.shake_hands()
+        stranger.handshake()
         good = frame(b"good", is_ipc=True)
         stranger.send(good)
         expect_in_order(ours, [b"good"])
         stranger.send(bytes([kind]) + good[1:])
         assert stranger.read_to_end() == b""
 
-    still_served(ours, other)
+    check_served(ours, other)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("sent", [0, 3, 4, 7])
-def test_a_silent_peer_is_closed_after_the_time_limit_and_blocks_nobody(
-    party: Party, sent: int, transport: str
+def test_a_silent_peer_is_closed_after_the_time_limit_and_blocks_no_other(
+    testbed: Testbed, sent: int, transport: str
 ) -> None:
     """Other peers connect and exchange messages meanwhile."""
-    url, ours, other = neighbours(party, transport, handshake_s=0.5)
+    url, ours, other = connected_pair(testbed, transport, handshake_s=0.5)
 
     with RawEnd.dial(url) as stranger:
         stranger.send(HANDSHAKE[:sent])
-        late = party.foreign("nanomsg")
+        late = testbed.foreign("nanomsg")
         late.dial(url)
-        meet_all([ours, late])
+        wait_for_mesh([ours, late])
         until(lambda: other.receive(0.001) is None, "the probes are read")
-        still_served_by = party.foreign("nng")
-        still_served_by.dial(url)
+        another = testbed.foreign("nng")
+        another.dial(url)
         assert ours.socket.wait_for_peers(3, LIMIT_S)
 
         assert stranger.read_to_end() == MAGIC
 
 
-def test_hundreds_of_silent_peers_keep_nobody_out(party: Party) -> None:
+def test_hundreds_of_silent_peers_keep_no_other_peer_out(testbed: Testbed) -> None:
     """The oldest of them are closed first."""
-    url, ours, _ = neighbours(party, "ipc")
+    url, ours, _ = connected_pair(testbed, "ipc")
 
     with ExitStack() as stack:
         silent = [stack.enter_context(RawEnd.dial(url)) for _ in range(300)]
-        late = party.foreign("nng")
+        late = testbed.foreign("nng")
         late.dial(url)
         assert ours.socket.wait_for_peers(2, LIMIT_S)
         assert silent[0].read_to_end() == MAGIC
@@ -175,10 +175,10 @@ def test_hundreds_of_silent_peers_keep_nobody_out(party: Party) -> None:
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_dialler_that_sends_byte_by_byte_is_served(
-    party: Party, transport: str
+    testbed: Testbed, transport: str
 ) -> None:
     """Handshake, heads and bodies may arrive in any pieces."""
-    url, ours, other = neighbours(party, transport)
+    url, ours, other = connected_pair(testbed, transport)
     is_ipc = transport == "ipc"
 
     with RawEnd.dial(url) as slow:
@@ -195,22 +195,22 @@ def test_a_dialler_that_sends_byte_by_byte_is_served(
         slow.send(frame(b"1", is_ipc=is_ipc) + frame(b"2", is_ipc=is_ipc))
         expect_in_order(ours, [b"1", b"2"])
 
-    still_served(ours, other)
+    check_served(ours, other)
 
 
 @clause("BP-16")
 @pytest.mark.parametrize("validates", [True, False])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_listener_whose_handshake_comes_in_two_pieces_is_dialled_twice_at_most(
-    party: Party,
+    testbed: Testbed,
     transport: str,
     validates: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Four bytes alone look like a socket of ours; the next dial is a plain one."""
-    ours = party.own()
+    ours = testbed.own()
 
-    with RawListener(f"ipc://{party.path()}" if transport == "ipc" else "tcp") as other:
+    with testbed.raw_listener(transport) as other:
         ours.dial(other.url)
         with other.accept() as end:
             end.send(MAGIC)
@@ -232,15 +232,15 @@ def test_a_listener_whose_handshake_comes_in_two_pieces_is_dialled_twice_at_most
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_listener_that_waits_for_the_dialler_gets_the_plain_type(
-    party: Party, transport: str
+    testbed: Testbed, transport: str
 ) -> None:
     """No library does so; the dialler states the plain type after a while."""
-    ours = party.own()
+    ours = testbed.own()
 
-    with RawListener(f"ipc://{party.path()}" if transport == "ipc" else "tcp") as other:
+    with testbed.raw_listener(transport) as other:
         ours.dial(other.url)
         with other.accept() as end:
-            end.shake_hands_after_peer()
+            end.handshake_after_peer()
             assert ours.socket.wait_for_peers(1, LIMIT_S)
             assert not other.has_waiting()
 
@@ -249,16 +249,16 @@ def test_a_listener_that_waits_for_the_dialler_gets_the_plain_type(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials"])
 def test_a_peer_of_another_protocol_is_rejected(
-    party: Party, library: str, transport: str, listens: bool
+    testbed: Testbed, library: str, transport: str, listens: bool
 ) -> None:
-    """Pair and bus do not connect, and the bus goes on with others."""
-    ours, pair = party.own(), party.foreign(library, "pair0")
+    """Pair and bus do not connect, and the bus accepts other peers."""
+    ours, pair = testbed.own(), testbed.foreign(library, "pair0")
     if listens:
-        url = party.listen(ours, transport)
+        url = testbed.listen(ours, transport)
         pair.dial(url)
     else:
-        ours.dial(party.listen(pair, transport))
-        url = party.listen(ours, transport)
+        ours.dial(testbed.listen(pair, transport))
+        url = testbed.listen(ours, transport)
 
     def was_rejected() -> bool:
         counted = pair.counters()
@@ -270,6 +270,6 @@ def test_a_peer_of_another_protocol_is_rejected(
     until(was_rejected, "the connection is rejected, also the second time")
     assert ours.socket.stats.peers == ()
 
-    other = party.foreign("nng")
+    other = testbed.foreign("nng")
     other.dial(url)
-    meet_all([ours, other])
+    wait_for_mesh([ours, other])

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pattern.interop.party import TRANSPORTS
+from tests.pattern.interop.testbed import TRANSPORTS
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.pattern.interop.party import Party
+    from tests.pattern.interop.testbed import Testbed
 
 PACKAGES = {"nanocat": "nanomsg-utils", "nngcat": "nng-utils"}
 WORDS = {
@@ -44,19 +44,19 @@ def running(tool: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials"])
 @pytest.mark.parametrize(("tool", "kind", "option"), KINDS)
-def test_a_tool_sends_to_us_and_prints_what_we_send(
-    party: Party, tool: str, kind: str, option: str, listens: bool, transport: str
+def test_a_tool_sends_to_us_and_prints_our_messages(
+    testbed: Testbed, tool: str, kind: str, option: str, listens: bool, transport: str
 ) -> None:
-    """Both tools repeat their message each second, for peers that come later."""
-    ours = party.own(kind)
+    """Both tools repeat their message each second, for later peers."""
+    ours = testbed.own(kind)
     if listens:
-        # An address at which the tool can listen: one that nobody uses any more.
-        finder = party.own(kind)
-        url = party.listen(finder, transport)
+        # An address at which the tool can listen: one that is no longer used.
+        finder = testbed.own(kind)
+        url = testbed.listen(finder, transport)
         finder.close()
         ours.dial(url)
     else:
-        url = party.listen(ours, transport)
+        url = testbed.listen(ours, transport)
 
     command = [option, WORDS[tool][listens], url, "-D", "ping", "-i", "1", "--quoted"]
     with running(tool, *command) as program:

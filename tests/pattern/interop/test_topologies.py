@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
-from tests.pattern.interop.meeting import (
+from tests.pattern.interop.delivery import (
     expect,
     expect_nothing_before,
-    meet,
-    meet_all,
+    wait_for_delivery,
+    wait_for_mesh,
 )
-from tests.pattern.interop.party import TRANSPORTS
 from tests.pattern.interop.peer import LIBRARIES
+from tests.pattern.interop.testbed import TRANSPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.pattern.interop.party import Party
     from tests.pattern.interop.peer import Peer
+    from tests.pattern.interop.testbed import Testbed
 
 # Every mix of three nodes with at least one of ours; the first two listen, so that each
 # library has each role towards each other one.
@@ -33,28 +33,30 @@ def ids(mix: Sequence[str]) -> str:
     return "-".join(mix)
 
 
-def mesh(party: Party, mix: Sequence[str], transport: str) -> list[Peer]:
+def mesh(testbed: Testbed, mix: Sequence[str], transport: str) -> list[Peer]:
     """Open nodes; each dials those before it."""
-    nodes = [party.open(each) for each in mix]
+    nodes = [testbed.open(each) for each in mix]
     for i, listener in enumerate(nodes[:-1]):
-        url = party.listen(listener, transport)
+        url = testbed.listen(listener, transport)
         for dialler in nodes[i + 1 :]:
             dialler.dial(url)
-    meet_all(nodes)
+    wait_for_mesh(nodes)
     return nodes
 
 
-def star(party: Party, hub: Peer, leaves: Sequence[str], transport: str) -> list[Peer]:
+def star(
+    testbed: Testbed, hub: Peer, leaves: Sequence[str], transport: str
+) -> list[Peer]:
     """Open leaves, which dial a hub."""
-    url = party.listen(hub, transport)
-    nodes = [party.open(each) for each in leaves]
+    url = testbed.listen(hub, transport)
+    nodes = [testbed.open(each) for each in leaves]
     for each in nodes:
         each.dial(url)
     return nodes
 
 
 def exchange(nodes: Sequence[Peer], length: int = 1) -> None:
-    """Let each node send; each receives what all others have sent, and nothing else."""
+    """Let each node send; each receives the messages of all others, and no more."""
     sent = [b"%d" % i * (i + length) for i in range(len(nodes))]
     for node, message in zip(nodes, sent, strict=True):
         node.send(message)
@@ -65,16 +67,16 @@ def exchange(nodes: Sequence[Peer], length: int = 1) -> None:
 @clause("BP-1", "BP-3")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("mix", MIXES, ids=ids)
-def test_in_a_full_mesh_each_node_receives_exactly_what_the_others_send(
-    party: Party, mix: tuple[str, ...], transport: str
+def test_in_a_full_mesh_each_node_receives_exactly_the_messages_of_the_others(
+    testbed: Testbed, mix: tuple[str, ...], transport: str
 ) -> None:
     """Every message reaches every other node, and never its sender."""
-    nodes = mesh(party, mix, transport)
+    nodes = mesh(testbed, mix, transport)
 
     exchange(nodes)
     exchange(nodes, 300)
 
-    # A message that had come back, or twice, would be in front of these.
+    # A message that had returned, or a second copy, would be in front of these.
     for node in nodes:
         expect_nothing_before(node, [each for each in nodes if each is not node])
 
@@ -83,12 +85,12 @@ def test_in_a_full_mesh_each_node_receives_exactly_what_the_others_send(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("mix", MIXES, ids=ids)
 def test_a_cooked_hub_does_not_forward(
-    party: Party, mix: tuple[str, ...], transport: str
+    testbed: Testbed, mix: tuple[str, ...], transport: str
 ) -> None:
-    """A plain node hands on only what its own application sends."""
-    hub = party.open(mix[0])
-    leaves = star(party, hub, mix[1:], transport)
-    meet({hub: leaves, **{leaf: [hub] for leaf in leaves}})
+    """A plain node sends only the messages of its own application."""
+    hub = testbed.open(mix[0])
+    leaves = star(testbed, hub, mix[1:], transport)
+    wait_for_delivery({hub: leaves, **{leaf: [hub] for leaf in leaves}})
 
     for leaf in leaves:
         leaf.send(b"from a leaf")
@@ -102,13 +104,13 @@ def test_a_cooked_hub_does_not_forward(
 @pytest.mark.parametrize("leaves", LEAVES, ids=ids)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_device_of_one_socket_reflects_to_all_but_the_sender(
-    party: Party, library: str, leaves: tuple[str, ...], transport: str
+    testbed: Testbed, library: str, leaves: tuple[str, ...], transport: str
 ) -> None:
     """Each message of a leaf reaches the other leaves once, and not its sender."""
-    hub = party.open(library, raw=True)
-    nodes = star(party, hub, leaves, transport)
+    hub = testbed.open(library, raw=True)
+    nodes = star(testbed, hub, leaves, transport)
     hub.forward_to(None)
-    meet_all(nodes)
+    wait_for_mesh(nodes)
 
     exchange(nodes)
     nodes[0].send(b"")
@@ -124,14 +126,14 @@ def test_a_device_of_one_socket_reflects_to_all_but_the_sender(
 @pytest.mark.parametrize("sides", [*itertools.product(LIBRARIES, repeat=2)], ids=ids)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_device_of_two_sockets_forwards_to_the_other_side_only(
-    party: Party, library: str, sides: tuple[str, str], transport: str
+    testbed: Testbed, library: str, sides: tuple[str, str], transport: str
 ) -> None:
-    """Nobody on the side of the sender receives the message from the device."""
-    first, second = party.open(library, raw=True), party.open(library, raw=True)
-    left = star(party, first, [sides[0], "ours"], transport)
-    right = star(party, second, [sides[1], "ours"], transport)
+    """No node on the side of the sender receives the message from the device."""
+    first, second = testbed.open(library, raw=True), testbed.open(library, raw=True)
+    left = star(testbed, first, [sides[0], "ours"], transport)
+    right = star(testbed, second, [sides[1], "ours"], transport)
     first.forward_to(second)
-    meet({**dict.fromkeys(left, right), **dict.fromkeys(right, left)})
+    wait_for_delivery({**dict.fromkeys(left, right), **dict.fromkeys(right, left)})
 
     for near, far in ((left, right), (right, left)):
         for node in near:
@@ -148,19 +150,19 @@ def test_a_device_of_two_sockets_forwards_to_the_other_side_only(
 @clause("BP-12")
 @pytest.mark.parametrize("ends", [*itertools.product(LIBRARIES, repeat=2)], ids=ids)
 def test_a_message_crosses_a_chain_of_25_devices_of_all_libraries(
-    party: Party, ends: tuple[str, str]
+    testbed: Testbed, ends: tuple[str, str]
 ) -> None:
     """A message crosses them once, in both directions, and its order is kept."""
-    left = party.open(ends[0])
-    url = party.listen(left, "ipc")
+    left = testbed.open(ends[0])
+    url = testbed.listen(left, "ipc")
     for library, _ in zip(itertools.cycle(LIBRARIES), range(25), strict=False):
-        first, second = party.open(library, raw=True), party.open(library, raw=True)
+        first, second = testbed.open(library, raw=True), testbed.open(library, raw=True)
         first.dial(url)
-        url = party.listen(second, "ipc")
+        url = testbed.listen(second, "ipc")
         first.forward_to(second)
-    right = party.open(ends[1])
+    right = testbed.open(ends[1])
     right.dial(url)
-    meet({left: [right], right: [left]})
+    wait_for_delivery({left: [right], right: [left]})
 
     for sender, receiver in ((left, right), (right, left)):
         for i in range(20):
@@ -172,20 +174,20 @@ def test_a_message_crosses_a_chain_of_25_devices_of_all_libraries(
 @clause("BP-16")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_two_devices_of_ours_beside_a_foreign_one_do_not_multiply_messages(
-    party: Party, transport: str
+    testbed: Testbed, transport: str
 ) -> None:
     """Between sockets of ours, a ring delivers once; foreign leaves see no copies."""
-    hubs = [party.own(raw=True) for _ in range(3)]
-    urls = [party.listen(each, transport) for each in hubs]
+    hubs = [testbed.own(raw=True) for _ in range(3)]
+    urls = [testbed.listen(each, transport) for each in hubs]
     for i, hub in enumerate(hubs):
         hub.dial(urls[(i + 1) % 3])
-    leaves = [party.open(each) for each in ("nng", "nanomsg", "ours")]
+    leaves = [testbed.open(each) for each in ("nng", "nanomsg", "ours")]
     for leaf, url in zip(leaves, urls, strict=True):
         leaf.dial(url)
     for hub in hubs:
         assert hub.socket.wait_for_peers(3, 30)
         hub.forward_to(None)
-    meet_all(leaves)
+    wait_for_mesh(leaves)
 
     exchange(leaves)
 

@@ -56,7 +56,7 @@ def main() -> None:
 
         driver = NanomsgDriver()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for the output of a library
     serve(driver, sys.stdin.buffer, answers)
     # Devices still run in threads that nothing ends.
     os._exit(0)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Final
 
+from queuebroker.closable import Closable
 from tests.watchdog import LIMIT_S
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
+    from bus.pattern import BusSocket
 
-__all__ = ["HANDSHAKE", "RawEnd", "RawListener", "frame"]
+__all__ = ["HANDSHAKE", "RawEnd", "RawListener", "dial_native", "frame"]
 
 HANDSHAKE: Final = bytes.fromhex("0053500000700000")  # of BUS
+_NATIVE_HANDSHAKE: Final = bytes.fromhex("00535000f0700000")
+_HELLO: Final = b"\2" + b"\7" * 8  # of a node with this id
 
 
 def frame(body: bytes, *, is_ipc: bool) -> bytes:
@@ -21,7 +23,7 @@ def frame(body: bytes, *, is_ipc: bool) -> bytes:
     return b"\x01" * is_ipc + len(body).to_bytes(8) + body
 
 
-class RawEnd:
+class RawEnd(Closable):
     """One connection; leaving the block closes it."""
 
     def __init__(self, made: socket.socket) -> None:
@@ -70,29 +72,22 @@ class RawEnd:
         except ConnectionResetError:
             return b""
 
-    def shake_hands(self) -> None:
-        """Do as every other library does: send all, then read all."""
+    def handshake(self) -> None:
+        """Send all, then read all, as every other library does."""
         self.send(HANDSHAKE)
         assert self.read(8) == HANDSHAKE
 
-    def shake_hands_after_peer(self) -> None:
+    def handshake_after_peer(self) -> None:
         """Read all, then send all."""
         assert self.read(8) == HANDSHAKE
         self.send(HANDSHAKE)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self.socket.close()
 
 
-class RawListener:
+class RawListener(Closable):
     """A listening socket; leaving the block closes it.
 
     Attributes:
@@ -126,13 +121,14 @@ class RawListener:
             self._socket.settimeout(LIMIT_S)
         return True
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Listen no longer; keep the connections."""
         self._socket.close()
+
+
+def dial_native(node: BusSocket, url: str) -> RawEnd:
+    """Connect to an ``ipc`` listener of a node as a native peer."""
+    end = RawEnd.dial(url)
+    end.send(_NATIVE_HANDSHAKE + frame(_HELLO, is_ipc=True))
+    assert node.wait_for_peers(1, LIMIT_S)
+    return end

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
-from tests.pattern.interop.meeting import expect_in_order, expect_nothing_before, meet
+from tests.pattern.interop.delivery import (
+    expect_in_order,
+    expect_nothing_before,
+    wait_for_delivery,
+)
 from tests.pattern.interop.peer import LIBRARIES
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
-    from tests.pattern.interop.party import Party
+    from tests.pattern.interop.testbed import Testbed
 
 PEERS = 100
 ROUNDS = 5
@@ -23,16 +27,16 @@ ROUNDS = 5
 @pytest.mark.parametrize("transport", ["ipc", "tcp"])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_hub_receives_from_and_sends_to_a_hundred_peers(
-    party: Party, library: str, transport: str
+    testbed: Testbed, library: str, transport: str
 ) -> None:
     """nanomsg drops messages of a burst, so each round waits for the one before."""
-    hub = party.open(library)
-    url = party.listen(hub, transport)
+    hub = testbed.open(library)
+    url = testbed.listen(hub, transport)
     others = [each for each in LIBRARIES if library == "ours" or each == "ours"]
-    peers = [party.open(others[i % len(others)]) for i in range(PEERS)]
+    peers = [testbed.open(others[i % len(others)]) for i in range(PEERS)]
     for each in peers:
         each.dial(url)
-    meet({hub: peers, **{each: [hub] for each in peers}})
+    wait_for_delivery({hub: peers, **{each: [hub] for each in peers}})
 
     arrived: dict[int, list[int]] = defaultdict(list)
     for round_ in range(ROUNDS):

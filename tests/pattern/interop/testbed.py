@@ -1,4 +1,4 @@
-"""`Party`: the sockets and the addresses of one test."""
+"""`Testbed`: the sockets and the addresses of one test."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from tests.pattern.interop.library import (
     ForeignPeer,
     Library,
     LibraryDiedError,
-    lack_of,
+    missing_package,
 )
 from tests.pattern.interop.own_peer import OwnPeer
+from tests.pattern.raw_end import RawListener
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.pattern.interop.peer import Peer
 
-__all__ = ["TRANSPORTS", "Libraries", "Party"]
+__all__ = ["TRANSPORTS", "Libraries", "Testbed"]
 
 TRANSPORTS = ("ipc", "tcp")
 _BINDS: Final = 20
@@ -35,19 +36,19 @@ class Libraries:
         self._running: Final[dict[str, Library]] = {}
 
     def get(self, name: str) -> Library:
-        """Return a running program; skip the test if the library is not here."""
+        """Return a running program; skip the test if the library is not installed."""
         running = self._running.get(name)
         if running is None or running.ended:
-            if lack := lack_of(name):
-                pytest.skip(lack)
+            if missing := missing_package(name):
+                pytest.skip(missing)
             if running is not None:
                 running.close()
             running = self._running[name] = Library(name)
         return running
 
     def start_if_present(self, name: str) -> None:
-        """Start a program now, if its library is here."""
-        if not lack_of(name):
+        """Start a program now, if its library is installed."""
+        if not missing_package(name):
             self.get(name)
 
     def close_sockets(self) -> None:
@@ -62,11 +63,13 @@ class Libraries:
             each.close()
 
 
-class Party:
+class Testbed:
     """The sockets and the addresses of one test, of any library.
 
     folder: for socket files; its path is short.
     """
+
+    __test__ = False  # pytest would take a class with this name for tests
 
     def __init__(self, libraries: Libraries, folder: Path) -> None:
         self.libraries: Final = libraries
@@ -104,13 +107,17 @@ class Party:
             return peer.listen(f"ipc://{self.path()}")
         if peer.library != "nanomsg":
             return peer.listen("tcp://127.0.0.1:0")
-        # nanomsg takes no port 0, and somebody may take the free port before it does.
+        # nanomsg takes no port 0, and another process may take the free port first.
         for _ in range(_BINDS):
             with socket.create_server(("127.0.0.1", 0)) as found:
                 url = f"tcp://127.0.0.1:{found.getsockname()[1]}"
             with contextlib.suppress(OSError):
                 return peer.listen(url)
         raise AssertionError("no free port was found")
+
+    def raw_listener(self, transport: str) -> RawListener:
+        """Return a plain listener, which the test closes."""
+        return RawListener(f"ipc://{self.path()}" if transport == "ipc" else "tcp")
 
     def close(self) -> None:
         """Close all sockets of the test."""

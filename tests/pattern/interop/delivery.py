@@ -1,4 +1,4 @@
-"""Waits until sockets are connected: until messages of each arrive at the others."""
+"""Waits until messages are delivered, and checks of the messages that arrive."""
 
 from __future__ import annotations
 
@@ -13,39 +13,49 @@ if TYPE_CHECKING:
 
     from tests.pattern.interop.peer import Peer
 
-__all__ = ["expect", "expect_in_order", "expect_nothing_before", "meet", "meet_all"]
+__all__ = [
+    "expect",
+    "expect_in_order",
+    "expect_nothing_before",
+    "wait_for_delivery",
+    "wait_for_mesh",
+]
 
 # How long to wait for the message of a peer that may not be connected yet.
-_LOOK_S: Final = 0.02
+_PROBE_S: Final = 0.02
 _numbers: Final = itertools.count(1)
 
 
-def meet_all(peers: Sequence[Peer]) -> None:
-    """Meet in a full mesh, or through a device."""
-    meet({each: [other for other in peers if other is not each] for each in peers})
+def wait_for_mesh(peers: Sequence[Peer]) -> None:
+    """Wait until the messages of each peer arrive at all others."""
+    wait_for_delivery(
+        {each: [other for other in peers if other is not each] for each in peers}
+    )
 
 
-def meet(hears: Mapping[Peer, Sequence[Peer]]) -> None:
-    """Wait until every message of each key would arrive at its receivers.
+def wait_for_delivery(receivers_of: Mapping[Peer, Sequence[Peer]]) -> None:
+    """Wait until the messages of each sender arrive at all its receivers.
 
-    Afterwards no message is under way among these sockets.
+    Afterwards no message is in flight among these sockets.
 
     Raises:
-        AssertionError: it never does.
+        AssertionError: they do not in time.
     """
     deadline = monotonic() + LIMIT_S
-    for sender, receivers in hears.items():
+    for sender, receivers in receivers_of.items():
         missing = list(receivers)
         while missing:
-            assert monotonic() < deadline, f"{sender.library} does not meet the others"
-            probe = b"meet %d" % next(_numbers)
+            assert monotonic() < deadline, (
+                f"{sender.library} does not reach all its receivers"
+            )
+            probe = b"probe %d" % next(_numbers)
             sender.send(probe)
             for each in receivers:
                 # The receivers that are connected take each probe, so none is full.
-                arrived = each.receive(_LOOK_S)
+                arrived = each.receive(_PROBE_S)
                 if arrived is not None and each in missing:
                     missing.remove(each)
-        last = b"met %d" % next(_numbers)
+        last = b"probed %d" % next(_numbers)
         sender.send(last)
         for each in receivers:
             skip_to(each, last)
@@ -79,10 +89,9 @@ def expect_in_order(peer: Peer, messages: Sequence[bytes]) -> None:
 
 
 def expect_nothing_before(sender: Peer, receivers: Sequence[Peer]) -> None:
-    """Send a message and receive it as the next one: nothing had come before it.
+    """Send a message, and check that it is the next one that the receivers get.
 
-    Order is kept on each connection, so this shows that the sender has passed on
-    nothing else.
+    Order is kept on each connection, so the sender has forwarded no other message.
     """
     last = b"last %d" % next(_numbers)
     sender.send(last)

@@ -1,0 +1,31 @@
+"""Messages and loans that an arena shares with recipients, as lists of placements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.multicast.arena import Arena
+    from bus.multicast.loan import Loan
+    from bus.multicast.placement import Placement
+
+__all__ = ["publish", "publish_loan"]
+
+
+def publish(arena: Arena, content: bytes, to: Iterable[int]) -> list[Placement]:
+    """Publish a message; return its placement for each recipient that gets it."""
+    return list(arena.publish(content, to).values())
+
+
+def publish_loan(
+    arena: Arena, loan: Loan, to: Iterable[int], length: int | None = None
+) -> list[Placement]:
+    """Share a loan, and take it back; return the placements as `publish` does.
+
+    length: how many of its bytes; by default all.
+    """
+    placements = [arena.share(loan, each, length) for each in to]
+    arena.take_back(loan)
+    return [each for each in placements if each is not None]

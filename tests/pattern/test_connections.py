@@ -1,0 +1,89 @@
+"""Listeners and diallers: losses, addresses in use, and closed sockets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.pattern import BusSocket
+from queuebroker.errors import BrokerClosedError
+from specs.clauses import clause
+from tests.pattern.nodes import LIMIT_S, all_of, fresh_url
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+    from pathlib import Path
+
+
+@clause("BP-17")
+def test_a_dialler_waits_for_its_listener_and_dials_again_after_a_loss(
+    transport: str, tmp_path: Path, stack: ExitStack, *, native: bool
+) -> None:
+    if transport.startswith("tcp"):
+        with BusSocket() as other:  # a port that is free again
+            url = other.listen(fresh_url(transport, tmp_path)).url
+    else:
+        url = fresh_url(transport, tmp_path)
+    node = stack.enter_context(BusSocket(native=native))
+    dialler = node.dial(url)
+    for _ in range(3):
+        with BusSocket(native=native) as listener:
+            listener.listen(url)
+            assert node.wait_for_peers(1, LIMIT_S)
+            assert listener.wait_for_peers(1, LIMIT_S)
+            assert dialler.is_connected
+            node.send(b"there")
+            assert all_of(listener, 1) == [b"there"]
+        until(lambda: not node.stats.peers, "the connection is lost")
+    assert not dialler.is_connected
+
+
+def test_a_name_that_no_resolver_takes_is_an_error_of_the_dialler() -> None:
+    with BusSocket() as node:
+        dialler = node.dial(f"tcp://{'a' * 64}.example:80")
+        until(lambda: dialler.error is not None, "the attempt has failed")
+
+
+def test_an_address_in_use_is_refused_with_its_name(
+    transport: str, tmp_path: Path
+) -> None:
+    with BusSocket() as first, BusSocket() as second:
+        url = first.listen(fresh_url(transport, tmp_path)).url
+        with pytest.raises(OSError, match="cannot listen at ") as caught:
+            second.listen(url)
+        assert url in str(caught.value)
+        assert "choose another address" in str(caught.value)
+
+
+def test_a_socket_that_is_closed_ends_every_call(
+    transport: str, tmp_path: Path
+) -> None:
+    node = BusSocket()
+    listener = node.listen(fresh_url(transport, tmp_path))
+    node.fileno()
+    threads = Threads()
+
+    def receives() -> None:
+        with pytest.raises(BrokerClosedError, match="cannot receive"):
+            node.receive(LIMIT_S)
+
+    waiting = [threads.start(receives) for _ in range(3)]
+    until(lambda: len(node._node.arrivals.receivers) == 3, "all wait")
+    node.close()
+    threads.join()
+    assert waiting
+    assert node.closed
+    for call in (
+        lambda: node.send(b"x"),
+        lambda: node.receive(0),
+        lambda: node.listen(listener.url),
+        lambda: node.dial(listener.url),
+        node.fileno,
+    ):
+        with pytest.raises(BrokerClosedError, match="this socket is closed"):
+            call()
+    node.close()
+    with BusSocket() as other:  # the address is free again
+        other.listen(listener.url)

@@ -1,0 +1,174 @@
+"""After an interrupt anywhere in a call, no later message is lost."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import bus
+import queuebroker
+from bus.pattern import BusSocket, PairSocket, SocketConfig
+from bus.pattern.inproc import InprocConnection
+from bus.pattern.message_run import MessageRun
+from bus.pattern.send_queue import SendQueue
+from queuebroker import _net, _sync
+from specs.clauses import clause
+from tests.pattern.inproc_pairs import bus_node, connect, join, receive_all
+from tests.pattern.nodes import fresh_url
+from tests.strikes import everywhere
+from tests.support import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from tests.strikes import Blow
+
+
+def test_an_interrupted_flush_leaves_its_lock_free() -> None:
+    def case(struck: Blow) -> None:
+        queue: SendQueue[bytes]
+        written: list[bytes] = []
+
+        def write() -> bool:
+            while (frame := queue.take()) is not None:
+                written.append(frame)
+            return True
+
+        queue = SendQueue(9, 99, write)
+        queue.put(MessageRun(1, 1, [b"x"]), lambda run: run.bodies[0])
+        struck(queue.flush)
+
+        assert not queue._flush.locked()
+        queue.put(MessageRun(1, 2, [b"y"]), lambda run: run.bodies[0])
+        queue.flush()
+        assert written[-1] == b"y"
+        assert len(queue) == queue.size == 0, "frames of no message"
+
+    everywhere(case, packages=[bus, queuebroker])
+
+
+@clause("BP-18")
+def test_an_interrupted_receive_loses_no_later_message() -> None:
+    def case(struck: Blow) -> None:
+        nodes = [bus_node(), bus_node(), bus_node()]
+        for sender in nodes[1:]:
+            join(sender, nodes[0])
+            sender.send(b"1")
+            sender.send(b"2")
+        struck(lambda: nodes[0].receive(0))
+        for sender in nodes[1:]:
+            sender.send(b"3")
+
+        received = receive_all(nodes[0])
+        assert received.count(b"3") == 2, received
+        assert not len(nodes[0].arrivals)
+        assert nodes[0].arrivals.has_next() is False
+
+    everywhere(case, packages=[bus])
+
+
+def test_an_interrupted_send_within_a_process_loses_no_later_message() -> None:
+    def case(struck: Blow) -> None:
+        sender, receiver = bus_node(), bus_node()
+        join(sender, receiver)
+        struck(lambda: sender.send(b"1"))
+        sender.send(b"2")
+
+        assert receive_all(receiver)[-1] == b"2"
+        assert sender.drain(0)
+
+    everywhere(case, packages=[bus])
+
+
+def test_a_pair_with_a_short_queue_sends_after_an_interrupt() -> None:
+    def case(struck: Blow) -> None:
+        first, second = PairSocket(SocketConfig(send_messages=1)), PairSocket()
+        with first, second:
+            connect(first, second)
+            struck(lambda: first.send(b"1", 0))
+            first.send(b"2", 0)
+            assert receive_all(second._node)[-1] == b"2"
+
+    everywhere(case, packages=[bus])
+
+
+def test_an_interrupted_receive_resumes_a_peer_that_was_held_back() -> None:
+    def case(struck: Blow) -> None:
+        sender = bus_node()
+        receiver = bus_node(receive_messages=1, receive_overflow="block")
+        join(sender, receiver)
+        sender.send(b"1")
+        sender.send(b"2")
+        sender.send(b"3")
+        struck(lambda: receiver.receive(0))
+        sender.send(b"4")
+
+        assert receive_all(receiver)[-1] == b"4"
+
+    everywhere(case, packages=[bus])
+
+
+def test_a_descriptor_is_right_after_an_interrupted_receive() -> None:
+    def case(struck: Blow) -> None:
+        with BusSocket() as sender, BusSocket() as receiver:
+            connect(sender, receiver)
+            descriptor = receiver.fileno()
+            sender.send(b"1")
+            sender.send(b"2")
+            receiver.receive(0)
+            struck(lambda: receiver.receive(0))
+            receive_all(receiver._node)
+            assert not _is_readable(descriptor)
+
+    everywhere(case, packages=[bus])
+
+
+def _is_readable(descriptor: int) -> bool:
+    poller = _net.Poller()
+    poller.register(descriptor, _net.READ)
+    try:
+        return bool(poller.poll(0))
+    finally:
+        poller.close()
+
+
+def test_an_interrupted_close_is_completed_by_the_next_one(tmp_path: Path) -> None:
+    def case(struck: Blow) -> None:
+        url = fresh_url("ipc", tmp_path)
+        with BusSocket() as receiver, BusSocket() as sender:
+            receiver.listen(url)
+            sender.dial(url)
+            connect(sender, receiver)
+            struck(receiver.close)
+            receiver.close()
+            assert not os.path.exists(url.removeprefix("ipc://"))
+            assert not receiver._node.peers
+            until(lambda: not receiver._node._closers, "the driver has closed all")
+
+    everywhere(case, packages=[bus])
+
+
+@clause("BP-16")
+def test_a_signal_handler_that_sends_takes_no_number_of_another_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sender, receiver = bus_node(), bus_node()
+    join(sender, receiver)
+    sender.pipes.gathers = True
+    monkeypatch.setattr(InprocConnection, "flush_soon", lambda *_: None)
+    handling: list[bool] = []
+
+    def interrupted() -> float:
+        if not handling:
+            handling.append(True)
+            sender.send(b"handler")
+        return 1.0
+
+    monkeypatch.setattr(_sync, "monotonic", interrupted)
+    sender.send(b"1")
+    sender.send(b"2")
+    sender.flush()
+    monkeypatch.undo()
+    assert sorted(receive_all(receiver)) == [b"1", b"2", b"handler"]
