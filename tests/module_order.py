@@ -283,6 +283,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "link_poller",
         "link_policy",
         "connect_failure",
+        "link_helpers",
         "link_pool",
         "link_setup",
         "relay_outbox",

@@ -19,7 +19,7 @@ from bus.links.gateway_requests import (
     answer_in,
     encode,
 )
-from bus.links.link_pool import PORT
+from bus.links.link_helpers import PORT
 from queuebroker import _sync
 from queuebroker.errors import QueueBrokerError
 from queuebroker.sockets import SocketMessageQueue

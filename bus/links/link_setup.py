@@ -1,6 +1,6 @@
 """`LinkSetup`: the set-up of links, by dialling and by accepting.
 
-Set-up takes time, so helper threads do it (`LinkPool`). This class chooses the
+Set-up takes time, so helper threads do it (`LinkHelpers`). This class chooses the
 addresses to dial, and reports the outcome to the manager, with the identity of the
 peer.
 """
@@ -35,6 +35,7 @@ class LinkSetup:
 
     __slots__ = (
         "_exchange",
+        "_helpers",
         "_join_state",
         "_link_pool",
         "_policy",
@@ -52,6 +53,7 @@ class LinkSetup:
         self._exchange: Final = exchange
         self._remote: Final = remote
         self._link_pool: Final = link_pool
+        self._helpers: Final = link_pool.helpers
         self._policy: Final = policy
         self._join_state: Final = join_state
 
@@ -59,13 +61,13 @@ class LinkSetup:
         """Accept links at a broker.
 
         Raises:
-            RuntimeError: see `LinkPool.accept_links`.
+            RuntimeError: see `LinkHelpers.accept_links`.
         """
-        self._link_pool.accept_links(broker, self._on_accepted)
+        self._helpers.accept_links(broker, self._on_accepted)
 
     def add(self, queue: MessageQueue) -> None:
         """Add a link that another process has made to this one; for any thread."""
-        self._link_pool.add(queue, self._on_accepted)
+        self._helpers.add(queue, self._on_accepted)
 
     def _on_accepted(self, number: int) -> None:
         now, queue = _sync.monotonic(), self._link_pool.queue(number)
@@ -124,7 +126,7 @@ class LinkSetup:
             topology.complain(why)
             self._on_dial_failed(dial, DialFailure(why, is_refusal=True))
             return
-        self._link_pool.dial(allowed, on_dialled, on_failed)
+        self._helpers.dial(allowed, on_dialled, on_failed)
 
     def _on_dial_failed(self, dial: Dial, failure: DialFailure) -> None:
         now = _sync.monotonic()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
+from bus.links.link_helpers import PORT
 from bus.links.link_poller import ParkedPoller
-from bus.links.link_pool import PORT
 from bus.rights import UNRESTRICTED
 from queuebroker import _sync
 from queuebroker.meeting.broker_manager import BrokerManager

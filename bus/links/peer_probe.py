@@ -23,7 +23,7 @@ from bus.core.wire import (
     encode,
 )
 from bus.errors import WireError
-from bus.links.link_pool import PORT
+from bus.links.link_helpers import PORT
 from queuebroker import _net
 from queuebroker.errors import (
     DisconnectedError,

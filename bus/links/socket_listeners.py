@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.peer.limits import Limits
 from bus.links.gateway_requests import GATEWAY_PORT
-from bus.links.link_pool import PORT
+from bus.links.link_helpers import PORT
 from queuebroker import _sync
 from queuebroker.errors import BrokerNameInUseError
 from queuebroker.meeting.broker_manager import BrokerManager

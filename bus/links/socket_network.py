@@ -29,8 +29,8 @@ from bus.links.gateway_address import (
 )
 from bus.links.gateway_client import GatewayClient
 from bus.links.gateway_server import GatewayServer
+from bus.links.link_helpers import PORT
 from bus.links.link_poller import SocketPoller
-from bus.links.link_pool import PORT
 from bus.links.machine_discovery import MachineDiscovery
 from bus.links.machine_id import machine_id
 from bus.links.peer_trust import PeerTrust

@@ -24,7 +24,7 @@ from bus.core.wire import (
 from bus.keys import certificates
 from bus.keys.authority import Authority
 from bus.keys.machine_keys import MachineKeys
-from bus.links.link_pool import PORT
+from bus.links.link_helpers import PORT
 from bus.links.peer_probe import Fault
 from queuebroker.errors import QueueBrokerError
 from queuebroker.meeting.broker_manager import BrokerManager

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.config import BusConfig
+from bus.links.link_helpers import PORT
 from bus.links.link_poller import ParkedPoller
-from bus.links.link_pool import PORT, LinkPool
+from bus.links.link_pool import LinkPool
 from bus.links.memory import MemoryNetwork
 from bus.links.peer_log import PeerLog
 from bus.threads.inbox import Inbox
@@ -77,7 +78,7 @@ class Desk:
 
     def open(self) -> None:
         """Accept links."""
-        self.link_pool.accept_links(self.here, self.made.append)
+        self.link_pool.helpers.accept_links(self.here, self.made.append)
 
     def close(self) -> None:
         """Close everything, and serve the last requests."""

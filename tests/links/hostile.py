@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from msgspec.structs import replace
 
 from bus.core import wire
-from bus.links.link_pool import PORT
+from bus.links.link_helpers import PORT
 from bus.links.machine_id import machine_id
 from bus.message import Kind
 from bus.payload import encode as encoded

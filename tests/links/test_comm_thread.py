@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from bus import BusConfig
-from bus.links.link_pool import PORT
+from bus.links.link_helpers import PORT
 from bus.testing import memory_bus
 from queuebroker.meeting.queue_broker import QueueBroker
 from queuebroker.testing import explore
@@ -48,8 +48,9 @@ def test_after_close_nothing_of_it_runs() -> None:
         bus.call("reader", 1)
         bus.close()
         assert not any("machine/p1" in name for name in serving(bus))
-        assert comm_of(bus)._link_pool._helpers
-        assert not any(each.is_alive() for each in comm_of(bus)._link_pool._helpers)
+        helpers = comm_of(bus)._link_pool.helpers.threads
+        assert helpers
+        assert not any(each.is_alive() for each in helpers)
         bus.close()  # a second close is harmless
 
 
@@ -158,7 +159,7 @@ def test_tasks_are_served_while_somebody_does_not_let_in() -> None:
             def made(number: int | None) -> None:
                 told.append((number, run.now))
 
-            comm._relay_outbox.ask(lambda: comm._link_pool.dial(["deaf"], made))
+            comm._relay_outbox.ask(lambda: comm._link_pool.helpers.dial(["deaf"], made))
             assert bus.call("reader", 7, timeout=None) == 7
             answered = run.now
             while not told:

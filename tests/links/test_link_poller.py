@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bus.config import BusConfig
+from bus.links.link_helpers import PORT
 from bus.links.link_poller import SocketPoller
-from bus.links.link_pool import PORT, LinkPool
+from bus.links.link_pool import LinkPool
 from bus.links.memory import MemoryNetwork
 from bus.links.peer_log import PeerLog
 from bus.threads.inbox import Inbox
@@ -136,7 +137,7 @@ class Sockets:
             peer_log=PeerLog(),
             on_aborted=lambda _, __: None,
         )
-        self.link_pool.accept_links(here, self.made.append)
+        self.link_pool.helpers.accept_links(here, self.made.append)
 
     def connected(self, links: int = 1) -> list[MessageQueue]:
         """Accept links; return the far ends."""

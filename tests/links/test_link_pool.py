@@ -403,17 +403,15 @@ def test_a_link_known_as_lost_before_its_last_frame_is_examined_again() -> None:
     queue.receive_many.side_effect = [ReceiveTimeoutError(0.0), [b"last"]]
     poller.take_ready.return_value = [1]
 
-    inbox = Mock()
-    inbox.push.side_effect = lambda request: request.run()
     link_pool = LinkPool(
-        inbox,
+        Mock(),
         BusConfig(),
         MemoryNetwork("bus1"),
         poller=poller,
         peer_log=PeerLog(),
         on_aborted=Mock(),
     )
-    link_pool._hand_over(queue, numbers.append)
+    link_pool._own(queue, numbers.append)
 
     for came in ([], [(1, b"last")]):
         poller.mark_ready.reset_mock()

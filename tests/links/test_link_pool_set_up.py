@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.core.wire import FRAME_BYTES_MAX
-from bus.links.link_pool import PORT
+from bus.links.link_helpers import PORT
 from queuebroker import (
     RendezvousTimeoutError,
     _sync,
@@ -34,8 +34,8 @@ def test_the_accepting_and_the_dialling_process_get_one_link_each() -> None:
         # Both use one broker manager, so that one can reach the other.
         other.here.close()
         broker = QueueBroker("other", manager=desk.manager)
-        other.link_pool.accept_links(broker, other.made.append)
-        other.link_pool.dial(["here"], other.made.append)
+        other.link_pool.helpers.accept_links(broker, other.made.append)
+        other.link_pool.helpers.dial(["here"], other.made.append)
 
         def serves() -> None:
             other.until(lambda: other.made)
@@ -65,7 +65,9 @@ def test_a_dial_in_vain_reports_its_failure_and_delays_no_link(listens: bool) ->
         desk = Desk(timeout_s=2.0)
         desk.open()
         [far] = desk.connected()
-        desk.link_pool.dial(["there" if listens else "nobody"], desk.made.append)
+        desk.link_pool.helpers.dial(
+            ["there" if listens else "nobody"], desk.made.append
+        )
         # Meanwhile links are served.
         before = run.now
         far.send(b"x")
@@ -91,7 +93,7 @@ def test_a_dial_to_a_process_that_closes_reports_its_failure() -> None:
     def program(run: Run) -> None:
         desk = Desk()
         desk.open()
-        desk.link_pool.dial(["there"], desk.made.append)
+        desk.link_pool.helpers.dial(["there"], desk.made.append)
         run.spawn(desk.there.close)
         desk.until(lambda: desk.made)
         desk.close()
@@ -111,7 +113,7 @@ def test_a_dead_address_delays_no_other(dead: str) -> None:
         last = QueueBroker("last", manager=desk.manager)
         far = run.spawn(last.accept, PORT)
         before = run.now
-        desk.link_pool.dial([dead, "there", "last"], desk.made.append)
+        desk.link_pool.helpers.dial([dead, "there", "last"], desk.made.append)
         desk.until(lambda: desk.made)
         took = run.now - before
         desk.link_pool.send(1, b"x")
@@ -149,7 +151,7 @@ def test_of_two_addresses_that_answer_one_link_is_used() -> None:
                 queues.append(broker.accept(PORT, timeout=5.0))
 
         far = [run.spawn(accept, broker) for broker in brokers]
-        desk.link_pool.dial(names, desk.made.append)
+        desk.link_pool.helpers.dial(names, desk.made.append)
         for each in far:
             each.join()
         desk.until(lambda: desk.made and len(_open(queues)) < 2)
@@ -177,7 +179,7 @@ def test_a_link_that_takes_less_than_a_frame_is_turned_away(
         desk.open()
         if dials:
             accepting = run.spawn(desk.there.accept, PORT)
-            desk.link_pool.dial(["there"], desk.made.append)
+            desk.link_pool.helpers.dial(["there"], desk.made.append)
             desk.until(lambda: desk.made)
             accepting.join()
             far = accepting.result
@@ -224,11 +226,11 @@ def test_where_no_thread_can_be_started_a_dial_fails_like_any_other(
     no_threads.undo()
     desk.open()
     no_threads.setattr(_sync, "Thread", _NoThread)
-    desk.link_pool.dial(["there"], desk.made.append)
+    desk.link_pool.helpers.dial(["there"], desk.made.append)
     desk.turn()
     assert desk.made == [None]
     no_threads.undo()
-    desk.link_pool.dial(["nobody"], desk.made.append)
+    desk.link_pool.helpers.dial(["nobody"], desk.made.append)
     desk.until(lambda: len(desk.made) == 2)
     desk.close()
     assert desk.made == [None, None]
@@ -283,9 +285,9 @@ def test_close_accepts_no_peer_and_leaves_no_thread() -> None:
                     outcomes.append(queue)
 
         coming = run.spawn(comes)
-        desk.link_pool.dial(["there"], desk.made.append)
+        desk.link_pool.helpers.dial(["there"], desk.made.append)
         desk.link_pool.close()
-        helpers = [each for each in desk.link_pool._helpers if each.is_alive()]
+        helpers = [each for each in desk.link_pool.helpers.threads if each.is_alive()]
         desk.turn()
         coming.join()
         desk.there.close()
@@ -319,11 +321,11 @@ def test_after_the_end_nothing_is_made() -> None:
         desk.open()
         desk.close()
         late = QueueBroker("late", manager=desk.manager)
-        desk.link_pool.accept_links(late, desk.made.append)
-        desk.link_pool.dial(["there"], desk.made.append)
+        desk.link_pool.helpers.accept_links(late, desk.made.append)
+        desk.link_pool.helpers.dial(["there"], desk.made.append)
         run.settle()
         assert late.closed
         assert desk.made == []
-        assert not any(each.is_alive() for each in desk.link_pool._helpers)
+        assert not any(each.is_alive() for each in desk.link_pool.helpers.threads)
 
     under_some_schedules(program)

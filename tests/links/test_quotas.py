@@ -16,7 +16,7 @@ from bus.core.local.actions import Evict
 from bus.core.wire import Reason
 from bus.errors import NameTakenError
 from bus.events import BusReason
-from bus.links.link_pool import PORT
+from bus.links.link_helpers import PORT
 from bus.links.peer_log import PeerLog
 from bus.payload import encode as encoded
 from queuebroker.errors import DisconnectedError

@@ -27,7 +27,7 @@ from bus import (
 )
 from bus.links import socket_listeners
 from bus.links.comm_thread import CommThread
-from bus.links.link_pool import LinkPool
+from bus.links.link_helpers import LinkHelpers
 from bus.links.socket_listeners import SocketListeners
 from bus.testing import memory_bus
 from specs.clauses import clause
@@ -337,7 +337,7 @@ def test_a_process_that_fails_to_open_a_bus_leaves_nothing_behind(
             "start": (CommThread, "_begin"),
             "driver": (socket_listeners, "Driver"),
             "listen": (SocketListeners, "listen"),
-            "thread": (LinkPool, "_help"),
+            "thread": (LinkHelpers, "_help"),
         }[at]
         patch.setattr(where, what, fails)
         with pytest.raises(OSError, match="Too many open files") as caught:

@@ -11,7 +11,7 @@ import pytest
 
 from bus import BusConfig, Role
 from bus.core import wire
-from bus.links.link_pool import PORT
+from bus.links.link_helpers import PORT
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD
 from specs.clauses import clause

@@ -1,0 +1,238 @@
+"""`LinkHelpers`: the threads that set up the links of a process.
+
+Link set-up may take a while, and no serving thread may wait for it (BUS-CHAN-3). So one
+helper thread for each broker accepts links, and one for each address dials.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bus.core.remote.dial_failures import DialFailure
+from bus.core.wire import FRAME_BYTES_MAX
+from bus.links.connect_failure import connect_failure
+from bus.threads.thread_manager import Request
+from queuebroker import _sync
+from queuebroker.errors import QueueBrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.config import BusConfig
+    from bus.links.link_policy import LinkBroker, LinkPolicy
+    from bus.links.peer_log import PeerLog
+    from bus.threads.inbox import Inbox
+    from queuebroker.channel.message_queue import MessageQueue
+
+__all__ = ["PORT", "LinkHelpers"]
+
+PORT: Final = 1  # the port of a broker on which links are accepted
+
+
+class LinkHelpers:
+    """The threads that set up links, for the owner of the links.
+
+    Args:
+        inbox: takes requests to the owner.
+        config: limits the frames in each direction of a link (BUS-CHAN-8), and the time
+            of a connect.
+        policy: dials an address.
+        peer_log: notes each link that is unusable from the start.
+        own: called by the owner with each link, and with the callback for its number.
+
+    Attributes:
+        threads: those that may still run.
+    """
+
+    __slots__ = (
+        "_brokers",
+        "_capacity",
+        "_closed",
+        "_inbox",
+        "_own",
+        "_peer_log",
+        "_policy",
+        "_timeout_s",
+        "threads",
+    )
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        config: BusConfig,
+        policy: LinkPolicy,
+        *,
+        peer_log: PeerLog,
+        own: Callable[[MessageQueue, Callable[[int], object]], object],
+    ) -> None:
+        self._inbox: Final = inbox
+        self._capacity: Final = config.link_frames
+        self._timeout_s: Final = config.connect_timeout_s
+        self._policy: Final = policy
+        self._peer_log: Final = peer_log
+        self._own: Final = own
+        self._brokers: Final[list[LinkBroker]] = []
+        self._closed: bool = False
+        self.threads: Final[list[_sync.Thread]] = []
+
+    def accept_links(
+        self, broker: LinkBroker, on_accepted: Callable[[int], object]
+    ) -> None:
+        """Accept links at a broker until `close`.
+
+        on_accepted: called with the number of each link.
+
+        Raises:
+            RuntimeError: no thread can be started for it; the broker is closed.
+        """
+        if self._closed:
+            broker.close()
+            return
+        self._brokers.append(broker)
+
+        def accept() -> None:
+            try:
+                while True:
+                    queue = broker.accept(PORT, capacity=self._capacity)
+                    self.add(queue, on_accepted)
+            except QueueBrokerError:
+                return  # the broker is closed
+
+        try:
+            self._help(f"{broker.name} accepts", accept)
+        except RuntimeError:
+            self._brokers.remove(broker)
+            broker.close()
+            raise
+
+    def add(self, queue: MessageQueue, on_accepted: Callable[[int], object]) -> None:
+        """Add a link that was accepted; for any thread."""
+        if why := _unfit(queue):
+            self._turn_away(queue, f"a peer is rejected: {why}")
+        else:
+            self._hand_over(queue, on_accepted)
+
+    def dial(
+        self,
+        addresses: Sequence[str],
+        on_dialled: Callable[[int | None], object],
+        on_failed: Callable[[DialFailure], object] | None = None,
+    ) -> None:
+        """Dial some addresses side by side; the first link is used (BUS-DISC-10).
+
+        on_dialled: called with the number of the link; None if no address yields one.
+        on_failed: called before that with the failure; with a refusal, if a listener
+          rejects this process or is not trusted.
+        """
+        if self._closed:
+            return
+        broker = self._brokers[0]
+        attempt = _Attempt(len(addresses), on_dialled, on_failed)
+        for address in addresses:
+            connect = partial(self._connect, broker, address, attempt)
+            try:
+                self._help(f"{broker.name} connects", connect)
+            except RuntimeError:  # no thread is left: a later dial may succeed
+                why = "this process can start no thread"
+                self._ask(partial(attempt.fail, DialFailure(why)))
+
+    def _connect(self, broker: LinkBroker, address: str, attempt: _Attempt) -> None:
+        """Dial one address, in a helper thread."""
+        failure = DialFailure(f"{address}: nobody listens there")
+        try:
+            queue = self._policy.connect(broker, address, self._timeout_s)
+        except QueueBrokerError as error:
+            if broker.closed:
+                return
+            # Nobody listens; or the listener closes, or rejects this process.
+            queue, failure = None, connect_failure(error, address)
+        except Exception as error:  # noqa: BLE001 # a local failure, such as a lack of
+            # descriptors: a later dial may succeed.
+            queue, failure = None, connect_failure(error, address)
+            if not failure.is_refusal:
+                self._ask(partial(self._peer_log.note, failure.why))
+        if queue is not None:
+            unfit = _unfit(queue)
+            if not unfit:
+                self._hand_over(queue, attempt.succeed)
+                return
+            failure = DialFailure(f"{address} is not used: {unfit}")
+            self._turn_away(queue, failure.why)
+        self._ask(partial(attempt.fail, failure))
+
+    def _help(self, name: str, work: Callable[[], None]) -> None:
+        self.threads[:] = [each for each in self.threads if each.is_alive()]
+        helper = _sync.Thread(target=work, name=name, daemon=True)
+        self.threads.append(helper)
+        try:
+            helper.start()
+        except RuntimeError:
+            self.threads.remove(helper)  # no thread can join a helper that never ran
+            raise
+
+    def _turn_away(self, queue: MessageQueue, words: str) -> None:
+        queue.disconnect()
+        self._ask(partial(self._peer_log.note, words))
+
+    def _hand_over(self, queue: MessageQueue, on_link: Callable[[int], object]) -> None:
+        self._ask(partial(self._own, queue, on_link))
+
+    def _ask(self, request: Callable[[], object]) -> None:
+        """Let the owner call ``request``; for any thread."""
+        self._inbox.push(Request(request))
+
+    def close(self) -> None:
+        """Close the brokers, and dial no more; each thread ends soon."""
+        self._closed = True
+        for broker in self._brokers:
+            broker.close()
+
+
+class _Attempt:
+    """One dial of several addresses; for the owner's thread alone.
+
+    pending: number of addresses that are still being dialled.
+    """
+
+    __slots__ = ("_failure", "_linked", "_on_dialled", "_on_failed", "_pending")
+
+    def __init__(
+        self,
+        pending: int,
+        on_dialled: Callable[[int | None], object],
+        on_failed: Callable[[DialFailure], object] | None,
+    ) -> None:
+        self._pending = pending
+        self._on_dialled: Final = on_dialled
+        self._on_failed: Final = on_failed
+        self._linked: bool = False
+        self._failure: DialFailure | None = None
+
+    def succeed(self, number: int) -> bool:
+        """Use a link, unless an earlier one is used; return whether it is."""
+        self._pending -= 1
+        if self._linked:
+            return False
+        self._linked = True
+        self._on_dialled(number)
+        return True
+
+    def fail(self, failure: DialFailure) -> None:
+        """Note that an address yields no link; report the dial if none did."""
+        self._pending -= 1
+        if failure.is_refusal or self._failure is None:
+            self._failure = failure
+        if self._pending or self._linked:
+            return
+        if self._on_failed is not None:
+            self._on_failed(self._failure)
+        self._on_dialled(None)
+
+
+def _unfit(queue: MessageQueue) -> str:
+    """Return why a link is of no use to any process, or "" (BUS-CHAN-6)."""
+    limit = queue._connection.limit
+    if limit is None or limit >= FRAME_BYTES_MAX:
+        return ""
+    return f"its link carries frames of {limit} bytes, not {FRAME_BYTES_MAX}"
