@@ -6,14 +6,14 @@ notification (BUS-MSG-14). No task needs to know the others, or their number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from bus.api.arguments import check_instance, check_optional_callback
 from bus.api.bus import Bus
+from queuebroker.closable import Closable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from bus.address import Address
     from bus.api.bus_thread import BusThread
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Service"]
 
 
-class Service:
+class Service(Closable):
     """A task that turns commands to ``name`` into its notifications; a context manager.
 
     bus: the open bus to register on.
@@ -58,17 +58,6 @@ class Service:
 
     def __repr__(self) -> str:
         return f"<Service {self.address}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def address(self) -> Address:

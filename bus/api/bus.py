@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from bus.address import (
     Address,
@@ -44,10 +44,10 @@ from bus.threads.dropping_account import new_account
 from bus.threads.router import Router
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
+from queuebroker.closable import Closable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from bus.api.bus_thread import BusThread
     from bus.api.hand_over import Factory
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 __all__ = ["Bus"]
 
 
-class Bus:
+class Bus(Closable):
     """The membership of one process on one bus; as a context manager it closes the bus.
 
     `open_bus` creates it; tests use `bus.testing.memory_bus`.
@@ -122,17 +122,6 @@ class Bus:
     def __repr__(self) -> str:
         state = " closed" if self._lifetime.closed else ""
         return f"<Bus {self.name!r} of {self.process!r} on {self.machine!r}{state}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Threads.
 

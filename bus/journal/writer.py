@@ -26,10 +26,9 @@ from bus.journal.header import HEADER_BYTES
 from bus.journal.incarnation import Incarnation
 from bus.journal.recorder import exhausted, flow_of, make_recorder
 from queuebroker import _sync
+from queuebroker.closable import Closable
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from bus.journal.recorder import Emit, Fields
     from bus.journal.segment import Slot
     from queuebroker.observer import Observer
@@ -54,7 +53,7 @@ _LIMITS: Final = (
 )
 
 
-class Journal:
+class Journal(Closable):
     """Records reported operations, in the order of the reports.
 
     ::
@@ -176,12 +175,6 @@ class Journal:
             incarnation.close()
         if incarnation is None or incarnation.finished:
             do_not_call_at_exit(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
