@@ -128,8 +128,16 @@ def _entry(name: str, value: Any) -> Iterator[str]:
 
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield what users call or read, in the order in which it stands in the source."""
-    for name, said in vars(kind).items():
+    """Yield what users call or read, in the order in which it stands in the source.
+
+    The members of its bases in the same package come first.
+    """
+    package = kind.__module__.rpartition(".")[0]
+    said_of: dict[str, Any] = {}
+    for each in reversed(kind.__mro__):
+        if each is kind or each.__module__.startswith(f"{package}."):
+            said_of.update(vars(each))
+    for name, said in said_of.items():
         plain = said.__func__ if isinstance(said, (staticmethod, classmethod)) else said
         public = not name.startswith("_")
         if public and (inspect.isfunction(plain) or isinstance(plain, property)):

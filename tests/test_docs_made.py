@@ -79,6 +79,16 @@ def test_every_public_name_of_the_bus_pattern_is_explained_once() -> None:
     assert all(f"### `{name}`" in found["pattern_api"]() for name in names)
 
 
+def test_the_members_of_a_common_base_are_explained_with_each_socket() -> None:
+    page = runpy.run_path(str(_DOCS / "api_reference.py"))["pattern_api"]()
+
+    for socket in ("BusSocket", "RawBusSocket", "PairSocket"):
+        assert all(
+            page.count(f"#### `{socket}.{member}`") == 1
+            for member in ("listen", "drain", "stats", "receive", "receive_nowait")
+        )
+
+
 def test_every_step_of_the_multicast_example_is_shown() -> None:
     found = runpy.run_path(str(_DOCS.parent / "examples" / "multicast_blocks.py"))
 

@@ -11,10 +11,12 @@ socket_config   the limits of a socket
 socket_url      the addresses
 
 sp_socket       the common part of the sockets
+any_bus_socket  the common part of the first two
 node            the connections of one socket
+socket_state    whether the socket is open, and its owner
 peer_pipes      its connections, and those that carry messages
+departures      its messages that are sent
 arrivals        its messages that have arrived
-burst           its messages that are sent in quick succession
 drop_ledger     its messages that were dropped
 pipe            one connection, as the node sees it
 message_run     consecutive messages of one node

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.fair_queue import FairQueue
 from bus.pattern.loop_guard import LoopGuard
 from bus.pattern.repeat_filter import RepeatFilter
+from queuebroker.errors import ReceiveTimeoutError
 from queuebroker.waiting.parking import PENDING, Pending, WaitList
 from queuebroker.waiting.readiness import Readiness
 
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from bus.pattern.message_run import MessageRun
     from bus.pattern.pipe import Carrier, Pipe
     from bus.pattern.socket_config import SocketConfig
+    from bus.pattern.socket_state import SocketState, Waiting
 
 __all__ = ["Arrivals"]
 
+T = TypeVar("T")
 # How many messages a call makes ready for the next ones: those of one peer, fewer if
 # another peer waits for its turn.
 _READY_MAX: Final = 64
@@ -35,6 +38,7 @@ class Arrivals:
     Args:
         node: the node id.
         config: the limits.
+        state: of the node.
         ledger: counts the messages that are dropped here.
 
     Attributes:
@@ -42,7 +46,6 @@ class Arrivals:
           Any thread may take the first of them, in one call into C, without the lock.
           If that was the last one, it calls `on_ready_empty_locked`.
         receivers: the callers that wait for a message.
-        closed: True once no message is accepted or taken any more.
         delivered: the number of messages that were taken, or are ready.
     """
 
@@ -55,17 +58,19 @@ class Arrivals:
         "_ready_of",
         "_repeats",
         "_resumed",
-        "closed",
+        "_state",
         "delivered",
         "ready",
         "receivers",
     )
 
-    def __init__(self, node: int, config: SocketConfig, ledger: DropLedger) -> None:
+    def __init__(
+        self, node: int, config: SocketConfig, state: SocketState, ledger: DropLedger
+    ) -> None:
         self.ready: Final[deque[bytes]] = deque()
         self.receivers: Final = WaitList()
-        self.closed: bool = False
         self.delivered: int = 0
+        self._state: Final = state
         self._ledger: Final = ledger
         self._blocks: Final = config.receive_overflow == "block"
         self._queue: Final[FairQueue[Pipe]] = FairQueue(
@@ -83,7 +88,7 @@ class Arrivals:
 
     def has_next(self) -> bool:
         """Return True if a receiver need not wait; for any thread, without the lock."""
-        return self.closed or bool(self.ready or self._queue)
+        return self._state.closed or bool(self.ready or self._queue)
 
     # Arriving.
 
@@ -91,7 +96,7 @@ class Arrivals:
         """Queue messages; those that came before, or have no room, are dropped."""
         count = len(run.bodies)
         pipe.arrived += count
-        if self.closed:
+        if self._state.closed:
             # Within a process, a sender may come here just after the end.
             self._ledger.add_locked(pipe, DropReason.CLOSED, count)
             return
@@ -156,6 +161,41 @@ class Arrivals:
         self.wake_locked()
         return pipe, run
 
+    def receiving(self) -> Waiting[bytes]:
+        """Return the arguments of `wait_for` for the next message.
+
+        Pass the outcome to `on_received`.
+        """
+        return self._state.waiting(
+            self.receivers, self.take_body_locked, self.has_next, "receive", owner=""
+        )
+
+    def receiving_tagged(
+        self, owner: str = "", most: int = 1
+    ) -> Waiting[tuple[Pipe, MessageRun]]:
+        """Return the arguments of `wait_for` for up to ``most`` messages of one peer.
+
+        Pass the outcome to `on_received`.
+        """
+        return self._state.waiting(
+            self.receivers,
+            lambda: self.take_run_locked(most),
+            self.has_next,
+            "receive",
+            owner,
+        )
+
+    def on_received(self, outcome: T | Pending) -> T:
+        """Return the outcome of a wait, and resume carriers; without the lock.
+
+        Raises:
+            ReceiveTimeoutError: no message arrived in time.
+        """
+        self.resume()
+        if isinstance(outcome, Pending):
+            raise ReceiveTimeoutError("no message arrived in time")
+        return outcome
+
     def _on_taken_locked(self, pipe: Pipe, count: int) -> None:
         self.delivered += count
         pipe.delivered += count
@@ -212,8 +252,7 @@ class Arrivals:
     # The end.
 
     def close_locked(self) -> None:
-        """Drop all messages, and wake every receiver."""
-        self.closed = True
+        """Drop all messages, and wake every receiver; the state is closed already."""
         for pipe, count in self._queue.clear().items():
             self._ledger.add_locked(pipe, DropReason.CLOSED, count)
         if (left := self._clear_ready()) and self._ready_of is not None:

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.pattern.group import Group
-from bus.pattern.sp_socket import SpSocket
-from bus.pattern.wire import EndpointType
+from bus.pattern.any_bus_socket import AnyBusSocket
 from queuebroker.arguments import snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Buffer
 
-    from bus.pattern.drop_ledger import Drop
-    from bus.pattern.node import Waiting
-    from bus.pattern.socket_config import SocketConfig
+    from bus.pattern.socket_state import Waiting
 
 __all__ = ["BusSocket"]
 
 
-class BusSocket(SpSocket[bytes]):
+class BusSocket(AnyBusSocket[bytes]):
     """A node of the bus pattern: each message goes to every peer, never to its sender.
 
     It hands on nothing that it receives (BP-2): every pair of nodes needs a connection,
@@ -40,36 +34,6 @@ class BusSocket(SpSocket[bytes]):
     """
 
     __slots__ = ()
-
-    def __init__(
-        self,
-        config: SocketConfig | None = None,
-        *,
-        on_drop: Callable[[Drop], object] | None = None,
-        native: bool = True,
-    ) -> None:
-        super().__init__(
-            config,
-            on_drop,
-            EndpointType.BUS,
-            EndpointType.NATIVE_BUS if native else None,
-        )
-
-    def join(self, url: str, *, source: str = "") -> Group:
-        """Join a multicast group, ``udp-mcast://group:port``, until closed.
-
-        The group is one more peer: each message goes to it as one datagram, if it is
-        short enough. Only sockets of this package understand the datagrams.
-
-        source: the IP address of this host that selects the interface; "" for the one
-          with the route to the group.
-
-        Raises:
-            TypeError, ValueError: a wrong address.
-            OSError: the system refuses the group.
-            BrokerClosedError: this socket is closed.
-        """
-        return Group(self._node, url, source)
 
     def send(self, data: Buffer) -> None:
         """Send a message to all peers that are connected now; never waits.
@@ -91,9 +55,5 @@ class BusSocket(SpSocket[bytes]):
         """
         return self._take(timeout)
 
-    def receive_nowait(self) -> bytes:
-        """Receive with ``timeout=0``."""
-        return self.receive(0)
-
     def _receiving(self) -> Waiting[bytes]:
-        return self._node.receiving()
+        return self._node.arrivals.receiving()

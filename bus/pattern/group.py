@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -20,15 +19,11 @@ from queuebroker.closable import Closable
 from queuebroker.sockets.driver import default_driver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bus.pattern.message_run import MessageRun
     from bus.pattern.node import Node
     from bus.pattern.pipe import Pipe
 
 __all__ = ["Group"]
-
-_log: Final = logging.getLogger("bus.pattern")
 
 # Before the native frame: a magic number with a version, and the node that sends.
 _HEAD: Final = struct.Struct("!4sQ")
@@ -39,7 +34,7 @@ _RECEIVES_MAX: Final = 256  # before other descriptors have their turn
 
 
 class Group(Closable):
-    """A multicast group that a socket has joined; a `Carrier` and a `Handler`.
+    """A multicast group that a socket has joined, until `close`.
 
     A message that does not fit into one datagram is dropped and counted
     (`DropReason.TOO_LONG`): the loss of one of several pieces would lose all of it.
@@ -48,6 +43,32 @@ class Group(Closable):
         url: the address of the group.
         message_bytes_max: the maximum length of a message.
     """
+
+    __slots__ = ("_close", "message_bytes_max", "url")
+
+    def __init__(self, node: Node, url: str, source: str) -> None:
+        carrier = _GroupCarrier(node, url, source)
+        self.url: Final = carrier.url
+        self.message_bytes_max: Final = carrier.message_bytes_max
+        self._close: Final = carrier.close
+
+    def close(self) -> None:
+        """Leave the group; for any thread."""
+        self._close()
+
+    def __repr__(self) -> str:
+        return f"<Group {self.url}>"
+
+
+class _GroupCarrier:
+    """A `Carrier`, and a `Handler` of the driver.
+
+    Attributes:
+        queue: the datagrams that wait; the system drops those that it has no room for.
+        flush_soon: None: a datagram carries one message.
+    """
+
+    flush_soon: Final = None
 
     def __init__(self, node: Node, url: str, source: str) -> None:
         parsed = SocketUrl.parse(url)
@@ -64,7 +85,7 @@ class Group(Closable):
         self._id: Final = new_node_id()
         self._ended: bool = False
         config = node.config
-        self._queue: Final[SendQueue[bytes]] = SendQueue(
+        self.queue: Final[SendQueue[bytes]] = SendQueue(
             config.send_messages, config.send_bytes, self._write
         )
         self._pipe: Pipe
@@ -95,9 +116,6 @@ class Group(Closable):
             except BaseException:
                 self._node.remove_pipe(pipe)
                 raise
-
-    def __repr__(self) -> str:
-        return f"<Group {self.url}>"
 
     # For the driver.
 
@@ -143,7 +161,7 @@ class Group(Closable):
         for at, body in enumerate(run.bodies):
             if len(body) > self.message_bytes_max:
                 self._node.ledger.add_locked(self._pipe, DropReason.TOO_LONG)
-            elif not self._queue.put(run.part(at, at + 1), self._encode):
+            elif not self.queue.put(run.part(at, at + 1), self._encode):
                 return at
         return len(run.bodies)
 
@@ -151,40 +169,13 @@ class Group(Closable):
         head = _HEAD.pack(_MAGIC, self._node.id) + native.head(run)
         return head + run.bodies[0]
 
-    def has_room(self, size: int) -> bool:
-        """Return True if `put` would take a body of ``size`` bytes."""
-        return self._queue.has_room(size)
-
-    @property
-    def queued(self) -> int:
-        """The number of messages that wait."""
-        return len(self._queue)
-
     @property
     def is_idle(self) -> bool:
         """True if nothing waits to be sent."""
-        return not self._queue
-
-    def discard(self) -> int:
-        """Remove the messages that wait; return how many there were."""
-        return self._queue.discard()
-
-    @property
-    def gathers(self) -> bool:
-        """False: a datagram carries one message."""
-        return False
-
-    def flush_soon(self, flush: Callable[[], object]) -> None:
-        """Not called."""
-        raise NotImplementedError
-
-    def flush(self) -> None:
-        """Send the messages that wait; the system drops what it has no room for."""
-        self._queue.flush()
-        self._node.on_room()
+        return not self.queue
 
     def _write(self) -> bool:
-        while (datagram := self._queue.take()) is not None:
+        while (datagram := self.queue.take()) is not None:
             with suppress(OSError):  # no route just now: as lost on the way
                 self._datagrams.send(datagram)
         return True
@@ -210,5 +201,5 @@ class Group(Closable):
         self._finished = True
         self._driver.unregister(self._datagrams.fileno())
         # No thread must write to a descriptor that has become another file's.
-        self._queue.stop(self._datagrams.close)
+        self.queue.stop(self._datagrams.close)
         self._driver.release()

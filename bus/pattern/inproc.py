@@ -29,9 +29,15 @@ class InprocConnection:
     """One end of a connection within this process; a `Carrier`.
 
     on_end: called when either end closes.
+
+    Attributes:
+        queue: the messages that the other node has not yet.
+        flush_soon: None: a message is handed over at once.
     """
 
-    __slots__ = ("_ended", "_numbering", "_on_end", "_other", "_pipe", "_queue", "node")
+    __slots__ = ("_ended", "_numbering", "_on_end", "_other", "_pipe", "node", "queue")
+
+    flush_soon: Final = None
 
     def __init__(self, node: Node, on_end: Callable[[], object]) -> None:
         config = node.config
@@ -41,7 +47,7 @@ class InprocConnection:
         self._pipe: Pipe | None = None
         self._ended: bool = False
         self._numbering: Final = PlainFraming()  # of messages from a plain peer
-        self._queue: Final[SendQueue[MessageRun]] = SendQueue(
+        self.queue: Final[SendQueue[MessageRun]] = SendQueue(
             config.send_messages, config.send_bytes, self._write
         )
 
@@ -58,7 +64,7 @@ class InprocConnection:
                 other._end()
                 return False
         for end in (self, other):
-            end._queue.unblock()  # messages may have come before the other pipe
+            end.queue.unblock()  # messages may have come before the other pipe
             end.node.on_room()
         return True
 
@@ -69,39 +75,12 @@ class InprocConnection:
 
     def put(self, run: MessageRun) -> int:
         """Queue messages, as many as there is room for; return how many."""
-        return self._queue.put(run, _itself)
-
-    def has_room(self, size: int) -> bool:
-        """Return True if `put` would take a body of ``size`` bytes."""
-        return self._queue.has_room(size)
-
-    @property
-    def queued(self) -> int:
-        """The number of messages that wait."""
-        return len(self._queue)
+        return self.queue.put(run, _itself)
 
     @property
     def is_idle(self) -> bool:
         """True if nothing waits to be sent."""
-        return not self._queue
-
-    def discard(self) -> int:
-        """Remove the messages that wait; return how many there were."""
-        return self._queue.discard()
-
-    @property
-    def gathers(self) -> bool:
-        """False: a message is handed over at once."""
-        return False
-
-    def flush_soon(self, flush: Callable[[], object]) -> None:
-        """Not called."""
-        raise NotImplementedError
-
-    def flush(self) -> None:
-        """Hand the messages to the other node."""
-        self._queue.flush()
-        self.node.on_room()
+        return not self.queue
 
     def _write(self) -> bool:
         other = self._other
@@ -111,7 +90,7 @@ class InprocConnection:
         if other.node.pauses(pipe):
             return False  # until `resume`
         runs = []
-        while (run := self._queue.take()) is not None:
+        while (run := self.queue.take()) is not None:
             if pipe.node is None:
                 runs += other._numbering.read(run.bodies, pipe.origin)[0]
             else:
@@ -135,9 +114,9 @@ class InprocConnection:
                 self.node.on_account(pipe, account)
 
     def resume(self) -> None:
-        """Let the other end hand over what it holds back."""
+        """Let the other end hand over the messages that it holds back."""
         if self._other is not None:
-            self._other._queue.unblock()
+            self._other.queue.unblock()
             self._other.node.on_room()
 
     def close(self) -> None:

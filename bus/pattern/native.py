@@ -106,7 +106,7 @@ def encode(control: Control) -> bytes:
 
 
 def decode(frame: bytes) -> MessageRun | Control:
-    """Return the messages of a frame, or what else it is.
+    """Return the content of a frame: messages, an account or a hello.
 
     Raises:
         WireError: it is no such frame.

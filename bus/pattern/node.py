@@ -9,48 +9,44 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from bus.errors import BusyError
 from bus.pattern.arrivals import Arrivals
-from bus.pattern.burst import Burst
+from bus.pattern.departures import Departures
 from bus.pattern.drop_ledger import DropLedger
 from bus.pattern.drop_reason import DropReason
-from bus.pattern.message_run import MessageRun
-from bus.pattern.native import Sent, Taken
+from bus.pattern.native import Taken
 from bus.pattern.peer_pipes import PeerPipes
 from bus.pattern.pipe import Pipe, new_node_id
+from bus.pattern.socket_state import SocketState
 from bus.pattern.socket_stats import SocketStats
 from queuebroker import _sync
-from queuebroker.errors import BrokerClosedError, ReceiveTimeoutError, SendTimeoutError
-from queuebroker.waiting.parking import (
-    PENDING,
-    Pending,
-    WaitList,
-    check_may_wait,
-    wait_for,
-)
+from queuebroker.waiting.parking import Pending, check_may_wait, wait_for
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Sequence
 
     from bus.pattern.drop_ledger import Drop
+    from bus.pattern.message_run import MessageRun
+    from bus.pattern.native import Sent
     from bus.pattern.pipe import Carrier
     from bus.pattern.socket_config import SocketConfig
+    from bus.pattern.socket_state import Waiting
     from bus.pattern.wire import EndpointType
     from queuebroker.waiting.readiness import Readiness
 
-__all__ = ["Node", "Waiting"]
+__all__ = ["Node"]
 
 T = TypeVar("T")
-# A wait, for threads and for coroutines: the list, the attempt under the lock, and the
-# check without it; see `queuebroker.waiting.parking.wait_for`.
-Waiting: TypeAlias = tuple[WaitList, "Callable[[], T | Pending]", "Callable[[], bool]"]
 
 
 class Node:
-    """The connections of one socket.
+    """The connections of one socket: a lock, and the parts that it guards.
+
+    A message that is sent passes `departures` and `pipes` to the carrier of each peer.
+    A carrier hands over a message that arrives with `accept`; it waits in `arrivals`.
+    A method takes the lock, lets a part decide, releases the lock, and then flushes.
 
     Args:
         config: the limits.
@@ -62,11 +58,11 @@ class Node:
     Attributes:
         id: of 64 bits, random: how other nodes recognise this one.
         lock: see below.
-        ledger: the messages dropped.
-        arrivals: the messages received.
+        state: whether the socket is open, and its owner.
         pipes: the connections.
-        owner: the device that owns the socket now; "" for none (BP-14).
-        closed: True once the socket is closed.
+        departures: the messages sent.
+        arrivals: the messages received.
+        ledger: the messages dropped.
 
     Lock: ``lock`` guards everything here and in the parts, and the fields of all pipes.
     It is never held while another node's lock is taken, nor while a callback runs. It
@@ -87,19 +83,15 @@ class Node:
         self.endpoint: Final = endpoint
         self.native: Final = native
         self.lock: Final[_thread.RLock] = _sync.RLock()
+        self.state: Final = SocketState()
         self.ledger: Final = DropLedger(self.lock, on_drop)
-        self.arrivals: Final = Arrivals(self.id, config, self.ledger)
-        self.owner: str = ""
-        self.closed: bool = False
-        self._is_abandoned: bool = False  # in a fork's child
         self.pipes: Final = PeerPipes(pipes_max, self.ledger)
-        self._burst: Final = Burst()
-        self._sent: int = 0
-        self._number: int = 0  # of the last message that was handed over
-        # Callers that wait for room, or for a peer.
-        self._senders: Final = WaitList()
-        _nodes.add(self)
+        self.departures: Final = Departures(
+            self.id, self.lock, self.state, self.pipes, self.ledger
+        )
+        self.arrivals: Final = Arrivals(self.id, config, self.state, self.ledger)
         self._closers: Final[list[Callable[[], object]]] = []
+        _nodes.add(self)
 
     # Sending.
 
@@ -112,21 +104,13 @@ class Node:
             BrokerClosedError: the socket is closed.
             BusyError: a device owns the socket.
         """
+        state, departures = self.state, self.departures
         with self.lock:
-            if self.closed or self.owner:
-                self._check_open("send", "")
-            self._sent += 1
-            burst = self._burst
-            waits = burst.continues(len(body), _sync.monotonic()) and self.pipes.gathers
-            if waits:
-                if burst.add(body):
-                    self.pipes.active[0].carrier.flush_soon(self.flush)
-                if not burst.is_full:
-                    return
-            self._hand_over_burst_locked()
-            if not waits:
-                self._hand_over_locked([body])
-        self._flush()
+            if state.closed or state.owner:
+                state.check("send", "")
+            is_handed_over = departures.send_locked(body)
+        if is_handed_over:
+            departures.pass_on()
 
     def forward(self, run: MessageRun, *, came_by: int, owner: str = "") -> None:
         """Hand messages to all peers but the one that they came by (BP-8).
@@ -139,38 +123,9 @@ class Node:
             BusyError: another owner has the socket.
         """
         with self.lock:
-            self._check_open("send", owner)
-            self._sent += len(run.bodies)
-            self._hand_over_burst_locked()
-            if run.origin:
-                self.pipes.put(run, came_by)
-            else:
-                self._hand_over_locked(run.bodies, came_by)
-        self._flush()
-
-    def flush(self) -> None:
-        """Hand over the messages of a burst; for any thread, without the lock."""
-        with self.lock:
-            self._hand_over_burst_locked()
-        self._flush()
-
-    def _flush(self) -> None:
-        self.pipes.flush()
-        self.ledger.report()
-
-    def _hand_over_burst_locked(self) -> None:
-        """Hand the gathered messages to all peers, before anything else changes."""
-        if bodies := self._burst.take():
-            self._hand_over_locked(bodies)
-
-    def _hand_over_locked(self, bodies: Sequence[bytes], came_by: int = 0) -> None:
-        """Number new messages, and hand them to all peers but that of ``came_by``."""
-        count = len(bodies)
-        # No call comes between these, and so no signal handler that sends: peers would
-        # drop one of two messages with the same number.
-        first = self._number + 1
-        self._number += count
-        self.pipes.put(MessageRun(self.id, first, bodies), came_by)
+            self.state.check("send", owner)
+            self.departures.forward_locked(run, came_by)
+        self.departures.pass_on()
 
     def send_waiting(self, body: bytes, deadline: float | None) -> None:
         """Hand a message to the only peer, once there is one with room.
@@ -182,42 +137,8 @@ class Node:
         if deadline is None or deadline > _sync.monotonic():
             check_may_wait(self.lock)
         self.pipes.flush()  # in place of a call that was interrupted
-
-        self.sent(wait_for(self, *self.sending(body), deadline))
-
-    def sending(self, body: bytes) -> Waiting[bool]:
-        """Return the arguments of `wait_for` for a message to the only peer."""
-
-        def attempt() -> bool | Pending:
-            self._check_open("send", "")
-            if not self.pipes.has_room(len(body)):
-                return PENDING
-            self._sent += 1
-            self._hand_over_locked([body])
-            return True
-
-        def ready() -> bool:
-            return self.closed or self.pipes.has_room(len(body))
-
-        return self._senders, attempt, ready
-
-    def sent(self, outcome: bool | Pending) -> None:
-        """Pass on the message that was queued after the wait of `sending`.
-
-        Raises:
-            SendTimeoutError: it was not, in time.
-        """
-        if outcome is PENDING:
-            peer = self.pipes.active
-            why = "its queue is full" if peer else "no peer is connected"
-            raise SendTimeoutError(f"cannot send in time: {why}")
-        self._flush()
-
-    def on_room(self) -> None:
-        """Wake callers that wait for room, after a queue was flushed."""
-        if self._senders.asleep:
-            with self.lock:
-                self._senders.wake_all()
+        departures = self.departures
+        departures.on_sent(wait_for(self, *departures.sending(body), deadline))
 
     def wait_for_peers(self, count: int, deadline: float | None) -> bool:
         """Wait until ``count`` peers are connected; return False if they are not.
@@ -226,11 +147,7 @@ class Node:
             BrokerClosedError: the socket is closed.
         """
         check_may_wait(self.lock)
-        return wait_for(self, *self.for_peers(count), deadline) is True
-
-    def for_peers(self, count: int) -> Waiting[bool]:
-        """Return the arguments of `wait_for` for ``count`` peers that are connected."""
-        return self._until("wait for peers", lambda: self.peers >= count)
+        return wait_for(self, *self.departures.for_peers(count), deadline) is True
 
     def drain(self, deadline: float | None) -> bool:
         """Wait until all messages have left; return False if they have not.
@@ -239,25 +156,7 @@ class Node:
             BrokerClosedError: the socket is closed.
         """
         check_may_wait(self.lock)
-        return wait_for(self, *self.draining(), deadline) is True
-
-    def draining(self) -> Waiting[bool]:
-        """Return the arguments of `wait_for` for messages that have all left.
-
-        A native peer must have confirmed them in an account: the system discards what
-        it has not sent if the peer sends anything, such as an account, after a close.
-        """
-        self.flush()
-        return self._until(
-            "drain", lambda: all(pipe.carrier.is_idle for pipe in self.pipes.active)
-        )
-
-    def _until(self, act: str, ready: Callable[[], bool]) -> Waiting[bool]:
-        def attempt() -> bool | Pending:
-            self.check_open(act)
-            return ready() or PENDING
-
-        return self._senders, attempt, lambda: self.closed or ready()
+        return wait_for(self, *self.departures.draining(), deadline) is True
 
     # Receiving.
 
@@ -268,17 +167,7 @@ class Node:
             ReceiveTimeoutError: none arrived in time.
             BrokerClosedError: the socket is closed.
         """
-        return self._receive(self.receiving(), deadline)
-
-    def receiving(self) -> Waiting[bytes]:
-        """Return the arguments of `wait_for` for the next message; see `received`."""
-        arrivals = self.arrivals
-
-        def attempt() -> bytes | Pending:
-            self._check_open("receive", "")
-            return arrivals.take_body_locked()
-
-        return arrivals.receivers, attempt, arrivals.has_next
+        return self._receive(self.arrivals.receiving(), deadline)
 
     def receive_tagged(
         self, deadline: float | None, owner: str = "", most: int = 1
@@ -291,20 +180,9 @@ class Node:
             BusyError: another owner has the socket.
             ReceiveTimeoutError, BrokerClosedError: as `receive`.
         """
-        pipe, run = self._receive(self.receiving_tagged(owner, most), deadline)
+        wanted = self.arrivals.receiving_tagged(owner, most)
+        pipe, run = self._receive(wanted, deadline)
         return pipe.id, run
-
-    def receiving_tagged(
-        self, owner: str = "", most: int = 1
-    ) -> Waiting[tuple[Pipe, MessageRun]]:
-        """Return the arguments of `wait_for` for `receive_tagged`; see `received`."""
-        arrivals = self.arrivals
-
-        def attempt() -> tuple[Pipe, MessageRun] | Pending:
-            self._check_open("receive", owner)
-            return arrivals.take_run_locked(most)
-
-        return arrivals.receivers, attempt, arrivals.has_next
 
     def _receive(self, wanted: Waiting[T], deadline: float | None) -> T:
         self.arrivals.resume()  # in place of a call that was interrupted
@@ -319,18 +197,7 @@ class Node:
         ):
             check_may_wait(self.lock)
             taken = wait_for(self, *wanted, deadline)
-        return self.received(taken)
-
-    def received(self, taken: T | Pending) -> T:
-        """Return what was received after a wait, and make use of the room.
-
-        Raises:
-            ReceiveTimeoutError: no message arrived in time.
-        """
-        self.arrivals.resume()
-        if isinstance(taken, Pending):
-            raise ReceiveTimeoutError("no message arrived in time")
-        return taken
+        return self.arrivals.on_received(taken)
 
     def on_ready_empty(self) -> None:
         """Note that a caller has taken the last message that was ready."""
@@ -361,10 +228,14 @@ class Node:
     def readiness(self) -> Readiness:
         """Return a descriptor that is readable while `receive` would not wait."""
         with self.lock:
-            self._check_open("make a descriptor", self.owner)
+            self.state.check("make a descriptor")
             return self.arrivals.readiness_locked()
 
     # Connections.
+
+    def on_room(self) -> None:
+        """Wake callers that wait for room, after a queue was flushed."""
+        self.departures.on_room()
 
     @property
     def peers(self) -> int:
@@ -374,27 +245,28 @@ class Node:
     def add_pipe(self, carrier: Carrier, url: str, node: int | None) -> Pipe | None:
         """Add a connection; return None if the socket takes no more of them."""
         with self.lock:
-            if self.closed or self.pipes.is_full or node == self.id:
+            if self.state.closed or self.pipes.is_full or node == self.id:
                 return None
-            self._hand_over_burst_locked()  # a later peer does not get it (BP-17)
+            # A later peer does not get the messages of the batch (BP-17).
+            self.departures.hand_over_batch_locked()
             pipe = Pipe(carrier, url, node)
             self.pipes.add(pipe)
-            self._senders.wake_all()
+            self.departures.senders.wake_all()
             return pipe
 
     def remove_pipe(self, pipe: Pipe) -> None:
         """Remove a connection that has ended; its messages that arrived stay."""
         with self.lock:
-            self._hand_over_burst_locked()
-            reason = DropReason.CLOSED if self.closed else DropReason.LOST
+            self.departures.hand_over_batch_locked()
+            reason = DropReason.CLOSED if self.state.closed else DropReason.LOST
             if self.pipes.remove(pipe, reason):
-                self._senders.wake_all()
+                self.departures.senders.wake_all()
         self.ledger.report()
 
     def add_closer(self, close: Callable[[], object]) -> bool:
         """Call ``close`` when the socket is closed; return False if it is already."""
         with self.lock:
-            if self.closed:
+            if self.state.closed:
                 return False
             self._closers.append(close)
             return True
@@ -407,11 +279,9 @@ class Node:
     def on_account(self, pipe: Pipe, account: Sent | Taken) -> None:
         """Note an account of a native peer."""
         with self.lock:
-            if isinstance(account, Sent):
-                pipe.remote_sent = account
-            else:
-                pipe.remote_taken = account
-                self._senders.wake_all()
+            pipe.note_account_locked(account)
+            if isinstance(account, Taken):  # then the last message may have arrived
+                self.departures.senders.wake_all()
 
     # Owners and the end.
 
@@ -423,37 +293,35 @@ class Node:
             BusyError: it has another owner.
         """
         with self.lock:
-            self._check_open("start a device", "")  # of one more device: busy
-            self.owner = owner
+            self.state.check("start a device", "")  # of one more device: busy
+            self.state.owner = owner
             self.arrivals.receivers.wake_all()  # they find the new owner
 
     def disown(self) -> None:
         """Let every caller use the socket again."""
         with self.lock:
-            self.owner = ""
+            self.state.owner = ""
+
+    @property
+    def closed(self) -> bool:
+        """True once the socket is closed."""
+        return self.state.closed
 
     def check_open(self, act: str) -> None:
         """Raise a `BrokerClosedError` if the socket is closed."""
-        if self.closed:
-            raise BrokerClosedError(f"cannot {act}: this socket is closed")
-
-    def _check_open(self, act: str, owner: str) -> None:
-        if self.closed:
-            raise BrokerClosedError(f"cannot {act}: this socket is closed")
-        if self.owner != owner:
-            raise BusyError(f"this socket, by {self.owner}")
+        self.state.check(act)
 
     def close(self) -> None:
         """Close all connections, and end every call that waits."""
-        if self._is_abandoned:
+        if self.state.is_abandoned:
             return
         # The next call completes an interrupted one: each closer removes itself last.
         with self.lock:
-            self._hand_over_burst_locked()
-            self.closed = True
+            self.departures.hand_over_batch_locked()
+            self.state.closed = True
             closers, pipes = [*self._closers], [*self.pipes]
             self.arrivals.close_locked()
-            self._senders.wake_all()
+            self.departures.senders.wake_all()
         for close in closers:
             close()
         for pipe in pipes:
@@ -464,14 +332,14 @@ class Node:
     def abandon_after_fork(self) -> None:
         """Close the socket in a fork's child: its connections are the parent's."""
         # Without the lock, which another thread of the parent may have held.
-        self._is_abandoned = self.closed = self.arrivals.closed = True
+        self.state.is_abandoned = self.state.closed = True
         self.pipes.clear()
 
     # Accounts.
 
     def stats(self) -> SocketStats:
         """Return the account of this socket."""
-        self.flush()
+        self.departures.flush()
         for pipe in self.pipes:
             pipe.carrier.refresh()
         with self.lock:
@@ -479,7 +347,7 @@ class Node:
             peers = [pipe.stats(arrivals.delivered_of(pipe)) for pipe in self.pipes]
             return SocketStats(
                 node=self.id,
-                sent=self._sent,
+                sent=self.departures.sent,
                 delivered=arrivals.delivered - len(arrivals.ready),
                 received_queued=len(arrivals),
                 dropped=dict(self.ledger.totals),
@@ -489,21 +357,14 @@ class Node:
     def accounts_of(self, pipe: Pipe) -> tuple[Sent, Taken]:
         """Return the accounts of this end for a native peer."""
         with self.lock:
-            pipe.is_report_due = False
-            dropped = pipe.dropped
-            return Sent(pipe.sent, pipe.dropped_unsent), Taken(
-                pipe.arrived,
-                self.arrivals.delivered_of(pipe),
-                dropped[DropReason.RECEIVE_QUEUE] + dropped[DropReason.CLOSED],
-                dropped[DropReason.DUPLICATE],
-            )
+            return pipe.accounts_locked(self.arrivals.delivered_of(pipe))
 
     # For `wait_for`.
 
     def recover_locked(self) -> None:
         """Wake every waiter, after an exception in one of them."""
         self.arrivals.recover_locked(self.pipes)
-        self._senders.wake_all()
+        self.departures.senders.wake_all()
 
     def settle(self) -> None:
         """Do nothing: no work is deferred under the lock."""

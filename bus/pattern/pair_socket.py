@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from bus.pattern.drop_ledger import Drop
-    from bus.pattern.node import Waiting
     from bus.pattern.socket_config import SocketConfig
+    from bus.pattern.socket_state import Waiting
 
 __all__ = ["PairSocket"]
 
@@ -78,9 +78,5 @@ class PairSocket(SpSocket[bytes]):
         """
         return self._take(timeout)
 
-    def receive_nowait(self) -> bytes:
-        """Receive with ``timeout=0``."""
-        return self.receive(0)
-
     def _receiving(self) -> Waiting[bytes]:
-        return self._node.receiving()
+        return self._node.arrivals.receiving()

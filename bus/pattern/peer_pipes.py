@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from bus.pattern.drop_reason import DropReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bus.pattern.drop_ledger import DropLedger
     from bus.pattern.message_run import MessageRun
@@ -28,14 +28,15 @@ class PeerPipes:
 
     Attributes:
         active: the pipes that carry messages.
-        gathers: True if many messages at once are faster on all of these.
+        flush_soon: has another thread call a function soon; None unless many messages
+          at once are faster on all of these (`Carrier.flush_soon`).
     """
 
-    __slots__ = ("_all", "_ledger", "_most", "active", "gathers")
+    __slots__ = ("_all", "_ledger", "_most", "active", "flush_soon")
 
     def __init__(self, most: int | None, ledger: DropLedger) -> None:
         self.active: tuple[Pipe, ...] = ()
-        self.gathers: bool = False
+        self.flush_soon: Callable[[Callable[[], object]], object] | None = None
         self._all: Final[dict[int, Pipe]] = {}
         self._most: Final = most
         self._ledger: Final = ledger
@@ -54,13 +55,13 @@ class PeerPipes:
         self._arrange()
 
     def remove(self, pipe: Pipe, reason: DropReason) -> bool:
-        """Remove a pipe, and drop what it has not sent; return False if it is not here.
+        """Remove a pipe, and drop its unsent messages; return False if it is not here.
 
         reason: why these messages are dropped.
         """
         if pipe.id not in self._all:
             return False
-        if discarded := pipe.carrier.discard():
+        if discarded := pipe.carrier.queue.discard():
             self._ledger.add_locked(pipe, reason, discarded)
         self._arrange(without=pipe)
         del self._all[pipe.id]  # last, so that an interrupted call can be repeated
@@ -78,9 +79,8 @@ class PeerPipes:
             first = active.setdefault(pipe.id if pipe.node is None else pipe.node, pipe)
             pipe.is_standby = first is not pipe
         self.active = tuple(active.values())
-        self.gathers = bool(active) and all(
-            pipe.carrier.gathers for pipe in self.active
-        )
+        ways = [pipe.carrier.flush_soon for pipe in self.active]
+        self.flush_soon = ways[0] if ways and None not in ways else None
 
     def put(self, run: MessageRun, came_by: int = 0) -> None:
         """Queue messages for all peers but the one that they came by (BP-8).
@@ -104,9 +104,14 @@ class PeerPipes:
 
     def has_room(self, size: int) -> bool:
         """Return True if a peer would get a message of ``size`` bytes."""
-        return any(pipe.carrier.has_room(size) for pipe in self.active)
+        return any(pipe.carrier.queue.has_room(size) for pipe in self.active)
+
+    @property
+    def are_idle(self) -> bool:
+        """True if no message to a peer waits, or is on its way to a native one."""
+        return all(pipe.carrier.is_idle for pipe in self.active)
 
     def flush(self) -> None:
         """Pass on queued messages without waiting; without the lock."""
         for pipe in self.active:
-            pipe.carrier.flush()
+            pipe.carrier.queue.flush()

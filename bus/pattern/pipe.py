@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
 from bus.pattern.drop_reason import DropReason
+from bus.pattern.native import Sent, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bus.pattern.message_run import MessageRun
-    from bus.pattern.native import Sent, Taken
+    from bus.pattern.send_queue import SendQueue
 
 __all__ = ["Carrier", "PeerStats", "Pipe", "new_node_id"]
 
@@ -33,22 +34,16 @@ class Carrier(Protocol):
         Under the node's lock.
         """
 
-    def has_room(self, size: int) -> bool:
-        """Return True if `put` would take a body of ``size`` bytes."""
+    @property
+    def queue(self) -> SendQueue[Any]:
+        """The messages that wait to be sent."""
 
     @property
-    def gathers(self) -> bool:
-        """True if it is faster for many messages at once than one by one."""
+    def flush_soon(self) -> Callable[[Callable[[], object]], object] | None:
+        """Has another thread call a function soon, which flushes the queue.
 
-    def flush(self) -> None:
-        """Pass on queued messages without waiting; without the node's lock."""
-
-    def flush_soon(self, flush: Callable[[], object]) -> None:
-        """Have another thread call ``flush`` soon; only if it `gathers`."""
-
-    @property
-    def queued(self) -> int:
-        """The number of messages that wait."""
+        None if many messages at once are no faster than one by one.
+        """
 
     @property
     def is_idle(self) -> bool:
@@ -56,9 +51,6 @@ class Carrier(Protocol):
 
         If a native peer sends its account by itself, that must have confirmed the rest.
         """
-
-    def discard(self) -> int:
-        """Remove the messages that wait; return how many there were."""
 
     def report(self) -> None:
         """Send the account of this end soon; for any thread."""
@@ -158,6 +150,27 @@ class Pipe:
             self.is_report_due = True
             self.carrier.report()
 
+    def note_account_locked(self, account: Sent | Taken) -> None:
+        """Keep an account of a native peer."""
+        if isinstance(account, Sent):
+            self.remote_sent = account
+        else:
+            self.remote_taken = account
+
+    def accounts_locked(self, delivered: int) -> tuple[Sent, Taken]:
+        """Return the accounts of this end for a native peer.
+
+        delivered: how many messages from it the application has taken.
+        """
+        self.is_report_due = False
+        dropped = self.dropped
+        return Sent(self.sent, self.dropped_unsent), Taken(
+            self.arrived,
+            delivered,
+            dropped[DropReason.RECEIVE_QUEUE] + dropped[DropReason.CLOSED],
+            dropped[DropReason.DUPLICATE],
+        )
+
     @property
     def has_arrived(self) -> bool:
         """True if the account of a native peer confirms all messages to it."""
@@ -182,7 +195,7 @@ class Pipe:
             node=self.node,
             is_standby=self.is_standby,
             sent=self.sent,
-            queued=self.carrier.queued,
+            queued=len(self.carrier.queue),
             arrived=self.arrived,
             delivered=delivered,
             dropped=dict(self.dropped),

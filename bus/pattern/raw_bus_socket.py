@@ -6,21 +6,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bus.pattern.group import Group
+from bus.pattern.any_bus_socket import AnyBusSocket
 from bus.pattern.message_run import MessageRun
-from bus.pattern.sp_socket import SpSocket
-from bus.pattern.wire import EndpointType
 from queuebroker.arguments import deadline_after, index, snapshot
 from queuebroker.waiting.parking import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Buffer
 
-    from bus.pattern.drop_ledger import Drop
-    from bus.pattern.node import Waiting
-    from bus.pattern.socket_config import SocketConfig
+    from bus.pattern.socket_state import Waiting
 
 __all__ = ["RawBusSocket", "RawMessage"]
 
@@ -49,7 +43,7 @@ class RawMessage:
         return self.pipe.to_bytes(4)
 
 
-class RawBusSocket(SpSocket[RawMessage]):
+class RawBusSocket(AnyBusSocket[RawMessage]):
     """A bus socket for a `device`: it receives messages with their tags.
 
     If such a message is sent, it goes to all peers but for the one that it came by
@@ -60,24 +54,6 @@ class RawBusSocket(SpSocket[RawMessage]):
     """
 
     __slots__ = ()
-
-    def __init__(
-        self,
-        config: SocketConfig | None = None,
-        *,
-        on_drop: Callable[[Drop], object] | None = None,
-        native: bool = True,
-    ) -> None:
-        super().__init__(
-            config,
-            on_drop,
-            EndpointType.BUS,
-            EndpointType.NATIVE_BUS if native else None,
-        )
-
-    def join(self, url: str, *, source: str = "") -> Group:
-        """Join a multicast group; see `BusSocket.join`."""
-        return Group(self._node, url, source)
 
     def send(self, message: RawMessage | Buffer) -> None:
         """Send a message to all peers but for that of its tag; never waits.
@@ -114,12 +90,8 @@ class RawBusSocket(SpSocket[RawMessage]):
         """
         return _tagged(*self._node.receive_tagged(deadline_after(timeout)))
 
-    def receive_nowait(self) -> RawMessage:
-        """Receive with ``timeout=0``."""
-        return self.receive(0)
-
     def _receiving(self) -> Waiting[RawMessage]:
-        waiters, take, ready = self._node.receiving_tagged()
+        waiters, take, ready = self._node.arrivals.receiving_tagged()
 
         def attempt() -> RawMessage | Pending:
             taken = take()

@@ -140,7 +140,7 @@ class SendQueue(Generic[F]):
                 return  # the holder checks again
 
     def unblock(self) -> None:
-        """Write again what the peer did not take, and the frames behind it."""
+        """Write the rest that the peer did not take, and the frames behind it."""
         self._unblocked = True
         self.blocked = False
         if self._write_once():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import attrs
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bus.pattern.drop_ledger import Drop
-    from bus.pattern.node import Waiting
+    from bus.pattern.socket_state import Waiting
     from bus.pattern.socket_stats import SocketStats
     from bus.pattern.wire import EndpointType
 
@@ -28,7 +29,7 @@ __all__ = ["SpSocket"]
 M = TypeVar("M")
 
 
-class SpSocket(Closable, Generic[M]):
+class SpSocket(Closable, abc.ABC, Generic[M]):
     """A socket with any number of listeners and diallers, for messages of one type.
 
     All methods are for any thread. A child of a fork must open sockets of its own.
@@ -112,9 +113,20 @@ class SpSocket(Closable, Generic[M]):
         """
         return self._node.drain(deadline_after(timeout))
 
+    @abc.abstractmethod
     def receive(self, timeout: float | None = None) -> M:
-        """Return the next message; see the subclasses."""
-        raise NotImplementedError
+        """Return the next message.
+
+        timeout: in seconds; None for no limit, 0 to return at once.
+
+        Raises:
+            ReceiveTimeoutError: none arrived in time.
+            BrokerClosedError: the socket is closed.
+        """
+
+    def receive_nowait(self) -> M:
+        """Receive with ``timeout=0``."""
+        return self.receive(0)
 
     def __iter__(self) -> Iterator[M]:
         """Yield messages until the socket is closed."""
@@ -125,9 +137,9 @@ class SpSocket(Closable, Generic[M]):
                 return
             yield message
 
+    @abc.abstractmethod
     def _receiving(self) -> Waiting[M]:
         """Return the arguments of `wait_for` for the next message."""
-        raise NotImplementedError
 
     @property
     def stats(self) -> SocketStats:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bus.pattern.native import Control
     from bus.pattern.node import Node
     from bus.pattern.pipe import Pipe
+    from bus.pattern.send_queue import SendQueue
     from bus.pattern.socket_url import SocketUrl
     from queuebroker._net import Socket
     from queuebroker.sockets.driver import Driver
@@ -81,6 +82,9 @@ class StreamConnection:
         native: the endpoint type among sockets of this package, as for `Protocol`.
         dials: True for the end that dialled.
 
+    Attributes:
+        queue: the frames that wait.
+
     The driver's thread reads. Any thread writes: see `StreamWriter`.
     """
 
@@ -125,6 +129,7 @@ class StreamConnection:
         self._writer: Final = StreamWriter(
             socket, config, await_room=self._watch, fail=self._fail_soon
         )
+        self.queue: Final[SendQueue[Pieces]] = self._writer.queue
 
     def begin(self) -> None:
         """Serve the connection; in the thread of the driver.
@@ -192,7 +197,7 @@ class StreamConnection:
                 self._on_connected()
                 return
             if mask & _net.WRITE:
-                self._writer.queue.unblock()
+                self.queue.unblock()
                 self._node.on_room()
                 if self._owes_report:
                     self._owes_report = False
@@ -211,7 +216,7 @@ class StreamConnection:
         self._shake_hands()
 
     def _read(self) -> None:
-        """Read what is there; hand over all messages at once, in order."""
+        """Read the bytes that are there; hand over all messages at once, in order."""
         frames: list[bytes] = []
         try:
             self._read_into(frames)
@@ -306,7 +311,7 @@ class StreamConnection:
                 self._node.remove_pipe(self._pipe)
         finally:  # `on_drop` may have raised `SystemExit`
             # No thread must write to a descriptor that has become another file's.
-            self._writer.queue.stop(self._socket.close)
+            self.queue.stop(self._socket.close)
             self._driver.release()
             self._host.on_end(self, error)
 
@@ -314,43 +319,20 @@ class StreamConnection:
 
     def put(self, run: MessageRun) -> int:
         """Queue messages, as many as there is room for; return how many."""
-        return self._writer.queue.put(run, self._encode)
+        return self.queue.put(run, self._encode)
 
     def _encode(self, run: MessageRun) -> Pieces:
         return self._framing.encode(run, is_ipc=self._is_ipc)
 
-    def has_room(self, size: int) -> bool:
-        """Return True if `put` would take a body of ``size`` bytes."""
-        return self._writer.queue.has_room(size)
-
-    @property
-    def queued(self) -> int:
-        """The number of messages that wait."""
-        return len(self._writer.queue)
-
     @property
     def is_idle(self) -> bool:
-        """True if nothing waits, and a native peer has confirmed what was sent."""
+        """True if nothing waits, and a native peer has confirmed all that was sent."""
         if not self._writer.is_idle:
             return False
         return self._pipe is None or self._pipe.node is None or self._pipe.has_arrived
 
-    def discard(self) -> int:
-        """Remove the messages that wait; return how many there were."""
-        return self._writer.queue.discard()
-
-    @property
-    def gathers(self) -> bool:
-        """True: one system call carries many messages."""
-        return True
-
-    def flush(self) -> None:
-        """Write what the socket takes now."""
-        self._writer.queue.flush()
-        self._node.on_room()
-
     def flush_soon(self, flush: Callable[[], object]) -> None:
-        """Have the driver call ``flush``."""
+        """Have the driver call ``flush``: one system call carries many messages."""
         self._driver.call(flush, self)
 
     def report(self) -> None:
@@ -366,7 +348,7 @@ class StreamConnection:
         return self._pipe is not None and not self._ended
 
     def _report(self) -> None:
-        if self._writer.queue.blocked:
+        if self.queue.blocked:
             # Once there is room: frames without messages have no bound, and an account
             # replaces the earlier ones.
             self._owes_report = True
@@ -376,10 +358,8 @@ class StreamConnection:
 
     def _put_control(self, control: Control) -> None:
         frame = native.encode(control)
-        self._writer.queue.put_control(
-            frame_head(len(frame), is_ipc=self._is_ipc) + frame
-        )
-        self._writer.queue.flush()
+        self.queue.put_control(frame_head(len(frame), is_ipc=self._is_ipc) + frame)
+        self.queue.flush()
         self._node.on_room()
 
     def resume(self) -> None:
@@ -402,7 +382,7 @@ class StreamConnection:
         self._end(None)
 
     def _watch(self) -> None:
-        """Have the driver report what this waits for."""
+        """Have the driver report the events that this waits for."""
         with suppress(OSError, ValueError):  # closed just now
             self._watch_now()
 

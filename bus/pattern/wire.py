@@ -5,7 +5,7 @@ connection starts with eight bytes in both directions: a magic number, the endpo
 of the sender, and two reserved bytes. Then each message is one frame.
 
 Two bus sockets of this package agree on the endpoint type `NATIVE_BUS`. Its frames are
-SP frames, whose first byte says what follows: see `bus.pattern.native`.
+SP frames, whose first byte is their kind: see `bus.pattern.native`.
 """
 
 from __future__ import annotations

@@ -107,10 +107,10 @@ def test_two_messages_at_once_wake_two_coroutines(loop: SteppedLoop) -> None:
         tasks = [loop.start(aio.wrap(right).receive()) for _ in range(2)]
         loop.run()
 
-        end._queue.blocked = True
+        end.queue.blocked = True
         left.send(b"1")
         left.send(b"2")
-        end._queue.unblock()
+        end.queue.unblock()
         loop.run()
 
         assert [task.result() for task in tasks] == [b"1", b"2"]
@@ -237,7 +237,7 @@ def test_a_pair_waits_for_its_peer_to_send(loop: SteppedLoop) -> None:
 def test_a_pair_waits_for_room_to_send(loop: SteppedLoop) -> None:
     with PairSocket(FULL) as left, PairSocket() as right:
         end = connect(left, right)
-        end._queue.blocked = True
+        end.queue.blocked = True
         face = aio.wrap(left)
         loop.run_until(loop.start(face.send(b"1")))
         tasks = [loop.start(face.send(b"2")), loop.start(face.send(b"3", 2.0))]
@@ -246,7 +246,7 @@ def test_a_pair_waits_for_room_to_send(loop: SteppedLoop) -> None:
         with pytest.raises(SendTimeoutError, match="its queue is full"):
             tasks[1].result()
 
-        end._queue.unblock()
+        end.queue.unblock()
         left._node.on_room()
 
         loop.run_until(tasks[0])
@@ -267,12 +267,12 @@ def test_coroutines_wait_for_peers_and_until_all_is_sent(loop: SteppedLoop) -> N
         assert late.result() is False
 
         assert loop.run_until(loop.start(face.drain())) is True
-        end._queue.blocked = True
+        end.queue.blocked = True
         left.send(b"x")
         drain = loop.start(face.drain())
         loop.run()
         assert not drain.done()
-        end._queue.unblock()
+        end.queue.unblock()
         left._node.on_room()
         assert loop.run_until(drain) is True
         assert nobody_waits(left)

@@ -70,11 +70,11 @@ def test_a_send_cancelled_anywhere_is_done_or_not(waits_for: str) -> None:
 
             else:
                 end = connect(left, right)
-                end._queue.blocked = True
+                end.queue.blocked = True
                 left.send(b"first")
 
                 def act() -> None:
-                    end._queue.unblock()  # noqa: B023
+                    end.queue.unblock()  # noqa: B023
                     left._node.on_room()
 
             task = loop.start(face.send(b"x"))

@@ -8,6 +8,7 @@ import pytest
 
 from bus.pattern.message_run import MessageRun
 from bus.pattern.node import Node
+from bus.pattern.send_queue import SendQueue
 from bus.pattern.socket_config import SocketConfig
 from bus.pattern.wire import EndpointType
 from queuebroker import _sync
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
 class _Carrier:
     """A `Carrier` that takes everything, and records it."""
 
-    gathers = True
     is_idle = True
-    queued = 0
+    flush_soon: Callable[[Callable[[], object]], object] | None
 
     def __init__(self, node: Node, number: int) -> None:
+        self.queue = SendQueue[MessageRun](1000, 1 << 20, self._write)
         self.runs: list[list[bytes]] = []
         self.numbers: list[int] = []
         self.flushes: list[Callable[[], object]] = []
+        self.flush_soon = self.flushes.append
         self.flushed = 0
         pipe = node.add_pipe(self, f"test://{number}", number)
         assert pipe is not None
@@ -38,19 +40,12 @@ class _Carrier:
     def put(self, run: MessageRun) -> int:
         self.runs.append([*run.bodies])
         self.numbers += range(run.first, run.first + len(run.bodies))
-        return len(run.bodies)
+        return self.queue.put(run, lambda each: each)
 
-    def has_room(self, _: int) -> bool:
-        return True
-
-    def flush(self) -> None:
+    def _write(self) -> bool:
         self.flushed += 1
-
-    def flush_soon(self, flush: Callable[[], object]) -> None:
-        self.flushes.append(flush)
-
-    def discard(self) -> int:
-        return 0
+        self.queue.discard()
+        return True
 
     def report(self) -> None:
         pass
@@ -152,7 +147,7 @@ def test_a_burst_is_handed_over_before_the_account_and_the_end(
 
 def test_a_peer_that_does_not_gather_gets_each_message_at_once(node: Node) -> None:
     carrier, other = _Carrier(node, 1), _Carrier(node, 2)
-    other.gathers = False
+    other.flush_soon = None
     node.remove_pipe(carrier.pipe)
     _many(node, 3)
     assert other.runs == [[b"0"], [b"1"], [b"2"]]

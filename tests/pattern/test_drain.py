@@ -67,10 +67,10 @@ def test_drain_waits_for_the_accounts_of_native_peers(tmp_path: Path) -> None:
         [pipe] = left._node.pipes.active
         with right._node.lock, Threads() as threads:  # the peer takes nothing
             left.send(b"x")
-            until(lambda: not pipe.carrier.queued, "the system has it")
+            until(lambda: not pipe.carrier.queue, "the system has it")
             assert not left.drain(0)
             drain = threads.start(left.drain)
-            until(lambda: len(left._node._senders) == 1, "it waits")
+            until(lambda: len(left._node.departures.senders) == 1, "it waits")
             right._node.lock.release()
             try:
                 assert drain.result() is True
@@ -88,9 +88,9 @@ def test_a_message_that_another_thread_writes_ends_a_drain() -> None:
         with carrier._writer.queue._flush:  # as a thread that is about to write
             bus.send(b"x")
             drain = threads.start(bus.drain)
-            until(lambda: len(node._senders) == 1, "it waits")
+            until(lambda: len(node.departures.senders) == 1, "it waits")
 
-        carrier.flush()
+        node.departures.pass_on()
 
         assert drain.result() is True
 
@@ -100,13 +100,13 @@ def test_a_close_ends_waits_for_peers_and_drains_with_an_error() -> None:
     left, right = BusSocket(), BusSocket()
     with Threads() as threads:
         end = connect(left, right)
-        end._queue.blocked = True
+        end.queue.blocked = True
         left.send(b"x")
         waits = [
             threads.start(left.wait_for_peers, 2),
             threads.start(left.drain),
         ]
-        until(lambda: len(left._node._senders) == 2, "both wait")
+        until(lambda: len(left._node.departures.senders) == 2, "both wait")
 
         left.close()
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import bus
 import queuebroker
 from bus.pattern import BusSocket, PairSocket, SocketConfig
-from bus.pattern.inproc import InprocConnection
 from bus.pattern.message_run import MessageRun
 from bus.pattern.send_queue import SendQueue
 from queuebroker import _net, _sync
@@ -156,8 +155,7 @@ def test_a_signal_handler_that_sends_takes_no_number_of_another_message(
 ) -> None:
     sender, receiver = bus_node(), bus_node()
     join(sender, receiver)
-    sender.pipes.gathers = True
-    monkeypatch.setattr(InprocConnection, "flush_soon", lambda *_: None)
+    sender.pipes.flush_soon = lambda _: None
     handling: list[bool] = []
 
     def interrupted() -> float:
@@ -169,6 +167,6 @@ def test_a_signal_handler_that_sends_takes_no_number_of_another_message(
     monkeypatch.setattr(_sync, "monotonic", interrupted)
     sender.send(b"1")
     sender.send(b"2")
-    sender.flush()
+    sender.departures.flush()
     monkeypatch.undo()
     assert sorted(receive_all(receiver)) == [b"1", b"2", b"handler"]

@@ -9,12 +9,13 @@ import pytest
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.message_run import MessageRun
 from bus.pattern.node import Node
+from bus.pattern.send_queue import SendQueue
 from bus.pattern.socket_config import SocketConfig
 from bus.pattern.wire import EndpointType
 from specs.clauses import clause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bus.pattern.pipe import Pipe
 
@@ -24,9 +25,9 @@ NEIGHBOUR, FAR = 5, 6  # node ids
 class Recorder:
     """A `Carrier` that keeps the runs of the node."""
 
-    queued = 0
+    queue = SendQueue[MessageRun](1, 1, bool)
     is_idle = True
-    gathers = False
+    flush_soon = None
 
     def __init__(self) -> None:
         self.put_here: list[MessageRun] = []
@@ -34,17 +35,6 @@ class Recorder:
     def put(self, run: MessageRun) -> int:
         self.put_here.append(run)
         return len(run.bodies)
-
-    def has_room(self, size: int) -> bool:
-        return True
-
-    def discard(self) -> int:
-        return 0
-
-    def flush_soon(self, flush: Callable[[], object]) -> None:
-        """Do nothing, as all methods below."""
-
-    def flush(self) -> None: ...
 
     def report(self) -> None: ...
 

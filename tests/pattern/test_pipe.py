@@ -7,36 +7,27 @@ from typing import TYPE_CHECKING
 
 from bus.pattern import pipe as module
 from bus.pattern.drop_reason import DropReason
+from bus.pattern.message_run import MessageRun
 from bus.pattern.pipe import Pipe, new_node_id
+from bus.pattern.send_queue import SendQueue
 from specs.clauses import clause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pytest
-
-    from bus.pattern.message_run import MessageRun
 
 
 class Idle:
     """A `Carrier` that carries nothing."""
 
-    queued = 3
     is_idle = False
-    gathers = False
+    flush_soon = None
+
+    def __init__(self) -> None:
+        self.queue = SendQueue[MessageRun](3, 3, bool)
+        self.queue.put(MessageRun(1, 1, [b"1", b"2", b"3"]), lambda run: run)
 
     def put(self, run: MessageRun) -> int:
         return 0
-
-    def has_room(self, size: int) -> bool:
-        return False
-
-    def discard(self) -> int:
-        return 0
-
-    def flush_soon(self, flush: Callable[[], object]) -> None: ...
-
-    def flush(self) -> None: ...
 
     def report(self) -> None: ...
 

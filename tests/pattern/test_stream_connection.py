@@ -105,7 +105,7 @@ def test_an_exit_within_on_drop_leaves_no_descriptor_open(tmp_path: Path) -> Non
         node.listen(url)
         peer = dial_native(node, url)
         connection: Any = node._node.pipes.active[0].carrier
-        while not connection.queued:
+        while not connection.queue:
             node.send(bytes(1 << 15))
         peer.close()
         until(lambda: not node.stats.peers, "the loss is noticed")

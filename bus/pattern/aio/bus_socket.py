@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bus.pattern import bus_socket as plain
 from bus.pattern.aio.sp_socket import SpSocket
-from queuebroker.arguments import check_instance, snapshot
+from queuebroker.arguments import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -19,24 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["BusSocket"]
 
 
-class BusSocket(SpSocket[bytes]):
-    """The face of a `bus.pattern.BusSocket` for coroutines; see `SpSocket`.
-
-    Raises:
-        TypeError: ``socket`` is none.
-    """
+class BusSocket(SpSocket[plain.BusSocket, bytes]):
+    """The face of a `bus.pattern.BusSocket` for coroutines; see `SpSocket`."""
 
     __slots__ = ()
 
-    def __init__(self, socket: plain.BusSocket) -> None:
-        check_instance("socket", socket, plain.BusSocket)
-        super().__init__(socket)
-
-    @property
-    def socket(self) -> plain.BusSocket:
-        """The plain socket, for threads."""
-        assert isinstance(self._plain, plain.BusSocket)
-        return self._plain
+    _kind = plain.BusSocket
 
     def join(self, url: str, *, source: str = "") -> Group:
         """Join a multicast group; as `bus.pattern.BusSocket.join`."""

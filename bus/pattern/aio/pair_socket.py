@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bus.pattern import pair_socket as plain
 from bus.pattern.aio.sp_socket import SpSocket
 from queuebroker.aio.waiting import wait_for
-from queuebroker.arguments import check_instance, deadline_after, snapshot
+from queuebroker.arguments import deadline_after, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -18,24 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["PairSocket"]
 
 
-class PairSocket(SpSocket[bytes]):
-    """The face of a `bus.pattern.PairSocket` for coroutines; see `SpSocket`.
-
-    Raises:
-        TypeError: ``socket`` is none.
-    """
+class PairSocket(SpSocket[plain.PairSocket, bytes]):
+    """The face of a `bus.pattern.PairSocket` for coroutines; see `SpSocket`."""
 
     __slots__ = ()
 
-    def __init__(self, socket: plain.PairSocket) -> None:
-        check_instance("socket", socket, plain.PairSocket)
-        super().__init__(socket)
-
-    @property
-    def socket(self) -> plain.PairSocket:
-        """The plain socket, for threads."""
-        assert isinstance(self._plain, plain.PairSocket)
-        return self._plain
+    _kind = plain.PairSocket
 
     def send(
         self, data: Buffer, timeout: float | None = None
@@ -49,8 +37,9 @@ class PairSocket(SpSocket[bytes]):
         return self._send(snapshot(data, 0, None, None), deadline_after(timeout))
 
     async def _send(self, body: bytes, deadline: float | None) -> None:
-        node = self._plain._node
-        node.sent(await wait_for(node, *node.sending(body), deadline))
+        node = self.socket._node
+        departures = node.departures
+        departures.on_sent(await wait_for(node, *departures.sending(body), deadline))
 
     def send_nowait(self, data: Buffer) -> None:
         """Send without waiting; not awaited."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bus.pattern import raw_bus_socket as plain
 from bus.pattern.aio.sp_socket import SpSocket
-from queuebroker.arguments import check_instance, snapshot
+from queuebroker.arguments import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -19,24 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["RawBusSocket"]
 
 
-class RawBusSocket(SpSocket[plain.RawMessage]):
-    """The face of a `bus.pattern.RawBusSocket` for coroutines; see `SpSocket`.
-
-    Raises:
-        TypeError: ``socket`` is none.
-    """
+class RawBusSocket(SpSocket[plain.RawBusSocket, plain.RawMessage]):
+    """The face of a `bus.pattern.RawBusSocket` for coroutines; see `SpSocket`."""
 
     __slots__ = ()
 
-    def __init__(self, socket: plain.RawBusSocket) -> None:
-        check_instance("socket", socket, plain.RawBusSocket)
-        super().__init__(socket)
-
-    @property
-    def socket(self) -> plain.RawBusSocket:
-        """The plain socket, for threads."""
-        assert isinstance(self._plain, plain.RawBusSocket)
-        return self._plain
+    _kind = plain.RawBusSocket
 
     def join(self, url: str, *, source: str = "") -> Group:
         """Join a multicast group; as `bus.pattern.BusSocket.join`."""

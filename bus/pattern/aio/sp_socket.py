@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeVar
 
 from queuebroker.aio.waiting import wait_for
-from queuebroker.arguments import deadline_after, index
+from queuebroker.arguments import check_instance, deadline_after, index
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, ReceiveTimeoutError
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from bus.pattern import sp_socket as plain
     from bus.pattern.dialler import Dialler
     from bus.pattern.listener import Listener
-    from bus.pattern.node import Waiting
+    from bus.pattern.socket_state import Waiting
     from bus.pattern.socket_stats import SocketStats
 
 __all__ = ["SpSocket"]
 
+S = TypeVar("S", bound="plain.SpSocket[Any]")
 M = TypeVar("M")
 
 
-class SpSocket(Closable, Generic[M]):
+class SpSocket(Closable, Generic[S, M]):
     """The face of a socket for coroutines; see `wrap`.
 
     The calls that may wait are awaited, and ``async for`` yields messages until the
@@ -35,15 +36,24 @@ class SpSocket(Closable, Generic[M]):
     is sent. Any number of tasks, loops and threads may use one socket.
 
     ``with`` and ``async with`` close the socket on leaving.
+
+    Attributes:
+        socket: the plain socket, for threads.
+
+    Raises:
+        TypeError: ``socket`` is of another type.
     """
 
-    __slots__ = ("__weakref__", "_plain")
+    __slots__ = ("__weakref__", "socket")
 
-    def __init__(self, socket: plain.SpSocket[M]) -> None:
-        self._plain: Final = socket
+    _kind: ClassVar[type[plain.SpSocket[Any]]]
+
+    def __init__(self, socket: S) -> None:
+        check_instance("socket", socket, self._kind)
+        self.socket: Final[S] = socket
 
     def __repr__(self) -> str:
-        return f"<aio {self._plain!r}>"
+        return f"<aio {self.socket!r}>"
 
     def __reduce__(self) -> NoReturn:
         msg = f"cannot pickle or copy {type(self).__name__}: it belongs to its process"
@@ -51,11 +61,11 @@ class SpSocket(Closable, Generic[M]):
 
     def listen(self, url: str, *, mode: int = 0o600) -> Listener:
         """Accept peers at an address; as `bus.pattern.BusSocket.listen`."""
-        return self._plain.listen(url, mode=mode)
+        return self.socket.listen(url, mode=mode)
 
     def dial(self, url: str) -> Dialler:
         """Connect to an address; does not wait, as `bus.pattern.BusSocket.dial`."""
-        return self._plain.dial(url)
+        return self.socket.dial(url)
 
     async def wait_for_peers(
         self, count: int = 1, timeout: float | None = None
@@ -65,7 +75,7 @@ class SpSocket(Closable, Generic[M]):
         As `bus.pattern.BusSocket.wait_for_peers`.
         """
         return await self._wait(
-            self._plain._node.for_peers(index("count", count)), timeout
+            self.socket._node.departures.for_peers(index("count", count)), timeout
         )
 
     async def drain(self, timeout: float | None = None) -> bool:
@@ -73,11 +83,11 @@ class SpSocket(Closable, Generic[M]):
 
         As `bus.pattern.BusSocket.drain`.
         """
-        return await self._wait(self._plain._node.draining(), timeout)
+        return await self._wait(self.socket._node.departures.draining(), timeout)
 
     async def _wait(self, wanted: Waiting[bool], timeout: float | None) -> bool:
         deadline = deadline_after(timeout)
-        return await wait_for(self._plain._node, *wanted, deadline) is True
+        return await wait_for(self.socket._node, *wanted, deadline) is True
 
     async def receive(self, timeout: float | None = None) -> M:
         """Return the next message of any peer, one peer after the other (BP-18).
@@ -86,17 +96,19 @@ class SpSocket(Closable, Generic[M]):
         """
         deadline = deadline_after(timeout)
         try:
-            return self._plain.receive(0)
+            return self.receive_nowait()
         except ReceiveTimeoutError:
             if timeout == 0:
                 raise
-        node = self._plain._node
-        taken = await wait_for(node, *self._plain._receiving(), deadline)
-        return node.received(taken)
+        node = self.socket._node
+        taken = await wait_for(node, *self.socket._receiving(), deadline)
+        message: M = node.arrivals.on_received(taken)
+        return message
 
     def receive_nowait(self) -> M:
         """Receive without waiting; not awaited."""
-        return self._plain.receive(0)
+        message: M = self.socket.receive(0)
+        return message
 
     def __aiter__(self) -> Self:
         """Yield messages until the socket is closed.
@@ -114,19 +126,19 @@ class SpSocket(Closable, Generic[M]):
     @property
     def stats(self) -> SocketStats:
         """The account of the socket: messages sent, delivered, and dropped."""
-        return self._plain.stats
+        return self.socket.stats
 
     @property
     def closed(self) -> bool:
         """True once the socket is closed."""
-        return self._plain.closed
+        return self.socket.closed
 
     def close(self) -> None:
         """Close all connections; each call that waits raises `BrokerClosedError`.
 
         Does not wait.
         """
-        self._plain.close()
+        self.socket.close()
 
     async def __aenter__(self) -> Self:
         return self

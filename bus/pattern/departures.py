@@ -1,0 +1,210 @@
+"""`Departures`: the messages that a node sends, until its pipes have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.pattern.message_run import MessageRun
+from queuebroker import _sync
+from queuebroker.errors import SendTimeoutError
+from queuebroker.waiting.parking import PENDING, Pending, WaitList
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from bus.pattern.drop_ledger import DropLedger
+    from bus.pattern.peer_pipes import PeerPipes
+    from bus.pattern.socket_state import SocketState, Waiting
+
+__all__ = ["Departures"]
+
+# A message sent within this time of the previous one, in seconds, waits for the next
+# ones: they are encoded together, and one system call carries them to each peer. It
+# waits until so many messages or bytes are together, or until another thread comes.
+_BATCH_S: Final = 5e-5
+_BATCH_MESSAGES_MAX: Final = 256
+_BATCH_BYTES_MAX: Final = 1 << 16
+
+
+class Departures:
+    """The sent messages of one node; under its lock, unless a method says otherwise.
+
+    Messages sent in quick succession are a batch: they wait here, and are numbered and
+    handed over together. Nothing overtakes them: a message outside the batch, a new
+    pipe and the end of a pipe hand them over first.
+
+    Args:
+        node: the node id.
+        lock: the lock of the node.
+        state: of the node.
+        pipes: get the messages.
+        ledger: reports the messages that they drop.
+
+    Attributes:
+        sent: the number of messages that the application has sent.
+        senders: the callers that wait for room, for a peer, or for the last message to
+          leave.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_batch_bytes",
+        "_ledger",
+        "_lock",
+        "_node",
+        "_number",
+        "_pipes",
+        "_sent_at",
+        "_state",
+        "senders",
+        "sent",
+    )
+
+    def __init__(
+        self,
+        node: int,
+        lock: AbstractContextManager[bool, None],
+        state: SocketState,
+        pipes: PeerPipes,
+        ledger: DropLedger,
+    ) -> None:
+        self.sent: int = 0
+        self.senders: Final = WaitList()
+        self._node: Final = node
+        self._lock: Final = lock
+        self._state: Final = state
+        self._pipes: Final = pipes
+        self._ledger: Final = ledger
+        self._number: int = 0  # of the last message that was handed over
+        self._batch: list[bytes] = []
+        self._batch_bytes: int = 0
+        self._sent_at: float = 0.0  # when `send_locked` was called last
+
+    # From the application.
+
+    def send_locked(self, body: bytes) -> bool:
+        """Hand a message to all peers; return False if it waits in the batch instead.
+
+        If it does not, the caller calls `pass_on` without the lock.
+        """
+        self.sent += 1
+        size, now = len(body), _sync.monotonic()
+        is_soon, self._sent_at = now - self._sent_at < _BATCH_S, now
+        flush_soon = self._pipes.flush_soon
+        if flush_soon is None or not is_soon or size >= _BATCH_BYTES_MAX:
+            self.hand_over_batch_locked()
+            self._hand_over_locked([body])
+            return True
+        # Read before the append: if a signal handler sends right behind it, one of the
+        # two calls must still be the first.
+        is_first = not self._batch
+        self._batch.append(body)
+        self._batch_bytes += size
+        if is_first:
+            flush_soon(self.flush)
+        if (
+            len(self._batch) < _BATCH_MESSAGES_MAX
+            and self._batch_bytes < _BATCH_BYTES_MAX
+        ):
+            return False
+        self.hand_over_batch_locked()
+        return True
+
+    def forward_locked(self, run: MessageRun, came_by: int) -> None:
+        """Hand messages to all peers but that of the pipe ``came_by`` (BP-8).
+
+        run: with origin 0 for new messages, which get the next numbers.
+        """
+        self.sent += len(run.bodies)
+        self.hand_over_batch_locked()
+        if run.origin:
+            self._pipes.put(run, came_by)
+        else:
+            self._hand_over_locked(run.bodies, came_by)
+
+    # To the pipes.
+
+    def hand_over_batch_locked(self) -> None:
+        """Hand the gathered messages to all peers, before anything else changes."""
+        if batch := self._batch:
+            self._batch, self._batch_bytes = [], 0
+            self._hand_over_locked(batch)
+
+    def _hand_over_locked(self, bodies: Sequence[bytes], came_by: int = 0) -> None:
+        """Number new messages, and hand them to all peers but that of ``came_by``."""
+        count = len(bodies)
+        # No call comes between these, and so no signal handler that sends: peers would
+        # drop one of two messages with the same number.
+        first = self._number + 1
+        self._number += count
+        self._pipes.put(MessageRun(self._node, first, bodies), came_by)
+
+    def flush(self) -> None:
+        """Hand over the messages of the batch, and pass them on; without the lock."""
+        with self._lock:
+            self.hand_over_batch_locked()
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Have the pipes send their messages, and report drops; without the lock."""
+        try:
+            self._pipes.flush()
+        finally:  # a callback of another node in this process may raise `SystemExit`
+            self.on_room()
+        self._ledger.report()
+
+    def on_room(self) -> None:
+        """Wake callers that wait for room, after a flush; without the lock."""
+        if self.senders.asleep:
+            with self._lock:
+                self.senders.wake_all()
+
+    # Waits, for threads and for coroutines.
+
+    def sending(self, body: bytes) -> Waiting[bool]:
+        """Return the arguments of `wait_for` for a message to the only peer.
+
+        Pass the outcome to `on_sent`.
+        """
+        pipes, size = self._pipes, len(body)
+
+        def send() -> bool | Pending:
+            if not pipes.has_room(size):
+                return PENDING
+            self.sent += 1
+            self._hand_over_locked([body])
+            return True
+
+        return self._state.waiting(
+            self.senders, send, lambda: pipes.has_room(size), "send", owner=""
+        )
+
+    def on_sent(self, outcome: bool | Pending) -> None:
+        """Pass on the message of `sending` after the wait; without the lock.
+
+        Raises:
+            SendTimeoutError: there was no peer, or no room, in time.
+        """
+        if outcome is PENDING:
+            peer = self._pipes.active
+            why = "its queue is full" if peer else "no peer is connected"
+            raise SendTimeoutError(f"cannot send in time: {why}")
+        self.pass_on()
+
+    def for_peers(self, count: int) -> Waiting[bool]:
+        """Return the arguments of `wait_for` for ``count`` peers that are connected."""
+        return self._until("wait for peers", lambda: len(self._pipes.active) >= count)
+
+    def draining(self) -> Waiting[bool]:
+        """Return the arguments of `wait_for` for messages that have all left.
+
+        A native peer must have confirmed them in an account: the system discards its
+        unsent bytes if the peer sends anything, such as an account, after a close.
+        Called without the lock.
+        """
+        self.flush()
+        return self._until("drain", lambda: self._pipes.are_idle)
+
+    def _until(self, act: str, ready: Callable[[], bool]) -> Waiting[bool]:
+        return self._state.waiting(self.senders, lambda: ready() or PENDING, ready, act)
