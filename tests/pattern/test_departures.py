@@ -1,6 +1,6 @@
 """`Departures`: callers that wait to send, and the calls that wake them.
 
-The tests of messages in quick succession are in test_bursts.py.
+The tests of messages in quick succession are in test_batches.py.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class _Carrier:
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node for which no time passes: every message but the first is in a burst."""
+    """A node for which no time passes: every message but the first is in a batch."""
     monkeypatch.setattr(_sync, "monotonic", lambda: 100.0)
     return Node(SocketConfig(), EndpointType.BUS, EndpointType.NATIVE_BUS)
 
@@ -84,7 +84,7 @@ def test_the_first_message_is_sent_at_once_and_the_next_ones_together(
 
 
 @clause("BP-1", "BP-19")
-def test_a_long_burst_is_sent_without_a_flush(node: Node) -> None:
+def test_a_long_batch_is_sent_without_a_flush(node: Node) -> None:
     carrier = _Carrier(node, 1)
     _many(node, 1 + 256 + 3)
     assert [len(run) for run in carrier.runs] == [1, 256]
@@ -96,7 +96,7 @@ def test_a_long_burst_is_sent_without_a_flush(node: Node) -> None:
 
 
 @clause("BP-19")
-def test_a_long_message_follows_the_burst_before_it(node: Node) -> None:
+def test_a_long_message_follows_the_batch_before_it(node: Node) -> None:
     carrier = _Carrier(node, 1)
     _many(node, 3)
     node.send(bytes(1 << 16))
@@ -105,7 +105,7 @@ def test_a_long_message_follows_the_burst_before_it(node: Node) -> None:
 
 
 @clause("BP-19")
-def test_a_forwarded_message_follows_the_burst_before_it(node: Node) -> None:
+def test_a_forwarded_message_follows_the_batch_before_it(node: Node) -> None:
     carrier = _Carrier(node, 1)
     _many(node, 3)
     node.forward(MessageRun(9, 5, [b"theirs"]), came_by=0)
@@ -115,7 +115,7 @@ def test_a_forwarded_message_follows_the_burst_before_it(node: Node) -> None:
 
 
 @clause("BP-17")
-def test_a_burst_goes_to_the_peers_that_are_connected_when_it_is_sent(
+def test_a_batch_goes_to_the_peers_that_are_connected_when_it_is_sent(
     node: Node,
 ) -> None:
     early = _Carrier(node, 1)
@@ -132,7 +132,7 @@ def test_a_burst_goes_to_the_peers_that_are_connected_when_it_is_sent(
 
 
 @pytest.mark.parametrize("look", ["stats", "drain", "close"])
-def test_a_burst_is_handed_over_before_the_account_and_the_end(
+def test_a_batch_is_handed_over_before_the_account_and_the_end(
     node: Node, look: str
 ) -> None:
     carrier = _Carrier(node, 1)
