@@ -263,6 +263,15 @@ class Arrivals:
         self._readiness = None
         self.receivers.wake_all()
 
+    def abandon_after_fork(self) -> None:
+        """Forget what the parent has, in a fork's child; without the lock.
+
+        Else both would take the messages that are ready, and the descriptor of this
+        process, which is the parent's, would change in the parent too.
+        """
+        self.ready.clear()
+        self._readiness = None
+
     def _clear_ready(self) -> int:
         count = 0
         try:

@@ -96,13 +96,12 @@ class Departures:
             self.hand_over_batch_locked()
             self._hand_over_locked([body])
             return True
-        # Read before the append: if a signal handler sends right behind it, one of the
-        # two calls must still be the first.
-        is_first = not self._batch
+        if not self._batch:
+            # Before the append: an interrupt in between must not leave a batch that
+            # nobody flushes. The other thread waits for the lock.
+            flush_soon(self.flush)
         self._batch.append(body)
         self._batch_bytes += size
-        if is_first:
-            flush_soon(self.flush)
         if (
             len(self._batch) < _BATCH_MESSAGES_MAX
             and self._batch_bytes < _BATCH_BYTES_MAX
@@ -165,8 +164,9 @@ class Departures:
     def sending(self, body: bytes) -> Waiting[bool]:
         """Return the arguments of `wait_for` for a message to the only peer.
 
-        Pass the outcome to `on_sent`.
+        Pass the outcome to `on_sent`. Called without the lock.
         """
+        self.pass_on()  # in place of a call that was interrupted
         pipes, size = self._pipes, len(body)
 
         def send() -> bool | Pending:

@@ -172,7 +172,7 @@ class _GroupCarrier:
     @property
     def is_idle(self) -> bool:
         """True if nothing waits to be sent."""
-        return not self.queue
+        return self.queue.is_idle
 
     def _write(self) -> bool:
         while (datagram := self.queue.take()) is not None:

@@ -64,8 +64,7 @@ class InprocConnection:
                 other._end()
                 return False
         for end in (self, other):
-            end.queue.unblock()  # messages may have come before the other pipe
-            end.node.on_room()
+            end._unblock()  # messages may have come before the other pipe
         return True
 
     @property
@@ -79,8 +78,8 @@ class InprocConnection:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing waits to be sent."""
-        return not self.queue
+        """True if the other node has every message."""
+        return self.queue.is_idle
 
     def _write(self) -> bool:
         other = self._other
@@ -116,8 +115,13 @@ class InprocConnection:
     def resume(self) -> None:
         """Let the other end hand over the messages that it holds back."""
         if self._other is not None:
-            self._other.queue.unblock()
-            self._other.node.on_room()
+            self._other._unblock()
+
+    def _unblock(self) -> None:
+        try:
+            self.queue.unblock()
+        finally:  # `on_drop` of the other node may have raised `SystemExit`
+            self.node.on_room()
 
     def close(self) -> None:
         """End the connection at both ends."""

@@ -136,7 +136,6 @@ class Node:
         """
         if deadline is None or deadline > _sync.monotonic():
             check_may_wait(self.lock)
-        self.pipes.flush()  # in place of a call that was interrupted
         departures = self.departures
         departures.on_sent(wait_for(self, *departures.sending(body), deadline))
 
@@ -333,6 +332,7 @@ class Node:
         """Close the socket in a fork's child: its connections are the parent's."""
         # Without the lock, which another thread of the parent may have held.
         self.state.is_abandoned = self.state.closed = True
+        self.arrivals.abandon_after_fork()
         self.pipes.clear()
 
     # Accounts.

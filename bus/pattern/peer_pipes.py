@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from bus.pattern.drop_reason import DropReason
@@ -113,5 +114,14 @@ class PeerPipes:
 
     def flush(self) -> None:
         """Pass on queued messages without waiting; without the lock."""
-        for pipe in self.active:
-            pipe.carrier.queue.flush()
+        pipes = self.active
+        try:
+            for pipe in pipes:
+                pipe.carrier.queue.flush()
+        except BaseException:
+            # A callback of a peer in this process may have raised `SystemExit`. That
+            # costs no other peer a message (BP-4).
+            with ExitStack() as rest:
+                for pipe in pipes:
+                    rest.callback(pipe.carrier.queue.flush)
+            raise

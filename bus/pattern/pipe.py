@@ -147,8 +147,10 @@ class Pipe:
     def report_soon_locked(self) -> None:
         """Have the accounts of this end sent to a native peer soon."""
         if self.node is not None and not self.is_report_due:
-            self.is_report_due = True
+            # In this order: an interrupt in between must not leave a report due that
+            # nobody sends.
             self.carrier.report()
+            self.is_report_due = True
 
     def note_account_locked(self, account: Sent | Taken) -> None:
         """Keep an account of a native peer."""
@@ -175,7 +177,8 @@ class Pipe:
     def has_arrived(self) -> bool:
         """True if the account of a native peer confirms all messages to it."""
         arrived = 0 if self.remote_taken is None else self.remote_taken.arrived
-        return arrived >= self.sent - self.dropped_unsent
+        # Not by `sent`: it counts a message, too, whose send was interrupted.
+        return arrived >= self.carrier.queue.messages_put
 
     @property
     def dropped_unsent(self) -> int:

@@ -33,7 +33,8 @@ class SendQueue(Generic[F]):
     is only tried, and never while the node's lock is held. The counters have one
     writer. They are compared with those of the oldest frame, so an interrupt leaves no
     message counted that is not here. No flush is lost: a thread appends its frame
-    before it tries ``_flush``; the holder checks for frames after its release.
+    before it tries ``_flush``; the holder checks for frames after its release, also
+    after an exception.
     """
 
     __slots__ = (
@@ -74,6 +75,17 @@ class SendQueue(Generic[F]):
     def size(self) -> int:
         """The length of the messages that wait, in bytes."""
         return self._waiting()[1]
+
+    @property
+    def messages_put(self) -> int:
+        """The number of messages that were appended so far."""
+        return self._messages_in
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no frame waits, and none is in the hands of ``write``."""
+        # In this order: the holder takes a frame, and later releases the lock.
+        return not (self._frames or self._flush.locked())
 
     def _waiting(self) -> tuple[int, int]:
         try:
@@ -135,15 +147,24 @@ class SendQueue(Generic[F]):
 
     def flush(self) -> None:
         """Write frames until none is left or the peer takes no more."""
-        while self._frames and not self.blocked:
-            if not self._write_once():
-                return  # the holder checks again
+        try:
+            while self._frames and not self.blocked:
+                if not self._write_once():
+                    return  # the holder checks again
+        except BaseException:
+            self._write_rest()
+            raise
 
     def unblock(self) -> None:
         """Write the rest that the peer did not take, and the frames behind it."""
         self._unblocked = True
         self.blocked = False
-        if self._write_once():
+        try:
+            has_written = self._write_once()
+        except BaseException:
+            self._write_rest()
+            raise
+        if has_written:
             self.flush()
 
     def stop(self, close: Callable[[], object]) -> None:
@@ -153,6 +174,11 @@ class SendQueue(Generic[F]):
         """
         self._flush.acquire()  # for good
         close()
+
+    def _write_rest(self) -> None:
+        """Write what other threads have left to this one, after an exception."""
+        while self._frames and not self.blocked and self._write_once():
+            pass
 
     def _write_once(self) -> bool:
         """Write; return False if another thread does."""

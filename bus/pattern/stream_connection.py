@@ -327,7 +327,8 @@ class StreamConnection:
     @property
     def is_idle(self) -> bool:
         """True if nothing waits, and a native peer has confirmed all that was sent."""
-        if not self._writer.is_idle:
+        # In this order: a thread that writes has a frame in hand, first in neither.
+        if not (self._writer.is_idle and self.queue.is_idle):
             return False
         return self._pipe is None or self._pipe.node is None or self._pipe.has_arrived
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.pattern import BusSocket
+from queuebroker import _net
 from queuebroker.closable import Closable
 
 if TYPE_CHECKING:
@@ -15,7 +16,15 @@ if TYPE_CHECKING:
 
     from bus.pattern.sp_socket import SpSocket
 
-__all__ = ["LIMIT_S", "TRANSPORTS", "Mesh", "all_of", "fresh_url", "queued"]
+__all__ = [
+    "LIMIT_S",
+    "TRANSPORTS",
+    "Mesh",
+    "all_of",
+    "fresh_url",
+    "is_readable",
+    "queued",
+]
 
 LIMIT_S: Final = 20.0  # a watchdog, not an expectation
 TRANSPORTS: Final = ("inproc", "ipc", "abstract", "tcp", "tcp6")
@@ -66,6 +75,16 @@ def all_of(socket: BusSocket, count: int) -> list[bytes]:
     received = [socket.receive(LIMIT_S) for _ in range(count)]
     assert not queued(socket), (received, queued(socket))
     return received
+
+
+def is_readable(descriptor: int) -> bool:
+    """Return whether a descriptor is readable now."""
+    poller = _net.Poller()
+    poller.register(descriptor, _net.READ)
+    try:
+        return bool(poller.poll(0))
+    finally:
+        poller.close()
 
 
 def queued(socket: SpSocket[Any]) -> int:

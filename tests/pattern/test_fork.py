@@ -9,7 +9,8 @@ import pytest
 
 from bus.pattern import BusSocket
 from queuebroker.errors import BrokerClosedError
-from tests.pattern.nodes import LIMIT_S, TRANSPORTS, fresh_url
+from tests.pattern.inproc_pairs import connect
+from tests.pattern.nodes import LIMIT_S, TRANSPORTS, fresh_url, is_readable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,3 +70,32 @@ def test_a_child_that_closes_a_listener_leaves_the_file_of_its_parent(
                 os._exit(0)
         os.waitpid(child, 0)
         assert os.path.exists(url.removeprefix("ipc://"))
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_takes_no_message_of_its_parent_and_leaves_its_descriptor() -> None:
+    with BusSocket() as sender, BusSocket() as receiver:
+        connect(sender, receiver)
+        descriptor = receiver.fileno()
+        for body in (b"1", b"2"):
+            sender.send(body)
+        assert receiver.receive(0) == b"1"  # the other one is ready
+        assert _closed_in_child(receiver)
+        assert receiver.receive(0) == b"2"
+        assert _closed_in_child(receiver)
+        assert not is_readable(descriptor)
+
+
+def _closed_in_child(socket: BusSocket) -> bool:
+    """Return whether a receive in a child of a fork finds the socket closed."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            socket.receive(0)
+        except BrokerClosedError:
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) == 0

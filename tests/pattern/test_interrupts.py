@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
 
 import bus
 import queuebroker
-from bus.pattern import BusSocket, PairSocket, SocketConfig
+from bus.pattern import BusSocket, PairSocket, SocketConfig, aio
 from bus.pattern.message_run import MessageRun
+from bus.pattern.pipe import Pipe
 from bus.pattern.send_queue import SendQueue
-from queuebroker import _net, _sync
+from queuebroker import _sync
 from specs.clauses import clause
 from tests.pattern.inproc_pairs import bus_node, connect, join, receive_all
-from tests.pattern.nodes import fresh_url
+from tests.pattern.nodes import LIMIT_S, fresh_url, is_readable
 from tests.strikes import everywhere
 from tests.support import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
-
     from tests.strikes import Blow
+
+# As if a message had been sent just before: the next one waits in the batch.
+_IN_FUTURE: Final = 1e18
 
 
 def test_an_interrupted_flush_leaves_its_lock_free() -> None:
@@ -93,6 +99,73 @@ def test_a_pair_with_a_short_queue_sends_after_an_interrupt() -> None:
     everywhere(case, packages=[bus])
 
 
+def test_a_coroutine_with_a_short_queue_sends_after_an_interrupt() -> None:
+    def case(struck: Blow) -> None:
+        first, second = PairSocket(SocketConfig(send_messages=1)), PairSocket()
+        with first, second:
+            connect(first, second)
+            struck(lambda: first.send(b"1", 0))
+            asyncio.run(_send(first, b"2"))
+            assert receive_all(second._node)[-1] == b"2"
+
+    everywhere(case, packages=[bus])
+
+
+async def _send(socket: PairSocket, body: bytes) -> None:
+    await aio.wrap(socket).send(body, 0)
+
+
+def test_a_batch_is_flushed_after_an_interrupt() -> None:
+    def case(struck: Blow) -> None:
+        sender, receiver = bus_node(), bus_node()
+        join(sender, receiver)
+        flushes: list[Callable[[], object]] = []
+        sender.pipes.flush_soon = flushes.append
+        sender.departures._sent_at = _IN_FUTURE
+        struck(lambda: sender.send(b"1"))
+        sender.departures._sent_at = _IN_FUTURE
+        sender.send(b"2")
+        for flush in flushes:
+            flush()
+
+        assert receive_all(receiver)[-1:] == [b"2"]
+
+    everywhere(case, packages=[bus])
+
+
+def test_a_drain_ends_after_an_interrupted_send_to_a_native_peer(
+    tmp_path: Path,
+) -> None:
+    def case(struck: Blow) -> None:
+        url = fresh_url("ipc", tmp_path)
+        with BusSocket() as receiver, BusSocket() as sender:
+            receiver.listen(url)
+            sender.dial(url)
+            assert sender.wait_for_peers(1, LIMIT_S)
+            struck(lambda: sender.send(b"1"))
+            sender.send(b"2")
+            assert sender.drain(LIMIT_S)
+
+    everywhere(case, packages=[bus])
+
+
+def test_an_account_is_sent_after_an_interrupt() -> None:
+    reports: list[bool] = []
+
+    class Carrier:
+        def report(self) -> None:
+            reports.append(True)
+            if len(reports) == 1:
+                raise KeyboardInterrupt
+
+    carrier: Any = Carrier()
+    pipe = Pipe(carrier, "test://", 1)
+    with pytest.raises(KeyboardInterrupt):
+        pipe.report_soon_locked()
+    pipe.report_soon_locked()
+    assert len(reports) == 2
+
+
 def test_an_interrupted_receive_resumes_a_peer_that_was_held_back() -> None:
     def case(struck: Blow) -> None:
         sender = bus_node()
@@ -119,18 +192,9 @@ def test_a_descriptor_is_right_after_an_interrupted_receive() -> None:
             receiver.receive(0)
             struck(lambda: receiver.receive(0))
             receive_all(receiver._node)
-            assert not _is_readable(descriptor)
+            assert not is_readable(descriptor)
 
     everywhere(case, packages=[bus])
-
-
-def _is_readable(descriptor: int) -> bool:
-    poller = _net.Poller()
-    poller.register(descriptor, _net.READ)
-    try:
-        return bool(poller.poll(0))
-    finally:
-        poller.close()
 
 
 def test_an_interrupted_close_is_completed_by_the_next_one(tmp_path: Path) -> None:

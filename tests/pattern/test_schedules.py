@@ -9,7 +9,7 @@ from bus.pattern.drop_reason import DropReason
 from queuebroker import _sync
 from queuebroker.errors import BrokerClosedError, SendTimeoutError
 from specs.clauses import clause
-from tests.pattern.inproc_pairs import bus_node, join, under_schedules
+from tests.pattern.inproc_pairs import bus_node, join, receive_all, under_schedules
 
 if TYPE_CHECKING:
     from bus.pattern.node import Node
@@ -151,6 +151,19 @@ def test_a_call_that_drains_is_woken() -> None:
         assert _take(receiver, 3) == [b"0", b"1", b"2"]
         draining.join()
         assert draining.result is True
+
+    under_schedules(program)
+
+
+def test_a_call_that_drains_waits_for_a_message_in_the_hands_of_another() -> None:
+    def program(run: Run) -> None:
+        sender, receiver = bus_node(), bus_node()
+        join(sender, receiver)
+        sending = run.spawn(sender.send, b"0")
+        sender.send(b"1")
+        assert sender.drain(None)
+        assert b"1" in receive_all(receiver)
+        sending.join()
 
     under_schedules(program)
 
