@@ -115,7 +115,8 @@ class SpGateway(Closable):
         check_optional_callback("decode", decode)
         self._encode: Final = encode or bytes_of
         self._decode: Final = decode
-        # Each counter has one writer: the thread of the socket, or that of the task.
+        # Each counter has one writer: the thread of the socket, or that of the task. A
+        # message is counted before it leaves: its receiver finds it counted.
         self._notified: int = 0
         self._undecodable: int = 0
         self._sent: int = 0
@@ -201,7 +202,13 @@ class SpGateway(Closable):
     def _notify(self, body: bytes) -> None:
         try:
             decode = self._decode
-            self._task.notify(body if decode is None else decode(body))
+            payload = body if decode is None else decode(body)
+            self._notified += 1
+            try:
+                self._task.notify(payload)
+            except BaseException:
+                self._notified -= 1
+                raise
         except UnknownTaskError:
             raise
         except BusError as error:
@@ -210,8 +217,6 @@ class SpGateway(Closable):
         except Exception:  # noqa: BLE001 # of the application
             self._undecodable += 1
             _log.exception("%s: decode has raised an error", self._owner)
-        else:
-            self._notified += 1
 
     # To the socket; in the thread of the task.
 
@@ -222,7 +227,12 @@ class SpGateway(Closable):
         try:
             body = snapshot(self._encode(message), 0, None, None)
             run = MessageRun(0, 0, [body])
-            self._node.forward(run, came_by=0, owner=self._owner)
+            self._sent += 1
+            try:
+                self._node.forward(run, came_by=0, owner=self._owner)
+            except BaseException:
+                self._sent -= 1
+                raise
         except BrokerClosedError:
             return  # the gateway ends just now
         except Exception as error:  # noqa: BLE001 # of the application
@@ -233,8 +243,6 @@ class SpGateway(Closable):
                 message.sender,
                 error,
             )
-        else:
-            self._sent += 1
 
 
 def bytes_of(message: Incoming) -> bytes:

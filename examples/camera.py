@@ -1,7 +1,7 @@
 """A camera and three viewers in four processes; one viewer is slow.
 
 Each frame of 4 MiB lies in shared memory once, and all viewers read it there. The slow
-viewer misses frames, and is told how many. The others do not wait for it.
+viewer misses frames, and receives their number. The others do not wait for it.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main(seconds: float) -> None:
         command = [sys.executable, __file__, "--viewer"]
         viewers = [subprocess.Popen([*command, name]) for name in VIEWERS]  # noqa: S603
         for _ in VIEWERS:
-            desk.get()  # it is here
+            desk.get()  # it has subscribed
         count = record(bus, seconds)
         print(f"camera: {count} frames of 4 MiB")
         reports = {report["name"]: report for report in [desk.get() for _ in VIEWERS]}

@@ -1,7 +1,7 @@
 """A stock ticker: every member sees what the others send, and one of them is NNG's.
 
-The exchange and the broker are sockets of this package. The display is a socket of
-pynng (``pip install pynng``), which knows nothing of it.
+The exchange and the broker are sockets of this package. The display is a plain
+socket of pynng (``pip install pynng``).
 """
 
 import tempfile
@@ -13,8 +13,8 @@ from bus.pattern import BusSocket
 LIMIT_S = 30.0
 
 
-def show(who: str, message: bytes) -> None:
-    print(f"{who}: {message.decode()}")
+def show(event: str, message: bytes) -> None:
+    print(f"{event}: {message.decode()}")
 
 
 with (

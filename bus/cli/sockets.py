@@ -20,6 +20,8 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.pattern.dialler import Dialler
+
 __all__ = ["socket"]
 
 # Messages that arrive while the terminal is slow; the others are dropped (BP-6).
@@ -57,8 +59,11 @@ def _url(transports: frozenset[Transport]) -> Callable[..., Any]:
     return read
 
 
-def _options(*, has_pairs: bool) -> Callable[[Callable[..., None]], click.Command]:
-    """Return a decorator that makes a verb of a function that opens a socket."""
+def _options(*, has_pairs: bool) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a verb of a function that opens a socket.
+
+    The function returns its `Dialler`, if any.
+    """
     options = [
         click.option(
             "--count",
@@ -98,7 +103,7 @@ def _options(*, has_pairs: bool) -> Callable[[Callable[..., None]], click.Comman
             ),
         ]
 
-    def decorated(begin: Callable[..., None]) -> click.Command:
+    def decorated(begin: Callable[..., Dialler | None]) -> click.Command:
         @functools.wraps(begin)
         def run(
             url: str,
@@ -110,9 +115,9 @@ def _options(*, has_pairs: bool) -> Callable[[Callable[..., None]], click.Comman
         ) -> None:
             deadline = None if timeout_s is None else _sync.monotonic() + timeout_s
             with one_line(), _socket(version) as opened:
-                begin(opened, url, **others)
+                dialler = begin(opened, url, **others)
                 session = SocketSession(opened, form or "", count, deadline)
-                _exchange(session, count, timeout_s)
+                _exchange(session, count, timeout_s, dialler)
 
         command: Callable[..., None] = run
         for option in reversed(options):
@@ -129,11 +134,17 @@ def _socket(version: int | None) -> BusSocket | PairSocket:
 
 
 def _exchange(
-    session: SocketSession, count: int | None, timeout_s: float | None
+    session: SocketSession,
+    count: int | None,
+    timeout_s: float | None,
+    dialler: Dialler | None,
 ) -> None:
     try:
         if not session.wait_for_peer():
-            fail(f"no peer has connected: waited for {timeout_s:g} s", TIMED_OUT)
+            fact = f"no peer has connected: waited for {timeout_s:g} s"
+            if dialler is not None and dialler.error is not None:
+                fact += f"; the last attempt failed: {dialler.error}"
+            fail(fact, TIMED_OUT)
         if sys.stdin is not None and sys.stdin.isatty():
             click.echo("bus: connected; type lines to send, Ctrl-D to end", err=True)
         session.run()
@@ -160,12 +171,12 @@ def listen(opened: BusSocket | PairSocket, url: str) -> None:
 
 @_options(has_pairs=True)
 @click.argument("url", metavar="URL", callback=_url(_STREAMS))
-def dial(opened: BusSocket | PairSocket, url: str) -> None:
+def dial(opened: BusSocket | PairSocket, url: str) -> Dialler:
     """Connect to URL, such as tcp://host:port or ipc:///path.
 
     Waits for a listener, and connects again after each loss.
     """
-    opened.dial(url)
+    return opened.dial(url)
 
 
 @_options(has_pairs=False)

@@ -34,10 +34,14 @@ class ArenaFullError(BusError):
     """
 
     def __init__(self, needed: int, limit: int) -> None:
-        super().__init__(
-            f"cannot send {needed} bytes: the arena of {limit} bytes is full; wait "
-            f"until recipients have released messages, or send through a link"
-        )
+        if needed > limit:  # to wait would be in vain
+            why = f"they exceed the arena of {limit} bytes; make the arena larger"
+        else:
+            why = (
+                f"the arena of {limit} bytes is full; wait until recipients have "
+                f"released messages"
+            )
+        super().__init__(f"cannot send {needed} bytes: {why}, or send through a link")
         self.needed: int = needed
         self.limit: int = limit
 

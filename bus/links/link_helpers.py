@@ -100,7 +100,7 @@ class LinkHelpers:
                 return  # the broker is closed
 
         try:
-            self._help(f"{broker.name} accepts", accept)
+            self._start_helper(f"{broker.name} accepts", accept)
         except RuntimeError:
             self._brokers.remove(broker)
             broker.close()
@@ -108,8 +108,8 @@ class LinkHelpers:
 
     def add(self, queue: MessageQueue, on_accepted: Callable[[int], object]) -> None:
         """Add a link that was accepted; for any thread."""
-        if why := _unfit(queue):
-            self._turn_away(queue, f"a peer is rejected: {why}")
+        if why := _why_unusable(queue):
+            self._reject(queue, f"a peer is rejected: {why}")
         else:
             self._hand_over(queue, on_accepted)
 
@@ -132,10 +132,10 @@ class LinkHelpers:
         for address in addresses:
             connect = partial(self._connect, broker, address, attempt)
             try:
-                self._help(f"{broker.name} connects", connect)
+                self._start_helper(f"{broker.name} connects", connect)
             except RuntimeError:  # no thread is left: a later dial may succeed
                 why = "this process can start no thread"
-                self._ask(partial(attempt.fail, DialFailure(why)))
+                self._post(partial(attempt.fail, DialFailure(why)))
 
     def _connect(self, broker: LinkBroker, address: str, attempt: _Attempt) -> None:
         """Dial one address, in a helper thread."""
@@ -145,23 +145,23 @@ class LinkHelpers:
         except QueueBrokerError as error:
             if broker.closed:
                 return
-            # Nobody listens; or the listener closes, or rejects this process.
+            # There is no listener; or it closes, or rejects this process.
             queue, failure = None, connect_failure(error, address)
         except Exception as error:  # noqa: BLE001 # a local failure, such as a lack of
             # descriptors: a later dial may succeed.
             queue, failure = None, connect_failure(error, address)
             if not failure.is_refusal:
-                self._ask(partial(self._peer_log.note, failure.why))
+                self._post(partial(self._peer_log.note, failure.why))
         if queue is not None:
-            unfit = _unfit(queue)
-            if not unfit:
+            why = _why_unusable(queue)
+            if not why:
                 self._hand_over(queue, attempt.succeed)
                 return
-            failure = DialFailure(f"{address} is not used: {unfit}")
-            self._turn_away(queue, failure.why)
-        self._ask(partial(attempt.fail, failure))
+            failure = DialFailure(f"{address} is not used: {why}")
+            self._reject(queue, failure.why)
+        self._post(partial(attempt.fail, failure))
 
-    def _help(self, name: str, work: Callable[[], None]) -> None:
+    def _start_helper(self, name: str, work: Callable[[], None]) -> None:
         self.threads[:] = [each for each in self.threads if each.is_alive()]
         helper = _sync.Thread(target=work, name=name, daemon=True)
         self.threads.append(helper)
@@ -171,14 +171,14 @@ class LinkHelpers:
             self.threads.remove(helper)  # no thread can join a helper that never ran
             raise
 
-    def _turn_away(self, queue: MessageQueue, words: str) -> None:
+    def _reject(self, queue: MessageQueue, why: str) -> None:
         queue.disconnect()
-        self._ask(partial(self._peer_log.note, words))
+        self._post(partial(self._peer_log.note, why))
 
     def _hand_over(self, queue: MessageQueue, on_link: Callable[[int], object]) -> None:
-        self._ask(partial(self._own, queue, on_link))
+        self._post(partial(self._own, queue, on_link))
 
-    def _ask(self, request: Callable[[], object]) -> None:
+    def _post(self, request: Callable[[], object]) -> None:
         """Let the owner call ``request``; for any thread."""
         self._inbox.push(Request(request))
 
@@ -210,7 +210,7 @@ class _Attempt:
         self._failure: DialFailure | None = None
 
     def succeed(self, number: int) -> bool:
-        """Use a link, unless an earlier one is used; return whether it is."""
+        """Use a link; return False if an earlier one is used instead."""
         self._pending -= 1
         if self._linked:
             return False
@@ -230,8 +230,8 @@ class _Attempt:
         self._on_dialled(None)
 
 
-def _unfit(queue: MessageQueue) -> str:
-    """Return why a link is of no use to any process, or "" (BUS-CHAN-6)."""
+def _why_unusable(queue: MessageQueue) -> str:
+    """Return why no process can use a link; "" if it is usable (BUS-CHAN-6)."""
     limit = queue._connection.limit
     if limit is None or limit >= FRAME_BYTES_MAX:
         return ""

@@ -14,7 +14,7 @@ __all__ = ["BlockSupply"]
 
 
 class BlockSupply:
-    """All free blocks of a pool: a block is leased here, and goes home to here.
+    """All free blocks of a pool: a block is leased here, and returned here.
 
     free_direct, free_indirect: the free DCBs and the free ICBs.
     borrowed: how many DCBs serve as ICBs at present (MC-14).

@@ -21,7 +21,7 @@ class Reader:
     """Reads messages by their descriptors.
 
     A descriptor is stale once the owner has freed one of its buffers, for instance
-    because it took the recipient for dead. The generation of each buffer tells, so the
+    because it declared the recipient dead. The generation of each buffer tells, so the
     reader checks it before and after use (MC-22).
 
     Args:
@@ -54,8 +54,8 @@ class Reader:
     def views(self, descriptor: Descriptor) -> list[memoryview]:
         """Return the pieces without copying them.
 
-        After use, call `check`: until then the owner may free the buffers, if it takes
-        this recipient for dead.
+        After use, call `check`: until then the owner may free the buffers, if it
+        declares this recipient dead.
 
         Raises:
             StaleLeaseError: a buffer was freed.

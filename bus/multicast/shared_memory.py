@@ -28,7 +28,7 @@ class SharedMemory:
 
     It lies in no file system, so nothing is left behind: the kernel frees it after the
     last descriptor and mapping, however their processes end (MC-33). All its pages
-    exist from the start, so no write fails later for want of memory.
+    exist from the start, so no write fails later for lack of memory.
 
     Args:
         size: in bytes, more than 0.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from bus.pattern.group import Group
 from bus.pattern.sp_socket import SpSocket
 from bus.pattern.wire import EndpointType
+from queuebroker.arguments import check_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ class AnyBusSocket(SpSocket[M]):
         on_drop: Callable[[Drop], object] | None = None,
         native: bool = True,
     ) -> None:
+        check_instance("native", native, bool)
         super().__init__(
             config,
             on_drop,
@@ -48,7 +50,7 @@ class AnyBusSocket(SpSocket[M]):
           with the route to the group.
 
         Raises:
-            TypeError, ValueError: a wrong address.
+            TypeError, ValueError: a wrong address, or a ``source`` that is no str.
             OSError: the system refuses the group.
             BrokerClosedError: this socket is closed.
         """

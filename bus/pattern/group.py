@@ -15,6 +15,7 @@ from bus.pattern.pipe import new_node_id
 from bus.pattern.send_queue import SendQueue
 from bus.pattern.socket_url import SocketUrl, Transport
 from queuebroker import _net
+from queuebroker.arguments import check_instance
 from queuebroker.closable import Closable
 from queuebroker.sockets.driver import default_driver
 
@@ -72,8 +73,11 @@ class _GroupCarrier:
 
     def __init__(self, node: Node, url: str, source: str) -> None:
         parsed = SocketUrl.parse(url)
+        check_instance("source", source, str)
         if parsed.transport is not Transport.MULTICAST:
-            raise ValueError(f"cannot join {url}: it is no udp-mcast address")
+            raise ValueError(
+                f"cannot join {url}: it is no udp-mcast address; call listen or dial"
+            )
         node.check_open("join a group")
         self.url: Final = str(parsed)
         version = 6 if ":" in parsed.host else 4
@@ -81,7 +85,12 @@ class _GroupCarrier:
         used = _HEAD.size + HEAD_BYTES
         self.message_bytes_max: Final = _DATAGRAM_BYTES_MAX[version] - used
         self._node: Final = node
-        self._datagrams: Final = _net.join_group(parsed.host, parsed.port, source)
+        try:
+            self._datagrams: Final = _net.join_group(parsed.host, parsed.port, source)
+        except OSError as error:
+            by = f" by {source}" if source else ""
+            text = f"cannot join {self.url}{by}: {error.strerror or error}"
+            raise OSError(error.errno, text) from None
         self._id: Final = new_node_id()
         self._ended: bool = False
         config = node.config

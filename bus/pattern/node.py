@@ -292,7 +292,7 @@ class Node:
             BusyError: it has another owner.
         """
         with self.lock:
-            self.state.check("start a device", "")  # of one more device: busy
+            self.state.check(f"start {owner}", "")  # of one more owner: busy
             self.state.owner = owner
             self.arrivals.receivers.wake_all()  # they find the new owner
 

@@ -25,7 +25,7 @@ _VERSIONS = {0: EndpointType.PAIR0, 1: EndpointType.PAIR1}
 class PairSocket(SpSocket[bytes]):
     """A socket with one peer at a time; further peers are rejected.
 
-    Other than a bus socket, it waits for room when it sends, and reads nothing more
+    Unlike a bus socket, it waits for room when it sends, and reads nothing more
     while its receive queue is full. It speaks the wire of nanomsg and NNG alone:
     between sockets of this package, a queue of `queuebroker` is faster.
 

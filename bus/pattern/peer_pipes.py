@@ -24,7 +24,7 @@ class PeerPipes:
     others are on standby.
 
     Args:
-        most: the number of pipes at a time; None for any.
+        pipes_max: the number of pipes at a time; None for any.
         ledger: counts the messages that are dropped here.
 
     Attributes:
@@ -33,13 +33,13 @@ class PeerPipes:
           at once are faster on all of these (`Carrier.flush_soon`).
     """
 
-    __slots__ = ("_all", "_ledger", "_most", "active", "flush_soon")
+    __slots__ = ("_all", "_ledger", "_pipes_max", "active", "flush_soon")
 
-    def __init__(self, most: int | None, ledger: DropLedger) -> None:
+    def __init__(self, pipes_max: int | None, ledger: DropLedger) -> None:
         self.active: tuple[Pipe, ...] = ()
         self.flush_soon: Callable[[Callable[[], object]], object] | None = None
         self._all: Final[dict[int, Pipe]] = {}
-        self._most: Final = most
+        self._pipes_max: Final = pipes_max
         self._ledger: Final = ledger
 
     def __iter__(self) -> Iterator[Pipe]:
@@ -48,7 +48,7 @@ class PeerPipes:
     @property
     def is_full(self) -> bool:
         """True if there must be no further pipe."""
-        return self._most is not None and len(self._all) >= self._most
+        return self._pipes_max is not None and len(self._all) >= self._pipes_max
 
     def add(self, pipe: Pipe) -> None:
         """Add a pipe."""
@@ -80,8 +80,8 @@ class PeerPipes:
             first = active.setdefault(pipe.id if pipe.node is None else pipe.node, pipe)
             pipe.is_standby = first is not pipe
         self.active = tuple(active.values())
-        ways = [pipe.carrier.flush_soon for pipe in self.active]
-        self.flush_soon = ways[0] if ways and None not in ways else None
+        flushers = [pipe.carrier.flush_soon for pipe in self.active]
+        self.flush_soon = flushers[0] if flushers and None not in flushers else None
 
     def put(self, run: MessageRun, came_by: int = 0) -> None:
         """Queue messages for all peers but the one that they came by (BP-8).

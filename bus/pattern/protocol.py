@@ -163,8 +163,10 @@ class Protocol:
             raise WireError(f"SP handshake has reserved bytes other than 0: {reserved}")
         known = {self._plain, self._native} if self._typed is None else {self._typed}
         if stated not in known:
-            msg = f"SP handshake has endpoint type {stated:#x}, not {self._plain:#x}"
-            raise WireError(msg)
+            raise WireError(
+                f"SP handshake has endpoint type {_name_of(stated)}, not "
+                f"{_name_of(self._plain)}; use sockets of one protocol"
+            )
         if self._typed is None:
             self._state_type(EndpointType(stated))
         self._begun = b""
@@ -222,5 +224,14 @@ class Protocol:
     def _refuse(self, fields: Sequence[int]) -> None:
         if self._is_ipc and fields[0] != IPC_MESSAGE:
             raise WireError(f"SP frame has type {fields[0]}, not {IPC_MESSAGE}")
-        msg = f"SP frame has {fields[-1]} bytes, allowed: {self._bytes_max}"
-        raise WireError(msg)
+        raise WireError(
+            f"SP frame has {fields[-1]} bytes, allowed: {self._bytes_max}; "
+            f"SocketConfig.message_bytes of the receiver is the limit"
+        )
+
+
+def _name_of(endpoint: int) -> str:
+    try:
+        return f"{endpoint:#x} ({EndpointType(endpoint).name})"
+    except ValueError:
+        return f"{endpoint:#x}"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["RawBusSocket", "RawMessage"]
 
 _NUMBERS = 1 << 64
+_PIPES = 1 << 31
 
 
 @attrs.frozen(slots=True)
@@ -60,7 +61,8 @@ class RawBusSocket(AnyBusSocket[RawMessage]):
 
         Raises:
             TypeError: it is no `RawMessage` and not bytes-like.
-            ValueError: an origin or a number is not of 64 bits, or only one of them 0.
+            ValueError: an origin or a number is not of 64 bits, or only one of them 0;
+              or a pipe is not of 31 bits.
             BrokerClosedError: the socket is closed.
             BusyError: a device uses the socket.
         """
@@ -74,9 +76,15 @@ class RawBusSocket(AnyBusSocket[RawMessage]):
                 "message must have an origin and a number from 1 to 2^64 - 1, or origin"
                 f" 0, got origin {origin} and number {number}"
             )
+        pipe = index("pipe", message.pipe)
+        if not 0 <= pipe < _PIPES:
+            raise ValueError(
+                "message must have the pipe of a received message, or 0 for none, got "
+                f"pipe {pipe}"
+            )
         body = snapshot(message.body, 0, None, None)
         run = MessageRun(origin, number, [body])
-        self._node.forward(run, came_by=message.pipe)
+        self._node.forward(run, came_by=pipe)
 
     def receive(self, timeout: float | None = None) -> RawMessage:
         """Return the next message of any peer, one peer after the other.

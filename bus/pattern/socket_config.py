@@ -52,13 +52,16 @@ class SocketConfig:
       256 KiB at most, may exceed the bounds. None for the way of the socket: a bus
       socket drops, a pair blocks.
     message_bytes: the maximum length of an incoming message; a peer that sends a longer
-      one is disconnected. 0 for no limit.
+      one is disconnected, and the message is in no account. 0 for no limit. Within a
+      process (``inproc``) there is none.
     handshake_s: time limit for the handshake of a peer, in seconds.
-    redial_min_s, redial_max_s: bounds of the pause between two attempts of a dialler,
-      in seconds; see `bus.pattern.redial`. A lower bound of 0 would dial without pause.
+    redial_min_s, redial_max_s: limits of the pause between two attempts of a dialler,
+      in seconds. The pause is random, from 0 to a limit: at first ``redial_min_s``, and
+      after each failure twice as long, up to ``redial_max_s``, unless that is less than
+      ``redial_min_s``. ``redial_min_s`` is above 0: a dialler would never pause.
     repeat_s: a message of another library whose bytes equal those of one that arrived
       within this time, in seconds, is dropped. It limits loops through devices of other
-      libraries, and also drops honest repeats (BP-16). 0 for never.
+      libraries, and also drops intended repeats (BP-16). 0 for never.
 
     Raises:
         TypeError, ValueError: a value is no number, or out of range.

@@ -67,15 +67,18 @@ class SpSocket(Closable, abc.ABC, Generic[M]):
         url: ``inproc://name``, ``ipc:///path``, ``abstract://name`` or
           ``tcp://host:port``; see `SocketUrl`. With port 0 the system chooses one, and
           `Listener.url` has it.
-        mode: the permission bits of the file of an ``ipc`` address.
+        mode: the permission bits of the file of an ``ipc`` address, 0 to 0o777.
 
         Raises:
-            TypeError, ValueError: it is no such address.
+            TypeError, ValueError: it is no such address, or no such mode.
             OSError: the system refuses it, for example since it is in use.
             BrokerClosedError: this socket is closed.
         """
         self._node.check_open("listen")
-        return Listener(self._node, _stream_url(url, "listen"), index("mode", mode))
+        bits = index("mode", mode)
+        if not 0 <= bits <= 0o777:
+            raise ValueError(f"mode must be from 0 to 0o777, got {bits:#o}")
+        return Listener(self._node, _stream_url(url, "listen"), bits)
 
     def dial(self, url: str) -> Dialler:
         """Connect to an address, again after each loss, until closed.
@@ -182,7 +185,8 @@ class SpSocket(Closable, abc.ABC, Generic[M]):
 def _stream_url(text: str, act: str) -> SocketUrl:
     url = SocketUrl.parse(text)
     if url.transport is Transport.MULTICAST:
-        raise ValueError(f"cannot {act} at {text}: call join with a multicast group")
+        where = text if act == "dial" else f"at {text}"
+        raise ValueError(f"cannot {act} {where}: call join with a multicast group")
     if act == "dial" and url.transport is Transport.TCP and not (url.host and url.port):
         raise ValueError(
             f"cannot dial {text}: give the host and the port of a listener"

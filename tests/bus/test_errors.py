@@ -98,10 +98,16 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
         "cannot send: task 'f' is full: 1024 messages",
     ),
     (
+        ArenaFullError(8, 8),
+        {"needed": 8, "limit": 8},
+        "cannot send 8 bytes: the arena of 8 bytes is full; wait until recipients "
+        "have released messages, or send through a link",
+    ),
+    (
         ArenaFullError(9, 8),
         {"needed": 9, "limit": 8},
-        "cannot send 9 bytes: the arena of 8 bytes is full; wait until recipients "
-        "have released messages, or send through a link",
+        "cannot send 9 bytes: they exceed the arena of 8 bytes; make the arena "
+        "larger, or send through a link",
     ),
     (
         StaleLeaseError(7),

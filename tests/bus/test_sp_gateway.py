@@ -130,6 +130,42 @@ def test_a_message_of_the_socket_does_not_go_back(bus: Bus, peer: BusSocket) -> 
         assert stats.notifications == stats.sent + stats.own
 
 
+def test_the_error_of_a_closed_socket_names_the_gateway(bus: Bus) -> None:
+    with BusSocket() as socket:
+        socket.close()
+        with pytest.raises(BrokerClosedError, match="cannot start gateway 'sp': this"):
+            SpGateway(bus, socket, "sp")
+
+
+@pytest.mark.parametrize("error", [None, BusyError("the test")])
+def test_a_message_is_counted_before_its_receiver_has_it(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """And not if it does not leave."""
+    outside = BusSocket()
+    with outside, gateway_to(outside, bus, forward="clock") as gateway:
+        counts: SimpleQueue[tuple[int, int]] = SimpleQueue()
+
+        def leave(*_: object, **__: object) -> None:
+            counts.put((gateway.stats.notified, gateway.stats.sent))
+            if error is not None:
+                raise error
+
+        clock = bus.register("clock")
+        with monkeypatch.context() as patch:
+            patch.setattr(type(clock), "notify", leave)
+            outside.send(b"x")
+            assert counts.get(timeout=LIMIT_S) == (1, 0)
+        until(lambda: gateway.stats.undecodable == bool(error), "it is settled")
+        with monkeypatch.context() as patch:
+            patch.setattr(type(gateway._node), "forward", leave)
+            clock.notify(b"y")
+            assert counts.get(timeout=LIMIT_S) == (int(not error), 1)
+        until(lambda: gateway.stats.unsendable == bool(error), "it is settled")
+        stats = gateway.stats
+        assert (stats.notified, stats.sent) == ((0, 0) if error else (1, 1))
+
+
 def test_several_names_are_forwarded_and_no_others(bus: Bus, peer: BusSocket) -> None:
     with gateway_to(peer, bus, forward=["a", "b/*"]):
         for name in ("c", "a", "b/1"):

@@ -220,12 +220,23 @@ def test_the_programs_of_a_multicast_group_talk() -> None:
 
 
 def test_without_a_peer_the_timeout_is_the_end(url: str) -> None:
-    with program("dial", url, "--timeout", "0.1") as here:
+    with program("listen", url, "--timeout", "0.1") as here:
         assert ended(here) == (
             124,
             "",
-            "bus: no peer has connected: waited for 0.1 s\n",
+            f"bus: listening at {url}\nbus: no peer has connected: waited for 0.1 s\n",
         )
+
+
+def test_without_a_listener_the_reason_is_printed(url: str) -> None:
+    with program("dial", url, "--timeout", "1") as here:
+        code, answer, complaint = ended(here)
+    assert (code, answer) == (124, "")
+    assert complaint.startswith(
+        "bus: no peer has connected: waited for 1 s; the last attempt failed: "
+    )
+    assert "No such file" in complaint
+    assert len(complaint.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("socket")

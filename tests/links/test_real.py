@@ -337,7 +337,7 @@ def test_a_process_that_fails_to_open_a_bus_leaves_nothing_behind(
             "start": (CommThread, "_begin"),
             "driver": (socket_listeners, "Driver"),
             "listen": (SocketListeners, "listen"),
-            "thread": (LinkHelpers, "_help"),
+            "thread": (LinkHelpers, "_start_helper"),
         }[at]
         patch.setattr(where, what, fails)
         with pytest.raises(OSError, match="Too many open files") as caught:

@@ -40,6 +40,16 @@ def test_a_dialler_waits_for_its_listener_and_dials_again_after_a_loss(
     assert not dialler.is_connected
 
 
+@pytest.mark.parametrize("mode", [-1, 0o1000])
+def test_the_mode_of_an_ipc_file_has_permission_bits_only(
+    tmp_path: Path, mode: int
+) -> None:
+    text = f"^mode must be from 0 to 0o777, got {mode:#o}$"
+    with BusSocket() as socket, pytest.raises(ValueError, match=text):
+        socket.listen(f"ipc://{tmp_path}/x", mode=mode)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_name_that_no_resolver_takes_is_an_error_of_the_dialler() -> None:
     with BusSocket() as node:
         dialler = node.dial(f"tcp://{'a' * 64}.example:80")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -131,9 +132,29 @@ def test_a_closed_group_is_no_peer(url: str, stack: ExitStack) -> None:
     for act in (node.listen, node.dial):
         with pytest.raises(ValueError, match="call join"):
             act(url)
+    with pytest.raises(ValueError, match=r"^cannot dial udp-mcast://"):
+        node.dial(url)
+    with pytest.raises(TypeError, match="source must be a str, got NoneType"):
+        node.join(url, source=None)  # type: ignore[arg-type]
     node.close()
     with pytest.raises(BrokerClosedError, match="cannot join a group"):
         node.join(url, source=HERE)
+
+
+def test_a_group_that_the_system_refuses_is_named(
+    url: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = stack.enter_context(BusSocket())
+    with pytest.raises(OSError, match=f"cannot join {url} by 192.0.2.1: .*assign"):
+        node.join(url, source="192.0.2.1")  # an address of no host (RFC 5737)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(_net, "join_group", refuse)
+    with pytest.raises(OSError, match=f"cannot join {url}: Invalid") as caught:
+        node.join(url)
+    assert caught.value.errno == errno.EINVAL
 
 
 def test_a_group_that_is_joined_while_its_socket_closes_is_closed(

@@ -234,7 +234,7 @@ def test_only_the_own_endpoint_type_is_accepted(own: EndpointType, other: int) -
         assert protocol.receive_data(stated) == []
         assert protocol.agreed is own
     else:
-        with pytest.raises(WireError, match=f"endpoint type {other:#x}, not {own:#x}"):
+        with pytest.raises(WireError, match=rf"type {other:#x}\b.*, not {own:#x} "):
             protocol.receive_data(stated)
 
 
@@ -255,6 +255,13 @@ def test_a_failed_connection_accepts_no_bytes() -> None:
     assert protocol.state is ProtocolState.FAILED
 
 
+@pytest.mark.parametrize(("stated", "name"), [(0x70, r"0x70 \(BUS\)"), (0x20, "0x20")])
+def test_the_error_of_another_protocol_names_both(stated: int, name: str) -> None:
+    text = f"endpoint type {name}, not 0x11 \\(PAIR1\\); use sockets of one protocol"
+    with pytest.raises(WireError, match=text):
+        plain(PAIR1).receive_data(MAGIC + stated.to_bytes(2) + bytes(2))
+
+
 # Frames that break the rules.
 
 
@@ -265,7 +272,8 @@ def test_a_length_above_the_limit_is_refused_once_it_is_read(*, is_ipc: bool) ->
     protocol = opened(is_ipc=is_ipc)
     assert protocol.receive_data(frames([longest], is_ipc=is_ipc)) == [longest]
 
-    with pytest.raises(WireError, match="SP frame has 101 bytes, allowed: 100"):
+    text = "SP frame has 101 bytes, allowed: 100; SocketConfig.message_bytes of the"
+    with pytest.raises(WireError, match=text):
         protocol.receive_data(frame_head(LIMIT + 1, is_ipc=is_ipc))
 
     assert protocol.state is ProtocolState.FAILED

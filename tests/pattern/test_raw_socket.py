@@ -76,3 +76,24 @@ def test_a_raw_message_of_other_types_is_refused() -> None:
                 node.send(RawMessage(**each))
         assert node.drain(0)
         assert node.stats.sent == 0
+
+
+@pytest.mark.parametrize(
+    ("pipe", "kind", "text"),
+    [
+        (-1, ValueError, "or 0 for none, got pipe -1"),
+        (1 << 31, ValueError, "or 0 for none, got pipe 2147483648"),
+        ("1", TypeError, "pipe must be an int, got str"),
+    ],
+)
+def test_a_tag_that_no_connection_has_is_refused(
+    pipe: Any, kind: type[Exception], text: str
+) -> None:
+    with RawBusSocket() as socket, pytest.raises(kind, match=text):
+        socket.send(RawMessage(b"x", pipe))
+
+
+@pytest.mark.parametrize("native", [0, 1, None, "no"])
+def test_native_must_be_a_bool(native: Any) -> None:
+    with pytest.raises(TypeError, match="native must be a bool, got"):
+        RawBusSocket(native=native)
