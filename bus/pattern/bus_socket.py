@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.pattern.any_bus_socket import AnyBusSocket
-from queuebroker.arguments import snapshot
+from bus.pattern.native import BODY_BYTES_MAX, body_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -40,9 +40,12 @@ class BusSocket(AnyBusSocket[bytes]):
 
         Raises:
             TypeError: ``data`` is not bytes-like.
+            MessageTooLargeError: it has 4 GiB or more.
             BrokerClosedError: the socket is closed.
         """
-        self._node.send(data if type(data) is bytes else snapshot(data, 0, None, None))
+        if type(data) is not bytes or len(data) > BODY_BYTES_MAX:
+            data = body_of(data)
+        self._node.send(data)
 
     def receive(self, timeout: float | None = None) -> bytes:
         """Return the next message of any peer, one peer after the other (BP-18).

@@ -26,6 +26,9 @@ def device(first: RawBusSocket | None, second: RawBusSocket | None = None) -> De
     message that one of them receives goes to the peers of the other one, and not back
     to its own side: there the peers need connections of their own.
 
+    The sockets may still `listen` and `dial`, so a device can start before they have
+    peers, and get further ones later. To send or to receive by them raises `BusyError`.
+
     Raises:
         TypeError: a socket is not raw: a `BusSocket` lacks the tags.
         ValueError: no socket, or the same socket twice.
@@ -48,8 +51,8 @@ def device(first: RawBusSocket | None, second: RawBusSocket | None = None) -> De
 class Device(Closable):
     """The forwarding between one or two sockets, in threads of its own; see `device`.
 
-    It owns its sockets until it ends: other use raises `BusyError` (BP-14). It ends
-    when it or one of the sockets is closed, and closes all of them.
+    It owns the messages of its sockets until it ends (BP-14). It ends when it or one of
+    the sockets is closed, and closes all of them.
 
     Attributes:
         error: the error that ended it; None if it was closed, or goes on.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bus.pattern.node import Node
     from bus.pattern.socket_url import SocketUrl
     from queuebroker._net import Socket
+    from queuebroker.sockets.driver import Driver
 
 __all__ = ["Dialler"]
 
@@ -81,7 +82,8 @@ class _Attempts:
         self._redial: Final = Redial(
             config.redial_min_s, config.redial_max_s, _random_share
         )
-        self._driver: Final = default_driver()
+        # Changed under the node's lock, and not once ``_closed``.
+        self._driver: Driver = default_driver()
         if not node.add_closer(self.close):
             self._closed = True
             self._driver.call(self._finish)
@@ -110,15 +112,20 @@ class _Attempts:
         self._connection = end = InprocConnection(
             self._node, partial(self._on_end, ConnectionResetError("the peer closed"))
         )
-        if INPROC.dial(self._address.name, end, self._dial):
-            self.on_open()
+        try:
+            if INPROC.dial(self._address.name, end, self._dial):
+                self.on_open()
+        except WireError as error:
+            self._on_end(error)
         if self._closed:  # meanwhile, by another thread
             INPROC.forget(self._address.name, self._dial)
             end.close()
 
     def _resolve(self) -> None:
         try:
-            host = _net.resolve_host(self._address.host, self._address.port)
+            host = _net.resolve_host(
+                self._address.host, self._address.port, self._address.ip_version
+            )
         except (OSError, ValueError) as error:  # or no name of the DNS
             self._driver.call(partial(self._on_end, error), self)
         else:
@@ -135,6 +142,7 @@ class _Attempts:
             return
         if not driver.hold():
             socket.close()
+            self._on_end(ConnectionAbortedError("the driver of the sockets has failed"))
             return
         self._connection = connection = StreamConnection(
             node,
@@ -181,7 +189,22 @@ class _Attempts:
             if isinstance(error, WireError) and not self._warned:
                 self._warned = True
                 _log.warning("%s: the listener does not match: %s", self.url, error)
+        self._change_failed_driver()
         self._driver.at(_sync.monotonic() + pause_s, self._dial, self)
+
+    def _change_failed_driver(self) -> None:
+        """Go on with another driver if this one has failed: it serves no more sockets.
+
+        Raises:
+            RuntimeError: the system has no thread left.
+        """
+        if not self._driver.failed:
+            return
+        spare = default_driver()
+        with self._node.lock:
+            if not self._closed:
+                self._driver, spare = spare, self._driver
+        spare.call(spare.release)
 
     def fail(self, error: BaseException) -> None:
         """Dial again later: an error of this process ended the attempt."""
@@ -192,12 +215,14 @@ class _Attempts:
 
         The next call completes an interrupted one.
         """
-        self._closed = True
+        with self._node.lock:
+            self._closed = True
+            driver = self._driver  # the last one
         INPROC.forget(self._address.name, self._dial)
         connection = self._connection
         if connection is not None:
             connection.close()
-        self._driver.call(self._finish)
+        driver.call(self._finish)
         self._node.remove_closer(self.close)
 
     def _finish(self) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from queuebroker import _sync
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
@@ -39,13 +41,14 @@ class DropLedger:
 
     Args:
         lock: the lock of the node.
-        on_drop: called after messages were dropped, in any thread, without the lock.
+        on_drop: called after messages were dropped, in any thread, without the lock. A
+          call may send: the drops that it causes are reported after its return.
 
     Attributes:
         totals: the messages dropped so far, by reason.
     """
 
-    __slots__ = ("_lock", "_on_drop", "_unreported", "totals")
+    __slots__ = ("_lock", "_on_drop", "_reporters", "_unreported", "totals")
 
     def __init__(
         self,
@@ -57,6 +60,8 @@ class DropLedger:
         self.totals: Final[Counter[DropReason]] = Counter()
         # By the id of the pipe and the reason: the drops that `on_drop` has not seen.
         self._unreported: Final[Counter[tuple[int, DropReason]]] = Counter()
+        # The threads that call `on_drop` now. Each adds and removes only itself.
+        self._reporters: Final[set[int]] = set()
 
     def add_locked(self, pipe: Pipe | None, reason: DropReason, count: int = 1) -> None:
         """Count dropped messages."""
@@ -69,13 +74,27 @@ class DropLedger:
 
     def report(self) -> None:
         """Call ``on_drop`` for the drops since the last call; without the lock."""
-        if self._on_drop is None or not self._unreported:
+        on_drop = self._on_drop
+        if on_drop is None or not self._unreported:
             return
-        with self._lock:
-            unreported = [*self._unreported.items()]
-            self._unreported.clear()
-        for (pipe, reason), count in unreported:
+        thread = _sync.get_ident()
+        # A call within `on_drop` leaves its drops to this loop: a callback that sends
+        # without a peer would else call itself. Each check follows a removal, so the
+        # loop also reports a drop that a signal handler causes just before it.
+        while self._unreported and thread not in self._reporters:
             try:
-                self._on_drop(Drop(pipe, reason, count))
-            except Exception:  # noqa: BLE001 # of the application
-                _log.exception("on_drop of a socket has raised an error")
+                self._reporters.add(thread)
+                self._report_oldest(on_drop)
+            finally:
+                self._reporters.discard(thread)
+
+    def _report_oldest(self, on_drop: Callable[[Drop], object]) -> None:
+        with self._lock:
+            if not self._unreported:
+                return  # another thread reports it
+            pipe, reason = oldest = next(iter(self._unreported))
+            count = self._unreported.pop(oldest)
+        try:
+            on_drop(Drop(pipe, reason, count))
+        except Exception:  # noqa: BLE001 # of the application
+            _log.exception("on_drop of a socket has raised an error")

@@ -17,5 +17,5 @@ class DropReason(enum.Enum):
     REPEAT = "repeat"  # equals a recent message of an SP peer (BP-16, opt-in)
     LOST = "connection lost"  # still queued at that time
     CLOSED = "socket closed"  # still queued at that time
-    TOO_LONG = "too long"  # above the limit of the transport
+    TOO_LONG = "too long"  # above the limit of a group, or of native frames
     HOPS = "too many hops"  # of a PAIR1 message

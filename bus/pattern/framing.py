@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
     from bus.pattern.native import Control
 
-__all__ = ["Framing", "NativeFraming", "Pair1Framing", "PlainFraming"]
+__all__ = ["Framing", "NativeFraming", "Pair1Framing", "PlainFraming", "whole_frames"]
 
 # A body of this length is a piece of its own, and never copied.
 _LONG_BYTES: Final = 1 << 16
 # The most bytes of a run of several messages from a peer of another library.
 _RUN_BYTES: Final = 1 << 16
+_LENGTH_BYTES: Final = 8  # of the length of a frame, the end of its head
 _HOPS_BYTES: Final = 4
 _HOPS_STATED_MAX: Final = 0xFF
 _FIRST_HOP: Final = (1).to_bytes(_HOPS_BYTES)
@@ -27,11 +28,27 @@ _FIRST_HOP: Final = (1).to_bytes(_HOPS_BYTES)
 Pieces = bytes | tuple[bytes, bytes]
 
 
+def whole_frames(pieces: Pieces, size: int, *, is_ipc: bool) -> int:
+    """Return how many of some frames are whole in their first ``size`` bytes."""
+    data = pieces if isinstance(pieces, bytes) else pieces[0]
+    head_bytes = len(frame_head(0, is_ipc=is_ipc))
+    count, end = 0, 0
+    while end < size:
+        end += head_bytes
+        end += int.from_bytes(data[end - _LENGTH_BYTES : end])
+        count += end <= size
+    return count
+
+
 class Framing(Protocol):
     """The layout of the frames of one connection."""
 
     def encode(self, run: MessageRun, *, is_ipc: bool) -> Pieces:
-        """Return the frames of some messages; a long body is a piece by itself."""
+        """Return the frames of some messages; a long body is a piece by itself.
+
+        Raises:
+            MessageTooLargeError: one of them is too long for this layout.
+        """
 
     def read(
         self, frames: Sequence[bytes], origin: int

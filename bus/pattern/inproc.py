@@ -147,6 +147,10 @@ class InprocRegistry:
     listener enters itself before it takes the waiting diallers. So at least one of the
     two sees the other. Only one of them can remove the entry of the dialler, and that
     one dials. Each step is one call into C.
+
+    The last dialler that leaves a list removes the list. Another dialler may have
+    entered itself there in between. So the diallers of a removed list dial again, as
+    after a new listener, and without one they enter themselves in a new list.
     """
 
     def __init__(self) -> None:
@@ -156,15 +160,20 @@ class InprocRegistry:
     def listen(self, name: str, accept: Callable[[InprocConnection], bool]) -> bool:
         """Accept connections to a name; return False if another listener has it.
 
-        accept: connects the end of a dialler; returns False if it does not.
+        accept: connects the end of a dialler; returns False if it does not. It raises
+          a `WireError` if the two do not match.
         """
         if self._listeners.setdefault(name, accept) != accept:
             return False
+        self._redial(name)
+        return True
+
+    def _redial(self, name: str) -> None:
+        """Remove the list of a name, and have each dialler in it dial again."""
         waiting = self._waiting.pop(name, [])
         while waiting:
-            with suppress(IndexError):  # its dialler has found this listener
+            with suppress(IndexError):  # its dialler has left, or found a listener
                 waiting.pop()()
-        return True
 
     def clear(self) -> None:
         """Forget everything, in a fork's child: the listeners are the parent's."""
@@ -180,7 +189,10 @@ class InprocRegistry:
     ) -> bool:
         """Connect an end to a name; return False if nobody listens, or accepts it.
 
-        on_listener: called once if a listener comes later.
+        on_listener: called once if a listener may have come later; it dials again.
+
+        Raises:
+            WireError: the listener does not match.
         """
         while (accept := self._listeners.get(name)) is None:
             waiting = self._waiting.setdefault(name, [])
@@ -189,18 +201,25 @@ class InprocRegistry:
             is_listed = self._waiting.get(name) is waiting
             if is_listed and self._listeners.get(name) is None:
                 return False
-            if not _removed(waiting, on_listener):
+            if not self._leave(name, on_listener, waiting):
                 return False
         return accept(end)
 
     def forget(self, name: str, on_listener: Callable[[], object]) -> None:
         """Undo a `dial` that waits for a listener."""
-        _removed(self._waiting.get(name, []), on_listener)
+        self._leave(name, on_listener, self._waiting.get(name, []))
 
-
-def _removed(waiting: list[Callable[[], object]], one: Callable[[], object]) -> bool:
-    try:
-        waiting.remove(one)
-    except ValueError:
-        return False
-    return True
+    def _leave(
+        self,
+        name: str,
+        on_listener: Callable[[], object],
+        waiting: list[Callable[[], object]],
+    ) -> bool:
+        """Remove a dialler from a list; return False if it is not there any more."""
+        try:
+            waiting.remove(on_listener)
+        except ValueError:
+            return False
+        if not waiting:
+            self._redial(name)
+        return True

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bus.errors import WireError
 from bus.pattern.inproc import InprocConnection, InprocRegistry
 from bus.pattern.socket_url import SocketUrl, Transport
 from bus.pattern.stream_connection import StreamConnection
+from bus.pattern.wire import type_mismatch
 from queuebroker import _net, _sync
 from queuebroker.closable import Closable
 from queuebroker.sockets.driver import default_driver
@@ -20,6 +22,7 @@ from queuebroker.sockets.driver import default_driver
 if TYPE_CHECKING:
     from bus.pattern.node import Node
     from queuebroker._net import Socket
+    from queuebroker.sockets.driver import Driver
 
 __all__ = ["INPROC", "Listener"]
 
@@ -76,9 +79,11 @@ class _InprocListener:
             self.close()
 
     def _accept(self, end: InprocConnection) -> bool:
-        if end.node.endpoint is not self._node.endpoint:
-            end.close()
-            return False
+        theirs, ours = end.node.endpoint, self._node.endpoint
+        if theirs is not ours:
+            error = type_mismatch("inproc peer", theirs, ours)
+            _log.info("%s: a peer was rejected: %s", self._url, error)
+            raise type_mismatch("inproc listener", ours, theirs)
         own = InprocConnection(self._node, lambda: None)
         return own.join(end, str(self._url))
 
@@ -114,7 +119,8 @@ class _StreamListener:
         self._closed: bool = False
         self._finished: bool = False
         self._abandoned: bool = False  # this is a fork's child
-        self._driver: Final = default_driver()
+        # Changed under the node's lock, and not once ``_closed``.
+        self._driver: Driver = default_driver()
         self._driver.register(self._socket.fileno(), self, _net.READ)
         if not node.add_closer(self.close):
             self.close()
@@ -169,6 +175,8 @@ class _StreamListener:
             del self._unknown[connection]
             if error is not None and not self._closed:
                 _log.info("%s: a peer was rejected: %s", self.url, error)
+        elif isinstance(error, WireError):
+            _log.warning("%s: a peer was disconnected: %s", self.url, error)
 
     def _pause(self) -> None:
         """Accept no peer for a moment: no descriptor is left.
@@ -184,9 +192,23 @@ class _StreamListener:
             self._driver.watch(self._socket.fileno(), _net.READ)
 
     def fail(self, error: BaseException) -> None:  # noqa: ARG002 # the driver logs it
-        """Accept again after a moment: the error may pass."""
+        """Accept again: after a moment, or with another driver if this one has failed.
+
+        Raises:
+            RuntimeError, OSError: the system has no thread, or no descriptor left.
+        """
         if not self._driver.failed:
-            self._pause()
+            self._pause()  # the error may pass
+            return
+        unused = default_driver()
+        try:
+            with self._node.lock:
+                if not self._closed:
+                    self._driver, unused = unused, self._driver
+                    unused.unregister(self._socket.fileno())
+                    self._driver.register(self._socket.fileno(), self, _net.READ)
+        finally:
+            unused.call(unused.release)
 
     def abort(self, error: BaseException) -> None:
         """Do nothing: the owner closed the driver."""
@@ -211,7 +233,8 @@ class _StreamListener:
                     _net.unlink_if(self._path, self._identity)
                 self._driver.unregister(descriptor)
                 self._socket.close()
-        self._driver.call(self._finish)
+            driver = self._driver  # the last one
+        driver.call(self._finish)
         self._node.remove_closer(self.close)
 
     def _finish(self) -> None:
@@ -229,7 +252,7 @@ def _listen(url: SocketUrl, mode: int) -> Socket:
     if url.transport is Transport.ABSTRACT:
         return _net.listen_abstract(url.name, backlog=_BACKLOG)
     host = url.host or _ALL_ADDRESSES[url.scheme or "tcp"]
-    return _net.listen_tcp(host, url.port, backlog=_BACKLOG)
+    return _net.listen_tcp(host, url.port, backlog=_BACKLOG, ip_version=url.ip_version)
 
 
 def _refusal(url: SocketUrl, error: OSError) -> OSError:

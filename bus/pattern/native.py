@@ -22,19 +22,26 @@ from __future__ import annotations
 
 import struct
 from itertools import accumulate, pairwise
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 from bus.errors import WireError
 from bus.pattern.message_run import MessageRun
+from queuebroker.arguments import snapshot
+from queuebroker.errors import MessageTooLargeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = [
+    "BODY_BYTES_MAX",
     "HEAD_BYTES",
     "Control",
     "Hello",
     "Sent",
     "Taken",
+    "body_of",
     "decode",
     "encode",
     "head",
@@ -44,6 +51,8 @@ _MESSAGES: Final = 1
 _HEAD: Final = struct.Struct("!BQQI")  # kind, origin, first number, count
 _LENGTH: Final = struct.Struct("!I")
 HEAD_BYTES: Final = _HEAD.size + _LENGTH.size  # before the body of a lone message
+# The maximum length of a message, by the 32 bits of its length.
+BODY_BYTES_MAX: Final = (1 << 32) - 1
 _NUMBERS: Final = 1 << 64
 # The most messages of a frame. Empty ones take no bytes but 4 for their length, so a
 # hostile peer could state millions of them.
@@ -91,12 +100,38 @@ _CONTROLS: Final[dict[int, tuple[struct.Struct, type[Control]]]] = {
 _KINDS: Final = {made: kind for kind, (_, made) in _CONTROLS.items()}
 
 
-def head(run: MessageRun) -> bytes:
-    """Return the part of the frame of some messages before their bodies."""
-    count = len(run.bodies)
-    return _HEAD.pack(_MESSAGES, run.origin, run.first, count) + struct.pack(
-        f"!{count}I", *map(len, run.bodies)
+def body_of(data: Buffer) -> bytes:
+    """Return the body of a new message.
+
+    Raises:
+        TypeError: ``data`` is not bytes-like.
+        MessageTooLargeError: it has 4 GiB or more.
+    """
+    body = snapshot(data, 0, None, None)
+    if len(body) > BODY_BYTES_MAX:
+        raise _too_large(len(body))
+    return body
+
+
+def _too_large(size: int) -> MessageTooLargeError:
+    return MessageTooLargeError(
+        f"cannot send a message of {size} bytes: a message has at most "
+        f"{BODY_BYTES_MAX} bytes; send it in parts"
     )
+
+
+def head(run: MessageRun) -> bytes:
+    """Return the part of the frame of some messages before their bodies.
+
+    Raises:
+        MessageTooLargeError: one of them has 4 GiB or more.
+    """
+    count = len(run.bodies)
+    try:
+        lengths = struct.pack(f"!{count}I", *map(len, run.bodies))
+    except struct.error:
+        raise _too_large(max(map(len, run.bodies))) from None
+    return _HEAD.pack(_MESSAGES, run.origin, run.first, count) + lengths
 
 
 def encode(control: Control) -> bytes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bus.pattern.native import body_of
 from bus.pattern.sp_socket import SpSocket
 from bus.pattern.wire import EndpointType
-from queuebroker.arguments import deadline_after, snapshot
+from queuebroker.arguments import deadline_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,10 +59,11 @@ class PairSocket(SpSocket[bytes]):
 
         Raises:
             TypeError: ``data`` is not bytes-like.
+            MessageTooLargeError: it has 4 GiB or more.
             SendTimeoutError: there was no peer, or no room, in time.
             BrokerClosedError: the socket is closed.
         """
-        self._node.send_waiting(snapshot(data, 0, None, None), deadline_after(timeout))
+        self._node.send_waiting(body_of(data), deadline_after(timeout))
 
     def send_nowait(self, data: Buffer) -> None:
         """Send with ``timeout=0``."""

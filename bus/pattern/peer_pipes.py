@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from bus.pattern.drop_reason import DropReason
+from queuebroker.errors import MessageTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,12 +59,14 @@ class PeerPipes:
     def remove(self, pipe: Pipe, reason: DropReason) -> bool:
         """Remove a pipe, and drop its unsent messages; return False if it is not here.
 
+        A second call drops those that a write had in hand at the first one.
+
         reason: why these messages are dropped.
         """
-        if pipe.id not in self._all:
-            return False
         if discarded := pipe.carrier.queue.discard():
             self._ledger.add_locked(pipe, reason, discarded)
+        if pipe.id not in self._all:
+            return False
         self._arrange(without=pipe)
         del self._all[pipe.id]  # last, so that an interrupted call can be repeated
         return True
@@ -99,7 +102,13 @@ class PeerPipes:
             ):
                 continue
             pipe.sent += count
-            taken = pipe.carrier.put(run)
+            try:
+                taken = pipe.carrier.put(run)
+            except MessageTooLargeError:
+                # A message of 4 GiB, which a device may forward from a peer of another
+                # library, has no native frame.
+                self._ledger.add_locked(pipe, DropReason.TOO_LONG, count)
+                continue
             if taken < count:
                 self._ledger.add_locked(pipe, DropReason.SEND_QUEUE, count - taken)
 

@@ -79,7 +79,7 @@ class PeerStats:
     node: the node id of a native peer; None otherwise.
     is_standby: True if another connection to the same node carries the messages.
     sent: messages of this socket that were meant for the peer.
-    queued: those that wait to be sent.
+    queued: those that wait to be sent, or that the system has not taken whole.
     arrived: messages from the peer.
     delivered: those that the application has taken.
     dropped: by reason, in both directions.

@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import WireError
-from bus.pattern.wire import HANDSHAKE, IPC_MESSAGE, MAGIC, EndpointType
+from bus.pattern.wire import HANDSHAKE, IPC_MESSAGE, MAGIC, EndpointType, type_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,10 +163,7 @@ class Protocol:
             raise WireError(f"SP handshake has reserved bytes other than 0: {reserved}")
         known = {self._plain, self._native} if self._typed is None else {self._typed}
         if stated not in known:
-            raise WireError(
-                f"SP handshake has endpoint type {_name_of(stated)}, not "
-                f"{_name_of(self._plain)}; use sockets of one protocol"
-            )
+            raise type_mismatch("SP handshake", stated, self._plain)
         if self._typed is None:
             self._state_type(EndpointType(stated))
         self._begun = b""
@@ -226,12 +223,5 @@ class Protocol:
             raise WireError(f"SP frame has type {fields[0]}, not {IPC_MESSAGE}")
         raise WireError(
             f"SP frame has {fields[-1]} bytes, allowed: {self._bytes_max}; "
-            f"SocketConfig.message_bytes of the receiver is the limit"
+            "SocketConfig.message_bytes of the receiver is the limit"
         )
-
-
-def _name_of(endpoint: int) -> str:
-    try:
-        return f"{endpoint:#x} ({EndpointType(endpoint).name})"
-    except ValueError:
-        return f"{endpoint:#x}"

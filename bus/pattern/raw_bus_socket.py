@@ -8,7 +8,8 @@ import attrs
 
 from bus.pattern.any_bus_socket import AnyBusSocket
 from bus.pattern.message_run import MessageRun
-from queuebroker.arguments import deadline_after, index, snapshot
+from bus.pattern.native import body_of
+from queuebroker.arguments import deadline_after, index
 from queuebroker.waiting.parking import Pending
 
 if TYPE_CHECKING:
@@ -61,13 +62,14 @@ class RawBusSocket(AnyBusSocket[RawMessage]):
 
         Raises:
             TypeError: it is no `RawMessage` and not bytes-like.
+            MessageTooLargeError: it has 4 GiB or more.
             ValueError: an origin or a number is not of 64 bits, or only one of them 0;
               or a pipe is not of 31 bits.
             BrokerClosedError: the socket is closed.
             BusyError: a device uses the socket.
         """
         if not isinstance(message, RawMessage):
-            message = RawMessage(snapshot(message, 0, None, None))
+            message = RawMessage(body_of(message))
         origin = index("origin", message.origin)
         number = index("number", message.number) if origin else 1
         # Else each native peer disconnects.
@@ -82,7 +84,7 @@ class RawBusSocket(AnyBusSocket[RawMessage]):
                 "message must have the pipe of a received message, or 0 for none, got "
                 f"pipe {pipe}"
             )
-        body = snapshot(message.body, 0, None, None)
+        body = body_of(message.body)
         run = MessageRun(origin, number, [body])
         self._node.forward(run, came_by=pipe)
 

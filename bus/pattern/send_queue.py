@@ -25,6 +25,7 @@ class SendQueue(Generic[F]):
         messages_max, bytes_max: the bounds. One frame always fits.
         write: called by `flush` to take some frames and pass them on, without waiting.
           It returns False if the peer takes no more for now.
+        in_hand: returns how many messages ``write`` has taken and not yet passed on.
 
     Attributes:
         blocked: True if the peer takes no more, until `unblock`.
@@ -42,6 +43,8 @@ class SendQueue(Generic[F]):
         "_bytes_max",
         "_flush",
         "_frames",
+        "_in_hand",
+        "_is_stopped",
         "_messages_in",
         "_messages_max",
         "_unblocked",
@@ -50,11 +53,17 @@ class SendQueue(Generic[F]):
     )
 
     def __init__(
-        self, messages_max: int, bytes_max: int, write: Callable[[], bool]
+        self,
+        messages_max: int,
+        bytes_max: int,
+        write: Callable[[], bool],
+        in_hand: Callable[[], int] = int,
     ) -> None:
         self._messages_max: Final = messages_max
         self._bytes_max: Final = bytes_max
         self._write: Final = write
+        self._in_hand: Callable[[], int] = in_hand
+        self._is_stopped: bool = False
         # Each with the number of its messages, and with both counters as before it.
         self._frames: Final[deque[tuple[F, int, int, int]]] = deque()
         self.blocked: bool = False
@@ -68,8 +77,8 @@ class SendQueue(Generic[F]):
         return bool(self._frames)
 
     def __len__(self) -> int:
-        """Return the number of messages that wait."""
-        return self._waiting()[0]
+        """Return the number of messages that wait, or that no write has completed."""
+        return self._waiting()[0] + self._in_hand()
 
     @property
     def size(self) -> int:
@@ -133,12 +142,27 @@ class SendQueue(Generic[F]):
         except IndexError:
             return None
 
+    def take_counted(self) -> tuple[F, int] | None:
+        """Remove the oldest frame; return it with the number of its messages.
+
+        None if there is none.
+        """
+        try:
+            return self._frames.popleft()[:2]
+        except IndexError:
+            return None
+
     def discard(self) -> int:
         """Remove all frames; return how many messages were among them.
 
-        At the end of a connection: a thread that writes meanwhile takes others.
+        At the end of a connection: a thread that writes meanwhile takes others. Its
+        write may complete, so that the messages in its hand are left until `stop`. Then
+        the next call counts them.
         """
         count = 0
+        if self._is_stopped:
+            count = self._in_hand()
+            self._in_hand = int
         while True:
             try:
                 count += self._frames.popleft()[1]
@@ -173,6 +197,7 @@ class SendQueue(Generic[F]):
         Not within ``write``.
         """
         self._flush.acquire()  # for good
+        self._is_stopped = True
         close()
 
     def _write_rest(self) -> None:

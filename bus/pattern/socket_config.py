@@ -42,7 +42,7 @@ class SocketConfig:
     """The limits of one socket; each has a default.
 
     send_messages, send_bytes: the bounds of the queue to each peer. One message always
-      fits.
+      fits. The messages of one write, up to 128 KiB or one message, may exceed them.
     receive_messages, receive_bytes: the bounds of the received messages of each peer
       that the application has not taken (BP-6, BP-18). One message always fits. A
       burst of short messages brings thousands at once, and the default has room for it.
@@ -52,8 +52,9 @@ class SocketConfig:
       256 KiB at most, may exceed the bounds. None for the way of the socket: a bus
       socket drops, a pair blocks.
     message_bytes: the maximum length of an incoming message; a peer that sends a longer
-      one is disconnected, and the message is in no account. 0 for no limit. Within a
-      process (``inproc``) there is none.
+      one is disconnected, and the message is in no account. 0 for no limit. It limits
+      neither ``inproc`` peers, whose messages are not copied, nor the messages sent:
+      these have less than 4 GiB.
     handshake_s: time limit for the handshake of a peer, in seconds.
     redial_min_s, redial_max_s: limits of the pause between two attempts of a dialler,
       in seconds. The pause is random, from 0 to a limit: at first ``redial_min_s``, and

@@ -44,6 +44,7 @@ _ALIASES: Final = {
     "tcp4": Transport.TCP,
     "tcp6": Transport.TCP,
 }
+_IP_VERSIONS: Final = {"tcp4": 4, "tcp6": 6}
 
 
 @attrs.frozen(slots=True)
@@ -71,6 +72,11 @@ class SocketUrl:
         if self.transport is not Transport.ABSTRACT:
             return f"{scheme}://{self.name}"
         return f"{scheme}://{quote_from_bytes(os.fsencode(self.name), safe='/')}"
+
+    @property
+    def ip_version(self) -> int:
+        """The version of IP that a ``tcp4`` or ``tcp6`` address demands; 0 for any."""
+        return _IP_VERSIONS.get(self.scheme, 0)
 
     @property
     def path(self) -> Path:
@@ -143,7 +149,7 @@ def _placed(text: str, scheme: str, transport: Transport, rest: str) -> SocketUr
         raise ValueError(
             f"{scheme} address must have an IPv6 in brackets, got {text!r}"
         )
-    version = {"tcp4": 4, "tcp6": 6}.get(scheme)
+    version = _IP_VERSIONS.get(scheme)
     if version and _net.is_numeric(host) and _version(host) != version:
         raise ValueError(f"{scheme} address must have an IPv{version}, got {text!r}")
     if transport is Transport.MULTICAST:

@@ -127,7 +127,11 @@ class StreamConnection:
         self._is_paused: bool = False  # nothing is read, until `resume`
         self._owes_report: bool = False  # until the peer takes more
         self._writer: Final = StreamWriter(
-            socket, config, await_room=self._watch, fail=self._fail_soon
+            socket,
+            config,
+            is_ipc=self._is_ipc,
+            await_room=self._watch,
+            fail=self._fail_soon,
         )
         self.queue: Final[SendQueue[Pieces]] = self._writer.queue
 
@@ -306,12 +310,13 @@ class StreamConnection:
             return
         self._ended = True
         self._driver.unregister(self._descriptor)
+        # First: no later write changes how many messages the system has taken, nor goes
+        # to a descriptor that has become another file's.
+        self._writer.queue.stop(self._socket.close)
         try:
             if self._pipe is not None:
                 self._node.remove_pipe(self._pipe)
         finally:  # `on_drop` may have raised `SystemExit`
-            # No thread must write to a descriptor that has become another file's.
-            self.queue.stop(self._socket.close)
             self._driver.release()
             self._host.on_end(self, error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from bus.pattern.framing import whole_frames
 from bus.pattern.send_queue import SendQueue
 from queuebroker import _net
 
@@ -26,6 +27,7 @@ class StreamWriter:
 
     Args:
         config: the limits of the queue.
+        is_ipc: True over a UNIX socket: a frame begins with its type.
         await_room: called when ``awaits_room`` changes.
         fail: called, in any thread, with the error that ends the connection.
 
@@ -38,9 +40,12 @@ class StreamWriter:
     __slots__ = (
         "_await_room",
         "_fail",
+        "_in_hand",
+        "_is_ipc",
         "_is_writing",
         "_socket",
         "_unsent",
+        "_written",
         "awaits_room",
         "queue",
     )
@@ -50,11 +55,12 @@ class StreamWriter:
         socket: Socket,
         config: SocketConfig,
         *,
+        is_ipc: bool,
         await_room: Callable[[], object],
         fail: Callable[[BaseException], object],
     ) -> None:
         self.queue: Final[SendQueue[Pieces]] = SendQueue(
-            config.send_messages, config.send_bytes, self._write
+            config.send_messages, config.send_bytes, self._write, self._unwritten
         )
         self.awaits_room: bool = False
         self._socket: Final = socket
@@ -63,6 +69,23 @@ class StreamWriter:
         # Pieces of which nothing, or a part, is written; True while frames are in hand.
         self._unsent: Final[deque[memoryview]] = deque()
         self._is_writing: bool = False
+        # The frames of these pieces and of those written before them, since the last
+        # `_gather`, each with the number of its messages; the bytes written of them.
+        self._in_hand: Final[list[tuple[Pieces, int]]] = []
+        self._written: int = 0
+        self._is_ipc: Final = is_ipc
+
+    def _unwritten(self) -> int:
+        """Return how many messages the system has not taken, or not whole."""
+        left, end = 0, 0
+        for pieces, count in list(self._in_hand):
+            begin = end
+            end += len(pieces) if isinstance(pieces, bytes) else sum(map(len, pieces))
+            if count and end > self._written:
+                # One frame for each message, or one for all of them: `NativeFraming`.
+                size = max(0, self._written - begin)
+                left += count - whole_frames(pieces, size, is_ipc=self._is_ipc)
+        return left
 
     @property
     def is_idle(self) -> bool:
@@ -107,7 +130,11 @@ class StreamWriter:
         """Take frames of the queue for one write; return False if there is none."""
         short: list[bytes] = []
         size = 0
-        while size < _JOIN_BYTES and (frame := self.queue.take()) is not None:
+        self._in_hand.clear()  # all of them are written
+        self._written = 0
+        while size < _JOIN_BYTES and (taken := self.queue.take_counted()) is not None:
+            self._in_hand.append(taken)
+            frame = taken[0]
             if isinstance(frame, tuple):
                 short.append(frame[0])
                 pieces = b"".join(short), frame[1]
@@ -120,6 +147,7 @@ class StreamWriter:
         return bool(short)
 
     def _skip(self, sent: int) -> None:
+        self._written += sent
         while sent:
             piece = self._unsent[0]
             if sent < len(piece):

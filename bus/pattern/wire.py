@@ -14,7 +14,16 @@ import enum
 import struct
 from typing import Final
 
-__all__ = ["HANDSHAKE", "IPC_MESSAGE", "MAGIC", "EndpointType", "frame_head"]
+from bus.errors import WireError
+
+__all__ = [
+    "HANDSHAKE",
+    "IPC_MESSAGE",
+    "MAGIC",
+    "EndpointType",
+    "frame_head",
+    "type_mismatch",
+]
 
 
 class EndpointType(enum.IntEnum):
@@ -40,3 +49,21 @@ _IPC_HEAD: Final = struct.Struct("!BQ")
 def frame_head(size: int, *, is_ipc: bool) -> bytes:
     """Return the head of a frame with ``size`` bytes."""
     return _IPC_HEAD.pack(IPC_MESSAGE, size) if is_ipc else _TCP_HEAD.pack(size)
+
+
+def type_mismatch(source: str, stated: int, expected: EndpointType) -> WireError:
+    """Return the error for an endpoint type of another protocol.
+
+    source: stated the type.
+    """
+    return WireError(
+        f"{source} has endpoint type {_name_of(stated)}, not {_name_of(expected)}; "
+        "use sockets of one protocol"
+    )
+
+
+def _name_of(endpoint: int) -> str:
+    try:
+        return f"{endpoint:#x} ({EndpointType(endpoint).name})"
+    except ValueError:
+        return f"{endpoint:#x}"

@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -55,6 +55,8 @@ _FDS: Final = array.array("i")
 # default). A larger number is no error.
 _WARM_BYTES: Final = 1 << 18
 _IPC_BYTES: Final = 425_984
+# By the version of IP; 0 for any.
+_FAMILIES: Final = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 @attrs.frozen(slots=True)
@@ -66,11 +68,15 @@ class Credentials:
     gid: int
 
 
-def listen_tcp(host: str, port: int, *, backlog: int) -> Socket:
-    """Listen at a TCP port of this machine; 0 picks a free port."""
-    family, _, _, _, place = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+def listen_tcp(host: str, port: int, *, backlog: int, ip_version: int = 0) -> Socket:
+    """Listen at a TCP port of this machine; 0 picks a free port.
+
+    ip_version: 4 or 6 to use an address of that version of IP; 0 for any.
+
+    Raises:
+        OSError: the host has no such address, or the system refuses it.
+    """
+    family, place = _first_address(host, port, ip_version, socket.AI_PASSIVE)
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
@@ -134,15 +140,32 @@ def is_numeric(host: str) -> bool:
     return False
 
 
-def resolve_host(host: str, port: int) -> str:
+def resolve_host(host: str, port: int, ip_version: int = 0) -> str:
     """Return the numeric address of a host; may block in a DNS query.
 
+    ip_version: as for `listen_tcp`.
+
     Raises:
-        OSError: the host name does not resolve.
+        OSError: the host name does not resolve, or has no such address.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    number: str = str(found[0][4][0])
-    return number
+    return str(_first_address(host, port, ip_version)[1][0])
+
+
+def _first_address(
+    host: str, port: int, ip_version: int = 0, flags: int = 0
+) -> tuple[int, tuple[Any, ...]]:
+    """Return the family of the preferred address of a host, and the address."""
+    wanted = _FAMILIES[ip_version]
+    try:
+        found = socket.getaddrinfo(host, port, wanted, socket.SOCK_STREAM, 0, flags)
+    except socket.gaierror as error:
+        if not ip_version:
+            raise
+        # The resolver reports a host with other addresses only as an unknown one.
+        text = f"cannot find an IPv{ip_version} address of {host!r}: {error.strerror}"
+        raise socket.gaierror(error.errno, text) from None
+    family, _, _, _, place = found[0]
+    return family, place
 
 
 def dial_tcp(host: str, port: int) -> Socket:
@@ -151,7 +174,7 @@ def dial_tcp(host: str, port: int) -> Socket:
     Raises:
         OSError: the host does not exist, or is unreachable.
     """
-    family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    family, place = _first_address(host, port)
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)

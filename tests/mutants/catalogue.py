@@ -38,6 +38,7 @@ FILES: Final = (
     *("bus_horizon", "multicast", "shared_memory", "shared_memory_schedules"),
     *("bus_memory", "notification_runs", "loans", "long_fast_path"),
     *("pattern_nodes", "pattern_wire", "pattern_faces", "pattern_interop"),
+    "pattern_ends",
 )
 _SIGNS: Final = "-+="
 _IMPLEMENTATION: Final = "implementation "

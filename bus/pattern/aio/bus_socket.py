@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bus.pattern import bus_socket as plain
 from bus.pattern.aio.sp_socket import SpSocket
-from queuebroker.arguments import snapshot
+from bus.pattern.native import body_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -36,7 +36,7 @@ class BusSocket(SpSocket[plain.BusSocket, bytes]):
         The call, not the await, copies the bytes and raises errors of arguments.
         Otherwise as `bus.pattern.BusSocket.send`.
         """
-        return self._send(snapshot(data, 0, None, None))
+        return self._send(body_of(data))
 
     async def _send(self, body: bytes) -> None:
         self.socket.send(body)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from bus.pattern import pair_socket as plain
 from bus.pattern.aio.sp_socket import SpSocket
+from bus.pattern.native import body_of
 from queuebroker.aio.waiting import wait_for
-from queuebroker.arguments import deadline_after, snapshot
+from queuebroker.arguments import deadline_after
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -34,7 +35,7 @@ class PairSocket(SpSocket[plain.PairSocket, bytes]):
         time limit also starts with the call. Otherwise as
         `bus.pattern.PairSocket.send`.
         """
-        return self._send(snapshot(data, 0, None, None), deadline_after(timeout))
+        return self._send(body_of(data), deadline_after(timeout))
 
     async def _send(self, body: bytes, deadline: float | None) -> None:
         node = self.socket._node

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bus.pattern import raw_bus_socket as plain
 from bus.pattern.aio.sp_socket import SpSocket
-from queuebroker.arguments import snapshot
+from bus.pattern.native import body_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -37,7 +37,7 @@ class RawBusSocket(SpSocket[plain.RawBusSocket, plain.RawMessage]):
         Otherwise as `bus.pattern.RawBusSocket.send`.
         """
         if not isinstance(message, plain.RawMessage):
-            message = plain.RawMessage(snapshot(message, 0, None, None))
+            message = plain.RawMessage(body_of(message))
         return self._send(message)
 
     async def _send(self, message: plain.RawMessage) -> None:
