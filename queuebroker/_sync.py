@@ -32,6 +32,7 @@ __all__ = [
     "WithRLock",
     "at_exit_of_main",
     "current_thread",
+    "free_after_fork",
     "get_ident",
     "join",
     "main_ident",
@@ -79,12 +80,13 @@ class WithLock:
 class WithRLock(WithLock):
     """A `WithLock` that its owner may take again."""
 
-    __slots__ = ("_is_owned",)
+    __slots__ = ("_at_fork_reinit", "_is_owned")
 
     def __init__(self) -> None:
-        lock = _thread.RLock()
+        lock: Any = _thread.RLock()
         self._stand_for(lock)
-        self._is_owned = lock._is_owned  # type: ignore[attr-defined]  # used by `owns`
+        self._is_owned = lock._is_owned  # used by `owns`
+        self._at_fork_reinit = lock._at_fork_reinit  # used by `free_after_fork`
 
 
 # The bare C lock: a signal cannot come between taking it and entering the `with` block.
@@ -152,6 +154,16 @@ def owns(lock: _thread.RLock) -> bool:
     # As `Condition` does. A user's own lock for a buffer may lack this method.
     owned: Callable[[], bool] | None = getattr(lock, "_is_owned", None)
     return owned is not None and owned()
+
+
+def free_after_fork(lock: _thread.RLock) -> None:
+    """Free a lock, in a fork's child, that another thread held at the time.
+
+    That thread is not in the child, and would never release it.
+    """
+    if not owns(lock):
+        # As `threading` and `logging` do.
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 def spin(ready: Callable[[], bool]) -> bool:

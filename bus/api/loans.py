@@ -45,7 +45,8 @@ def new_loan(
     view: memoryview | None = None
     # A shorter message is not sent through the arena, which would round its size up.
     if comm is not None and nbytes >= config.arena_threshold_bytes:
-        waits = on_full == "wait"
+        # There never is room for more than the arena.
+        waits = on_full == "wait" and nbytes <= config.arena_bytes
         if waits and sender.bus._threads.in_callback():
             raise RuntimeError(
                 "cannot wait within a callback, whose thread may have to release a "

@@ -183,7 +183,10 @@ class NativeFraming:
             if most and len(frame) > most:
                 longest = max(map(len, found.bodies))
                 if longest > most:
-                    raise WireError(f"message has {longest} bytes, allowed: {most}")
+                    raise WireError(
+                        f"message has {longest} bytes, allowed: {most}; "
+                        "SocketConfig.message_bytes of the receiver is the limit"
+                    )
             runs.append(found)
         return runs, controls
 

@@ -54,17 +54,26 @@ class InprocConnection:
     def join(self, other: InprocConnection, url: str) -> bool:
         """Connect two ends; return False if one of the nodes takes no connection."""
         self._other, other._other = other, self
+        try:
+            has_pipes = self._add_pipes(other, url)
+        except BaseException:  # an interrupt: one of the nodes may have a pipe already
+            self.close()
+            raise
+        if not has_pipes:
+            self.close()
+            return False
+        for end in (self, other):
+            end._unblock()  # messages may have come before the other pipe
+        return True
+
+    def _add_pipes(self, other: InprocConnection, url: str) -> bool:
         is_native = None not in {self.node.native, other.node.native}
         for end, peer in ((self, other), (other, self)):
             node = peer.node.id if is_native else None
             end._pipe = end.node.add_pipe(end, url, node)
             # One of the nodes may have closed meanwhile, and not have seen this pipe.
             if end._pipe is None or end._ended:
-                self._end()
-                other._end()
                 return False
-        for end in (self, other):
-            end._unblock()  # messages may have come before the other pipe
         return True
 
     @property
@@ -134,6 +143,9 @@ class InprocConnection:
         """End this end; again for a pipe that it got, or lacked time for, meanwhile."""
         with self.node.lock:
             ended, self._ended = self._ended, True
+        if self._pipe is None:  # also if an interrupt came before it was noted
+            mine = [each for each in self.node.pipes if each.carrier is self]
+            self._pipe = mine[0] if mine else None
         if self._pipe is not None:
             self.node.remove_pipe(self._pipe)
         if not ended:

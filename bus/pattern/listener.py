@@ -257,7 +257,10 @@ def _listen(url: SocketUrl, mode: int) -> Socket:
 
 def _refusal(url: SocketUrl, error: OSError) -> OSError:
     """Return the error of a listener that cannot listen, with its address."""
-    in_use = _net.is_in_use(error)
-    way_out = "; choose another address, or close the other listener" if in_use else ""
+    way_out = ""
+    if _net.is_in_use(error):
+        way_out = "; choose another address, or close the other listener"
+        if url.transport is Transport.IPC and not url.path.is_socket():
+            way_out = "; the path exists and is no socket: choose another path"
     text = f"cannot listen at {url}: {error.strerror or error}{way_out}"
     return OSError(error.errno, text)

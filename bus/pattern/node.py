@@ -330,7 +330,7 @@ class Node:
 
     def abandon_after_fork(self) -> None:
         """Close the socket in a fork's child: its connections are the parent's."""
-        # Without the lock, which another thread of the parent may have held.
+        _sync.free_after_fork(self.lock)
         self.state.is_abandoned = self.state.closed = True
         self.arrivals.abandon_after_fork()
         self.pipes.clear()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bus.pattern.native import body_of
 from bus.pattern.sp_socket import SpSocket
 from bus.pattern.wire import EndpointType
-from queuebroker.arguments import deadline_after
+from queuebroker.arguments import deadline_after, index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ class PairSocket(SpSocket[bytes]):
         version: int = 0,
         on_drop: Callable[[Drop], object] | None = None,
     ) -> None:
-        if version not in _VERSIONS:
+        if index("version", version) not in _VERSIONS:
             raise ValueError(f"version of a pair must be 0 or 1, got {version!r}")
         endpoint = _VERSIONS[version]
         super().__init__(config, on_drop, endpoint, overflow="block", pipes_max=1)

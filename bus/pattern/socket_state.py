@@ -48,7 +48,9 @@ class SocketState:
         if self.closed:
             raise BrokerClosedError(f"cannot {act}: this socket is closed")
         if owner is not None and self.owner != owner:
-            raise BusyError(f"this socket, by {self.owner}")
+            raise BusyError(
+                f"this socket, by {self.owner}; close that, or use another socket"
+            )
 
     def waiting(
         self,

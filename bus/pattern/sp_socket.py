@@ -12,7 +12,13 @@ from bus.pattern.listener import Listener
 from bus.pattern.node import Node
 from bus.pattern.socket_config import SocketConfig
 from bus.pattern.socket_url import SocketUrl, Transport
-from queuebroker.arguments import check_callable, check_instance, deadline_after, index
+from queuebroker.arguments import (
+    check_callable,
+    check_instance,
+    deadline_after,
+    index,
+    positive,
+)
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError
 
@@ -98,9 +104,12 @@ class SpSocket(Closable, abc.ABC, Generic[M]):
         timeout: in seconds; None for no limit.
 
         Raises:
+            TypeError, ValueError: ``count`` is no int, or below 1.
             BrokerClosedError: the socket is closed.
         """
-        return self._node.wait_for_peers(index("count", count), deadline_after(timeout))
+        return self._node.wait_for_peers(
+            positive("count", count), deadline_after(timeout)
+        )
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until all messages sent have left; return False if time is up first.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.pattern import BusSocket
+from bus.pattern import BusSocket, SocketConfig
 from queuebroker.errors import BrokerClosedError
 from specs.clauses import clause
 from tests.pattern.nodes import LIMIT_S, all_of, fresh_url
@@ -65,6 +65,34 @@ def test_an_address_in_use_is_refused_with_its_name(
             second.listen(url)
         assert url in str(caught.value)
         assert "choose another address" in str(caught.value)
+
+
+def test_a_path_that_is_no_socket_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("of the user")
+    with BusSocket() as node, pytest.raises(OSError, match="is no socket: choose"):
+        node.listen(f"ipc://{tmp_path}/notes")
+    assert (tmp_path / "notes").read_text() == "of the user"
+
+
+def test_a_wait_for_no_peers_is_refused() -> None:
+    text = "^count must be >= 1, got -1$"
+    with BusSocket() as node, pytest.raises(ValueError, match=text):
+        node.wait_for_peers(-1)
+
+
+@clause("BP-17")
+def test_a_peer_that_sends_too_long_a_message_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = SocketConfig(message_bytes=100)
+    with BusSocket(config) as ours, BusSocket() as other:
+        url = ours.listen(f"ipc://{tmp_path}/a").url
+        other.dial(url)
+        assert ours.wait_for_peers(1, LIMIT_S)
+        assert other.wait_for_peers(1, LIMIT_S)
+        other.send(bytes(200))
+        text = f"{url}: a peer was disconnected: message has 200 "
+        until(lambda: any(each.startswith(text) for each in caplog.messages), text)
 
 
 def test_a_socket_that_is_closed_ends_every_call(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bus.pattern import BusSocket
 from queuebroker.errors import BrokerClosedError
+from specs.clauses import clause
 from tests.pattern.inproc_pairs import connect
 from tests.pattern.nodes import LIMIT_S, TRANSPORTS, fresh_url, is_readable
+from tests.support import Threads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +60,33 @@ def _in_child(transport: str, folder: Path, sockets: tuple[BusSocket, ...]) -> i
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    """Which held the lock of the socket at the fork."""
+    with BusSocket() as socket, Threads() as threads:
+        held, forked = Event(), Event()
+
+        def hold() -> None:
+            with socket._node.lock:
+                held.set()
+                forked.wait(LIMIT_S)
+
+        threads.start(hold)
+        assert held.wait(LIMIT_S)
+        child = os.fork()
+        if not child:
+            signal.alarm(int(LIMIT_S))
+            try:
+                socket.receive(0)
+            except BrokerClosedError:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        forked.set()
+        assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_that_closes_a_listener_leaves_the_file_of_its_parent(
     tmp_path: Path,
 ) -> None:
@@ -72,6 +103,7 @@ def test_a_child_that_closes_a_listener_leaves_the_file_of_its_parent(
         assert os.path.exists(url.removeprefix("ipc://"))
 
 
+@clause("BP-4")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_takes_no_message_of_its_parent_and_leaves_its_descriptor() -> None:
     with BusSocket() as sender, BusSocket() as receiver:

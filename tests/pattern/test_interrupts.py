@@ -99,6 +99,7 @@ def test_a_pair_with_a_short_queue_sends_after_an_interrupt() -> None:
     everywhere(case, packages=[bus])
 
 
+@clause("BP-6")
 def test_a_coroutine_with_a_short_queue_sends_after_an_interrupt() -> None:
     def case(struck: Blow) -> None:
         first, second = PairSocket(SocketConfig(send_messages=1)), PairSocket()
@@ -133,6 +134,7 @@ def test_a_batch_is_flushed_after_an_interrupt() -> None:
     everywhere(case, packages=[bus])
 
 
+@clause("BP-4")
 def test_a_drain_ends_after_an_interrupted_send_to_a_native_peer(
     tmp_path: Path,
 ) -> None:
@@ -149,6 +151,7 @@ def test_a_drain_ends_after_an_interrupted_send_to_a_native_peer(
     everywhere(case, packages=[bus])
 
 
+@clause("BP-4")
 def test_an_account_is_sent_after_an_interrupt() -> None:
     reports: list[bool] = []
 
@@ -234,3 +237,17 @@ def test_a_signal_handler_that_sends_takes_no_number_of_another_message(
     sender.departures.flush()
     monkeypatch.undo()
     assert sorted(receive_all(receiver)) == [b"1", b"2", b"handler"]
+
+
+@clause("BP-1")
+def test_an_interrupted_connect_leaves_both_nodes_or_none_with_a_peer() -> None:
+    def case(interrupted: Blow) -> None:
+        one, other = bus_node(), bus_node()
+        interrupted(lambda: join(one, other))
+
+        assert one.peers == other.peers
+        for sender, receiver in ((one, other), (other, one)):
+            sender.send(b"x")
+            assert receive_all(receiver) == [b"x"] * sender.peers
+
+    everywhere(case, packages=[bus])

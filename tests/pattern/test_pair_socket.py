@@ -107,3 +107,5 @@ def test_sockets_of_different_kinds_do_not_connect(
     assert not pair.stats.peers
     with pytest.raises(ValueError, match="must be 0 or 1, got 2"):
         PairSocket(version=2)
+    with pytest.raises(TypeError, match=r"^version must be an int, got "):
+        PairSocket(version=True)

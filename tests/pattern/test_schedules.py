@@ -155,6 +155,7 @@ def test_a_call_that_drains_is_woken() -> None:
     under_schedules(program)
 
 
+@clause("BP-4")
 def test_a_call_that_drains_waits_for_a_message_in_the_hands_of_another() -> None:
     def program(run: Run) -> None:
         sender, receiver = bus_node(), bus_node()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeVar
 
 from queuebroker.aio.waiting import wait_for
-from queuebroker.arguments import check_instance, deadline_after, index
+from queuebroker.arguments import check_instance, deadline_after, positive
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, ReceiveTimeoutError
 
@@ -75,7 +75,7 @@ class SpSocket(Closable, Generic[S, M]):
         As `bus.pattern.BusSocket.wait_for_peers`.
         """
         return await self._wait(
-            self.socket._node.departures.for_peers(index("count", count)), timeout
+            self.socket._node.departures.for_peers(positive("count", count)), timeout
         )
 
     async def drain(self, timeout: float | None = None) -> bool:
