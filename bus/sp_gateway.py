@@ -193,7 +193,7 @@ class SpGateway(Closable):
 
     def _notify_ready(self) -> None:
         """Notify messages that a receive before the start has made ready."""
-        ready = self._node.arrivals.ready
+        ready = self._node.inbound.ready
         with suppress(IndexError):
             while True:
                 self._notify(ready.popleft())

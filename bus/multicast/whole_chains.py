@@ -62,7 +62,7 @@ class WholeChains:
         block = self._region.indirect(index)
         if block.is_indirect:
             head = self._region.direct(block.target)
-            # MC-18: first the ICB goes home, then the count falls.
+            # MC-18: first the ICB returns to its queue, then the count falls.
             self._supply.release(index)
         else:
             head = self._region.direct(index)

@@ -59,4 +59,4 @@ class BusSocket(AnyBusSocket[bytes]):
         return self._take(timeout)
 
     def _receiving(self) -> Waiting[bytes]:
-        return self._node.arrivals.receiving()
+        return self._node.inbound.receiving()

@@ -11,11 +11,11 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from bus.pattern.arrivals import Arrivals
-from bus.pattern.departures import Departures
 from bus.pattern.drop_ledger import DropLedger
 from bus.pattern.drop_reason import DropReason
+from bus.pattern.inbound_messages import InboundMessages
 from bus.pattern.native import Taken
+from bus.pattern.outbound_messages import OutboundMessages
 from bus.pattern.peer_pipes import PeerPipes
 from bus.pattern.pipe import Pipe, new_node_id
 from bus.pattern.socket_state import SocketState
@@ -44,8 +44,8 @@ T = TypeVar("T")
 class Node:
     """The connections of one socket: a lock, and the parts that it guards.
 
-    A message that is sent passes `departures` and `pipes` to the carrier of each peer.
-    A carrier hands over a message that arrives with `accept`; it waits in `arrivals`.
+    A message that is sent passes `outbound` and `pipes` to the carrier of each peer.
+    A carrier hands over a message that arrives with `accept`; it waits in `inbound`.
     A method takes the lock, lets a part decide, releases the lock, and then flushes.
 
     Args:
@@ -60,8 +60,8 @@ class Node:
         lock: see below.
         state: whether the socket is open, and its owner.
         pipes: the connections.
-        departures: the messages sent.
-        arrivals: the messages received.
+        outbound: the messages sent.
+        inbound: the messages received.
         ledger: the messages dropped.
 
     Lock: ``lock`` guards everything here and in the parts, and the fields of all pipes.
@@ -86,10 +86,10 @@ class Node:
         self.state: Final = SocketState()
         self.ledger: Final = DropLedger(self.lock, on_drop)
         self.pipes: Final = PeerPipes(pipes_max, self.ledger)
-        self.departures: Final = Departures(
+        self.outbound: Final = OutboundMessages(
             self.id, self.lock, self.state, self.pipes, self.ledger
         )
-        self.arrivals: Final = Arrivals(self.id, config, self.state, self.ledger)
+        self.inbound: Final = InboundMessages(self.id, config, self.state, self.ledger)
         self._closers: Final[list[Callable[[], object]]] = []
         _nodes.add(self)
 
@@ -104,13 +104,13 @@ class Node:
             BrokerClosedError: the socket is closed.
             BusyError: a device owns the socket.
         """
-        state, departures = self.state, self.departures
+        state, outbound = self.state, self.outbound
         with self.lock:
             if state.closed or state.owner:
                 state.check("send", "")
-            is_handed_over = departures.send_locked(body)
+            is_handed_over = outbound.send_locked(body)
         if is_handed_over:
-            departures.pass_on()
+            outbound.pass_on()
 
     def forward(self, run: MessageRun, *, came_by: int, owner: str = "") -> None:
         """Hand messages to all peers but the one that they came by (BP-8).
@@ -124,8 +124,8 @@ class Node:
         """
         with self.lock:
             self.state.check("send", owner)
-            self.departures.forward_locked(run, came_by)
-        self.departures.pass_on()
+            self.outbound.forward_locked(run, came_by)
+        self.outbound.pass_on()
 
     def send_waiting(self, body: bytes, deadline: float | None) -> None:
         """Hand a message to the only peer, once there is one with room.
@@ -136,8 +136,8 @@ class Node:
         """
         if deadline is None or deadline > _sync.monotonic():
             check_may_wait(self.lock)
-        departures = self.departures
-        departures.on_sent(wait_for(self, *departures.sending(body), deadline))
+        outbound = self.outbound
+        outbound.on_sent(wait_for(self, *outbound.sending(body), deadline))
 
     def wait_for_peers(self, count: int, deadline: float | None) -> bool:
         """Wait until ``count`` peers are connected; return False if they are not.
@@ -146,7 +146,7 @@ class Node:
             BrokerClosedError: the socket is closed.
         """
         check_may_wait(self.lock)
-        return wait_for(self, *self.departures.for_peers(count), deadline) is True
+        return wait_for(self, *self.outbound.for_peers(count), deadline) is True
 
     def drain(self, deadline: float | None) -> bool:
         """Wait until all messages have left; return False if they have not.
@@ -155,18 +155,18 @@ class Node:
             BrokerClosedError: the socket is closed.
         """
         check_may_wait(self.lock)
-        return wait_for(self, *self.departures.draining(), deadline) is True
+        return wait_for(self, *self.outbound.draining(), deadline) is True
 
     # Receiving.
 
     def receive(self, deadline: float | None) -> bytes:
-        """Return the next message, and make the ones behind it ready (`Arrivals`).
+        """Return the next message, and make those behind it ready: `InboundMessages`.
 
         Raises:
             ReceiveTimeoutError: none arrived in time.
             BrokerClosedError: the socket is closed.
         """
-        return self._receive(self.arrivals.receiving(), deadline)
+        return self._receive(self.inbound.receiving(), deadline)
 
     def receive_tagged(
         self, deadline: float | None, owner: str = "", most: int = 1
@@ -179,12 +179,12 @@ class Node:
             BusyError: another owner has the socket.
             ReceiveTimeoutError, BrokerClosedError: as `receive`.
         """
-        wanted = self.arrivals.receiving_tagged(owner, most)
+        wanted = self.inbound.receiving_tagged(owner, most)
         pipe, run = self._receive(wanted, deadline)
         return pipe.id, run
 
     def _receive(self, wanted: Waiting[T], deadline: float | None) -> T:
-        self.arrivals.resume()  # in place of a call that was interrupted
+        self.inbound.resume()  # in place of a call that was interrupted
         with self.lock:
             try:
                 taken = wanted[1]()
@@ -196,12 +196,12 @@ class Node:
         ):
             check_may_wait(self.lock)
             taken = wait_for(self, *wanted, deadline)
-        return self.arrivals.on_received(taken)
+        return self.inbound.on_received(taken)
 
     def on_ready_empty(self) -> None:
         """Note that a caller has taken the last message that was ready."""
         with self.lock:
-            self.arrivals.on_ready_empty_locked()
+            self.inbound.on_ready_empty_locked()
 
     def accept(self, pipe: Pipe, runs: Sequence[MessageRun]) -> None:
         """Queue messages that have arrived on a pipe; a full queue drops them (BP-6).
@@ -211,8 +211,8 @@ class Node:
         with self.lock:
             try:
                 for run in runs:
-                    self.arrivals.accept_locked(pipe, run)
-                self.arrivals.wake_locked()
+                    self.inbound.accept_locked(pipe, run)
+                self.inbound.wake_locked()
                 pipe.report_soon_locked()
             except BaseException:
                 self.recover_locked()
@@ -222,19 +222,19 @@ class Node:
     def pauses(self, pipe: Pipe) -> bool:
         """Return True if its carrier must take in no more messages until resumed."""
         with self.lock:
-            return self.arrivals.pause_locked(pipe)
+            return self.inbound.pause_locked(pipe)
 
     def readiness(self) -> Readiness:
         """Return a descriptor that is readable while `receive` would not wait."""
         with self.lock:
             self.state.check("make a descriptor")
-            return self.arrivals.readiness_locked()
+            return self.inbound.readiness_locked()
 
     # Connections.
 
     def on_room(self) -> None:
         """Wake callers that wait for room, after a queue was flushed."""
-        self.departures.on_room()
+        self.outbound.on_room()
 
     @property
     def peers(self) -> int:
@@ -247,19 +247,19 @@ class Node:
             if self.state.closed or self.pipes.is_full or node == self.id:
                 return None
             # A later peer does not get the messages of the batch (BP-17).
-            self.departures.hand_over_batch_locked()
+            self.outbound.hand_over_batch_locked()
             pipe = Pipe(carrier, url, node)
             self.pipes.add(pipe)
-            self.departures.senders.wake_all()
+            self.outbound.senders.wake_all()
             return pipe
 
     def remove_pipe(self, pipe: Pipe) -> None:
         """Remove a connection that has ended; its messages that arrived stay."""
         with self.lock:
-            self.departures.hand_over_batch_locked()
+            self.outbound.hand_over_batch_locked()
             reason = DropReason.CLOSED if self.state.closed else DropReason.LOST
             if self.pipes.remove(pipe, reason):
-                self.departures.senders.wake_all()
+                self.outbound.senders.wake_all()
         self.ledger.report()
 
     def add_closer(self, close: Callable[[], object]) -> bool:
@@ -280,7 +280,7 @@ class Node:
         with self.lock:
             pipe.note_account_locked(account)
             if isinstance(account, Taken):  # then the last message may have arrived
-                self.departures.senders.wake_all()
+                self.outbound.senders.wake_all()
 
     # Owners and the end.
 
@@ -294,7 +294,7 @@ class Node:
         with self.lock:
             self.state.check(f"start {owner}", "")  # of one more owner: busy
             self.state.owner = owner
-            self.arrivals.receivers.wake_all()  # they find the new owner
+            self.inbound.receivers.wake_all()  # they find the new owner
 
     def disown(self) -> None:
         """Let every caller use the socket again."""
@@ -316,11 +316,11 @@ class Node:
             return
         # The next call completes an interrupted one: each closer removes itself last.
         with self.lock:
-            self.departures.hand_over_batch_locked()
+            self.outbound.hand_over_batch_locked()
             self.state.closed = True
             closers, pipes = [*self._closers], [*self.pipes]
-            self.arrivals.close_locked()
-            self.departures.senders.wake_all()
+            self.inbound.close_locked()
+            self.outbound.senders.wake_all()
         for close in closers:
             close()
         for pipe in pipes:
@@ -332,24 +332,24 @@ class Node:
         """Close the socket in a fork's child: its connections are the parent's."""
         _sync.free_after_fork(self.lock)
         self.state.is_abandoned = self.state.closed = True
-        self.arrivals.abandon_after_fork()
+        self.inbound.abandon_after_fork()
         self.pipes.clear()
 
     # Accounts.
 
     def stats(self) -> SocketStats:
         """Return the account of this socket."""
-        self.departures.flush()
+        self.outbound.flush()
         for pipe in self.pipes:
             pipe.carrier.refresh()
         with self.lock:
-            arrivals = self.arrivals
-            peers = [pipe.stats(arrivals.delivered_of(pipe)) for pipe in self.pipes]
+            inbound = self.inbound
+            peers = [pipe.stats(inbound.delivered_of(pipe)) for pipe in self.pipes]
             return SocketStats(
                 node=self.id,
-                sent=self.departures.sent,
-                delivered=arrivals.delivered - len(arrivals.ready),
-                received_queued=len(arrivals),
+                sent=self.outbound.sent,
+                delivered=inbound.delivered - len(inbound.ready),
+                received_queued=len(inbound),
                 dropped=dict(self.ledger.totals),
                 peers=tuple(peers),
             )
@@ -357,14 +357,14 @@ class Node:
     def accounts_of(self, pipe: Pipe) -> tuple[Sent, Taken]:
         """Return the accounts of this end for a native peer."""
         with self.lock:
-            return pipe.accounts_locked(self.arrivals.delivered_of(pipe))
+            return pipe.accounts_locked(self.inbound.delivered_of(pipe))
 
     # For `wait_for`.
 
     def recover_locked(self) -> None:
         """Wake every waiter, after an exception in one of them."""
-        self.arrivals.recover_locked(self.pipes)
-        self.departures.senders.wake_all()
+        self.inbound.recover_locked(self.pipes)
+        self.outbound.senders.wake_all()
 
     def settle(self) -> None:
         """Do nothing: no work is deferred under the lock."""

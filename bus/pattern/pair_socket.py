@@ -81,4 +81,4 @@ class PairSocket(SpSocket[bytes]):
         return self._take(timeout)
 
     def _receiving(self) -> Waiting[bytes]:
-        return self._node.arrivals.receiving()
+        return self._node.inbound.receiving()

@@ -101,7 +101,7 @@ class RawBusSocket(AnyBusSocket[RawMessage]):
         return _tagged(*self._node.receive_tagged(deadline_after(timeout)))
 
     def _receiving(self) -> Waiting[RawMessage]:
-        waiters, take, ready = self._node.arrivals.receiving_tagged()
+        waiters, take, ready = self._node.inbound.receiving_tagged()
 
         def attempt() -> RawMessage | Pending:
             taken = take()

@@ -61,7 +61,7 @@ class SpSocket(Closable, abc.ABC, Generic[M]):
         if on_drop is not None:
             check_callable("on_drop", on_drop)
         self._node = Node(config, endpoint, native, on_drop=on_drop, **limits)
-        self._ready = self._node.arrivals.ready
+        self._ready = self._node.inbound.ready
 
     def __repr__(self) -> str:
         state = "closed" if self._node.closed else f"{self._node.peers} peers"

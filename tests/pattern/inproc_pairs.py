@@ -60,7 +60,7 @@ def receive_all(node: Node) -> list[bytes]:
 def nobody_waits(socket: SpSocket[Any]) -> bool:
     """Return whether no call waits to receive, to send or for peers."""
     node = socket._node
-    return not (len(node.arrivals.receivers) or len(node.departures.senders))
+    return not (len(node.inbound.receivers) or len(node.outbound.senders))
 
 
 def under_schedules(program: Callable[[Run], None]) -> None:

@@ -99,7 +99,7 @@ def test_a_coroutine_that_is_closed_while_it_waits_leaves_the_list() -> None:
         task = loop.start(_closing(call))
         other = loop.start(aio.wrap(right).receive())
         loop.run()
-        assert len(right._node.arrivals.receivers) == 2
+        assert len(right._node.inbound.receivers) == 2
 
         call.close()
         left.send(b"x")

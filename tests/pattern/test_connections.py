@@ -108,7 +108,7 @@ def test_a_socket_that_is_closed_ends_every_call(
             node.receive(LIMIT_S)
 
     waiting = [threads.start(receives) for _ in range(3)]
-    until(lambda: len(node._node.arrivals.receivers) == 3, "all wait")
+    until(lambda: len(node._node.inbound.receivers) == 3, "all wait")
     node.close()
     threads.join()
     assert waiting

@@ -138,7 +138,7 @@ def test_a_call_that_waits_ends_when_a_device_takes_the_socket(
             raw.receive(LIMIT_S)
 
     threads.start(receives)
-    until(lambda: len(raw._node.arrivals.receivers) == 1, "it waits")
+    until(lambda: len(raw._node.inbound.receivers) == 1, "it waits")
     stack.enter_context(device(raw))
     threads.join()
 

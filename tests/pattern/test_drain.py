@@ -70,7 +70,7 @@ def test_drain_waits_for_the_accounts_of_native_peers(tmp_path: Path) -> None:
             until(lambda: not pipe.carrier.queue, "the system has it")
             assert not left.drain(0)
             drain = threads.start(left.drain)
-            until(lambda: len(left._node.departures.senders) == 1, "it waits")
+            until(lambda: len(left._node.outbound.senders) == 1, "it waits")
             right._node.lock.release()
             try:
                 assert drain.result() is True
@@ -88,9 +88,9 @@ def test_a_message_that_another_thread_writes_ends_a_drain() -> None:
         with carrier._writer.queue._flush:  # as a thread that is about to write
             bus.send(b"x")
             drain = threads.start(bus.drain)
-            until(lambda: len(node.departures.senders) == 1, "it waits")
+            until(lambda: len(node.outbound.senders) == 1, "it waits")
 
-        node.departures.pass_on()
+        node.outbound.pass_on()
 
         assert drain.result() is True
 
@@ -106,7 +106,7 @@ def test_a_close_ends_waits_for_peers_and_drains_with_an_error() -> None:
             threads.start(left.wait_for_peers, 2),
             threads.start(left.drain),
         ]
-        until(lambda: len(left._node.departures.senders) == 2, "both wait")
+        until(lambda: len(left._node.outbound.senders) == 2, "both wait")
 
         left.close()
 

@@ -59,6 +59,7 @@ def _in_child(transport: str, folder: Path, sockets: tuple[BusSocket, ...]) -> i
         return 3
 
 
+@clause("BP-1")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
     """Which held the lock of the socket at the fork."""

@@ -68,8 +68,8 @@ def test_an_interrupted_receive_loses_no_later_message() -> None:
 
         received = receive_all(nodes[0])
         assert received.count(b"3") == 2, received
-        assert not len(nodes[0].arrivals)
-        assert nodes[0].arrivals.has_next() is False
+        assert not len(nodes[0].inbound)
+        assert nodes[0].inbound.has_next() is False
 
     everywhere(case, packages=[bus])
 
@@ -122,9 +122,9 @@ def test_a_batch_is_flushed_after_an_interrupt() -> None:
         join(sender, receiver)
         flushes: list[Callable[[], object]] = []
         sender.pipes.flush_soon = flushes.append
-        sender.departures._sent_at = _IN_FUTURE
+        sender.outbound._sent_at = _IN_FUTURE
         struck(lambda: sender.send(b"1"))
-        sender.departures._sent_at = _IN_FUTURE
+        sender.outbound._sent_at = _IN_FUTURE
         sender.send(b"2")
         for flush in flushes:
             flush()
@@ -234,7 +234,7 @@ def test_a_signal_handler_that_sends_takes_no_number_of_another_message(
     monkeypatch.setattr(_sync, "monotonic", interrupted)
     sender.send(b"1")
     sender.send(b"2")
-    sender.departures.flush()
+    sender.outbound.flush()
     monkeypatch.undo()
     assert sorted(receive_all(receiver)) == [b"1", b"2", b"handler"]
 

@@ -53,7 +53,7 @@ def test_a_close_ends_an_iteration_that_waits(
     socket = kind()
     with Threads() as threads:
         taker = threads.start(lambda: list(socket))
-        until(lambda: len(socket._node.arrivals.receivers) == 1, "it waits")
+        until(lambda: len(socket._node.inbound.receivers) == 1, "it waits")
 
         socket.close()
 

@@ -39,7 +39,7 @@ def test_sending_waits_for_a_peer(
         first.send_nowait(b"x")
     threads = Threads()
     threads.start(lambda: first.send(b"at last", LIMIT_S))
-    until(lambda: bool(len(first._node.departures.senders)), "it waits")
+    until(lambda: bool(len(first._node.outbound.senders)), "it waits")
     second.dial(first.listen(fresh_url(transport, tmp_path)).url)
     assert second.receive(LIMIT_S) == b"at last"
     threads.join()
@@ -60,7 +60,7 @@ def test_sending_waits_for_room(
             first.send(number.to_bytes(4096), LIMIT_S)
 
     threads.start(sends)
-    until(lambda: bool(len(first._node.departures.senders)), "it waits for room")
+    until(lambda: bool(len(first._node.outbound.senders)), "it waits for room")
     received = [int.from_bytes(second.receive(LIMIT_S)) for _ in range(500)]
     threads.join()
     assert received == [*range(500)]

@@ -39,8 +39,8 @@ class PairSocket(SpSocket[plain.PairSocket, bytes]):
 
     async def _send(self, body: bytes, deadline: float | None) -> None:
         node = self.socket._node
-        departures = node.departures
-        departures.on_sent(await wait_for(node, *departures.sending(body), deadline))
+        outbound = node.outbound
+        outbound.on_sent(await wait_for(node, *outbound.sending(body), deadline))
 
     def send_nowait(self, data: Buffer) -> None:
         """Send without waiting; not awaited."""

@@ -75,7 +75,7 @@ class SpSocket(Closable, Generic[S, M]):
         As `bus.pattern.BusSocket.wait_for_peers`.
         """
         return await self._wait(
-            self.socket._node.departures.for_peers(positive("count", count)), timeout
+            self.socket._node.outbound.for_peers(positive("count", count)), timeout
         )
 
     async def drain(self, timeout: float | None = None) -> bool:
@@ -83,7 +83,7 @@ class SpSocket(Closable, Generic[S, M]):
 
         As `bus.pattern.BusSocket.drain`.
         """
-        return await self._wait(self.socket._node.departures.draining(), timeout)
+        return await self._wait(self.socket._node.outbound.draining(), timeout)
 
     async def _wait(self, wanted: Waiting[bool], timeout: float | None) -> bool:
         deadline = deadline_after(timeout)
@@ -102,7 +102,7 @@ class SpSocket(Closable, Generic[S, M]):
                 raise
         node = self.socket._node
         taken = await wait_for(node, *self.socket._receiving(), deadline)
-        message: M = node.arrivals.on_received(taken)
+        message: M = node.inbound.on_received(taken)
         return message
 
     def receive_nowait(self) -> M:

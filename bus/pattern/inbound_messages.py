@@ -1,4 +1,4 @@
-"""`Arrivals`: messages that have arrived at a node and were not taken yet."""
+"""`InboundMessages`: messages that have arrived at a node and were not taken yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bus.pattern.socket_config import SocketConfig
     from bus.pattern.socket_state import SocketState, Waiting
 
-__all__ = ["Arrivals"]
+__all__ = ["InboundMessages"]
 
 T = TypeVar("T")
 # How many messages a call makes ready for the next ones: those of one peer, fewer if
@@ -32,7 +32,7 @@ _READY_MAX: Final = 64
 _READY_SHARED_MAX: Final = 4
 
 
-class Arrivals:
+class InboundMessages:
     """The received messages of one node; under its lock, but for the first attributes.
 
     Args:

@@ -1,4 +1,4 @@
-"""`Departures`: the messages that a node sends, until its pipes have them."""
+"""`OutboundMessages`: the messages that a node sends, until its pipes have them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bus.pattern.peer_pipes import PeerPipes
     from bus.pattern.socket_state import SocketState, Waiting
 
-__all__ = ["Departures"]
+__all__ = ["OutboundMessages"]
 
 # A message sent within this time of the previous one, in seconds, waits for the next
 # ones: they are encoded together, and one system call carries them to each peer. It
@@ -27,7 +27,7 @@ _BATCH_MESSAGES_MAX: Final = 256
 _BATCH_BYTES_MAX: Final = 1 << 16
 
 
-class Departures:
+class OutboundMessages:
     """The sent messages of one node; under its lock, unless a method says otherwise.
 
     Messages sent in quick succession are a batch: they wait here, and are numbered and

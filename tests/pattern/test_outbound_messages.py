@@ -1,4 +1,4 @@
-"""`Departures`: callers that wait to send, and the calls that wake them.
+"""`OutboundMessages`: callers that wait to send, and the calls that wake them.
 
 The tests of messages in quick succession are in test_batches.py.
 """
@@ -42,11 +42,11 @@ def test_an_exit_within_on_drop_of_the_other_node_wakes_callers_that_wait() -> N
     sender.send_waiting(b"it fills the queue of the sender", None)
     with Threads() as threads:
         waiting = threads.start(sender.send_waiting, b"it waits for room", None)
-        until(lambda: len(sender.departures.senders) == 1, "it waits")
+        until(lambda: len(sender.outbound.senders) == 1, "it waits")
         ends[0].queue.blocked = False
 
         with pytest.raises(SystemExit):
-            sender.departures.pass_on()
+            sender.outbound.pass_on()
 
         waiting.result()
     assert [drop.count for drop in dropped] == [1, 1]
@@ -107,7 +107,7 @@ def test_an_exit_within_on_drop_at_a_resume_wakes_callers_that_wait() -> None:
     sender.send_waiting(b"1", None)  # it waits for room, and then is a repeat
     with Threads() as threads:
         waiting = threads.start(sender.send_waiting, b"2", None)
-        until(lambda: len(sender.departures.senders) == 1, "it waits")
+        until(lambda: len(sender.outbound.senders) == 1, "it waits")
         with pytest.raises(SystemExit):
             receiver.receive(0)
         waiting.result()
