@@ -130,6 +130,7 @@ class _Spare:
         assert len({*self._threads}) == 1
 
 
+@clause("BP-17")
 def test_a_dialler_that_is_closed_while_it_changes_its_driver_holds_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_listener_goes_on_with_another_driver(transport: str, tmp_path: Path) 
     until(lambda: driver._ended, "the thread of the other one has ended")
 
 
+@clause("BP-17")
 def test_a_listener_that_is_closed_while_it_changes_its_driver_holds_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
