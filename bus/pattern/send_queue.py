@@ -172,11 +172,9 @@ class SendQueue(Generic[F]):
     def flush(self) -> None:
         """Write frames until none is left or the peer takes no more."""
         try:
-            while self._frames and not self.blocked:
-                if not self._write_once():
-                    return  # the holder checks again
+            self._write_all()
         except BaseException:
-            self._write_rest()
+            self._write_all()  # other threads have left their frames to this one
             raise
 
     def unblock(self) -> None:
@@ -184,12 +182,11 @@ class SendQueue(Generic[F]):
         self._unblocked = True
         self.blocked = False
         try:
-            has_written = self._write_once()
+            if self._write_once():
+                self._write_all()
         except BaseException:
-            self._write_rest()
+            self._write_all()
             raise
-        if has_written:
-            self.flush()
 
     def stop(self, close: Callable[[], object]) -> None:
         """Call ``close`` while no thread writes, and let none write afterwards.
@@ -200,10 +197,10 @@ class SendQueue(Generic[F]):
         self._is_stopped = True
         close()
 
-    def _write_rest(self) -> None:
-        """Write what other threads have left to this one, after an exception."""
-        while self._frames and not self.blocked and self._write_once():
-            pass
+    def _write_all(self) -> None:
+        while self._frames and not self.blocked:
+            if not self._write_once():
+                return  # the holder checks again
 
     def _write_once(self) -> bool:
         """Write; return False if another thread does."""
