@@ -6,6 +6,7 @@ It stands above both: `bus.pattern` has no tasks, and `bus.api` no wire of nanom
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,12 +20,12 @@ from bus.pattern.bus_socket import BusSocket
 from bus.pattern.message_run import MessageRun
 from bus.specification import Specification
 from queuebroker import _sync
-from queuebroker.arguments import known_as, snapshot
+from queuebroker.arguments import known_as, snapshot, wrong_type
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from bus.api.bus_thread import BusThread
     from bus.message import Incoming
@@ -113,6 +114,10 @@ class SpGateway(Closable):
         check_instance("socket", socket, BusSocket)
         check_optional_callback("encode", encode)
         check_optional_callback("decode", decode)
+        if isinstance(forward, str | Address | Specification):
+            forward = (forward,)
+        elif not isinstance(forward, Iterable):
+            raise wrong_type("forward", "a name, a pattern, or several", forward)
         self._encode: Final = encode or bytes_of
         self._decode: Final = decode
         # Each counter has one writer: the thread of the socket, or that of the task. A
@@ -128,8 +133,6 @@ class SpGateway(Closable):
         try:
             self._task: Final = bus.register(name, thread=thread)
             try:
-                if isinstance(forward, str | Address | Specification):
-                    forward = (forward,)
                 for where in forward:
                     self._task.subscribe(where, self._send)
                 self._thread: Final = _sync.Thread(

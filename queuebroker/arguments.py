@@ -7,6 +7,7 @@ functions do not depend on queues, brokers or locks.
 from __future__ import annotations
 
 import enum
+import itertools
 import operator
 import sys
 from typing import TYPE_CHECKING, SupportsIndex
@@ -44,21 +45,28 @@ def known_as(kind: type) -> str:
 
     A class of this package has its public name: every kind of `MessageQueue` is called
     so. A face for coroutines has the name of its plain class, with the prefix ``aio.``.
-    A class of another package gets its module as prefix, since its name may be the
-    same.
+    A class of another package gets as prefix the outermost module from which it can be
+    imported, since its name may be the same.
     """
     module, name = kind.__module__, kind.__qualname__
     if module == "builtins":
         return name
     package, _, part = module.partition(".")
     if package != __package__:
-        return f"{module}.{name}"
+        prefixes = itertools.accumulate(module.split("."), "{}.{}".format)
+        exports = (each for each in prefixes if _exports(each, kind))
+        return f"{next(exports, module)}.{name}"
     if part.partition(".")[0] == "aio":
         return f"aio.{name}"
     public: str = getattr(
         kind, "_kind", name
     )  # the public name of a private kind of end
     return public
+
+
+def _exports(module: str, kind: type) -> bool:
+    found = sys.modules.get(module)
+    return found is not None and getattr(found, kind.__name__, None) is kind
 
 
 def wrong_type(what: str, wanted: str, value: object, way_out: str = "") -> TypeError:
@@ -143,8 +151,10 @@ def positive(what: str, value: object, most: int | None = None) -> int:
     return number
 
 
-def seconds(what: str, value: object) -> float:
+def seconds(what: str, value: object, *, has_zero: bool = True) -> float:
     """Return a setting in seconds: a number of at least 0, infinity included.
+
+    has_zero: False if 0 is refused, too.
 
     An int above all floats is refused: the next sum with it would raise an error
     elsewhere.
@@ -156,8 +166,8 @@ def seconds(what: str, value: object) -> float:
     except OverflowError:
         msg = f"{what} must be below {sys.float_info.max:.1e} s, or math.inf"
         raise ValueError(msg) from None
-    if not number >= 0:  # NaN is not >= 0 either
-        msg = f"{what} must be >= 0, got {value}"
+    if not (number >= 0 if has_zero else number > 0):  # NaN is neither
+        msg = f"{what} must be {'>=' if has_zero else '>'} 0, got {value}"
         raise ValueError(msg)
     return number
 

@@ -101,7 +101,7 @@ class SocketSession:
         self._rest: bytes = b""  # of a line that is not complete
         self._lines: Final[deque[bytes]] = deque()
         self._has_lost_patience: bool = False
-        self._told: Final[Counter[DropReason]] = Counter()
+        self._reported: Final[Counter[DropReason]] = Counter()
 
     def wait_for_peer(self) -> bool:
         """Wait for the first peer: a line sent before would reach nobody (BP-5)."""
@@ -123,7 +123,7 @@ class SocketSession:
                 self._lines.popleft()
             self._print()
             if self._is_typed:
-                self._complain()
+                self._report_drops()
         self._finish()
 
     def _finish(self) -> None:
@@ -134,7 +134,7 @@ class SocketSession:
             self._fail(f"{counted(missing, 'message')} not sent: a peer does not read")
         while self._print():
             pass
-        self._complain()
+        self._report_drops()
 
     def _is_over(self) -> bool:
         if self._is_late():
@@ -227,13 +227,13 @@ class SocketSession:
             click.echo(b"\n".join(lines))
         return bool(lines)
 
-    def _complain(self) -> None:
+    def _report_drops(self) -> None:
         """Report messages that were dropped since the last call."""
         dropped = self._socket.stats.dropped
         for reason, count in dropped.items():
-            lost = count - self._told[reason]
+            lost = count - self._reported[reason]
             if lost and reason not in _ORDINARY:
-                self._told[reason] = count
+                self._reported[reason] = count
                 self._fail(f"{counted(lost, 'message')} dropped: {reason.value}")
 
     def _fail(self, problem: str) -> None:

@@ -18,7 +18,7 @@ from bus.pattern.socket_url import SocketUrl, Transport
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bus.pattern.dialler import Dialler
 
@@ -80,26 +80,17 @@ def _options(*, has_pairs: bool) -> Callable[[Callable[..., Any]], click.Command
         ),
         click.option(
             "--hex",
-            "form",
-            flag_value="hex",
+            is_flag=True,
             help="Print messages, and read lines, as hexadecimal digits.",
         ),
-        click.option(
-            "--raw", "form", flag_value="raw", help="Print the bytes as they are."
-        ),
-        click.option("--json", "form", flag_value="json", help="Print JSON."),
+        click.option("--raw", is_flag=True, help="Print the bytes as they are."),
+        click.option("--json", is_flag=True, help="Print JSON."),
     ]
     if has_pairs:
         options += [
+            click.option("--pair", is_flag=True, help="Be a PAIR socket."),
             click.option(
-                "--pair", "version", flag_value=0, type=int, help="Be a PAIR socket."
-            ),
-            click.option(
-                "--pair1",
-                "version",
-                flag_value=1,
-                type=int,
-                help="Be a PAIR socket, version 1 of NNG.",
+                "--pair1", is_flag=True, help="Be a PAIR socket, version 1 of NNG."
             ),
         ]
 
@@ -109,14 +100,14 @@ def _options(*, has_pairs: bool) -> Callable[[Callable[..., Any]], click.Command
             url: str,
             count: int | None,
             timeout_s: float | None,
-            form: str | None,
-            version: int | None = None,
             **others: Any,
         ) -> None:
+            form = _take_flag(others, ("hex", "raw", "json"))
+            pair = _take_flag(others, ("pair", "pair1"))
             deadline = None if timeout_s is None else _sync.monotonic() + timeout_s
-            with one_line(), _socket(version) as opened:
+            with one_line(), _socket(pair) as opened:
                 dialler = begin(opened, url, **others)
-                session = SocketSession(opened, form or "", count, deadline)
+                session = SocketSession(opened, form, count, deadline)
                 _exchange(session, count, timeout_s, dialler)
 
         command: Callable[..., None] = run
@@ -127,10 +118,19 @@ def _options(*, has_pairs: bool) -> Callable[[Callable[..., Any]], click.Command
     return decorated
 
 
-def _socket(version: int | None) -> BusSocket | PairSocket:
-    if version is None:
+def _take_flag(options: dict[str, Any], names: Sequence[str]) -> str:
+    """Remove flags that exclude each other; return the one that is set, or ""."""
+    chosen = [name for name in names if options.pop(name, False)]
+    if len(chosen) > 1:
+        first, second = chosen[:2]
+        raise click.UsageError(f"--{first} cannot be combined with --{second}")
+    return chosen[0] if chosen else ""
+
+
+def _socket(pair: str) -> BusSocket | PairSocket:
+    if not pair:
         return BusSocket(_CONFIG)
-    return PairSocket(_CONFIG, version=version)
+    return PairSocket(_CONFIG, version=1 if pair == "pair1" else 0)
 
 
 def _exchange(

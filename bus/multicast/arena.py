@@ -12,6 +12,7 @@ from bus.multicast.arena_recipient import ArenaRecipient
 from bus.multicast.loan import Loan
 from bus.multicast.placement import Placement
 from bus.multicast.slab_set import SlabSet, buffer_bytes_for
+from queuebroker.arguments import flat_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -174,9 +175,10 @@ class Arena:
             ArenaFullError: there is no room, in the arena or in the system. No message
               and no lease is changed.
             RuntimeError: this is a forked child of the owner.
+            TypeError: the payload is no contiguous buffer.
             ValueError: there is no such recipient, or the arena is closed.
         """
-        view = memoryview(payload).cast("B")
+        view = flat_view(payload)
         if buffer_bytes_for(len(view)) > self.bytes_max:
             # MC-30. It exceeds each share, too, but no recipient could ever get it.
             raise ArenaFullError(len(view), self.bytes_max)

@@ -24,6 +24,7 @@ from bus.multicast.descriptor import Descriptor, Piece
 from bus.multicast.excerpt import Excerpt
 from bus.multicast.recipient import Holdings, Recipient
 from bus.multicast.whole_chains import WholeChains
+from queuebroker.arguments import flat_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,12 +122,13 @@ class Pool:
 
         Raises:
             ArenaFullError: there are not enough free blocks (MC-16).
+            TypeError: the payload is no contiguous buffer.
             ValueError: there is no such recipient, or there are too many (MC-12).
         """
         named = self._named(recipients)
         if not named:
             return
-        view = memoryview(payload).cast("B")
+        view = flat_view(payload)
         chains = self._whole if mode is Mode.WHOLE else self._by_buffer
         self._enqueue(chains.build(view, len(named), self.data), named, len(view))
 
@@ -152,6 +154,7 @@ class Pool:
             ArenaFullError: there are not enough free blocks (MC-16).
             BusFullError: a shared buffer would have too many holders (MC-12).
             StaleLeaseError: the holder does not have this lease.
+            TypeError: new bytes are no contiguous buffer.
             ValueError: the original was not published `Mode.BY_BUFFER`, an excerpt is
               outside of it, there is no such recipient, or there are too many.
         """
@@ -166,7 +169,7 @@ class Pool:
             )
         pieces = pieces_of(self.control, original.block)
         resolved = [
-            part.of(pieces) if isinstance(part, Excerpt) else memoryview(part).cast("B")
+            part.of(pieces) if isinstance(part, Excerpt) else flat_view(part)
             for part in parts
         ]
         if not named:

@@ -15,8 +15,8 @@ any_bus_socket  the common part of the first two
 node            the connections of one socket
 socket_state    whether the socket is open, and its owner
 peer_pipes      its connections, and those that carry messages
-outbound      its messages that are sent
-inbound        its messages that have arrived
+outbound_messages  its messages that are sent
+inbound_messages  its messages that have arrived
 drop_ledger     its messages that were dropped
 pipe            one connection, as the node sees it
 message_run     consecutive messages of one node

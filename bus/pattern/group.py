@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import WireError
@@ -112,7 +112,8 @@ class _GroupCarrier:
 
     def _begin(self) -> None:
         # Under the lock: once the node has the pipe, other threads send and close.
-        with self._node.lock:
+        # Undone without the lock: the removal may call `on_drop`.
+        with ExitStack() as undo, self._node.lock:
             # A pipe of a native node that sends nothing itself: each message in the
             # group states its own origin.
             pipe = self._node.add_pipe(self, self.url, self._id)
@@ -120,11 +121,9 @@ class _GroupCarrier:
                 self._node.check_open("join a group")
                 raise AssertionError("a bus socket takes any number of pipes")
             self._pipe = pipe
-            try:
-                self._driver.register(self._datagrams.fileno(), self, _net.READ)
-            except BaseException:
-                self._node.remove_pipe(pipe)
-                raise
+            undo.callback(self._node.remove_pipe, pipe)
+            self._driver.register(self._datagrams.fileno(), self, _net.READ)
+            undo.pop_all()
 
     # For the driver.
 

@@ -27,9 +27,8 @@ def _overflow(_: object, attribute: attrs.Attribute[str | None], value: object) 
         raise ValueError(msg)
 
 
-def _duration(_: object, attribute: attrs.Attribute[float], value: Any) -> None:
-    if not seconds(attribute.name, value):
-        raise ValueError(f"{attribute.name} must be > 0, got {value}")
+def _duration(_: object, attribute: attrs.Attribute[float], value: object) -> None:
+    seconds(attribute.name, value, has_zero=False)
 
 
 def _not_negative(_: object, attribute: attrs.Attribute[int], value: Any) -> None:

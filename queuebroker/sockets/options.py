@@ -58,10 +58,8 @@ def _count(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
         raise ValueError(msg)
 
 
-def _seconds(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
-    if seconds(attribute.name, value) == 0:
-        msg = f"{attribute.name} must be a number of seconds above 0, got {value}"
-        raise ValueError(msg)
+def _seconds(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    seconds(attribute.name, value, has_zero=False)
 
 
 def _mode(_: object, attribute: attrs.Attribute[Any], value: object) -> None:

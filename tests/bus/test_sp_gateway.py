@@ -318,3 +318,5 @@ def test_wrong_arguments_are_refused(bus: Bus) -> None:
         wrong = 5
         with pytest.raises(TypeError, match="encode"):
             SpGateway(bus, socket, "sp", encode=wrong)
+        with pytest.raises(TypeError, match=r"forward must be a name, .*got int"):
+            SpGateway(bus, socket, "sp", forward=wrong)

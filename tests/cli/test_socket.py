@@ -181,6 +181,23 @@ def test_a_pair_talks_with_one_peer(option: str, version: int, url: str) -> None
         assert pair.receive(LIMIT_S) == b"pong"
 
 
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--json", "--hex"), "--hex cannot be combined with --json"),
+        (("--raw", "--json"), "--raw cannot be combined with --json"),
+        (("--pair", "--pair1"), "--pair cannot be combined with --pair1"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(
+    options: tuple[str, str], problem: str, url: str
+) -> None:
+    result = CliRunner().invoke(main, ["socket", "dial", url, *options])
+
+    assert result.exit_code == 2
+    assert problem in result.stderr
+
+
 # NNG keeps threads and descriptors of a process, so it has one of its own.
 _PYNNG = """
     import sys, pynng

@@ -111,7 +111,7 @@ def test_the_programs_of_two_laptops_end_quietly(house: dict[str, Path]) -> None
         try:
             assert far.stdout is not None
             assert near.stdout is not None
-            assert far.stdout.readline() == "told: on\n"
+            assert far.stdout.readline() == "switched to: on\n"
             # On a busy host, calls may fail before the machines are linked.
             assert "{'boiler': 'on'}\n" in near.stdout
             near_code, near_log = interrupt(near)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from typing_extensions import Buffer
+
     from bus.multicast.arena import Arena
     from bus.multicast.loan import Loan
     from bus.multicast.placement import Placement
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["publish", "publish_loan"]
 
 
-def publish(arena: Arena, content: bytes, to: Iterable[int]) -> list[Placement]:
+def publish(arena: Arena, content: Buffer, to: Iterable[int]) -> list[Placement]:
     """Publish a message; return its placement for each recipient that gets it."""
     return list(arena.publish(content, to).values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,15 @@ def test_few_buffers_are_used_in_turn(arena: Arena) -> None:
         assert arena.release(one, placement.slab, placement.lease)
     assert len(places) == 1  # the last one that became free is used first
     assert arena.size == 4 * MIB
+
+
+def test_any_contiguous_buffer_can_be_published(arena: Arena) -> None:
+    one = arena.add_recipient()
+    [placement] = publish(arena, (ctypes.c_uint8 * 3 * 0)(), [one])  # its shape is 0, 3
+
+    assert placement.length == 0
+    with pytest.raises(TypeError, match="must be bytes-like, got str"):
+        arena.publish("abc", [one])  # type: ignore[arg-type] # under test
 
 
 @clause("MC-36")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from typing import TYPE_CHECKING
 
@@ -374,10 +375,15 @@ def test_any_contiguous_buffer_can_be_published() -> None:
         assert site.reader.read(site.take(0)) == b"abc"
     site.pool.publish(memoryview(b"\1\0\2\0").cast("H"), [0])
     assert site.reader.read(site.take(0)) == b"\1\0\2\0"
+    site.pool.publish((ctypes.c_uint8 * 3 * 0)(), [0])  # a shape with a zero
+    assert site.reader.read(site.take(0)) == b""
     before = site.bits
 
-    for wrong in ("abc", memoryview(b"abcd")[::2]):
-        with pytest.raises(TypeError):
+    for wrong, problem in (
+        ("abc", "must be bytes-like, got str"),
+        (memoryview(b"abcd")[::2], "must be C-contiguous"),
+    ):
+        with pytest.raises(TypeError, match=problem):
             site.pool.publish(wrong, [0])  # type: ignore[arg-type] # under test
 
     assert site.bits == before

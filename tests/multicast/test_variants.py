@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import zlib
 
 import pytest
@@ -40,6 +41,7 @@ def with_original(recipients: int = 1, icbs: int = 8) -> tuple[Site, int]:
         ([b"only new"], b"only new"),
         ([b"", Excerpt(0)], b"abcd"),
         ([b""], b""),
+        ([Excerpt(2), (ctypes.c_uint8 * 3 * 0)()], b"ijkl"),  # a shape with a zero
         ([], b""),
     ],
 )

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.pattern import BusSocket, DropReason, RawBusSocket, device
+from bus.pattern import BusSocket, Drop, DropReason, RawBusSocket, device
 from bus.pattern.node import Node
 from queuebroker import _net, _sync
 from queuebroker.errors import BrokerClosedError
+from queuebroker.sockets.driver import Driver
 from specs.clauses import clause
 from tests.pattern.nodes import LIMIT_S, all_of, fresh_url, queued
 from tests.support import until
@@ -155,6 +156,30 @@ def test_a_group_that_the_system_refuses_is_named(
     with pytest.raises(OSError, match=f"cannot join {url}: Invalid") as caught:
         node.join(url)
     assert caught.value.errno == errno.EINVAL
+
+
+@clause("BP-4")
+def test_a_join_that_fails_reports_drops_without_the_lock(
+    url: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = []
+
+    def note(_: Drop) -> None:
+        held.append(node._node.lock._is_owned())  # type: ignore[attr-defined]
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    node = stack.enter_context(BusSocket(on_drop=note))
+    node.join(url, source=HERE).close()  # the driver runs
+    # As if another thread had counted a drop, and not reported it yet.
+    with node._node.lock:
+        node._node.ledger.add_locked(None, DropReason.NO_PEER)
+    monkeypatch.setattr(Driver, "register", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        node.join(url, source=HERE)
+    assert held == [False]
+    assert not node.stats.peers
 
 
 def test_a_group_that_is_joined_while_its_socket_closes_is_closed(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import queuebroker
+from bus.pattern import SocketConfig
 from queuebroker import MessageTooLargeError, _sync, aio
 from queuebroker.arguments import (
     byte_range,
@@ -253,6 +254,7 @@ def test_snapshot_limit_is_on_the_range_not_on_the_data() -> None:
         (int, "int"),
         (type(None), "NoneType"),
         (Indexed, f"{__name__}.Indexed"),
+        (SocketConfig, "bus.pattern.SocketConfig"),  # from its package, not its module
         (queuebroker.MessageQueue, "MessageQueue"),
         (LockedMessageQueue, "MessageQueue"),
         (FastMessageQueue, "MessageQueue"),

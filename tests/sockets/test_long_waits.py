@@ -153,8 +153,8 @@ def test_a_poll_is_asked_for_no_longer_than_the_system_takes() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "words"),
     [
-        ("lease_s", math.nan, "must be >= 0"),
-        ("lease_s", 0, "above 0"),
+        ("lease_s", math.nan, "must be > 0, got nan"),
+        ("lease_s", 0, "must be > 0, got 0"),
         ("lease_s", "1", "must be a number"),
         ("handshake_s", 10**400, "or math.inf"),
         ("mode", 0o10000, "must be in 0..0o7777"),
