@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -57,14 +57,16 @@ class DropLedger:
     ) -> None:
         self._lock: Final = lock
         self._on_drop: Final = on_drop
-        self.totals: Final[Counter[DropReason]] = Counter()
+        self.totals: Final[defaultdict[DropReason, int]] = defaultdict(int)
         # By the id of the pipe and the reason: the drops that `on_drop` has not seen.
-        self._unreported: Final[Counter[tuple[int, DropReason]]] = Counter()
+        unreported: defaultdict[tuple[int, DropReason], int] = defaultdict(int)
+        self._unreported: Final = unreported
         # The threads that call `on_drop` now. Each adds and removes only itself.
         self._reporters: Final[set[int]] = set()
 
     def add_locked(self, pipe: Pipe | None, reason: DropReason, count: int = 1) -> None:
         """Count dropped messages."""
+        # No Python code runs within a count, and so no signal handler that drops.
         self.totals[reason] += count
         if pipe is not None:
             pipe.dropped[reason] += count

@@ -10,6 +10,10 @@ __all__ = ["DropReason"]
 class DropReason(enum.Enum):
     """The reasons for which a bus socket drops messages; each is counted apart."""
 
+    # In C: that of `Enum` is a Python function, and within it a signal handler may run.
+    # Its drops would be lost between the two steps of ``counts[reason] += count``.
+    __hash__ = object.__hash__
+
     NO_PEER = "no peer"  # sent without a connection (BP-5)
     SEND_QUEUE = "send queue full"  # the peer does not read fast enough (BP-4)
     RECEIVE_QUEUE = "receive queue full"  # the application does not (BP-6)

@@ -126,9 +126,20 @@ class OutboundMessages:
 
     def hand_over_batch_locked(self) -> None:
         """Hand the gathered messages to all peers, before anything else changes."""
-        if batch := self._batch:
-            self._batch, self._batch_bytes = [], 0
-            self._hand_over_locked(batch)
+        if not self._batch:
+            return
+        run = MessageRun(self._node, self._number + 1, self._batch)
+        count, before = len(self._batch), self._pipes.progress()
+        # No call comes between these and the `try`, and so no interrupt.
+        self._batch, self._batch_bytes = [], 0
+        self._number += count
+        try:
+            self._pipes.put(run)
+        except BaseException:
+            # The calls that sent these messages have returned. An interrupt of this one
+            # costs no peer any of them.
+            self._pipes.complete(run, before)
+            raise
 
     def _hand_over_locked(self, bodies: Sequence[bytes], came_by: int = 0) -> None:
         """Number new messages, and hand them to all peers but that of ``came_by``."""

@@ -102,15 +102,34 @@ class PeerPipes:
             ):
                 continue
             pipe.sent += count
-            try:
-                taken = pipe.carrier.put(run)
-            except MessageTooLargeError:
-                # A message of 4 GiB, which a device may forward from a peer of another
-                # library, has no native frame.
-                self._ledger.add_locked(pipe, DropReason.TOO_LONG, count)
-                continue
-            if taken < count:
-                self._ledger.add_locked(pipe, DropReason.SEND_QUEUE, count - taken)
+            self._queue(pipe, run)
+
+    def _queue(self, pipe: Pipe, run: MessageRun) -> None:
+        count = len(run.bodies)
+        try:
+            queued = pipe.carrier.put(run)
+        except MessageTooLargeError:
+            # A message of 4 GiB, which a device may forward from a peer of another
+            # library, has no native frame.
+            self._ledger.add_locked(pipe, DropReason.TOO_LONG, count)
+            return
+        if queued < count:
+            self._ledger.add_locked(pipe, DropReason.SEND_QUEUE, count - queued)
+
+    def progress(self) -> list[tuple[Pipe, int, int]]:
+        """Return for `complete` how many messages each pipe has been given so far."""
+        return [(pipe, pipe.sent, pipe.queued_or_dropped) for pipe in self.active]
+
+    def complete(self, run: MessageRun, before: list[tuple[Pipe, int, int]]) -> None:
+        """Queue the rest of messages for all peers, after an interrupted `put`.
+
+        before: the `progress` before it.
+        """
+        for pipe, sent, processed in before:
+            pipe.sent = sent + len(run.bodies)
+            done = pipe.queued_or_dropped - processed
+            if done < len(run.bodies):
+                self._queue(pipe, run.part(done))
 
     def has_room(self, size: int) -> bool:
         """Return True if a peer would get a message of ``size`` bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
@@ -140,7 +140,7 @@ class Pipe:
         self.sent: int = 0
         self.arrived: int = 0
         self.delivered: int = 0
-        self.dropped: Final[Counter[DropReason]] = Counter()
+        self.dropped: Final[defaultdict[DropReason, int]] = defaultdict(int)
         self.remote_sent: Sent | None = None
         self.remote_taken: Taken | None = None
 
@@ -165,12 +165,12 @@ class Pipe:
         delivered: how many messages from it the application has taken.
         """
         self.is_report_due = False
-        dropped = self.dropped
+        dropped = self.dropped.get
         return Sent(self.sent, self.dropped_unsent), Taken(
             self.arrived,
             delivered,
-            dropped[DropReason.RECEIVE_QUEUE] + dropped[DropReason.CLOSED],
-            dropped[DropReason.DUPLICATE],
+            dropped(DropReason.RECEIVE_QUEUE, 0) + dropped(DropReason.CLOSED, 0),
+            dropped(DropReason.DUPLICATE, 0),
         )
 
     @property
@@ -181,10 +181,18 @@ class Pipe:
         return arrived >= self.carrier.queue.messages_put
 
     @property
+    def queued_or_dropped(self) -> int:
+        """The number of messages to the peer that were queued, or dropped here.
+
+        It equals ``sent``, unless a send is under way, or was interrupted.
+        """
+        return self.carrier.queue.messages_put + self.dropped_unsent
+
+    @property
     def dropped_unsent(self) -> int:
         """The number of messages to the peer that were dropped here."""
-        dropped = self.dropped
-        return dropped[DropReason.SEND_QUEUE] + dropped[DropReason.TOO_LONG]
+        dropped = self.dropped.get
+        return dropped(DropReason.SEND_QUEUE, 0) + dropped(DropReason.TOO_LONG, 0)
 
     def stats(self, delivered: int) -> PeerStats:
         """Return the account of this connection.

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.pattern import BusSocket, Drop, DropReason
+from bus.pattern import BusSocket, Drop, DropReason, SocketConfig
 from bus.pattern.drop_ledger import DropLedger
+from bus.pattern.node import Node
+from bus.pattern.wire import EndpointType
 from queuebroker import _sync
 from specs.clauses import clause
+from tests.pattern.inproc_pairs import join
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 @clause("BP-4", "BP-5")
@@ -110,3 +118,32 @@ def test_an_error_of_a_callback_costs_no_other_drop(
         ledger.report()
         assert "on_drop of a socket has raised an error" in caplog.text
     assert calls == [DropReason.HOPS, DropReason.LOST]
+
+
+@clause("BP-4")
+def test_no_python_code_runs_within_a_count() -> None:
+    """A signal handler that drops a message there would have its drop forgotten."""
+    node, peer = (
+        Node(SocketConfig(), EndpointType.BUS, on_drop=lambda _: None) for _ in range(2)
+    )
+    join(node, peer)
+    (pipe,) = node.pipes
+    ledger = node.ledger
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_qualname)
+
+    for reason in DropReason:
+        for each in (None, pipe):
+            del called[:]
+            sys.setprofile(note)
+            try:
+                ledger.add_locked(each, reason)
+            finally:
+                sys.setprofile(None)
+            assert called[0] == "DropLedger.add_locked"
+            assert called[1:] == ([] if each is None else ["Pipe.report_soon_locked"])
+    assert dict(ledger.totals) == dict.fromkeys(DropReason, 2)
+    assert dict(pipe.dropped) == dict.fromkeys(DropReason, 1)

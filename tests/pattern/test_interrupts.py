@@ -10,10 +10,12 @@ import pytest
 
 import bus
 import queuebroker
-from bus.pattern import BusSocket, PairSocket, SocketConfig, aio
+from bus.pattern import BusSocket, DropReason, PairSocket, SocketConfig, aio
 from bus.pattern.message_run import MessageRun
+from bus.pattern.node import Node
 from bus.pattern.pipe import Pipe
 from bus.pattern.send_queue import SendQueue
+from bus.pattern.wire import EndpointType
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.pattern.inproc_pairs import bus_node, connect, join, receive_all
@@ -114,6 +116,35 @@ def test_a_coroutine_with_a_short_queue_sends_after_an_interrupt() -> None:
 
 async def _send(socket: PairSocket, body: bytes) -> None:
     await aio.wrap(socket).send(body, 0)
+
+
+@clause("BP-4")
+@pytest.mark.parametrize("room", [9, 2])
+def test_an_interrupted_hand_over_costs_no_peer_a_message_of_the_batch(
+    room: int,
+) -> None:
+    """The calls that sent these messages have returned before."""
+
+    def case(struck: Blow) -> None:
+        sender = bus_node(send_messages=room)
+        plain = Node(SocketConfig(), EndpointType.BUS)
+        receivers = [bus_node(), plain, bus_node()]
+        for each in receivers:
+            join(sender, each)
+        sender.pipes.flush_soon = lambda _: None
+        for body in (b"1", b"2", b"3"):
+            sender.outbound._sent_at = _IN_FUTURE
+            sender.send(body)
+        struck(sender.outbound.hand_over_batch_locked)
+        sender.outbound.flush()
+
+        arrived = [b"1", b"2", b"3"][:room]
+        assert [receive_all(each) for each in receivers] == [arrived] * 3
+        lost = {DropReason.SEND_QUEUE: 1} if room == 2 else {}
+        for peer in sender.stats().peers:
+            assert (peer.sent, peer.queued, peer.dropped) == (3, 0, lost)
+
+    everywhere(case, packages=[bus])
 
 
 def test_a_batch_is_flushed_after_an_interrupt() -> None:
