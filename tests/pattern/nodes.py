@@ -12,6 +12,7 @@ from queuebroker import _net
 from queuebroker.closable import Closable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from bus.pattern.sp_socket import SpSocket
@@ -21,6 +22,7 @@ __all__ = [
     "TRANSPORTS",
     "Mesh",
     "all_of",
+    "attach",
     "fresh_url",
     "is_readable",
     "queued",
@@ -68,6 +70,15 @@ class Mesh(Closable):
     def close(self) -> None:
         """Close all sockets."""
         self._stack.close()
+
+
+def attach(hub: SpSocket[Any], leaves: Sequence[SpSocket[Any]], url: str) -> None:
+    """Have a hub listen, and connect each leaf with it, in order."""
+    listener = hub.listen(url)
+    for leaf in leaves:
+        leaf.dial(listener.url)
+        assert leaf.wait_for_peers(1, LIMIT_S)
+    assert hub.wait_for_peers(len(leaves), LIMIT_S)
 
 
 def all_of(socket: BusSocket, count: int) -> list[bytes]:

@@ -10,7 +10,7 @@ import pytest
 from bus.pattern import BusSocket, Drop, DropReason, SocketConfig
 from queuebroker.errors import ReceiveTimeoutError
 from specs.clauses import clause
-from tests.pattern.nodes import LIMIT_S, Mesh, all_of, fresh_url, queued
+from tests.pattern.nodes import LIMIT_S, Mesh, all_of, attach, fresh_url, queued
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -43,12 +43,8 @@ def test_a_node_forwards_no_message_that_it_receives(
     transport: str, tmp_path: Path, stack: ExitStack, *, native: bool
 ) -> None:
     hub, *leaves = (stack.enter_context(BusSocket(native=native)) for _ in range(4))
-    url = hub.listen(fresh_url(transport, tmp_path)).url
+    attach(hub, leaves, fresh_url(transport, tmp_path))
     for leaf in leaves:
-        leaf.dial(url)
-    assert hub.wait_for_peers(3, LIMIT_S)
-    for leaf in leaves:
-        assert leaf.wait_for_peers(1, LIMIT_S)
         leaf.send(b"up")
 
     assert all_of(hub, 3) == [b"up"] * 3

@@ -9,7 +9,7 @@ import pytest
 from bus.errors import BusyError
 from bus.pattern import BusSocket, RawBusSocket, SocketConfig, device
 from specs.clauses import clause
-from tests.pattern.nodes import LIMIT_S, all_of, fresh_url
+from tests.pattern.nodes import LIMIT_S, all_of, attach, fresh_url
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -23,11 +23,7 @@ def test_a_device_of_one_socket_sends_each_message_to_all_other_leaves(
 ) -> None:
     hub = stack.enter_context(RawBusSocket(native=native))
     leaves = [stack.enter_context(BusSocket(native=native)) for _ in range(3)]
-    url = hub.listen(fresh_url(transport, tmp_path)).url
-    for leaf in leaves:
-        leaf.dial(url)
-        assert leaf.wait_for_peers(1, LIMIT_S)
-    assert hub.wait_for_peers(3, LIMIT_S)
+    attach(hub, leaves, fresh_url(transport, tmp_path))
     stack.enter_context(device(hub))
     for number, leaf in enumerate(leaves):
         leaf.send(b"%d" % number)
@@ -51,12 +47,8 @@ def test_a_device_of_two_sockets_sends_messages_to_the_other_side_only(
     sides = [stack.enter_context(RawBusSocket(native=native)) for _ in range(2)]
     nodes: list[list[BusSocket]] = []
     for side in sides:
-        url = side.listen(fresh_url(transport, tmp_path)).url
         nodes.append([stack.enter_context(BusSocket(native=native)) for _ in range(2)])
-        for node in nodes[-1]:
-            node.dial(url)
-            assert node.wait_for_peers(1, LIMIT_S)
-        assert side.wait_for_peers(2, LIMIT_S)
+        attach(side, nodes[-1], fresh_url(transport, tmp_path))
     stack.enter_context(device(*sides))
     for own, other in ((0, 1), (1, 0)):
         nodes[own][0].send(b"across")

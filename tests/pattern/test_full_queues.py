@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bus.pattern import BusSocket, Drop, DropReason, SocketConfig
 from specs.clauses import clause
-from tests.pattern.nodes import LIMIT_S, all_of, fresh_url, queued
+from tests.pattern.nodes import LIMIT_S, all_of, attach, fresh_url, queued
 from tests.pattern.raw_end import HANDSHAKE, RawEnd
 from tests.support import until
 
@@ -103,11 +103,7 @@ def test_a_peer_that_floods_takes_no_room_from_another(
     config = SocketConfig(receive_messages=16)
     receiver = stack.enter_context(BusSocket(config))
     flood, quiet = (stack.enter_context(BusSocket()) for _ in range(2))
-    url = receiver.listen(fresh_url(transport, tmp_path)).url
-    for each in (flood, quiet):
-        each.dial(url)
-        assert each.wait_for_peers(1, LIMIT_S)
-    assert receiver.wait_for_peers(2, LIMIT_S)
+    attach(receiver, (flood, quiet), fresh_url(transport, tmp_path))
     for _ in range(MANY):
         flood.send(b"flood")
     until(lambda: DropReason.RECEIVE_QUEUE in receiver.stats.dropped, "it is full")

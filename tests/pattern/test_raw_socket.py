@@ -9,7 +9,7 @@ import pytest
 from bus.pattern import BusSocket, RawBusSocket, RawMessage
 from specs.clauses import clause
 from tests.pattern.inproc_pairs import connect
-from tests.pattern.nodes import LIMIT_S, all_of, fresh_url
+from tests.pattern.nodes import LIMIT_S, all_of, attach, fresh_url
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -22,11 +22,7 @@ def test_a_raw_socket_tags_a_message_with_the_pipe_that_it_came_by(
 ) -> None:
     raw = stack.enter_context(RawBusSocket(native=native))
     first, second = (stack.enter_context(BusSocket(native=native)) for _ in range(2))
-    url = raw.listen(fresh_url(transport, tmp_path)).url
-    for each in (first, second):
-        each.dial(url)
-        assert each.wait_for_peers(1, LIMIT_S)
-    assert raw.wait_for_peers(2, LIMIT_S)
+    attach(raw, (first, second), fresh_url(transport, tmp_path))
     first.send(b"one")
     one = raw.receive(LIMIT_S)
     second.send(b"two")
@@ -46,11 +42,7 @@ def test_a_raw_socket_sends_to_all_but_the_pipe_of_the_tag(
 ) -> None:
     raw = stack.enter_context(RawBusSocket(native=native))
     nodes = [stack.enter_context(BusSocket(native=native)) for _ in range(3)]
-    url = raw.listen(fresh_url(transport, tmp_path)).url
-    for each in nodes:
-        each.dial(url)
-        assert each.wait_for_peers(1, LIMIT_S)
-    assert raw.wait_for_peers(3, LIMIT_S)
+    attach(raw, nodes, fresh_url(transport, tmp_path))
     nodes[0].send(b"to others")
     raw.send(raw.receive(LIMIT_S))
     raw.send(b"to all")
