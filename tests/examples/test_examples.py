@@ -148,9 +148,32 @@ def test_an_example_prints_its_expected_output(name: str) -> None:
     assert ran.returncode == 0
 
 
-def test_each_viewer_of_the_camera_knows_how_many_frames_it_missed() -> None:
+# Commands that run another one on a machine with a limit.
+_LIMITS = {
+    "no limit": [],
+    "64 descriptors": ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh"],
+    "full /dev/shm": [
+        *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
+        "mount -t tmpfs -o size=4k none /dev/shm && echo >/dev/shm/full"
+        ' && ! echo 2>/dev/null >/dev/shm/another && exec "$@"',
+        "sh",
+    ],
+}
+
+
+@pytest.mark.parametrize("limit", _LIMITS)
+def test_each_viewer_of_the_camera_knows_how_many_frames_it_missed(limit: str) -> None:
+    prefix = _LIMITS[limit]
+    if (
+        "unshare" in prefix
+        and subprocess.run([*prefix, "true"], check=False).returncode
+    ):
+        pytest.skip("needs a mount namespace of its own")
+    path = str(_FOLDER / "camera.py")
+    camera = [sys.executable, "-W", "error", path, "--seconds", "1"]
+
     ran = subprocess.run(
-        [sys.executable, "-W", "error", _FOLDER / "camera.py", "--seconds", "1"],
+        [*prefix, *camera],
         capture_output=True,
         text=True,
         timeout=60,
