@@ -129,8 +129,8 @@ class SpGateway(Closable):
         self._unsendable: int = 0
         self._node: Final = socket._node
         self._owner: Final = f"gateway {name!r}"
-        self._node.own(self._owner)
         try:
+            self._node.own(self._owner)
             self._task: Final = bus.register(name, thread=thread)
             try:
                 for where in forward:
@@ -143,7 +143,7 @@ class SpGateway(Closable):
                 self._task.deregister()
                 raise
         except BaseException:
-            self._node.disown()
+            self._node.disown(self._owner)
             raise
 
     def __repr__(self) -> str:
@@ -203,23 +203,28 @@ class SpGateway(Closable):
         self._node.on_ready_empty()
 
     def _notify(self, body: bytes) -> None:
+        decode = self._decode
         try:
-            decode = self._decode
             payload = body if decode is None else decode(body)
-            self._notified += 1
-            try:
-                self._task.notify(payload)
-            except BaseException:
-                self._notified -= 1
-                raise
-        except UnknownTaskError:
-            raise
-        except BusError as error:
-            self._undecodable += 1
-            _log.warning("%s: a message was not notified: %s", self._owner, error)
-        except Exception:  # noqa: BLE001 # of the application
+        except Exception:  # noqa: BLE001 # of the application, of any kind
             self._undecodable += 1
             _log.exception("%s: decode has raised an error", self._owner)
+            return
+        self._notified += 1
+        try:
+            self._task.notify(payload)
+        except UnknownTaskError:
+            self._notified -= 1
+            raise
+        except Exception as error:  # noqa: BLE001 # such as of an encoder of the bus
+            self._notified -= 1
+            self._undecodable += 1
+            _log.warning(
+                "%s: a message was not notified: %s",
+                self._owner,
+                error,
+                exc_info=not isinstance(error, BusError),
+            )
 
     # To the socket; in the thread of the task.
 
@@ -229,23 +234,30 @@ class SpGateway(Closable):
             return
         try:
             body = snapshot(self._encode(message), 0, None, None)
+        except Exception as error:  # noqa: BLE001 # of the application, of any kind
+            self._reject(message, error)
+            return
+        self._sent += 1
+        try:
             run = MessageRun(0, 0, [body])
-            self._sent += 1
-            try:
-                self._node.forward(run, came_by=0, owner=self._owner)
-            except BaseException:
-                self._sent -= 1
-                raise
+            self._node.forward(run, came_by=0, owner=self._owner)
         except BrokerClosedError:
-            return  # the gateway ends just now
-        except Exception as error:  # noqa: BLE001 # of the application
-            self._unsendable += 1
-            _log.warning(
-                "%s: a notification of %s was not sent: %s",
-                self._owner,
-                message.sender,
-                error,
-            )
+            self._sent -= 1  # the gateway ends just now
+        except Exception as error:  # noqa: BLE001 # as above
+            self._sent -= 1
+            self._reject(message, error)
+        except BaseException:
+            self._sent -= 1
+            raise
+
+    def _reject(self, message: Incoming, error: Exception) -> None:
+        self._unsendable += 1
+        _log.warning(
+            "%s: a notification of %s was not sent: %s",
+            self._owner,
+            message.sender,
+            error,
+        )
 
 
 def bytes_of(message: Incoming) -> bytes:

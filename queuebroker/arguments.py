@@ -65,8 +65,10 @@ def known_as(kind: type) -> str:
 
 
 def _exports(module: str, kind: type) -> bool:
-    found = sys.modules.get(module)
-    return found is not None and getattr(found, kind.__name__, None) is kind
+    try:
+        return getattr(sys.modules.get(module), kind.__name__, None) is kind
+    except Exception:  # noqa: BLE001 # of ``__getattr__`` of a module, of any kind
+        return False
 
 
 def wrong_type(what: str, wanted: str, value: object, way_out: str = "") -> TypeError:

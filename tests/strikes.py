@@ -11,6 +11,8 @@ a call into C has returned. `everywhere` goes through all of these points in one
 
     everywhere(case)
 
+A second argument of ``struck`` is called in place of the Ctrl-C, as a signal handler.
+
 Only the code of the library is interrupted, not that of the test or the interpreter; a
 test may name the packages that count as the library.
 
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Blow", "everywhere", "strike"]
 
-# Makes the call it is given, and interrupts it.
-Blow = Callable[[Callable[[], object]], None]
+# Makes the call it is given, and interrupts it, or calls the handler it is given.
+Blow = Callable[..., None]
 
 _LIBRARY: Final = (queuebroker,)
 
@@ -92,9 +94,12 @@ def everywhere(
         blows: list[bool] = []
 
         def blow(
-            act: Callable[[], object], point: int = point, blows: list[bool] = blows
+            act: Callable[[], object],
+            handler: Callable[[], object] | None = None,
+            point: int = point,
+            blows: list[bool] = blows,
         ) -> None:
-            blows.append(strike(act, point, packages=packages))
+            blows.append(strike(act, point, packages=packages, handler=handler))
 
         try:
             case(blow)
@@ -111,15 +116,18 @@ def strike(
     point: int,
     *,
     packages: Sequence[ModuleType] = _LIBRARY,
+    handler: Callable[[], object] | None = None,
 ) -> bool:
     """Make a call and raise `KeyboardInterrupt` at the point of that number, from 0.
 
     Return False if the call ended before that point, without an interrupt.
 
+    handler: called there instead, as a signal handler.
+
     Raises:
         AssertionError: the interrupt did not come out of the call.
     """
-    points = _Points(point, packages)
+    points = _Points(point, packages, handler or _interrupt)
     gc.disable()  # a finalizer's interrupt is lost, and would not repeat itself
     try:
         with _COUNTER(points).installed():
@@ -130,15 +138,26 @@ def strike(
         return True
     finally:
         gc.enable()
-    assert not points.interrupted, f"the interrupt at point {point} was swallowed"
-    return False
+    was_due = points.interrupted and handler is None
+    assert not was_due, f"the interrupt at point {point} was swallowed"
+    return points.interrupted
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 class _Points:
-    """The points of one call: raises `KeyboardInterrupt` at one of them."""
+    """The points of one call: calls a handler at one of them."""
 
-    def __init__(self, point: int, packages: Sequence[ModuleType]) -> None:
+    def __init__(
+        self,
+        point: int,
+        packages: Sequence[ModuleType],
+        handler: Callable[[], object],
+    ) -> None:
         self.interrupted = False
+        self._handler: Final = handler
         self._folders = tuple(
             f"{folder}{os.sep}" for each in packages for folder in each.__path__
         )
@@ -150,12 +169,14 @@ class _Points:
         return name.startswith(self._folders) and name != __file__
 
     def reach(self) -> None:
-        """Count a point, and raise if it is the chosen one."""
-        if not self.interrupted:
-            if not self._left:
-                self.interrupted = True
-                raise KeyboardInterrupt
+        """Count a point, and call the handler if it is the chosen one."""
+        if self.interrupted:
+            return
+        if self._left:
             self._left -= 1
+        else:
+            self.interrupted = True
+            self._handler()
 
 
 class _Tracer:

@@ -183,6 +183,10 @@ class CommThread:
         if not self._turn.acquire(False):
             return False
         self._link_pool.close()
+        # In this order, as in `_run`. The helpers may have accepted links, at the other
+        # ends of which nobody must wait for a silent process.
+        self._ended = True
+        self._run_late_requests()
         return True
 
     @property

@@ -2,7 +2,9 @@
 
 A weak reference to a view is not enough: a slice, a cast or an array made from it
 outlives it. The object behind all of them lives exactly as long as the last one, so its
-end is the end of the lease (MC-35).
+end is the end of the lease (MC-35). The garbage collector must not know that object: in
+a cycle it calls the callbacks of weak references first, and only then ``__del__``, in
+which a program may still read the view, or keep it.
 
 That object gives no way to write (MC-34). Since Python 3.12 any class can be one. In
 3.11 only `ctypes` can make an object with a buffer at an address. It refuses item
@@ -15,6 +17,7 @@ since the pages of a new mapping are entered anew.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import sys
 import weakref
@@ -53,11 +56,17 @@ def lend(
         writable: True if the caller owns the memory, and writes through this view.
     """
     behind = _behind(mapping, on_end)
+    _untrack(behind)  # see above; it is in no cycle
     watch(behind)  # after `_call_at_end`: the last weak reference is called first
     whole = memoryview(behind).cast("B")  # that of ctypes is "<B"
     view = whole[at : at + length]
     return view if writable else view.toreadonly()
 
+
+# Takes an object from the garbage collector: its references alone decide on its end.
+_untrack: Final = ctypes.PYFUNCTYPE(None, ctypes.py_object)(
+    ("PyObject_GC_UnTrack", ctypes.pythonapi)
+)
 
 if sys.version_info >= (3, 12):
 
@@ -80,7 +89,6 @@ if sys.version_info >= (3, 12):
         return behind
 
 else:
-    import ctypes
     import functools
 
     class _Buffer(ctypes.Structure):

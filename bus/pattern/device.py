@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from bus.errors import BusyError
 from bus.pattern.raw_bus_socket import RawBusSocket
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after, wrong_type
@@ -62,11 +63,12 @@ class Device(Closable):
         self.error: Exception | None = None
         self._nodes: Final = nodes
         self._name: Final = f"device {id(self):#x}"
-        owned: list[Node] = []
+        # Held during the start: no thread forwards before all of them run.
+        self._starting: Final = _sync.Lock()
+        self._started: bool = False
         try:
             for node in nodes:
                 node.own(self._name)
-                owned.append(node)
             pairs = zip(nodes, reversed(nodes), strict=True)
             self._threads: Final = [
                 _sync.Thread(
@@ -74,15 +76,20 @@ class Device(Closable):
                 )
                 for pair in pairs
             ]
-            for thread in self._threads:
-                thread.start()
+            with self._starting:
+                for thread in self._threads:
+                    thread.start()
+                self._started = True
         except BaseException:
-            for node in owned:
-                node.disown()
+            for node in nodes:  # an interrupt may come before any note of an owner
+                node.disown(self._name)
             raise
 
     def _forward(self, source: Node, target: Node) -> None:
         """Forward all messages of one socket to another, or to the same one."""
+        with self._starting:
+            if not self._started:
+                return  # the sockets are their user's again
         owner = self._name
         try:
             while True:
@@ -90,6 +97,8 @@ class Device(Closable):
                 target.forward(run, came_by=pipe, owner=owner)
         except BrokerClosedError:
             pass
+        except BusyError:
+            return  # an interrupt has ended the start just behind its last step
         except Exception as error:  # noqa: BLE001 # for `error`
             self.error = error
         self.close()

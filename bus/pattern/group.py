@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import WireError
@@ -97,7 +97,6 @@ class _GroupCarrier:
         self.queue: Final[SendQueue[bytes]] = SendQueue(
             config.send_messages, config.send_bytes, self._write
         )
-        self._pipe: Pipe
         self._finished: bool = False
         try:
             self._driver: Final = default_driver()
@@ -107,23 +106,25 @@ class _GroupCarrier:
         try:
             self._begin()
         except BaseException:
-            self._driver.call(self._finish)
+            self.close()  # without the lock: the removal may call `on_drop`
             raise
 
     def _begin(self) -> None:
         # Under the lock: once the node has the pipe, other threads send and close.
-        # Undone without the lock: the removal may call `on_drop`.
-        with ExitStack() as undo, self._node.lock:
+        with self._node.lock:
             # A pipe of a native node that sends nothing itself: each message in the
             # group states its own origin.
             pipe = self._node.add_pipe(self, self.url, self._id)
             if pipe is None:
                 self._node.check_open("join a group")
                 raise AssertionError("a bus socket takes any number of pipes")
-            self._pipe = pipe
-            undo.callback(self._node.remove_pipe, pipe)
             self._driver.register(self._datagrams.fileno(), self, _net.READ)
-            undo.pop_all()
+
+    @property
+    def _pipe(self) -> Pipe | None:
+        # By the node: an interrupt may come before this object could note it.
+        mine = [each for each in self._node.pipes if each.carrier is self]
+        return mine[0] if mine else None
 
     # For the driver.
 
@@ -135,8 +136,8 @@ class _GroupCarrier:
                 if self._ended or (came := self._datagrams.receive()) is None:
                     break
                 runs += self._read(came[0])
-        if runs:
-            self._node.accept(self._pipe, runs)
+        if runs and (pipe := self._pipe) is not None:
+            self._node.accept(pipe, runs)
 
     def _read(self, datagram: bytes) -> list[MessageRun]:
         if len(datagram) < _HEAD.size:
@@ -201,7 +202,8 @@ class _GroupCarrier:
         """Leave the group; for any thread."""
         self._ended = True
         self._driver.call(self._finish)
-        self._node.remove_pipe(self._pipe)
+        if (pipe := self._pipe) is not None:
+            self._node.remove_pipe(pipe)
 
     def _finish(self) -> None:
         if self._finished:

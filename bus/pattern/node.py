@@ -296,10 +296,13 @@ class Node:
             self.state.owner = owner
             self.inbound.receivers.wake_all()  # they find the new owner
 
-    def disown(self) -> None:
-        """Let every caller use the socket again."""
+    def disown(self, owner: str) -> None:
+        """Let every caller use the socket again, if this very ``owner`` has it."""
         with self.lock:
-            self.state.owner = ""
+            # By identity: two gateways may have the same name.
+            if self.state.owner is owner:
+                self.state.owner = ""
+                self.inbound.receivers.wake_all()  # those of the owner end
 
     @property
     def closed(self) -> bool:

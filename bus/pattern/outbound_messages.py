@@ -126,19 +126,26 @@ class OutboundMessages:
 
     def hand_over_batch_locked(self) -> None:
         """Hand the gathered messages to all peers, before anything else changes."""
-        if not self._batch:
+        while batch := self._batch:
+            sent, count = self.sent, len(batch)
+            run = MessageRun(self._node, self._number + 1, batch)
+            before = self._pipes.progress()
+            if self._batch is batch and self.sent == sent:
+                break
+            # Else a signal handler has sent meanwhile: it has added to the batch, or
+            # handed it over.
+        else:
             return
-        run = MessageRun(self._node, self._number + 1, self._batch)
-        count, before = len(self._batch), self._pipes.progress()
-        # No call comes between these and the `try`, and so no interrupt.
+        # No call comes between the check, these and the `try`, and so no interrupt and
+        # no signal handler.
         self._batch, self._batch_bytes = [], 0
         self._number += count
         try:
             self._pipes.put(run)
         except BaseException:
             # The calls that sent these messages have returned. An interrupt of this one
-            # costs no peer any of them.
-            self._pipes.complete(run, before)
+            # costs no peer any of them. Its signal handler may have sent others.
+            self._pipes.complete(run, before, self._number - run.first - count + 1)
             raise
 
     def _hand_over_locked(self, bodies: Sequence[bytes], came_by: int = 0) -> None:

@@ -120,14 +120,18 @@ class PeerPipes:
         """Return for `complete` how many messages each pipe has been given so far."""
         return [(pipe, pipe.sent, pipe.queued_or_dropped) for pipe in self.active]
 
-    def complete(self, run: MessageRun, before: list[tuple[Pipe, int, int]]) -> None:
+    def complete(
+        self, run: MessageRun, before: list[tuple[Pipe, int, int]], others: int
+    ) -> None:
         """Queue the rest of messages for all peers, after an interrupted `put`.
 
         before: the `progress` before it.
+        others: the number of messages put meanwhile, by a signal handler.
         """
         for pipe, sent, processed in before:
-            pipe.sent = sent + len(run.bodies)
-            done = pipe.queued_or_dropped - processed
+            pipe.sent = sent + len(run.bodies) + others
+            # The handler may have been interrupted, too.
+            done = max(0, pipe.queued_or_dropped - processed - others)
             if done < len(run.bodies):
                 self._queue(pipe, run.part(done))
 

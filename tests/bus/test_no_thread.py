@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from bus import open_bus
+from bus.links.link_helpers import PORT
 from bus.testing import memory_bus
-from queuebroker import QueueBroker, Task, _sync
+from queuebroker import DisconnectedQueueError, QueueBroker, Task, _sync
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from queuebroker import MessageQueue
 
 
 def refuse(patch: pytest.MonkeyPatch, name: str) -> None:
@@ -50,6 +53,36 @@ def test_a_bus_that_cannot_start_a_thread_can_be_joined_later(
         thread.call_soon(lambda: one.register("here", on_command=lambda _: "yes"))
         two.wait_for("here")
         assert two.call("here") == "yes"
+
+
+@clause("QB-SOCK-10")
+def test_a_bus_that_cannot_start_a_thread_keeps_no_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that has dialled it meanwhile must not wait for a silent one."""
+    links: list[MessageQueue] = []
+    start = _sync.Thread.start
+
+    with memory_bus() as one:
+        network: Any = one._node.network
+        dialler = QueueBroker("dialler", manager=network._brokers)
+
+        def start_or_dial(thread: _sync.Thread) -> None:
+            if thread.name == "machine/two comm":
+                links.append(dialler.connect("machine/two", PORT, required=True))
+                raise_it()
+            start(thread)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_sync.Thread, "start", start_or_dial)
+            with (
+                pytest.raises(RuntimeError, match="new thread"),
+                memory_bus(process="two", beside=one),
+            ):
+                pass
+        [link] = links
+        with pytest.raises(DisconnectedQueueError):
+            link.receive(timeout=0)
 
 
 @clause("QB-SOCK-10")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import Bus, BusConfig, Incoming, NameTakenError, Role
-from bus.errors import BusyError
+from bus.errors import BusyError, UnknownTaskError
 from bus.pattern import BusSocket, PairSocket
+from bus.pattern.node import Node
 from bus.sp_gateway import SpGateway, bytes_of
 from bus.testing import memory_bus
 from queuebroker.errors import BrokerClosedError
@@ -229,6 +230,34 @@ def test_a_message_that_cannot_be_decoded_is_counted_and_reported(
     assert "a message was not notified: cannot send payload" in caplog.messages[1]
 
 
+@clause("BP-4", "BP-14")
+def test_errors_of_the_translators_end_nothing(bus: Bus, peer: BusSocket) -> None:
+    """Not even those by which the gateway knows an end of its own."""
+
+    def encode(message: Incoming) -> bytes:
+        if message.payload == b"wrong":
+            raise BrokerClosedError("another socket")
+        return bytes_of(message)
+
+    def decode(body: bytes) -> bytes:
+        if body == b"wrong":
+            raise UnknownTaskError("another task")
+        return body
+
+    with gateway_to(
+        peer, bus, forward="clock", encode=encode, decode=decode
+    ) as gateway:
+        received = received_by(bus, "listener", "sp")
+        clock = bus.register("clock")
+        for body in (b"wrong", b"right"):
+            clock.notify(body)
+            peer.send(body)
+
+        assert peer.receive(LIMIT_S) == b"right"
+        assert received.get(timeout=LIMIT_S) == ("sp", b"right")
+        assert (gateway.stats.unsendable, gateway.stats.undecodable) == (1, 1)
+
+
 def test_a_long_payload_in_shared_memory_is_copied_to_the_socket(
     peer: BusSocket,
 ) -> None:
@@ -285,6 +314,34 @@ def test_a_gateway_that_cannot_begin_leaves_the_socket_usable(bus: Bus) -> None:
             SpGateway(bus, socket, "sp", forward=["fine", "not a b pattern/"])
         socket.send(b"x")
         assert [task.address.module for task in bus.tasks()] == ["taken"]
+
+
+@clause("BP-14")
+def test_a_gateway_that_is_interrupted_leaves_the_socket_usable(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Node.own
+
+    def own_and_interrupt(node: Node, owner: str) -> None:
+        own(node, owner)
+        raise KeyboardInterrupt
+
+    with BusSocket() as socket:
+        with monkeypatch.context() as patch:
+            patch.setattr(Node, "own", own_and_interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                SpGateway(bus, socket, "sp")
+        socket.send(b"x")
+
+
+@clause("BP-14")
+def test_a_second_gateway_of_the_same_name_does_not_free_the_socket(bus: Bus) -> None:
+    socket = BusSocket()
+    with SpGateway(bus, socket, "sp"), memory_bus() as other:
+        with pytest.raises(BusyError):
+            SpGateway(other, socket, "sp")
+        with pytest.raises(BusyError):
+            socket.send(b"x")
 
 
 def test_the_close_of_the_socket_ends_the_gateway(bus: Bus, peer: BusSocket) -> None:

@@ -7,6 +7,7 @@ import gc
 import mmap
 import os
 import tempfile
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -187,6 +188,40 @@ def test_a_view_in_a_cycle_ends_with_the_cycle(mapping: MemoryMapping) -> None:
     gc.collect()
 
     assert ended == [1]
+
+
+@clause("MC-35")
+def test_a_view_that_a_finalizer_keeps_does_not_end_with_its_cycle(
+    mapping: MemoryMapping,
+) -> None:
+    """In a cycle the callbacks of weak references come before ``__del__``."""
+    ended: list[int] = []
+    kept: list[memoryview] = []
+
+    class Holder:
+        def __init__(self) -> None:
+            self.view = lend(
+                mapping,
+                AT,
+                LENGTH,
+                lambda: ended.append(1),
+                watch=lambda behind: watched.append(
+                    weakref.ref(behind, lambda _: ended.append(2))
+                ),
+            )
+            self.cycle = self
+
+        def __del__(self) -> None:
+            kept.append(self.view[1:3])
+
+    watched: list[object] = []
+    Holder()
+    gc.collect()
+    assert bytes(kept[0]) == b"\1\2"
+    assert ended == []
+
+    kept.clear()
+    assert ended == [2, 1]
 
 
 @clause("MC-35")

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bus
 from bus.errors import BusyError
-from bus.pattern import BusSocket, RawBusSocket, SocketConfig, device
+from bus.pattern import BusSocket, Device, RawBusSocket, SocketConfig, device
 from specs.clauses import clause
+from tests.pattern.inproc_pairs import connect
 from tests.pattern.nodes import LIMIT_S, all_of, attach, fresh_url
+from tests.strikes import everywhere
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
+
+    from tests.strikes import Blow
 
 
 @clause("BP-11")
@@ -116,6 +122,59 @@ def test_a_device_takes_raw_sockets_that_no_other_device_has(
     assert first.closed
     assert second.closed
     assert not third.closed
+
+
+@clause("BP-14")
+def test_a_device_without_one_of_its_threads_leaves_the_sockets_usable(
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (stack.enter_context(RawBusSocket()) for _ in range(2))
+    leaf = stack.enter_context(BusSocket())
+    connect(leaf, first)
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def start_one(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+        started.append(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_one)
+        with pytest.raises(RuntimeError, match="new thread"):
+            device(first, second)
+    leaf.send(b"x")
+    [only] = started
+    only.join(LIMIT_S)
+
+    assert not only.is_alive()
+    assert first.receive(0).body == b"x"
+    assert not second.closed
+
+
+@clause("BP-14")
+def test_an_interrupted_start_of_a_device_leaves_the_sockets_usable() -> None:
+    made: list[Device] = []
+
+    def case(struck: Blow) -> None:
+        with RawBusSocket() as first, RawBusSocket() as second, BusSocket() as leaf:
+            made.clear()
+            before = {*threading.enumerate()}
+            connect(leaf, first)
+            struck(lambda: made.append(device(first, second)))
+            if first._node.state.owner:
+                return  # it has started, and the caller was interrupted
+            second.send(b"x")
+            for thread in {*threading.enumerate()} - before:
+                if thread.name.startswith("device "):
+                    thread.join(LIMIT_S)
+                    assert not thread.is_alive()
+            leaf.send(b"y")
+            assert first.receive(0).body == b"y"
+            assert not second.closed
+
+    everywhere(case, packages=[bus])
 
 
 @clause("BP-14")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bus
 from bus.pattern import BusSocket, Drop, DropReason, RawBusSocket, device
 from bus.pattern.node import Node
 from queuebroker import _net, _sync
@@ -14,11 +16,15 @@ from queuebroker.errors import BrokerClosedError
 from queuebroker.sockets.driver import Driver
 from specs.clauses import clause
 from tests.pattern.nodes import LIMIT_S, all_of, fresh_url, queued
+from tests.strikes import everywhere
 from tests.support import until
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
+
+    from bus.pattern import Group
+    from tests.strikes import Blow
 
 HERE = "127.0.0.1"
 
@@ -118,6 +124,27 @@ def test_datagrams_of_strangers_are_ignored(
     first.send(b"after")
 
     assert all_of(second, 1) == [b"after"]
+
+
+# An interrupt just behind a call that opens a socket leaves it to its finalizer.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@clause("BP-15")
+def test_an_interrupted_join_leaves_a_socket_without_the_group(url: str) -> None:
+    def case(struck: Blow) -> None:
+        with BusSocket() as node:
+            joined: list[Group] = []
+            struck(lambda: joined.append(node.join(url, source=HERE)))
+            for pipe in node._node.pipes:  # only the caller was interrupted
+                carrier: Any = pipe.carrier
+                is_idle = threading.Event()
+                carrier._driver.call(is_idle.set)
+                assert is_idle.wait(LIMIT_S)
+                assert not carrier._finished
+            node.send(b"x")
+            assert node.drain(LIMIT_S)
+        assert not node._node.peers
+
+    everywhere(case, packages=[bus])
 
 
 def test_a_closed_group_is_no_peer(url: str, stack: ExitStack) -> None:

@@ -147,6 +147,48 @@ def test_an_interrupted_hand_over_costs_no_peer_a_message_of_the_batch(
     everywhere(case, packages=[bus])
 
 
+@clause("BP-4", "BP-16")
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("kind", ["gathers", "sends at once", "reads the account"])
+def test_a_signal_handler_costs_no_peer_a_message_of_the_batch(
+    kind: str, *, raises: bool
+) -> None:
+    """Nor a later one, nor does a peer of another library get one twice."""
+
+    def case(struck: Blow) -> None:
+        sender = bus_node()
+        receivers = [bus_node(), Node(SocketConfig(), EndpointType.BUS), bus_node()]
+        for each in receivers:
+            join(sender, each)
+        sender.pipes.flush_soon = lambda _: None
+        sent = [b"1", b"2"]
+        for body in sent:
+            sender.outbound._sent_at = _IN_FUTURE
+            sender.send(body)
+
+        def handler() -> None:
+            if kind == "reads the account":  # which hands over the batch
+                sender.stats()
+            else:
+                sender.outbound._sent_at = _IN_FUTURE if kind == "gathers" else 0.0
+                sender.send(b"handler")
+                sent.append(b"handler")
+            if raises:
+                raise KeyboardInterrupt
+
+        struck(sender.outbound.hand_over_batch_locked, handler)
+        sender.outbound._sent_at = _IN_FUTURE
+        sender.send(b"3")
+        sender.outbound.flush()
+
+        arrived = sorted([*sent, b"3"])
+        assert [sorted(receive_all(each)) for each in receivers] == [arrived] * 3
+        for peer in sender.stats().peers:
+            assert (peer.sent, peer.queued, peer.dropped) == (len(arrived), 0, {})
+
+    everywhere(case, packages=[bus])
+
+
 def test_a_batch_is_flushed_after_an_interrupt() -> None:
     def case(struck: Blow) -> None:
         sender, receiver = bus_node(), bus_node()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import array
 import ctypes
 import math
+import sys
 import threading
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -269,6 +272,24 @@ def test_snapshot_limit_is_on_the_range_not_on_the_data() -> None:
 def test_a_class_is_known_by_the_name_that_users_know(kind: type, name: str) -> None:
     """Ours has its public name; a user's class is named with its module."""
     assert known_as(kind) == name
+
+
+def test_an_error_of_a_package_does_not_hide_a_wrong_argument(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its module may import a part of it as late as an attribute is read."""
+
+    def fail(name: str) -> object:
+        raise ImportError(f"{name} needs another package")
+
+    package: Any = ModuleType("theirs")
+    package.__getattr__ = fail
+    monkeypatch.setitem(sys.modules, "theirs", package)
+    monkeypatch.setitem(sys.modules, "theirs.part", ModuleType("theirs.part"))
+    kind = type("Thing", (), {"__module__": "theirs.part"})
+
+    with pytest.raises(TypeError, match=r"must be an int, got theirs\.part\.Thing$"):
+        check_instance("thing", kind(), int)
 
 
 @pytest.mark.parametrize(
