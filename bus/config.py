@@ -116,7 +116,8 @@ def _is_multicast(_: BusConfig, field: attrs.Attribute[str], value: str) -> None
     except ValueError:
         legal = False
     if not legal:
-        raise ValueError(f"{field.name} must be a multicast group, got {value!r}")
+        msg = f"{field.name} must be the IP address of a multicast group, got {value!r}"
+        raise ValueError(msg)
 
 
 def _is_bool(_: BusConfig, field: attrs.Attribute[bool], value: object) -> None:

@@ -128,7 +128,7 @@ class Incoming(msgspec.Struct, eq=False):
         return memoryview(self.payload).toreadonly()
 
     def release(self) -> None:
-        """End the use of a payload in shared memory, before its last view is gone.
+        """End the use of a payload in shared memory, before its last view ends.
 
         It is for a long payload, which is a view (MC-35); any other is not affected.
         Later uses of the payload raise a `ValueError`. Slices and arrays made from it

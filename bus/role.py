@@ -13,7 +13,8 @@ class Role(enum.Enum):
     A machine has one master, and slaves.
 
     AUTO: master if there is none, also later, after the previous one has left (OPEN-1).
-    MASTER: master, or the open fails. SLAVE: never master; waits for a master.
+    MASTER: master, or the open fails.
+    SLAVE: never master; waits for a master.
     """
 
     AUTO = "auto"

@@ -27,7 +27,7 @@ _NEXT: Final = re.compile(r"\.[ ](?=[a-z_]\w*(?:, [a-z_]\w*)*: )")
 
 # By what somebody looks for it, not by where it is defined.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
-    "To be on a bus": (
+    "Joining a bus": (
         "open_bus",
         "Bus",
         "BusThread",
@@ -37,10 +37,8 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "DiscoveryScope",
         "Role",
     ),
-    "Tasks and what they say": (
-        *("Task", "CommandHandle", "Loan", "Subscription", "Watch", "Service"),
-    ),
-    "What callbacks get": (
+    "Tasks": (*("Task", "CommandHandle", "Loan", "Subscription", "Watch", "Service"),),
+    "Arguments of callbacks": (
         *("Incoming", "Response", "Undelivered", "Presence", "Kind", "NOREPLY"),
     ),
     "Names": ("Address", "Specification", "Visibility"),
@@ -56,7 +54,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 
 MULTICAST_GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "The pool, for the owner of the memory": ("Pool", "PoolLayout", "Mode", "Excerpt"),
-    "What a recipient gets": ("Descriptor", "Piece", "Reader"),
+    "For a recipient": ("Descriptor", "Piece", "Reader"),
     "Inspection": ("Census", "Holdings"),
 }
 
@@ -165,7 +163,9 @@ def _signature(function: Any) -> str:
         kind = kind.__name__ if inspect.isclass(kind) else kind
         parts.append(f"{each.name}: {kind}")
         if each.default is not each.empty:
-            parts[-1] += f" = {_value(each.default)}"
+            is_mode = each.name == "mode" and isinstance(each.default, int)
+            shown = f"0o{each.default:o}" if is_mode else _value(each.default)
+            parts[-1] += f" = {shown}"
     makes = inspect.isclass(function) or function.__name__ == "__init__"
     answer = "" if makes else signature.return_annotation
     return f"({', '.join(parts)})" + (f" -> {answer}" if answer else "")

@@ -54,7 +54,7 @@ def limits() -> str:
                 *([""] if lines else []),
                 f"### {headings[limit.name]}",
                 "",
-                "| field | default | what it means | clause |",
+                "| field | default | meaning | clause |",
                 "| --- | ---: | --- | --- |",
             ]
         value = _amount(limit.default, limit.unit)
@@ -91,7 +91,7 @@ def error_tree() -> str:
 
 def frames() -> str:
     """What processes say to one another over a link."""
-    lines = ["| | frame | what it says |", "| ---: | --- | --- |"]
+    lines = ["| | frame | meaning |", "| ---: | --- | --- |"]
     kinds: dict[wire.FrameType, type] = {
         each.type: each
         for each in vars(wire).values()

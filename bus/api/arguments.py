@@ -93,6 +93,7 @@ def check_task_name(name: str) -> None:
     check_module_name(name)
     if is_system(name):
         msg = f"names that begin with {SYSTEM}/ belong to the bus, got {name!r}"
+        msg = f"{msg}; choose another name"
         raise ValueError(msg)
 
 

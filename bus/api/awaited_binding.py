@@ -57,7 +57,9 @@ class AwaitedBinding(AwaitedOutcome["Address"]):
             now = _sync.monotonic()
             if deadline is not None and deadline <= now:
                 assert timeout is not None
-                raise CommandTimeoutError(self._name, timeout)
+                raise CommandTimeoutError(
+                    self._name, timeout, missing="task found under the name"
+                )
             # A parked message expires, so the search is begun anew from time to time.
             until = now + round_s if deadline is None else min(deadline, now + round_s)
             probe = Binding(self.on_outcome).probe(self._entry, self._name, deadline)

@@ -65,7 +65,11 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
         subscription.then = None
         if not self.is_over():
             assert timeout is not None
-            raise CommandTimeoutError(str(subscription.specification), timeout)
+            raise CommandTimeoutError(
+                str(subscription.specification),
+                timeout,
+                missing="confirmation of the subscription to",
+            )
         if self.outcome is None:
             bus._lifetime.check()  # a closed bus is the more precise error
             if self._entry.host is None:

@@ -65,12 +65,11 @@ class BusThread:
 
     stopped: True if the thread takes no more tasks, and ends once it has served those
       that it hosts.
-
-    Lock: the thread that serves the tasks holds ``_drive`` meanwhile. A thread that
-    takes over at the end blocks on it. It is the outermost lock: a thread that holds
-    it may take others, but takes it only while holding none.
     """
 
+    # Lock: the thread that serves the tasks holds `_drive` meanwhile. A thread that
+    # takes over at the end blocks on it. It is the outermost lock: a thread that holds
+    # it may take others, but takes it only while holding none.
     __slots__ = (
         "_drive",
         "_driver",

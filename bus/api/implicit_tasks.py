@@ -148,7 +148,9 @@ class ImplicitTasks:
                 lambda: is_here() or not watch.active, deadline
             ):
                 assert timeout is not None
-                raise CommandTimeoutError(str(where), timeout)
+                raise CommandTimeoutError(
+                    str(where), timeout, missing="task found under the name"
+                )
             if not is_here():  # the watch is cancelled, since its bus is closed
                 there._lifetime.check()
                 raise UnknownTaskError(task._entry.name)

@@ -325,7 +325,7 @@ class Sender:
         check_optional_callback("on_response", on_response)
         deadline = None if timeout is None else deadline_after(timeout)
         if on_response is not None and timeout is None:
-            raise ValueError("notify requires a timeout if answers are wanted")
+            raise ValueError("notify requires a timeout with on_response: give seconds")
         self.require_host()
         config = self._config
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)

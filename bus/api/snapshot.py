@@ -99,7 +99,7 @@ class TaskInfo:
     questions: the number of its open questions.
     failures: the number of callbacks that raised.
     late: the number of answers that arrived after their question had closed.
-    unasked: the number of answers it gave that nobody requested.
+    unasked: the number of answers it gave that no task requested.
     undelivered: the number of undeliverable commands that requested no answer.
     unheard: the number of notifications it sent without a subscriber (BUS-FLOW-8).
     """

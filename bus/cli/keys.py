@@ -90,7 +90,7 @@ def rotate(folder: str) -> None:
     """Make a new authority and a new group key; the earlier ones stay valid.
 
     Issue the keys of all machines again and copy their folders, in any order. When each
-    machine has its folder: `retire`.
+    machine has its folder, run `bus keys retire`.
     """
     authority = Authority(folder)
     authority.rotate()

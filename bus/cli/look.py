@@ -28,8 +28,8 @@ __all__ = ["list_names", "tree"]
 def tree(target: Target, here: bool) -> None:
     """Show the processes of all machines, their threads and their tasks.
 
-    This machine comes first, then each one that it is linked with. Those are shown if
-    --network is given, since this process dials theirs.
+    This machine comes first, then each one that it is linked with. The others are
+    shown only with --network, since the command dials their processes.
 
     Exits with 1 if a process could not be queried, with 124 if it did not answer in
     time.

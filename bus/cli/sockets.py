@@ -37,9 +37,9 @@ def socket() -> None:
     Each line of stdin is a message to all peers, and each message of a peer is printed
     as a line. The peers are bus sockets of this package, of nanomsg or of NNG.
 
-    Ends at the end of stdin, once all lines are sent, or after --count messages. Exits
-    with 1 if a message was dropped, and with 124 at the timeout, unless all that
-    --count asked for was received.
+    Ends at the end of stdin, once all lines are sent; with --count, after that many
+    messages instead. Exits with 1 if a message was dropped, and with 124 if the timeout
+    came first.
     """
 
 
@@ -52,8 +52,8 @@ def _url(transports: frozenset[Transport]) -> Callable[..., Any]:
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
         if transport not in transports:
-            schemes = ", ".join(sorted(f"{each.value}://" for each in transports))
-            raise click.BadParameter(f"{text!r} must begin with one of {schemes}")
+            schemes = " or ".join(sorted(f"{each.value}://" for each in transports))
+            raise click.BadParameter(f"{text!r} must begin with {schemes}")
         return text
 
     return read

@@ -66,7 +66,7 @@ def _present(target: Target, bus: Bus, name: str) -> float:
         bus.wait_for(name, target.timeout_s)
     except CommandTimeoutError as error:
         if has_name(target, bus, name):
-            raise
+            raise CommandTimeoutError(name, error.timeout_s) from None
         elsewhere = Address.parse(name).machine not in {None, bus.machine}
         raise UnresolvedError(name, error.timeout_s, elsewhere=elsewhere) from None
     return max(0.0, target.timeout_s - (_sync.monotonic() - begun))

@@ -175,7 +175,7 @@ class CommandTimeoutError(BusError, TimeoutError):
     timeout_s: how long the caller waited, in seconds.
     why: the cause and its remedy, if the addressee is in this process and the cause is
       visible; else empty.
-    missing: ``answer from``, or ``command for`` if the task waited to receive one.
+    missing: ``answer from``, or the like: ``command for`` in `Task.receive`.
     """
 
     def __init__(

@@ -83,7 +83,9 @@ def test_a_subscription_that_is_not_confirmed_in_time_is_cancelled(deaf: Bus) ->
     """In the thread of the task, and in another one."""
     for thread in (deaf.here(), deaf.thread()):
         reader = deaf.register("reader", thread=thread)
-        with pytest.raises(CommandTimeoutError, match=r"'news'.*0\.05 s"):
+        with pytest.raises(
+            CommandTimeoutError, match=r"no confirmation .*'news'.*0\.05 s"
+        ):
             reader.subscribe("news", print, wait=True, timeout=0.05)
         assert not reader._receiver.interests
         reader.deregister()
