@@ -207,14 +207,17 @@ def byte_range(size: int, offset: object, length: object) -> tuple[int, int]:
     return start, start + count
 
 
-def flat_view(data: Buffer) -> memoryview:
-    """Return the bytes of a C-contiguous buffer, flattened (QB-SEND-3)."""
+def flat_view(data: Buffer, what: str = "data") -> memoryview:
+    """Return the bytes of a C-contiguous buffer, flattened (QB-SEND-3).
+
+    what: the name of the argument, for errors.
+    """
     try:
         view = memoryview(data)
     except TypeError:
-        raise wrong_type("data", "bytes-like", data) from None
+        raise wrong_type(what, "bytes-like", data) from None
     if not view.c_contiguous:
-        msg = "buffer must be C-contiguous"
+        msg = f"{what} must be C-contiguous"
         raise TypeError(msg)
     # cast() refuses shapes that contain a zero; such a buffer is empty.
     return view.cast("B") if view.nbytes else memoryview(b"")

@@ -31,10 +31,9 @@ import gc
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
@@ -42,13 +41,19 @@ import queuebroker
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import CodeType, FrameType, ModuleType
 
 __all__ = ["Blow", "everywhere", "strike"]
 
-# Makes the call it is given, and interrupts it, or calls the handler it is given.
-Blow = Callable[..., None]
+
+class Blow(Protocol):
+    """Makes a call, and interrupts it, or calls a handler within it."""
+
+    def __call__(
+        self, act: Callable[[], object], handler: Callable[[], object] | None = None, /
+    ) -> None: ...
+
 
 _LIBRARY: Final = (queuebroker,)
 

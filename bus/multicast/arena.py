@@ -178,7 +178,7 @@ class Arena:
             TypeError: the payload is no contiguous buffer.
             ValueError: there is no such recipient, or the arena is closed.
         """
-        view = flat_view(payload)
+        view = flat_view(payload, "payload")
         if buffer_bytes_for(len(view)) > self.bytes_max:
             # MC-30. It exceeds each share, too, but no recipient could ever get it.
             raise ArenaFullError(len(view), self.bytes_max)

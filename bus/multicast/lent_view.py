@@ -164,6 +164,7 @@ def _call_at_end(behind: object, on_end: Callable[[], object]) -> None:
 
 
 def _on_end(end: _End) -> None:
-    del _ends[id(end)]
+    if _ends.pop(id(end), None) is None:
+        return  # the interpreter exits, and this thread was on its way here
     if os.getpid() == end.pid:
         end.on_end()

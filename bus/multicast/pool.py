@@ -128,7 +128,7 @@ class Pool:
         named = self._named(recipients)
         if not named:
             return
-        view = flat_view(payload)
+        view = flat_view(payload, "payload")
         chains = self._whole if mode is Mode.WHOLE else self._by_buffer
         self._enqueue(chains.build(view, len(named), self.data), named, len(view))
 
@@ -169,7 +169,7 @@ class Pool:
             )
         pieces = pieces_of(self.control, original.block)
         resolved = [
-            part.of(pieces) if isinstance(part, Excerpt) else flat_view(part)
+            part.of(pieces) if isinstance(part, Excerpt) else flat_view(part, "part")
             for part in parts
         ]
         if not named:

@@ -6,6 +6,7 @@ import fcntl
 import gc
 import mmap
 import os
+import sys
 import tempfile
 import weakref
 from collections import deque
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from bus.multicast import shared_memory
+from bus.multicast import lent_view, shared_memory
 from bus.multicast.lent_view import lend
 from bus.multicast.memory_mapping import MemoryMapping
 from bus.multicast.shared_memory import SEALS, SharedMemory
@@ -222,6 +223,30 @@ def test_a_view_that_a_finalizer_keeps_does_not_end_with_its_cycle(
 
     kept.clear()
     assert ended == [2, 1]
+
+
+@clause("MC-35")
+def test_a_view_that_ends_during_the_exit_raises_no_error(
+    mapping: MemoryMapping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that drops it is on its way to the callback."""
+    monkeypatch.setattr(lent_view, "_ends", {})
+    errors: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", errors.append)
+    ended: list[int] = []
+    watched: list[object] = []
+    view = lend(
+        mapping,
+        AT,
+        LENGTH,
+        lambda: ended.append(1),
+        watch=lambda behind: watched.append(
+            weakref.ref(behind, lambda _: lent_view._ends.clear())
+        ),
+    )
+    del view
+
+    assert (ended, errors) == ([], [])
 
 
 @clause("MC-35")

@@ -380,7 +380,7 @@ def test_any_contiguous_buffer_can_be_published() -> None:
     before = site.bits
 
     for wrong, problem in (
-        ("abc", "must be bytes-like, got str"),
+        ("abc", "payload must be bytes-like, got str"),
         (memoryview(b"abcd")[::2], "must be C-contiguous"),
     ):
         with pytest.raises(TypeError, match=problem):
