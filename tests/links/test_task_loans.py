@@ -312,7 +312,6 @@ def test_a_loan_is_written_and_sent_before_its_end_and_once(near: Bus) -> None:
 
 
 # The child only ends: it takes no lock that a thread of the parent may have held.
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @clause("MC-41")
 def test_a_loan_is_not_sent_by_a_forked_child(near: Bus) -> None:
     task = near.register("writer", on_command=ignore)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_child_has_no_socket_of_its_parent(transport: str, tmp_path: Path) -> None:
     """Nothing that it does reaches the peers of the parent."""
@@ -60,7 +59,6 @@ def _in_child(transport: str, folder: Path, sockets: tuple[BusSocket, ...]) -> i
 
 
 @clause("BP-1")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
     """Which held the lock of the socket at the fork."""
     with BusSocket() as socket, Threads() as threads:
@@ -87,7 +85,6 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
         assert os.waitstatus_to_exitcode(status) == 0
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_that_closes_a_listener_leaves_the_file_of_its_parent(
     tmp_path: Path,
 ) -> None:
@@ -105,7 +102,6 @@ def test_a_child_that_closes_a_listener_leaves_the_file_of_its_parent(
 
 
 @clause("BP-4")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_takes_no_message_of_its_parent_and_leaves_its_descriptor() -> None:
     with BusSocket() as sender, BusSocket() as receiver:
         connect(sender, receiver)
