@@ -126,8 +126,10 @@ def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
             return None
         try:
             return parse(text)
-        except (TypeError, ValueError, OSError, RecursionError) as error:
+        except (TypeError, ValueError, OSError) as error:
             raise click.BadParameter(str(error)) from None
+        except RecursionError:
+            raise click.BadParameter("is nested too deeply") from None
 
     return read
 
