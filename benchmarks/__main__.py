@@ -1,7 +1,10 @@
 """``python -m benchmarks NAME``: run a suite; ``table FILE...``: print its figures.
 
+``--quick`` ends within a minute. Ctrl-C prints the figures measured so far.
+
 Exit codes: 0 success; 1 with ``--check`` if a requirement is missed, or cannot be
-judged because its rival is missing or nothing could be measured; 2 wrong usage.
+judged because its rival is missing or nothing could be measured; 2 wrong usage; 130
+after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import datetime as dt
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _USAGE = 2
+_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,26 +66,49 @@ def _run(given: list[str]) -> int:
     if options.name not in suites.SUITES:
         names = ", ".join(suites.SUITES)
         raise _UsageError(f"no suite is called {options.name!r}; there are {names}")
-    figures = _measure(options.name, Effort.of(quick=options.quick))
+    figures, code = _measure(options.name, Effort.of(quick=options.quick))
     if options.json is not None:
         _write(options.json, figures)
-    return int(options.check and not _all_met(figures))
+    return code or int(options.check and not _all_met(figures))
 
 
-def _measure(name: str, effort: Effort) -> list[Figure]:
+def _measure(name: str, effort: Effort) -> tuple[list[Figure], int]:
+    """Measure a suite; return its figures, and the exit code: 130 after Ctrl-C."""
     print(machine_line())
     contests, missing = suites.load(name)(effort)
     for sentence in missing:
         print(sentence)
-    figures = []
-    for contest in contests:
+    if effort.is_quick:
+        contests = [contest.nearest() for contest in contests]
+    end = time.monotonic() + effort.limit_s
+    figures: list[Figure] = []
+    left_out: list[str] = []
+    code = 0
+    for number, contest in enumerate(contests):
         label = f"{contest.figure} {contest.case}"
+        now = time.monotonic()
+        if now >= end:
+            left_out.append(label)
+            continue
         print(f"measuring {label} ...", file=sys.stderr, flush=True)
-        figures.append(contest.run(effort.rounds))
+        until = now + (end - now) / (len(contests) - number)
+        rounds = []
+        try:
+            for values in contest.rounds(effort.rounds, until):
+                rounds.append(values)  # noqa: PERF402 # those before Ctrl-C count
+        except KeyboardInterrupt:
+            code = _INTERRUPTED
+        if rounds:
+            figures.append(contest.figure_of(rounds))
+        if code:
+            print("interrupted: these are the figures measured by then")
+            break
+    if left_out:
+        print(f"left out by --quick, for lack of time: {', '.join(left_out)}")
     print(f"medians of {effort.rounds} rounds; ratio: ours / rival in the same round")
     print()
     print(terminal_table(figures))
-    return figures
+    return figures, code
 
 
 def _write(path: Path, figures: list[Figure]) -> None:

@@ -67,9 +67,14 @@ ONE_CORE: Final = Condition("one core", 1)
 BUSY: Final = Condition("busy loop", 2, loops=1)
 
 
-def possible() -> tuple[list[Condition], list[str]]:
-    """Return the conditions this process can impose, and a sentence for each other."""
+def possible(*, quick: bool = False) -> tuple[list[Condition], list[str]]:
+    """Return the conditions this process can impose, and a sentence for each other.
+
+    quick: at most one condition.
+    """
     conditions = (TWO_CORES, ONE_CORE, BUSY)
+    if quick:
+        return [each for each in conditions if each.is_possible][:1], []
     return (
         [each for each in conditions if each.is_possible],
         [

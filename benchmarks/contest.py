@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import gc
 import itertools
+import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,7 +20,7 @@ from benchmarks.figure import OURS, Better, Figure
 
 __all__ = ["ROUNDS_MIN", "Contest", "Measure", "Runs", "steady_rate"]
 
-ROUNDS_MIN = 5
+ROUNDS_MIN = 3
 
 # Does one round's work and returns its value, in the unit of the contest.
 Measure = Callable[[], float]
@@ -44,30 +46,54 @@ class Contest:
     rivals: Mapping[str, Measure]
     must: Mapping[str, float] = attrs.field(factory=dict)
 
-    def run(self, rounds: int) -> Figure:
-        """Measure every contestant ``rounds`` times, in turn.
+    def rounds(
+        self, count: int, until: float = math.inf
+    ) -> Iterator[Mapping[str, float]]:
+        """Measure every contestant in turn; yield the values of each round.
 
         A rival whose job fails is left out, with a line on stderr: the figures of the
         others would be lost with it.
+
+        Args:
+            count: the number of rounds, after the one that warms up.
+            until: the time of `time.monotonic` from which no further round begins. If
+              there was none, the values of the warm-up count.
 
         Raises:
             ValueError: if there are fewer rounds than `ROUNDS_MIN`.
             RuntimeError: our own job failed.
         """
-        if rounds < ROUNDS_MIN:
-            raise ValueError(f"rounds must be >= {ROUNDS_MIN}, got {rounds}")
+        if count < ROUNDS_MIN:
+            raise ValueError(f"rounds must be >= {ROUNDS_MIN}, got {count}")
         contestants = {OURS: self.ours, **self.rivals}
-        self._turn(contestants, 0)
-        results = [self._turn(contestants, first) for first in range(rounds)]
-        results = [{name: each[name] for name in contestants} for each in results]
+        warm_up = self._turn(contestants, 0)
+        for first in range(count):
+            if time.monotonic() >= until:
+                if not first:
+                    yield warm_up
+                return
+            yield self._turn(contestants, first)
+
+    def figure_of(self, rounds: Sequence[Mapping[str, float]]) -> Figure:
+        """Summarise rounds; a rival that a later round lacks is left out."""
+        names = [name for name in (OURS, *self.rivals) if name in rounds[-1]]
         return Figure.of_rounds(
             self.figure,
             self.case,
             self.unit,
             self.better,
             must=self.must,
-            rounds=results,
+            rounds=[{name: one[name] for name in names} for one in rounds],
         )
+
+    def nearest(self) -> Contest:
+        """Return the same contest with one rival: that of the first requirement.
+
+        Without a requirement, the first rival remains.
+        """
+        owed = [name for name in self.must if name in self.rivals]
+        kept = (owed or list(self.rivals))[:1]
+        return attrs.evolve(self, rivals={name: self.rivals[name] for name in kept})
 
     def _turn(self, contestants: dict[str, Measure], first: int) -> dict[str, float]:
         """Measure each contestant once; remove those that fail."""

@@ -1,4 +1,4 @@
-"""Suite ``durable``: U1 and U2, the cost of a receiver that keeps horizons (AMO-20).
+"""Suite ``durable``: D1 and D2, the cost of a receiver that keeps horizons (AMO-20).
 
 Commands of 64 B between two processes, one way and as round trips, to a durable
 receiver with steps of 1024 messages. The rivals in the same run are a volatile
@@ -64,8 +64,8 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
             {_VOLATILE: _MUST},
         )
         for figure, case, job in (
-            ("U1", "one way", "sink"),
-            ("U2", "round trip", "echo"),
+            ("D1", "one way", "sink"),
+            ("D2", "round trip", "echo"),
         )
     ], []
 

@@ -113,5 +113,7 @@ class Figure:
 
 def _spread(values: Sequence[float]) -> float:
     """Return the interquartile range over the median: one stray round has no effect."""
+    if len(values) == 1:
+        return 0.0
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return (high - low) / middle

@@ -56,7 +56,7 @@ _NEAREST: Final = ("queue", "pyzmq")
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     """Return the contest of each figure."""
-    conditions, left_out = possible()
+    conditions, left_out = possible(quick=effort.is_quick)
     contests: list[Contest] = []
     for condition in conditions:
         rivals = [

@@ -7,6 +7,7 @@ only on demand, so that a suite runs even if the packages of another are missing
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
 
 import attrs
@@ -17,6 +18,7 @@ __all__ = ["SUITES", "Effort", "Suite", "load"]
 
 # Name to module and function.
 SUITES = {
+    "users": "benchmarks.users:suite",
     "threads": "benchmarks.threads:suite",
     "rendezvous": "benchmarks.rendezvous:suite",
     "journal": "benchmarks.journal:suite",
@@ -37,18 +39,26 @@ class Effort:
     rounds: the number of turns of each contestant.
     round_s: the target duration of one turn of a throughput figure, in seconds.
     scale: the factor for fixed amounts (round trips, idle pairs).
+    limit_s: the target duration of the whole suite, in seconds. If it is finite, each
+      figure has one rival, and all are measured on two processors alone.
     """
 
     rounds: int
     round_s: float
     scale: float
+    limit_s: float = math.inf
 
     @classmethod
     def of(cls, *, quick: bool) -> Effort:
         """Return the effort of a quick look, or of figures worth keeping."""
         if quick:
-            return cls(rounds=ROUNDS_MIN, round_s=0.1, scale=0.1)
+            return cls(rounds=ROUNDS_MIN, round_s=0.1, scale=0.1, limit_s=50.0)
         return cls(rounds=9, round_s=0.5, scale=1.0)
+
+    @property
+    def is_quick(self) -> bool:
+        """True for a quick look."""
+        return self.limit_s < math.inf
 
     def amount(self, full: int) -> int:
         """Scale the amount of a full run to this effort."""

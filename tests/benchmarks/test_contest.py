@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from benchmarks.contest import Contest, Runs, steady_rate
 
 if TYPE_CHECKING:
     from benchmarks.contest import Measure
+    from benchmarks.figure import Figure
+
+
+def _run(contest: Contest, rounds: int) -> Figure:
+    return contest.figure_of(list(contest.rounds(rounds)))
 
 
 def _logged(name: str, log: list[str], values: list[float]) -> Measure:
@@ -33,7 +39,7 @@ def test_each_round_begins_with_another_contestant() -> None:
         {name: _logged(name, log, [0.0, *[1.0] * 5]) for name in "ab"},
     )
 
-    contest.run(5)
+    _run(contest, 5)
 
     assert "".join(log[:3]) == "oab"  # the warm-up
     assert "".join(log[3:]) == "oab" + "abo" + "boa" + "oab" + "abo"
@@ -44,7 +50,8 @@ def test_the_warm_up_does_not_count() -> None:
     ours = _logged("o", log, [1e9, 4.0, 4.0, 4.0, 4.0, 4.0])
     rival = _logged("r", log, [1e-9, 2.0, 2.0, 2.0, 2.0, 2.0])
 
-    figure = Contest("T", "c", "u", "higher", ours, {"r": rival}, {"r": 2.0}).run(5)
+    contest = Contest("T", "c", "u", "higher", ours, {"r": rival}, {"r": 2.0})
+    figure = _run(contest, 5)
 
     assert (figure.ours, figure.rivals, figure.ratios) == (4.0, {"r": 2.0}, {"r": 2.0})
     assert figure.passed is True
@@ -56,7 +63,9 @@ def test_ratios_are_taken_within_a_round() -> None:
     ours = _logged("o", log, [3 * value for value in weather])
     rival = _logged("r", log, weather)
 
-    assert Contest("T", "c", "u", "lower", ours, {"r": rival}).run(5).ratios == {"r": 3}
+    contest = Contest("T", "c", "u", "lower", ours, {"r": rival})
+
+    assert _run(contest, 5).ratios == {"r": 3}
 
 
 @pytest.mark.parametrize("turn", [0, 1, 3])
@@ -77,7 +86,7 @@ def test_a_rival_that_fails_is_left_out_of_its_figure_alone(
         {"a": _logged("a", log, [1.0] * 6), "b": fails},
         {"b": 1.0},
     )
-    figure = contest.run(5)
+    figure = _run(contest, 5)
 
     assert figure.ratios == {"a": 2.0}
     assert figure.passed is None
@@ -89,7 +98,7 @@ def test_our_own_failure_ends_the_run() -> None:
         raise RuntimeError("ours: not done after 90 s")
 
     with pytest.raises(RuntimeError, match="ours: not done"):
-        Contest("T", "c", "u", "higher", fails, {"a": lambda: 1.0}).run(5)
+        _run(Contest("T", "c", "u", "higher", fails, {"a": lambda: 1.0}), 5)
 
 
 def test_a_shared_job_that_fails_is_not_run_for_its_other_figures() -> None:
@@ -109,8 +118,29 @@ def test_a_shared_job_that_fails_is_not_run_for_its_other_figures() -> None:
 def test_too_few_rounds_are_refused() -> None:
     contest = Contest("T", "c", "u", "higher", lambda: 1.0, {})
 
-    with pytest.raises(ValueError, match="rounds must be >= 5, got 4"):
-        contest.run(4)
+    with pytest.raises(ValueError, match="rounds must be >= 3, got 2"):
+        _run(contest, 2)
+
+
+def test_no_round_begins_after_the_time_and_the_warm_up_counts_if_there_is_none() -> (
+    None
+):
+    ours, rival = _logged("o", [], [4.0]), _logged("r", [], [2.0])
+
+    contest = Contest("T", "c", "u", "higher", ours, {"r": rival})
+    figure = contest.figure_of(list(contest.rounds(5, until=0.0)))
+
+    assert (figure.ours, figure.spread, figure.ratios) == (4.0, 0.0, {"r": 2.0})
+
+
+def test_the_nearest_rival_is_that_of_the_first_requirement_or_the_first() -> None:
+    rivals = {name: lambda: 1.0 for name in "abc"}
+    contest = Contest(
+        "T", "c", "u", "higher", lambda: 1.0, rivals, {"b": 1.0, "c": 1.0}
+    )
+
+    assert list(contest.nearest().rivals) == ["b"]
+    assert list(attrs.evolve(contest, must={}).nearest().rivals) == ["a"]
 
 
 def test_a_steady_rate_fills_its_rounds_with_the_same_work() -> None:

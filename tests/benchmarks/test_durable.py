@@ -18,7 +18,7 @@ def test_a_job_of_each_receiver_ends(name: str, job: str) -> None:
 def test_both_figures_have_the_storage_beside_them() -> None:
     contests, missing = durable.suite(Effort.of(quick=True))
 
-    assert [each.figure for each in contests] == ["U1", "U2"]
+    assert [each.figure for each in contests] == ["D1", "D2"]
     assert {*contests[0].rivals} == {"volatile", "exact log", "sync alone"}
     assert missing == []
     assert contests[0].rivals["sync alone"]() > 0

@@ -112,7 +112,7 @@ def test_the_figures_of_a_round_trip_come_from_one_job(
     monkeypatch.setattr(machines, "run_job", job)
     contests = machines._round_trip_contests(_EFFORT, "tls", ["nats"])
 
-    figures = [each.run(5) for each in contests]
+    figures = [each.figure_of(list(each.rounds(5))) for each in contests]
 
     assert [each.ours for each in figures] == pytest.approx([1.0, 2.0, 3.0])
     assert [each.ratios["nats"] for each in figures] == pytest.approx([0.5] * 3)

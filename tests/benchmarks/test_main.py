@@ -11,12 +11,13 @@ import pytest
 
 from benchmarks import suites
 from benchmarks.__main__ import main
-from benchmarks.contest import Contest
+from benchmarks.contest import ROUNDS_MIN, Contest
 from benchmarks.machine import machine_line
 from benchmarks.suites import Effort
+from tests.kit.clock import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 
@@ -103,7 +104,7 @@ def test_check_fails_if_nothing_could_be_measured(
     assert "left out: not permitted" in capsys.readouterr().out
 
 
-def test_quick_is_less_work_with_as_many_rounds_as_are_owed(
+def test_quick_is_less_work_and_ends_within_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     efforts = _use(monkeypatch, {})
@@ -112,15 +113,74 @@ def test_quick_is_less_work_with_as_many_rounds_as_are_owed(
     main(["threads"])
 
     quick, full = efforts
-    assert 5 <= quick.rounds <= full.rounds
+    assert quick.limit_s < 60 < full.limit_s
+    assert ROUNDS_MIN <= quick.rounds <= full.rounds
     assert quick.round_s < full.round_s
     assert quick.amount(1_000) < full.amount(1_000) == 1_000
+
+
+def _use_three(monkeypatch: pytest.MonkeyPatch, measure: Callable[[], float]) -> None:
+    """Replace all suites by three contests: the second measures by a function."""
+
+    def contest(case: str, ours: Callable[[], float]) -> Contest:
+        return Contest("T1", case, "m/s", "higher", ours, {"it": lambda: 3.0})
+
+    contests = [
+        contest("first", lambda: 6.0),
+        contest("second", measure),
+        contest("third", lambda: 8.0),
+    ]
+    monkeypatch.setattr(suites, "load", lambda _: lambda _: (contests, []))
+
+
+def test_contests_for_which_no_time_is_left_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(100.0)
+    monkeypatch.setattr("benchmarks.__main__.time.monotonic", clock)
+
+    def slow() -> float:
+        clock.now += 60.0
+        return 7.0
+
+    _use_three(monkeypatch, slow)
+
+    assert main(["threads", "--quick"]) == 0
+
+    said = capsys.readouterr().out
+    assert "left out by --quick, for lack of time: T1 third" in said
+    assert re.findall(r"T1 (\w+) +m/s", said) == ["first", "second"]
+
+
+def test_an_interrupt_prints_and_writes_the_figures_measured_so_far(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = iter([5.0, 7.0])
+
+    def interrupted() -> float:
+        for value in values:
+            return value
+        raise KeyboardInterrupt
+
+    _use_three(monkeypatch, interrupted)
+    file = tmp_path / "t.json"
+
+    assert main(["threads", "--json", str(file)]) == 130
+
+    said = capsys.readouterr().out
+    assert "interrupted: these are the figures measured by then" in said
+    assert [(each["case"], each["ours"]) for each in json.loads(file.read_text())] == [
+        ("first", 6.0),
+        ("second", 7.0),
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nonsense"], "no suite is called 'nonsense'; there are threads, rend"),
+        (["nonsense"], "no suite is called 'nonsense'; there are users, threads"),
         ([], "the following arguments are required: name"),
         (["threads", "--fast"], "unrecognized arguments: --fast"),
         (["table"], "the following arguments are required: FILE"),

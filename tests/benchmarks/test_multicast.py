@@ -420,7 +420,10 @@ def test_a_round_trip_is_compared_with_our_smallest_one(
         return [(1.0 if name == OURS else 2.0) * 2**step for step in range(10)]
 
     monkeypatch.setattr(multicast, "run_job", job)
-    figures = [each.run(5) for each in multicast._round_trips(_EFFORT, ["it"])]
+    figures = [
+        each.figure_of(list(each.rounds(5)))
+        for each in multicast._round_trips(_EFFORT, ["it"])
+    ]
 
     assert [each.case for each in figures[:2]] == ["64 B", "256 B"]
     assert figures[0].ratios == {"it": 0.5}
@@ -438,7 +441,10 @@ def test_the_figures_of_a_camera_come_from_one_job(
         return [each * (1 if name == OURS else 2) for each in (3.0, 4.0, 5.0)]
 
     monkeypatch.setattr(multicast, "run_job", job)
-    figures = [each.run(5) for each in multicast._camera(_EFFORT, ["it"])]
+    figures = [
+        each.figure_of(list(each.rounds(5)))
+        for each in multicast._camera(_EFFORT, ["it"])
+    ]
 
     assert [(each.case, each.ours) for each in figures] == [
         ("CPU", 3.0),

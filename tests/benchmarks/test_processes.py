@@ -79,7 +79,7 @@ def test_the_tail_is_compared_with_the_median_of_the_same_job(
     contests, _ = processes.suite(Effort(rounds=5, round_s=0.1, scale=0.1))
 
     [tail] = [each for each in contests if each.case == "p99 one core"]
-    ratios = dict(tail.run(5).ratios)
+    ratios = dict(tail.figure_of(list(tail.rounds(5))).ratios)
     assert ratios.pop("p50") == 3.0
     # With the rivals that are installed.
     assert {"queue": 0.5}.items() <= ratios.items()
