@@ -36,7 +36,6 @@ _ACCEPTS_MAX: Final = 64  # before other descriptors have their turn
 _UNKNOWN_MAX: Final = 256
 # How long no peer is accepted once no descriptor is left, in seconds.
 _PAUSE_S: Final = 0.1
-_ALL_ADDRESSES: Final = {"tcp": "0.0.0.0", "tcp4": "0.0.0.0", "tcp6": "::"}  # noqa: S104
 
 
 class Listener(Closable):
@@ -251,8 +250,9 @@ def _listen(url: SocketUrl, mode: int) -> Socket:
         return _net.listen_ipc(url.path, mode=mode, backlog=_BACKLOG)
     if url.transport is Transport.ABSTRACT:
         return _net.listen_abstract(url.name, backlog=_BACKLOG)
-    host = url.host or _ALL_ADDRESSES[url.scheme or "tcp"]
-    return _net.listen_tcp(host, url.port, backlog=_BACKLOG, ip_version=url.ip_version)
+    return _net.listen_tcp(
+        url.host, url.port, backlog=_BACKLOG, ip_version=url.ip_version
+    )
 
 
 def _refusal(url: SocketUrl, error: OSError) -> OSError:

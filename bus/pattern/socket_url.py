@@ -53,7 +53,8 @@ class SocketUrl:
 
     name: the name of an ``inproc`` address, the path of an ``ipc`` address, or the name
       of an ``abstract`` one, as the system decodes file names.
-    host: of ``tcp`` and ``udp-mcast``; "" stands for all addresses of this machine.
+    host: of ``tcp`` and ``udp-mcast``; "" stands for all addresses of this machine,
+      of IPv4 and of IPv6 unless the scheme names one.
     port: 0 lets a listener choose a free one.
     scheme: as written, such as "tcp6".
     """

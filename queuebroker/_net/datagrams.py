@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 import struct
@@ -24,8 +25,8 @@ class Datagrams:
     own; a sender receives its own datagrams, too.
 
     Args:
-        source: the IP address of this host from which the datagrams come; it also
-            selects the interface.
+        source: the IP address of this host from which the datagrams come, without the
+            name of an interface; for IPv4 it also selects the interface.
         group: the broadcast address of a subnet, or a multicast group.
         port: the UDP port at which they are received.
         hops: the TTL, or the hop limit of IPv6; 1 stays on the link.
@@ -53,8 +54,10 @@ class Datagrams:
             self._sender.close()
             raise
         try:
-            # Port 0: only the address can make this fail.
-            self._sender.bind((source, 0))
+            # Port 0: only the address can make this fail. One of a link means nothing
+            # without its interface.
+            of_link = (0, interface) if to.version == 6 else ()
+            self._sender.bind((source, 0, *of_link))
             self._receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             # Bound to the group, so that datagrams to other addresses do not arrive.
             self._receiver.bind(self._to)
@@ -130,7 +133,8 @@ class Datagrams:
 def join_group(group: str, port: int, source: str = "", *, hops: int = 1) -> Datagrams:
     """Return the sockets of one multicast group.
 
-    group: its IP address; an IPv6 one may name an interface, ``ff02::1%eth0``.
+    group: its IP address. An IPv6 one may name an interface, ``ff02::1%eth0``; one that
+        is local to a link needs it, here or in the source.
     source: the IP address of this host that selects the interface; "" for the one with
       the route to the group.
 
@@ -138,12 +142,24 @@ def join_group(group: str, port: int, source: str = "", *, hops: int = 1) -> Dat
         OSError: the system refuses the group, or has no route to it.
     """
     host, _, interface = group.partition("%")
-    index = socket.if_nametoindex(interface) if interface else 0
+    source, _, of_source = source.partition("%")
+    interface = interface or of_source
+    try:
+        index = socket.if_nametoindex(interface) if interface else 0
+    except OSError:
+        text = f"no interface is called {interface!r}"
+        raise OSError(errno.ENODEV, text) from None
     if not source or ":" in host:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         to = (host, port, 0, index) if ":" in host else (host, port)
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(to)  # sends nothing
+            try:
+                probe.connect(to)  # sends nothing
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                text = f"the group needs an interface: {host}%NAME"
+                raise OSError(error.errno, text) from None
             found = probe.getsockname()
         source = source or found[0].partition("%")[0]
         index = index or (found[3] if len(found) > 3 else 0)

@@ -55,6 +55,10 @@ _FDS: Final = array.array("i")
 # default). A larger number is no error.
 _WARM_BYTES: Final = 1 << 18
 _IPC_BYTES: Final = 425_984
+_EVERYWHERE: Final = frozenset({"", "*"})
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+# An address of IPv4, as a socket for both versions shows it.
+_MAPPED: Final = "::ffff:"
 # By the version of IP; 0 for any.
 _FAMILIES: Final = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
@@ -71,16 +75,36 @@ class Credentials:
 def listen_tcp(host: str, port: int, *, backlog: int, ip_version: int = 0) -> Socket:
     """Listen at a TCP port of this machine; 0 picks a free port.
 
+    host: "" or "*" for all addresses of this machine, of IPv4 and of IPv6.
     ip_version: 4 or 6 to use an address of that version of IP; 0 for any.
 
     Raises:
         OSError: the host has no such address, or the system refuses it.
     """
-    family, place = _first_address(host, port, ip_version, socket.AI_PASSIVE)
+    if host not in _EVERYWHERE:
+        family, place = _first_address(host, port, ip_version, socket.AI_PASSIVE)
+        return _listen(family, place, backlog)
+    if ip_version != 4:
+        try:
+            only = ip_version == 6
+            return _listen(socket.AF_INET6, ("::", port), backlog, only=only)
+        except OSError as error:
+            # This machine has no IPv6, or it is switched off.
+            if ip_version or error.errno not in _NO_IPV6:
+                raise
+    return _listen(socket.AF_INET, ("0.0.0.0", port), backlog)  # noqa: S104
+
+
+def _listen(
+    family: int, place: tuple[Any, ...], backlog: int, *, only: bool | None = None
+) -> Socket:
+    """Listen at an address. only: True to refuse IPv4 at an IPv6 socket."""
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if only is not None:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
         made.bind(place)
         made.listen(min(backlog, INT_MAX))
     except BaseException:
@@ -128,6 +152,8 @@ def _text_of(address: object) -> str:
     if not isinstance(address, tuple):
         return ""
     host, port = address[:2]
+    if "." in host:
+        host = host.removeprefix(_MAPPED)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +23,6 @@ from tests.support import until
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
-    from pathlib import Path
 
     from bus.pattern import Group
     from tests.strikes import Blow
@@ -50,6 +51,54 @@ def test_a_node_gets_the_datagrams_of_all_others_and_not_its_own(
                 assert other.receive(LIMIT_S) == b"%d" % number
     assert [queued(node) for node in nodes] == [0, 0, 0]
     assert [node.stats.dropped for node in nodes] == [{}, {}, {}]
+
+
+def _link_local() -> tuple[str, str]:
+    """Return an IPv6 address that holds on one link, and the name of its interface."""
+    for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines():
+        address, _, _, scope, flags, name = line.split()
+        if int(scope, 16) == 0x20 and not int(flags, 16) & 0x40:  # not tentative
+            return str(ipaddress.IPv6Address(bytes.fromhex(address))), name
+    pytest.skip("no interface has an IPv6 address of its link")
+
+
+@clause("BP-15")
+@pytest.mark.parametrize("where", ["group", "source", "both"])
+def test_a_group_of_one_link_is_joined_at_the_interface_that_is_named(
+    where: str, stack: ExitStack
+) -> None:
+    address, name = _link_local()
+    group, source = {
+        "group": (f"ff02::4d4d%{name}", ""),
+        "source": ("ff02::4d4d", f"{address}%{name}"),
+        "both": (f"ff02::4d4d%{name}", address),
+    }[where]
+    url = f"udp-mcast://[{group}]:{_net.unused_port(HERE, datagrams=True)}"
+    nodes = [stack.enter_context(BusSocket()) for _ in range(2)]
+    for node in nodes:
+        node.join(url, source=source)
+
+    nodes[0].send(b"on this link")
+
+    assert nodes[1].receive(LIMIT_S) == b"on this link"
+
+
+@pytest.mark.parametrize(
+    ("group", "wanted"),
+    [
+        ("[ff02::7]", "the group needs an interface: ff02::7%NAME"),
+        ("[ff02::7%no-such]", "no interface is called 'no-such'"),
+    ],
+)
+def test_a_group_of_one_link_without_its_interface_is_one_clear_error(
+    group: str, wanted: str
+) -> None:
+    with (
+        BusSocket() as node,
+        pytest.raises(OSError, match=f"cannot join .*: {wanted}") as caught,
+    ):
+        node.join(f"udp-mcast://{group}:4000")
+    assert caught.value.errno in {errno.EINVAL, errno.ENODEV}
 
 
 @clause("BP-15")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -85,3 +87,49 @@ def test_a_host_without_such_an_address_is_one_clear_error(
         dialler = node.dial(url.replace(":0", ":7"))
         until(lambda: dialler.error is not None, "the look-up has failed")
         assert wanted in str(dialler.error)
+
+
+@clause("BP-3")
+@pytest.mark.parametrize(
+    ("scheme", "reached"),
+    [
+        ("tcp", {"tcp://127.0.0.1": True, "tcp://[::1]": True}),
+        ("tcp4", {"tcp://127.0.0.1": True, "tcp://[::1]": False}),
+        ("tcp6", {"tcp://127.0.0.1": False, "tcp://[::1]": True}),
+    ],
+)
+def test_a_star_stands_for_all_addresses_of_the_versions_that_the_scheme_names(
+    scheme: str, reached: dict[str, bool]
+) -> None:
+    for place, reaches in reached.items():
+        with BusSocket() as listening, BusSocket() as dialling:
+            port = listening.listen(f"{scheme}://*:0").url.rpartition(":")[2]
+            dialler = dialling.dial(f"{place}:{port}")
+            if not reaches:
+                until(partial(getattr, dialler, "error"), "the dial has failed")
+                continue
+            assert listening.wait_for_peers(1, LIMIT_S)
+            [peer] = listening.stats.peers
+            # In the form of its own version of IP, not as a mapped one.
+            assert peer.url.startswith(f"{place}:")
+
+
+@clause("BP-3")
+@pytest.mark.parametrize("code", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+def test_a_star_stands_for_ipv4_alone_where_ipv6_is_switched_off(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = socket.socket
+
+    def refuse(family: int, *rest: Any, **named: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(code, "no IPv6")
+        return make(family, *rest, **named)
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    with BusSocket() as listening, BusSocket() as dialling:
+        port = listening.listen("tcp://*:0").url.rpartition(":")[2]
+        dialling.dial(f"tcp://127.0.0.1:{port}")
+        assert dialling.wait_for_peers(1, LIMIT_S)
+        with pytest.raises(OSError, match="cannot listen at tcp6://"):
+            listening.listen("tcp6://*:0")
