@@ -97,8 +97,6 @@ class SimulatedLock:
 
     def wait_text(self, task: Task) -> str:
         """Return in words how a task waits for this lock."""
-        if task.asleep:
-            return "sleeps until it is woken"
         owner = self.owner
         whose = "nobody has" if owner is None else f"{owner.name} has"
         if owner is task:

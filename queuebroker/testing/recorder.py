@@ -19,6 +19,7 @@ from queuebroker.testing.places import (
     place_in,
     place_of,
     place_of_code,
+    sleep_text,
 )
 from queuebroker.testing.task import NEVER, TIME, Obstacle
 
@@ -100,6 +101,8 @@ class Recorder:
         self.missed: list[tuple[str, Notice]] = []
         self.ended_at_s: float = 0.0
         self._labels: dict[str, int] = {}
+        # By the frame of a statement: how many objects it has put into one target.
+        self._rows: dict[tuple[FrameType, str], int] = {}
         self._given_up: set[RecordedLock] = set()
         self._private: set[RecordedLock] = set()
         self._reached: Instruction | None = None
@@ -115,14 +118,18 @@ class Recorder:
         """Return a name for a lock, after the variable it is assigned to."""
         if lock.is_waiter:
             return ""
-        name = assigned_name(sys._getframe(1)) or "a lock"
+        assigned = assigned_name(sys._getframe(1))
+        name = assigned.name or f"a {assigned.kind or 'lock'}"
+        if (row := assigned.row) is not None:
+            index = self._rows[row, name] = self._rows.get((row, name), -1) + 1
+            name = f"{name}[{index}]"
         count = self._labels[name] = self._labels.get(name, 0) + 1
-        return name if count == 1 else f"{name} ({count})"
+        return assigned.label(name if count == 1 else f"{name} ({count})")
 
     def arrives(self, run: RecordedRun, task: Task) -> None:
         """Record a task at a switch point, if it cannot go on."""
         if task.obstacle.taken and task.deadline > run.now:
-            self.note(task, _obstruction(task))
+            self.note(task, _obstruction(task, sys._getframe(1)))
 
     def takes(self, task: Task, lock: RecordedLock) -> None:
         """Record that a task has taken a lock, or was woken by its release."""
@@ -228,7 +235,7 @@ class Recorder:
         if not task.ident:
             text = "has not begun"
         elif task.obstacle.taken and task.deadline > run.now:
-            text = _obstruction(task)
+            text = _obstruction(task, frame)
         else:
             text = "could go on"
         self.endings.append(Step(task.name, text, place))
@@ -260,9 +267,9 @@ def _verdict(trouble: Trouble | None, sleeper: Task) -> str:
     return " is not true" if trouble.kind is FailureKind.DEADLOCK else ""
 
 
-def _obstruction(task: Task) -> str:
+def _obstruction(task: Task, frame: FrameType | None) -> str:
     """Return the obstacle of a task in words."""
-    text = task.obstacle.wait_text(task)
+    text = sleep_text(frame) if task.asleep else task.obstacle.wait_text(task)
     if task.deadline == NEVER:
         return text
     until = f"until {task.deadline:g} s"

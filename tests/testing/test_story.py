@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 import queuebroker
 from tests.testing.failing import told
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queuebroker.testing import Run
 
 DEADLOCK = """
@@ -55,14 +60,14 @@ def test_a_deadlock() -> None:
 SLOW_MACHINE = """
 exception: wait raised TimeoutError: nobody came
 
-1  main  starts wait                                                            test_story  run.spawn(wait)
-2  main  starts come                                                            test_story  run.spawn(come)
+1  main  starts wait                                                               test_story  run.spawn(wait)
+2  main  starts come                                                               test_story  run.spawn(come)
 3  main  ends
-4  wait  takes event, lets go of event, sleeps until it is woken, or until 5 s  test_story  if not event.wait(timeout=5):  [Event.wait]
+4  wait  takes event's lock, lets go of event's lock, sleeps until event event is set, or until 5 s  test_story  if not event.wait(timeout=5):  [Event.wait]
    -- the clock goes to 5 s (though not everybody waits: a slow machine) --
-5  wait  is out of time, takes event, lets go of event                          test_story  if not event.wait(timeout=5):  [Event.wait]
+5  wait  is out of time, takes event's lock, lets go of event's lock               test_story  if not event.wait(timeout=5):  [Event.wait]
 6  wait  ends with TimeoutError
-7  come  takes event, lets go of event                                          test_story  event.set()  [Event.set]
+7  come  takes event's lock, lets go of event's lock                               test_story  event.set()  [Event.set]
 8  come  ends
 
 raised at:
@@ -176,7 +181,83 @@ def test_a_story_names_locks_after_the_variables_that_hold_them() -> None:
     story = told(program)
 
     taken = re.findall(r"takes (.+?)  ", story)
-    assert taken == ["forks", "forks (2)", "first", "second", "tasks.mutex"]
+    assert taken == ["forks[0]", "forks[1]", "first", "second", "tasks.mutex"]
+
+
+def test_a_lock_is_named_by_its_own_assignment_among_several_of_a_line() -> None:
+    def program(run: Run) -> None:
+        # fmt: off
+        items = list[int](); cond = threading.Condition()  # noqa: E702
+        a = threading.Semaphore(0); b = threading.Semaphore(0)  # noqa: E702
+        # fmt: on
+        forks = []
+        for _ in range(2):
+            forks.append(threading.Lock())  # noqa: PERF401 # as beginners write it
+        plates = [threading.Lock(), threading.Lock()]
+        run.settle()
+        cond.acquire()
+        b.release()
+        a.release()
+        forks[1].acquire()
+        plates[1].acquire()
+        raise LookupError(items)
+
+    taken = re.findall(r"takes (.+?)(?:  |,)", told(program))
+    assert taken == ["cond", "b's lock", "a's lock", "forks[1]", "plates[1]"]
+
+
+def test_a_table_of_its_own_counts_its_forks_from_0() -> None:
+    def table() -> list[threading.Lock]:
+        forks = [threading.Lock() for _ in range(2)]
+        return forks  # noqa: RET504 # the name is what the test is about
+
+    def program(run: Run) -> None:
+        first, second = table(), table()
+        run.settle()
+        with first[1], second[1]:
+            raise LookupError
+
+    taken = re.findall(r"takes (.+?)(?:  |,)", told(program))
+    assert taken == ["forks[1]", "forks[1] (2)"]
+
+
+@pytest.mark.parametrize(
+    ("make", "sleep", "wanted"),
+    [
+        (threading.Semaphore, "acquire", "semaphore {} is released"),
+        (threading.BoundedSemaphore, "acquire", "semaphore {} is released"),
+        (threading.Event, "wait", "event {} is set"),
+        (functools.partial(threading.Barrier, 2), "wait", "barrier {} is full"),
+        (queue.Queue, "get", "queue {} has an item"),
+    ],
+)
+def test_a_sleeper_is_told_with_the_object_that_it_waits_for(
+    make: Callable[[], Any], sleep: str, wanted: str
+) -> None:
+    def with_a_name(run: Run) -> None:
+        it = make()
+        while True:
+            getattr(it, sleep)()
+
+    def without_one(run: Run) -> None:
+        for it in (make(),):
+            while True:
+                getattr(it, sleep)()
+
+    kind = wanted.partition(" ")[0]
+    assert f"sleeps until {wanted.format('it')}" in told(with_a_name)
+    assert f"sleeps until {wanted.format('').replace(f'{kind} ', f'a {kind}')}" in told(
+        without_one
+    )
+
+
+def test_a_sleeper_is_told_with_the_full_queue() -> None:
+    def program(run: Run) -> None:
+        jobs = queue.Queue[int](1)
+        jobs.put(1)
+        jobs.put(2)
+
+    assert "sleeps until queue jobs has room" in told(program)
 
 
 def test_locks_that_are_assigned_together_have_names_of_their_own() -> None:
