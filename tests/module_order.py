@@ -145,6 +145,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "store",
     ),
     "bus.core": (
+        "deadlines",
         "streams",
         "wire",
         "discovery",

@@ -72,8 +72,7 @@ class AwaitedBinding(AwaitedOutcome["Address"]):
                     lambda: self.is_over() or there._lifetime.closed, until
                 )
             finally:
-                now = _sync.monotonic()
-                exchange.decide_remote(partial(exchange.manager.withdraw, probe, now))
+                exchange.decide_remote(partial(exchange.manager.withdraw, probe))
         if self.outcome is None:
             bus._lifetime.check()  # a closed bus is the more precise error
             raise UnknownTaskError(self._entry.name)

@@ -2,6 +2,7 @@
 
 Lowest first; a folder imports only those above it:
 
+deadlines  a heap of deadlines
 streams    numbered messages between two processes, each accepted once
 wire       the frames on a link, to and from bytes
 discovery  the machines that announce themselves

@@ -243,6 +243,9 @@ class Rounds:
 
     def _next_deadline(self, now: float, end_at: float | None) -> float | None:
         parked = self._exchange.manager.parked.next_deadline()
+        if parked is not None:
+            # Many expire together, as in `ParkedExpiry`, whose timer is usually first.
+            parked = max(parked, now + self._review_s)
         self.acknowledgement_tracker.wakes_soon = (
             end_at is None and self._remote.acks_due
         )
@@ -349,7 +352,7 @@ class Rounds:
         # deadlines again afterwards.
         late = self._due_at is not None and self._due_at <= now
         if late and self._relay_outbox.is_owner():
-            actions += self._exchange.manager.expire(now)
+            self._exchange.expire_parked(now)
             actions += remote.tick(now)
             self._review_at = 0.0  # the deadline that was due is handled
         return actions + remote.flush(now)

@@ -116,7 +116,9 @@ class Exchange:
         self._todo: deque[Action] = deque()
         self._acting: bool = False
         self._taken: Action | None = None  # off the queue, not yet begun
-        self.parked_expiry: Final = ParkedExpiry(manager, self._lock, self.decide)
+        self.parked_expiry: Final = ParkedExpiry(
+            manager, self._lock, self._todo, self.decide
+        )
         self.find: Final = manager.table.find
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
@@ -297,6 +299,10 @@ class Exchange:
         if entry is None and message._trace is not None:
             message._trace.number()
         return entry
+
+    def expire_parked(self, now: float) -> None:
+        """Fail the parked messages whose deadline has passed; part of a decision."""
+        self.manager.expire(now, self._todo)
 
     # Actions of the manager.
 

@@ -8,6 +8,7 @@ from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
+    from collections import deque
     from collections.abc import Callable
 
     from bus.core.local.actions import Action
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["ParkedExpiry"]
+
+# Messages whose deadlines are so close, in seconds, expire together: a decision for
+# each would wake two threads.
+_TOGETHER_S: Final = 0.005
 
 
 class ParkedExpiry:
@@ -24,6 +29,7 @@ class ParkedExpiry:
     ``_closed_bus``, with the manager.
 
     Args:
+        todo: the actions that the exchange has yet to execute.
         decide: `Exchange.decide`.
     """
 
@@ -35,16 +41,19 @@ class ParkedExpiry:
         "_host",
         "_lock",
         "_manager",
+        "_todo",
     )
 
     def __init__(
         self,
         manager: ProcessManager,
         lock: _thread.LockType,
+        todo: deque[Action],
         decide: Callable[[Callable[[], list[Action]]], None],
     ) -> None:
         self._manager: Final = manager
         self._lock: Final = lock
+        self._todo: Final = todo
         self._decide: Final = decide
         # The time of the next check of the parked list, if a timer is set.
         self._check_at: float | None = None
@@ -55,19 +64,21 @@ class ParkedExpiry:
         # The timers that are set refer to this list, which `close` empties.
         self._armed: Final[list[ParkedExpiry]] = [self]
 
-    def schedule(self, host: ThreadManager) -> None:
+    def schedule(self, host: ThreadManager, not_before: float = 0.0) -> None:
         """Set the timer in a thread, unless one is set early enough that still runs.
 
         If the bus is closed, no timer is set: the messages fail at once.
+
+        not_before: the earliest time of the next check.
         """
         try:
-            self._schedule(host)
+            self._schedule(host, not_before)
         except BaseException:
             with self._lock:  # after an interrupt, the next call sets the timer
                 self._check_at = self._host = None
             raise
 
-    def _schedule(self, host: ThreadManager) -> None:
+    def _schedule(self, host: ThreadManager, not_before: float) -> None:
         with self._lock:
             closed = self._closed_bus is not None
             deadline = self._manager.parked.next_deadline()
@@ -76,6 +87,7 @@ class ParkedExpiry:
                 reminded = None  # that thread took its timer along
             if deadline is None or (reminded is not None and reminded <= deadline):
                 return
+            deadline = max(deadline, not_before)
             if not closed:
                 self._check_at, self._host = deadline, host
             armed = self._armed
@@ -120,12 +132,22 @@ class ParkedExpiry:
     def _fail_those_of_others(self) -> None:
         bus, now = self._closed_bus, _sync.monotonic()
         assert bus is not None
-        parked = self._manager.parked
-        self._decide(lambda: [*parked.fail_those_of_others(bus, now)])
+
+        def fail() -> list[Action]:
+            self._manager.fail_those_of_others(bus, now, self._todo)
+            return []
+
+        self._decide(fail)
 
     def _look(self, host: ThreadManager) -> None:
         now = _sync.monotonic()
         with self._lock:
             self._check_at = self._host = None
-        self._decide(lambda: self._manager.expire(now))
-        self.schedule(host)
+
+        def expire() -> list[Action]:
+            self._manager.expire(now, self._todo)
+            return []
+
+        # Also if nothing is due: after an interrupt, this executes the pending actions.
+        self._decide(expire)
+        self.schedule(host, now + _TOGETHER_S)

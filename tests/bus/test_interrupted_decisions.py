@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus import Bus, Response, Task, Undelivered
+    from bus.threads.exchange import Exchange
     from tests.strikes import Blow
 
 LOG = "ism://*/log"
@@ -95,6 +96,14 @@ def read_all(task: Task) -> list[Any]:
     return got
 
 
+def expire_all(exchange: Exchange) -> None:
+    def expire() -> list[Any]:
+        exchange.expire_parked(math.inf)
+        return []
+
+    exchange.decide(expire)
+
+
 asks_or_not = pytest.mark.parametrize("asks", [False, True])
 
 
@@ -111,7 +120,7 @@ def test_an_interrupt_of_an_expiry_loses_no_report(*, asks: bool) -> None:
             sender, exchange = Sender(bus, asks=asks), bus._exchange
 
             def expire() -> None:
-                exchange.decide(lambda: exchange.manager.expire(math.inf))
+                expire_all(exchange)
 
             def case(interrupted: Blow) -> None:
                 before = sender.counted
@@ -208,7 +217,7 @@ def test_a_message_of_an_interrupted_command_expires() -> None:
                 assert not len(exchange.manager.parked) or expiry._check_at is not None
                 assert not len(exchange.manager.parked) or timers
                 timers.clear()
-                exchange.decide(lambda: exchange.manager.expire(math.inf))
+                expire_all(exchange)
                 sender.failed()
 
             everywhere(case, packages=(package,))
@@ -230,9 +239,9 @@ def test_removed_messages_return_in_order() -> None:
             waiting.append("a", parked("a", number))
             waiting.append("b", parked("b", number))
         waiting.removals = ()
-        waiting.expire(1.0)
         waiting.take("a")
-        assert len(waiting) == 1
+        waiting.take("b")
+        assert waiting.next_deadline() is None
 
         interrupted(waiting.restore)
 
@@ -240,6 +249,7 @@ def test_removed_messages_return_in_order() -> None:
         for name in "ab":
             assert [each.message.payload for each in waiting.of(name)] == NUMBERS
         assert (waiting.resumed, waiting.given_up, len(waiting)) == (0, 0, 6)
+        assert sorted(waiting.expire(1.0, [])) == ["a", "a", "b", "b"]
 
     everywhere(case, packages=(package,))
 
@@ -431,12 +441,12 @@ def test_unresolved_messages_are_no_part_of_an_undone_decision() -> None:
         sender.send("nobody", 1)
 
         def fails() -> list[Any]:
-            exchange.manager.expire(math.inf)
+            exchange.manager.parked.take("nobody")
             raise UnresolvedError("nobody", 0.0)
 
         with pytest.raises(UnresolvedError):
             exchange.decide(fails)
 
         assert len(exchange.manager.parked) == 1
-        exchange.decide(lambda: exchange.manager.expire(math.inf))
+        expire_all(exchange)
         assert sender.counted == 1

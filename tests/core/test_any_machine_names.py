@@ -142,11 +142,11 @@ def test_a_withdrawn_message_is_no_longer_parked(manager: ProcessManager) -> Non
     for each in messages:
         manager.park(LOG, each, 0.0)
 
-    manager.withdraw(messages[1], 0.0)
-    manager.withdraw(messages[1], 0.0)
+    manager.withdraw(messages[1])
+    manager.withdraw(messages[1])
 
     assert [each.message.payload for each in manager.parked.of(LOG)] == [0, 2]
     assert (len(manager.parked), manager.parked.given_up) == (2, 1)
     for each in messages:
-        manager.withdraw(each, 0.0)
+        manager.withdraw(each)
     assert manager.parked.waiting() == {}

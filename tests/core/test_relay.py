@@ -210,6 +210,8 @@ class RelayMachine(RuleBasedStateMachine):
         ]
         self.queued = [each for each in self.queued if each not in late]
         self._are(self.relay.expire(self.now), late)
+        at = self.relay.next_deadline()
+        assert at is None or at > self.now  # else the thread would not sleep
 
     @rule()
     def they_are_withdrawn(self) -> None:
@@ -255,7 +257,9 @@ class RelayMachine(RuleBasedStateMachine):
         assert relay.present == here
         assert relay.busy == bool(here)
         deadlines = [each.deadline for each in self.queued if each.deadline is not None]
-        assert relay.next_deadline() == min(deadlines, default=None)
+        at = relay.next_deadline()
+        assert not deadlines or (at is not None and at <= min(deadlines))
+        assert at is None or self.queued
         waiting = [each.sender for each in self.queued]
         waiting += [sender for sender, _ in self.notified]
         assert self.peer.waiting == {each: waiting.count(each) for each in waiting}

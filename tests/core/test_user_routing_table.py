@@ -38,7 +38,7 @@ def test_a_repeated_removal_keeps_the_later_registration() -> None:
 
     assert not table.remove(RegistrationId("m", "p1", 1), "f")
     assert not table.remove(RegistrationId("m", "p1", 3), "g")
-    assert [each.id.number for each in table.of(("m", "p1"))] == [2]
+    assert [each.number for each in table.of(("m", "p1"))] == [2]
     assert len(table) == 1
 
 

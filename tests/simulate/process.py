@@ -210,7 +210,9 @@ class SimProcess:
 
         def tick() -> list[Action]:
             now = self.world.now
-            return self.manager.expire(now) + self.remote.tick(now)
+            actions: list[Action] = []
+            self.manager.expire(now, actions)
+            return actions + self.remote.tick(now)
 
         self.event(tick)
 

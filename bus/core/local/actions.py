@@ -5,14 +5,14 @@ The driver performs them in order, after it has released the exchange's lock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableSequence
 
     from bus.address import Address
     from bus.core.local.inbound_run import InboundRun
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "ActionQueue",
     "Bind",
     "Confirm",
     "Dial",
@@ -216,3 +217,6 @@ Action = (
     | Dial
     | HangUp
 )
+
+# Takes the actions of a decision as they are decided: it outlasts an interrupt.
+ActionQueue: TypeAlias = "MutableSequence[Action]"

@@ -74,8 +74,7 @@ class AnyMachineNames:
     def restore(self) -> None:
         """Forget each `Bind` that an interrupt has lost, before its messages return."""
         for each in self._parked.removals or ():
-            if each.resumed:
-                self._binding.pop(each.name, None)
+            self._binding.pop(each.name, None)
 
     def on_bound(self, done: Bind) -> list[Bind]:
         """Send the messages parked during a `Bind`, or end the binding.

@@ -47,7 +47,7 @@ class Interests(Generic[Asked]):
     def __init__(self, machine: str) -> None:
         self._machine: Final = machine
         self._tries: dict[str, SpecificationTrie[Asked]] = {}
-        self._by_task: dict[Entry, list[Asked]] = {}
+        self._by_task: dict[Entry, dict[Asked, None]] = {}
 
     def add(self, interest: Asked) -> None:
         """Add an interest, behind all others."""
@@ -56,7 +56,7 @@ class Interests(Generic[Asked]):
         if trie is None:
             trie = self._tries[machine] = SpecificationTrie()
         trie.add(interest.specification, interest)
-        self._by_task.setdefault(interest.entry, []).append(interest)
+        self._by_task.setdefault(interest.entry, {})[interest] = None
 
     def of_other_buses(self, bus: str) -> list[Asked]:
         """Return the interests of tasks that are not of this bus."""
@@ -69,16 +69,16 @@ class Interests(Generic[Asked]):
 
     def discard(self, interest: Asked) -> bool:
         """Remove an interest; False if it is not, or no longer, present."""
-        own = self._by_task.get(interest.entry, [])
+        own = self._by_task.get(interest.entry, {})
         if interest not in own:
             return False
-        own.remove(interest)
+        del own[interest]
         if not own:
             del self._by_task[interest.entry]
         machine = self.machine_of(interest)
         trie = self._tries[machine]
         trie.discard(interest.specification, interest)
-        if not len(trie):
+        if trie.is_empty:
             del self._tries[machine]
         return True
 
@@ -94,9 +94,7 @@ class Interests(Generic[Asked]):
     def matching_exactly(self, machine: str, pattern: str) -> bool:
         """Return True if an interest has this name or pattern, as it is written."""
         trie = self._tries.get(machine)
-        return trie is not None and any(
-            each.pattern == pattern for each in trie.specifications()
-        )
+        return trie is not None and trie.holds(pattern)
 
     def audience(self, name: str, machine: str | None = None) -> tuple[Audience, ...]:
         """Return the tasks that are interested in a name, each once (AMO-28)."""

@@ -1,24 +1,27 @@
 """`ParkedList`: messages whose addressee has no route yet, in order, by name.
 
 It is bounded for each name and in total (BUS-FLOW-1). It uses deadlines but no clock:
-time is an argument.
+time is an argument. To park a message, to expire or to withdraw it costs the same
+however many others wait.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from bus.core.deadlines import Deadlines
 from bus.core.local.actions import Fail
 from bus.errors import BusFullError, UnresolvedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Collection, Sequence
 
-    from bus.core.local.actions import Action, Bind
+    from bus.core.local.actions import Action, ActionQueue, Bind
     from bus.errors import BusError
     from bus.message import Incoming
 
@@ -41,18 +44,19 @@ class Parked:
     turn: float = math.inf
 
 
+# The messages that wait for one name, in order. To remove one costs the same anywhere.
+_Queue: TypeAlias = "OrderedDict[Incoming, Parked]"
+
+
 @attrs.frozen
 class Removal:
     """Messages removed for actions that are not queued yet.
 
     waited: all messages of the name before the removal, in order.
-    resumed, given_up: how many of them the counters of the list have counted.
     """
 
     name: str
-    waited: deque[Parked]
-    resumed: int = 0
-    given_up: int = 0
+    waited: _Queue
 
 
 class ParkedList:
@@ -77,6 +81,7 @@ class ParkedList:
 
     __slots__ = (
         "_by_name",
+        "_deadlines",
         "_in_all",
         "_per_name",
         "given_up",
@@ -88,7 +93,10 @@ class ParkedList:
     def __init__(self, *, per_name: int, in_all: int) -> None:
         self._per_name: Final = per_name
         self._in_all: Final = in_all
-        self._by_name: dict[str, deque[Parked]] = {}
+        self._by_name: dict[str, _Queue] = {}
+        self._deadlines: Final[Deadlines[tuple[str, Incoming]]] = Deadlines(
+            self._deadline_of
+        )
         self.parked: int = 0
         self.resumed: int = 0
         self.given_up: int = 0
@@ -101,9 +109,10 @@ class ParkedList:
         """Return how many messages wait for each name."""
         return {name: len(queue) for name, queue in self._by_name.items()}
 
-    def of(self, name: str) -> Sequence[Parked]:
+    def of(self, name: str) -> Collection[Parked]:
         """Return the messages that wait for a name, in order."""
-        return self._by_name.get(name, ())
+        queue = self._by_name.get(name)
+        return () if queue is None else queue.values()
 
     def full(self, name: str) -> bool:
         """Return True if no more messages may wait for this name."""
@@ -116,17 +125,19 @@ class ParkedList:
             return BusFullError(f"the parked list of {name!r}", self._per_name)
         return BusFullError("the parked list", self._in_all)
 
-    def append(self, name: str, message: Parked) -> None:
+    def append(self, name: str, parked: Parked) -> None:
         """Add a message behind all others of that name."""
+        message = parked.message
+        self._deadlines.add((name, message), parked.deadline)
         queue = self._by_name.get(name)
-        # Counted before the last call: an interrupt comes before both or after both.
         if queue is None:
-            first = deque((message,))
+            first = OrderedDict({message: parked})
+            # No call between these lines: an interrupt finds all changes or none.
             self.parked += 1
             self._by_name[name] = first
         else:
             self.parked += 1
-            queue.append(message)
+            queue[message] = parked
 
     def prepend(self, name: str, messages: Sequence[Parked]) -> None:
         """Put back messages of one turn, in order, before all messages of later turns.
@@ -135,13 +146,16 @@ class ParkedList:
         The holder that departed first may return its messages last.
         """
         if messages:
-            queue = self._by_name.setdefault(name, deque())
+            for each in messages:
+                self._deadlines.add((name, each.message), each.deadline)
+            queue = self._by_name.setdefault(name, OrderedDict())
             turn = messages[0].turn
-            later = (at for at, each in enumerate(queue) if each.turn > turn)
-            at = next(later, len(queue))
-            queue.rotate(-at)
-            queue.extendleft(reversed(messages))
-            queue.rotate(at)
+            earlier = list(
+                itertools.takewhile(lambda each: each.turn <= turn, queue.values())
+            )
+            for each in reversed([*earlier, *messages]):
+                queue[each.message] = each
+                queue.move_to_end(each.message, last=False)
             self.parked += len(messages)
 
     def date(self, name: str, turn: float) -> None:
@@ -150,9 +164,9 @@ class ParkedList:
         turn: greater than those of all earlier departures.
         """
         if name in self._by_name:
-            self._by_name[name] = deque(
-                attrs.evolve(each, turn=min(each.turn, turn))
-                for each in self._by_name[name]
+            self._by_name[name] = OrderedDict(
+                (message, attrs.evolve(each, turn=min(each.turn, turn)))
+                for message, each in self._by_name[name].items()
             )
 
     def take(self, name: str) -> list[Incoming]:
@@ -160,8 +174,8 @@ class ParkedList:
         waited = self._by_name.get(name)
         if waited is None:
             return []
-        taken, count = [one.message for one in waited], len(waited)
-        removal = Removal(name, waited, resumed=count)
+        taken, count = list(waited), len(waited)
+        removal = Removal(name, waited)
         # No call between these lines: an interrupt finds all changes or none.
         if self.removals is not None:
             self.removals = (*self.removals, removal)
@@ -177,7 +191,7 @@ class ParkedList:
         waited = self._by_name.get(name)
         if waited is None:
             return
-        fails, count = [Fail(one.message, error) for one in waited], len(waited)
+        fails, count = [Fail(message, error) for message in waited], len(waited)
         # No call between these lines: an interrupt finds all changes or none.
         todo += fails
         self.resumed += count
@@ -191,11 +205,13 @@ class ParkedList:
         """
         while self.removals:
             *earlier, last = self.removals
+            for message, each in last.waited.items():
+                self._deadlines.add((last.name, message), each.deadline)
+            count = len(last.waited)
             # No call between these lines: an interrupt finds all changes or none.
             self.removals = (*earlier,)
             self._by_name[last.name] = last.waited
-            self.resumed -= last.resumed
-            self.given_up -= last.given_up
+            self.resumed -= count
 
     def move(self, name: str, bind: Bind) -> None:
         """Remove the messages that wait for a name, and let a `Bind` send them.
@@ -203,7 +219,7 @@ class ParkedList:
         All earlier messages of the action are sent.
         """
         waiting = self._by_name[name]
-        taken, count = deque([one.message for one in waiting]), len(waiting)
+        taken, count = deque(waiting), len(waiting)
         # No call between these lines: an interrupt finds all changes or none.
         bind.messages = taken
         self.resumed += count
@@ -211,57 +227,70 @@ class ParkedList:
 
     def withdraw(self, name: str, message: Incoming) -> bool:
         """Remove one message that waits for a name; False if it does not wait."""
-        queue = self._by_name.get(name, deque())
-        kept = deque(one for one in queue if one.message is not message)
-        if len(kept) == len(queue):
-            return False
-        if kept:
-            self._by_name[name] = kept
-        else:
-            del self._by_name[name]
-        self.given_up += 1
-        return True
+        waits = message in self._by_name.get(name, ())
+        if waits:
+            self._give_up(name, message, (), [])
+        return waits
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline; None if no message waits."""
-        return min(
-            (one.deadline for queue in self._by_name.values() for one in queue),
-            default=None,
-        )
+        return self._deadlines.next()
 
-    def expire(self, now: float) -> list[Fail]:
-        """Remove and fail the messages whose deadline has passed (BUS-ROUTE-19)."""
-        late = self._give_up(lambda one: one.deadline <= now)
-        return [_unresolved(one, one.deadline) for one in late]
+    def _deadline_of(self, place: tuple[str, Incoming]) -> float | None:
+        name, message = place
+        queue = self._by_name.get(name)
+        parked = None if queue is None else queue.get(message)
+        return None if parked is None else parked.deadline
 
-    def fail_those_of_others(self, bus: str, now: float) -> list[Fail]:
+    def expire(self, now: float, todo: ActionQueue) -> list[str]:
+        """Remove and fail the messages whose deadline has passed (BUS-ROUTE-19).
+
+        todo: receives the actions; it outlasts an interrupt of the decision.
+
+        Return the name of each of these messages.
+        """
+        names = []
+        for name, message in self._deadlines.due(now):
+            parked = self._by_name[name][message]
+            fail = _unresolved(parked, parked.deadline)
+            self._give_up(name, message, (fail,), todo)
+            names.append(name)
+        return names
+
+    def fail_those_of_others(
+        self, bus: str, now: float, todo: ActionQueue
+    ) -> list[str]:
         """Remove and fail the messages that tasks of other buses have parked.
 
         bus: the name of this bus, which is closed. Its own tasks have left, and need no
           report.
+        todo, and the result: as for `expire`.
         """
-        theirs = self._give_up(lambda one: one.message._source.address.bus != bus)
-        return [_unresolved(one, now) for one in theirs]
-
-    def _give_up(self, is_over: Callable[[Parked], bool]) -> list[Parked]:
-        """Remove and return the messages for which a pure function returns True."""
-        late: list[Parked] = []
+        names = []
         for name, queue in list(self._by_name.items()):
-            kept = deque(one for one in queue if not is_over(one))
-            if len(kept) == len(queue):
-                continue
-            late += [one for one in queue if is_over(one)]
-            count = len(queue) - len(kept)
-            removal = Removal(name, queue, given_up=count)
-            # No call between these lines: an interrupt finds all changes or none.
-            if self.removals is not None:
-                self.removals = (*self.removals, removal)
-            self.given_up += count
-            if kept:
-                self._by_name[name] = kept
-            else:
-                del self._by_name[name]
-        return late
+            for message, parked in list(queue.items()):
+                if message._source.address.bus != bus:
+                    self._give_up(name, message, (_unresolved(parked, now),), todo)
+                    names.append(name)
+        return names
+
+    def _give_up(
+        self,
+        name: str,
+        message: Incoming,
+        fails: tuple[Fail, ...],
+        todo: ActionQueue,
+    ) -> None:
+        """Remove a message that waits for a name, and queue its failure."""
+        queue = self._by_name[name]
+        last = len(queue) == 1
+        # No call between these lines: an interrupt finds all changes or none.
+        todo += fails
+        self.given_up += 1
+        if last:
+            del self._by_name[name]
+        else:
+            del queue[message]
 
 
 def _unresolved(parked: Parked, now: float) -> Fail:

@@ -32,8 +32,9 @@ from bus.message import Incoming, Kind, Presence
 from bus.registration import RegistrationId, Visibility
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from bus.core.local.actions import ActionQueue
     from bus.core.local.interests import Interest
     from bus.core.local.remote import Remote
     from bus.registration import Overflow
@@ -298,22 +299,37 @@ class ProcessManager:
             self._seek(done.name, now)  # the task has left, and none takes its place
         return actions
 
-    def withdraw(self, message: Incoming, now: float) -> None:
+    def withdraw(self, message: Incoming) -> None:
         """Remove a parked message, and end its search if no other one waits."""
-        assert message._name is not None
-        if self.parked.withdraw(message._name, message) and self.remote is not None:
-            self.remote.review(now)
+        name = message._name
+        assert name is not None
+        if self.parked.withdraw(name, message):
+            self._end_searches([name])
 
     def _seek(self, name: str, now: float) -> None:
         if self.remote is not None and not self.any_machine_names.is_binding(name):
             self.remote.seek(name, now)
 
-    def expire(self, now: float) -> list[Action]:
-        """Fail the messages that waited too long for their addressee (BUS-ROUTE-19)."""
-        actions: list[Action] = [*self.parked.expire(now)]
-        if actions and self.remote is not None:
-            self.remote.review(now)
-        return actions
+    def expire(self, now: float, todo: ActionQueue) -> None:
+        """Fail the messages that waited too long for their addressee (BUS-ROUTE-19).
+
+        todo: receives the actions; it outlasts an interrupt of the decision.
+        """
+        self._end_searches(self.parked.expire(now, todo))
+
+    def fail_those_of_others(self, bus: str, now: float, todo: ActionQueue) -> None:
+        """Fail the parked messages of tasks of other buses: this bus is closed.
+
+        bus: its name; todo: as for `expire`.
+        """
+        self._end_searches(self.parked.fail_those_of_others(bus, now, todo))
+
+    def _end_searches(self, names: Iterable[str]) -> None:
+        """End the searches for names that no message waits for any more."""
+        if self.remote is not None:
+            for name in names:
+                if not self.parked.of(name):
+                    self.remote.end_search(name)
 
     # Subscriptions and watches.
 

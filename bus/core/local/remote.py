@@ -52,8 +52,8 @@ class Remote(Protocol):
     def seek(self, name: str, now: float) -> None:
         """Search for a name that parked messages wait for."""
 
-    def review(self, now: float) -> None:
-        """End the searches that no message waits for."""
+    def end_search(self, name: str) -> None:
+        """End the search for a name that no message waits for any more."""
 
     def on_subscribed(self, interest: Interest) -> None:
         """Extend a subscription to the tasks of other processes."""

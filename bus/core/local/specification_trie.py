@@ -62,6 +62,21 @@ class SpecificationTrie(Generic[T]):
         """Return the number of values, over all specifications."""
         return sum(map(len, self._held.values()))
 
+    def holds(self, pattern: str) -> bool:
+        """Return True if a specification with this pattern holds a value."""
+        node = self._root
+        for segment in pattern.split("/"):
+            child = node.onward.get(segment)
+            if child is None:
+                return False
+            node = child
+        return bool(node.held)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no specification holds a value."""
+        return not self._held
+
     def add(self, specification: Specification, value: T) -> None:
         """Add a value; one that this specification holds already keeps its place."""
         values = self._held.get(specification)

@@ -278,6 +278,10 @@ class Peer:
         """True if a notification waits for the link; it may delay other messages."""
         return bool(self._notified)
 
+    def notified(self, relay: int) -> int:
+        """Return how many notifications of a local task wait for the link."""
+        return self._notified.get(relay, 0)
+
     def holds_back(self, relay: object, outbound_run: OutboundRun) -> bool:
         """Return True if an earlier message of the same sender waits in another queue.
 
@@ -285,7 +289,7 @@ class Peer:
         Each queue keeps its order. Between the relays of two tasks the order does not
         matter: neither task receives the other's messages.
         """
-        notified = self._notified.get(outbound_run.relay, 0)
+        notified = self.notified(outbound_run.relay)
         others: Iterable[Relay]
         if relay is not self.audience:
             if not notified:

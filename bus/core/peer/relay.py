@@ -8,9 +8,11 @@ every message is always known: queued, under way, or extracted (BUS-RELAY-9).
 from __future__ import annotations
 
 import enum
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.core.deadlines import Deadlines
 from bus.core.peer.outbound_run import commands_in
 from bus.core.peer.relay_counters import RelayCounters
 from bus.core.peer.run_queue import RunQueue
@@ -85,6 +87,7 @@ class Relay(RunQueue):
     """
 
     __slots__ = (
+        "_asked_until",
         "_unanswered",
         "asked",
         "characteristics",
@@ -132,6 +135,9 @@ class Relay(RunQueue):
         self.under_way: int = 0
         self.unacked_bytes: int = 0
         self.asked: dict[tuple[Entry, int], Incoming] = {}
+        self._asked_until: Final[Deadlines[tuple[Entry, int]]] = Deadlines(
+            self._deadline_of
+        )
         self.withdrawn: list[Incoming] = []
         self.users: set[Entry] = set()
         self.dismissal: Dismissal = Dismissal.NONE
@@ -165,10 +171,14 @@ class Relay(RunQueue):
                     break
                 self._send(run)
             return
-        held, at = set[int](), 0
+        held, behind, at = set[int](), 0, 0
         while at < len(self.queue) and (room := self._room) > 0:
             outbound_run = self.queue[at]
             if outbound_run.relay in held or self.peer.holds_back(self, outbound_run):
+                if self.number == AUDIENCE and outbound_run.relay not in held:
+                    behind += self.peer.notified(outbound_run.relay)
+                    if behind == self.queued:
+                        return  # no other sender has a notification here
                 held.add(outbound_run.relay)
                 at += 1
                 continue
@@ -283,6 +293,7 @@ class Relay(RunQueue):
             if message is not None and message.wants_reply:
                 key = (outbound_run.source, outbound_run.id)
                 if key in self._unanswered:
+                    self._note_deadline(key, message)
                     self._unanswered.discard(key)
                     self.asked[key] = message
         self.counters.take(taken, commands)
@@ -296,6 +307,7 @@ class Relay(RunQueue):
                 commands += len(outbound_run.bodies)
             key = (outbound_run.source, outbound_run.id)
             if key in self._unanswered and outbound_run.message is not None:
+                self._note_deadline(key, outbound_run.message)
                 asked[key] = outbound_run.message
         keys, taken = set(asked), self.under_way
         rest: deque[tuple[int, OutboundRun]] = deque()
@@ -383,16 +395,24 @@ class Relay(RunQueue):
 
     def expire(self, now: float) -> list[Incoming]:
         """Remove and return the expired commands; forget the expired requests."""
-        for key, message in list(self.asked.items()):
-            if message._deadline is not None and message._deadline <= now:
-                del self.asked[key]
+        for key in self._asked_until.due(now):
+            del self.asked[key]
         return self._take_expired(now)
 
     def next_deadline(self) -> float | None:
-        """Return the earliest deadline of a message or request; None for never."""
-        waiting = [each.deadline for each in self.queue]
-        asked = [each._deadline for each in self.asked.values()]
-        return min((at for at in waiting + asked if at is not None), default=None)
+        """Return when `expire` may have work to do, in seconds; None for never."""
+        waiting = self._expire_at if self.queue else math.inf
+        asked = self._asked_until.next()
+        at = waiting if asked is None else min(waiting, asked)
+        return None if at == math.inf else at
+
+    def _note_deadline(self, key: tuple[Entry, int], message: Incoming) -> None:
+        if message._deadline is not None:
+            self._asked_until.add(key, message._deadline)
+
+    def _deadline_of(self, key: tuple[Entry, int]) -> float | None:
+        message = self.asked.get(key)
+        return None if message is None else message._deadline
 
 
 def _count_dropped(outbound_runs: Iterable[OutboundRun]) -> int:

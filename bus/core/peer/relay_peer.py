@@ -70,6 +70,9 @@ class RelayPeer(Protocol):
     def report_departure(self, relay: int, *, final: bool) -> None:
         """Report a local task's deregistration and last extraction (BUS-DEREG-4)."""
 
+    def notified(self, relay: int) -> int:
+        """Return how many notifications of a local task wait for the link."""
+
     def holds_back(self, relay: object, outbound_run: OutboundRun) -> bool:
         """Return True if an earlier message of the same sender waits elsewhere."""
 

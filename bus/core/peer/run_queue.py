@@ -14,7 +14,7 @@ from bus.core.peer.outbound_run import commands_in
 from bus.events import BusReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from bus.core.peer.limits import Limits
     from bus.core.peer.outbound_run import OutboundRun
@@ -39,7 +39,15 @@ class RunQueue:
     that is being sent is counted until it is under way.
     """
 
-    __slots__ = ("counters", "limits", "peer", "queue", "queued", "queued_bytes")
+    __slots__ = (
+        "_expire_at",
+        "counters",
+        "limits",
+        "peer",
+        "queue",
+        "queued",
+        "queued_bytes",
+    )
 
     def __init__(
         self, peer: RelayPeer, counters: RelayCounters, *, limits: Limits
@@ -50,9 +58,13 @@ class RunQueue:
         self.queue: deque[OutboundRun] = deque()
         self.queued: int = 0
         self.queued_bytes: int = 0
+        # No queued message expires before this time, in seconds. The message that would
+        # may have been sent since: `_take_expired` then finds the next one.
+        self._expire_at: float = math.inf
 
     def append(self, outbound_runs: Sequence[OutboundRun]) -> None:
         """Append runs of one task and of one kind to the queue."""
+        self._note_deadlines(outbound_runs)
         self.queue += outbound_runs
         count = sum([len(outbound_run.bodies) for outbound_run in outbound_runs])
         self.counters.post(count)
@@ -62,12 +74,20 @@ class RunQueue:
 
     def _prepend(self, first: Sequence[OutboundRun]) -> None:
         """Put runs of several tasks in front of the queue."""
+        self._note_deadlines(first)
         self.queue.extendleft(reversed(first))
         for outbound_run in first:
             self.counters.post(len(outbound_run.bodies))
             self.queued += len(outbound_run.bodies)
             self.queued_bytes += outbound_run.size
             self.peer.count_queued(outbound_run, len(outbound_run.bodies))
+
+    def _note_deadlines(self, outbound_runs: Iterable[OutboundRun]) -> None:
+        at = self._expire_at if self.queue else math.inf
+        for each in outbound_runs:
+            if each.deadline is not None and each.deadline < at:
+                at = each.deadline
+        self._expire_at = at
 
     def _take_run(self, room: int, bytes_left: int) -> list[OutboundRun]:
         """Remove and return the leading runs of one sender that fit.
@@ -191,9 +211,7 @@ class RunQueue:
 
     def forbid(self, is_forbidden: Callable[[OutboundRun], bool]) -> None:
         """Drop the queued messages that the peer must not receive (BUS-SEC-1)."""
-        for outbound_run in [each for each in self.queue if is_forbidden(each)]:
-            self.queue.remove(outbound_run)
-            self._uncount(outbound_run)
+        for outbound_run in self._remove(is_forbidden):
             self.counters.end("dropped", len(outbound_run.bodies))
             if outbound_run.trace is not None:
                 outbound_run.trace.record_discarded(BusReason.DENIED)
@@ -205,24 +223,28 @@ class RunQueue:
 
     def _take_expired(self, now: float) -> list[Incoming]:
         """Remove and return the expired commands."""
-        late = [
-            each
-            for each in self.queue
-            if each.deadline is not None and each.deadline <= now
-        ]
-        for each in late:
-            self.queue.remove(each)
-            self._uncount(each)
+        if now < self._expire_at or not self.queue:
+            return []
+        late = self._remove(
+            lambda each: each.deadline is not None and each.deadline <= now
+        )
+        self._expire_at = math.inf
+        self._note_deadlines(self.queue)
         commands = commands_in(late)
         self.counters.end("failed", len(commands))
         return commands
 
     def _take(self, *, commands_only: bool) -> list[OutboundRun]:
-        taken = [each for each in self.queue if not commands_only or each.is_command]
-        for each in taken:
-            self.queue.remove(each)
+        return self._remove(lambda each: not commands_only or each.is_command)
+
+    def _remove(self, is_over: Callable[[OutboundRun], bool]) -> list[OutboundRun]:
+        """Remove and return the runs for which a pure function returns True."""
+        removed = [each for each in self.queue if is_over(each)]
+        if removed:
+            self.queue = deque(each for each in self.queue if not is_over(each))
+        for each in removed:
             self._uncount(each)
-        return taken
+        return removed
 
     def _uncount(self, outbound_run: OutboundRun) -> None:
         self.queued -= len(outbound_run.bodies)

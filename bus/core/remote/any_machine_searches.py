@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core.deadlines import Deadlines
 from bus.core.remote.candidates import Candidates
 from bus.core.remote.requests import check_passed_on
 from bus.core.wire import Error, Reason
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from bus.core.remote.relays import Relays
     from bus.core.remote.requests import Request, Requests
     from bus.core.remote.topology import Topology
-    from bus.core.wire import AddRelay, Search
+    from bus.core.wire import AddRelay, RequestId, Search
     from bus.registration import RegistrationId
 
 __all__ = ["AnyMachineSearches"]
@@ -33,7 +34,14 @@ class AnyMachineSearches:
     conclude: ends a search with the answer that counts; see `Resolver`.
     """
 
-    __slots__ = ("_conclude", "_ledger", "_name_registry", "_relays", "_topology")
+    __slots__ = (
+        "_conclude",
+        "_ledger",
+        "_name_registry",
+        "_patience",
+        "_relays",
+        "_topology",
+    )
 
     def __init__(
         self,
@@ -48,6 +56,8 @@ class AnyMachineSearches:
         self._relays: Final = relays
         self._ledger: Final = ledger
         self._conclude: Final = conclude
+        # When each search stops waiting for silent machines.
+        self._patience: Final[Deadlines[RequestId]] = Deadlines(self._patient_until)
 
     def is_collected(self, request: Request[Search]) -> bool:
         """Return True if this process collects the answers of all machines."""
@@ -59,12 +69,19 @@ class AnyMachineSearches:
 
     def next_deadline(self) -> float | None:
         """Return when a search stops waiting for silent machines; None for never."""
-        times = [
-            request.candidates.next_deadline(self._asked_machines(request))
-            for request in self._ledger.all()
-            if request.candidates is not None
-        ]
-        return min((each for each in times if each is not None), default=None)
+        return self._patience.next()
+
+    def _patient_until(self, number: RequestId) -> float | None:
+        request = self._ledger.get(number)
+        candidates = None if request is None else request.candidates
+        return None if candidates is None else candidates.patient_until
+
+    def tick(self, now: float) -> None:
+        """Conclude the searches that have waited long enough for silent machines."""
+        for number in self._patience.due(now):
+            request = self._ledger.get(number)
+            assert request is not None
+            self.review_one(request, now)
 
     def review(self, now: float) -> None:
         """Continue all searches: a process, a name or a link may have been lost."""
@@ -126,14 +143,14 @@ class AnyMachineSearches:
             if request.candidates is not None:
                 request.candidates.forget(peer.machine)
 
-    def on_eliminated(self, number: RegistrationId, now: float) -> None:
+    def on_eliminated(self, number: RegistrationId, name: str, now: float) -> None:
         """Drop the answers with a task that has ended, and continue the searches."""
-        for request in self._ledger.all():
+        for request in self._ledger.of(self._topology.me.machine, name):
             if request.candidates is not None:
                 for machine, (_, frame) in request.candidates.found().items():
                     if frame.task.id == number:
                         request.candidates.on_absent(machine)
-        self.review(now)
+            self.review_one(request, now)
 
     # Helpers.
 
@@ -141,10 +158,10 @@ class AnyMachineSearches:
         self, request: Request[Search], now: float
     ) -> Candidates[tuple[Peer, AddRelay]]:
         if request.candidates is None:
-            until = now if request.deadline is None else request.deadline
-            request.candidates = Candidates(
-                self._topology.me.machine, now + max(0.0, until - now) / 2
-            )
+            deadline = now if request.deadline is None else request.deadline
+            until = now + max(0.0, deadline - now) / 2
+            self._patience.add(request.frame.id, until)
+            request.candidates = Candidates(self._topology.me.machine, until)
         return request.candidates
 
     def _asked_machines(self, request: Request[Search]) -> set[str]:

@@ -77,8 +77,3 @@ class Candidates(Generic[Answer]):
         if not linked or (now < self.patient_until and self.is_incomplete(asked)):
             return None
         return self._found[min(linked)]
-
-    def next_deadline(self, asked: Collection[str]) -> float | None:
-        """Return when time alone changes `choice`, in seconds; None for never."""
-        waits = any(each in asked for each in self._found) and self.is_incomplete(asked)
-        return self.patient_until if waits else None

@@ -52,11 +52,13 @@ class Confirmations:
     time to join it.
     """
 
-    __slots__ = ("_lost_master", "_open", "_topology", "_until")
+    __slots__ = ("_lost_master", "_open", "_requests", "_topology", "_until")
 
     def __init__(self, topology: Topology) -> None:
         self._topology: Final = topology
         self._open: Final[dict[RequestId, _Confirmation]] = {}
+        # The request that each outstanding PONG confirms, by its number.
+        self._requests: Final[dict[int, RequestId]] = {}
         self._lost_master = False
         self._until: float | None = None
 
@@ -75,6 +77,7 @@ class Confirmations:
         """
         confirmation = self._open.get(request)
         if confirmation is None or not own:
+            self.forget(request)
             confirmation = self._open[request] = _Confirmation(own)
         confirmation.settled.append(settled)
 
@@ -85,6 +88,7 @@ class Confirmations:
             return 0
         number = self._topology.new_ping()
         confirmation.numbers[number] = way
+        self._requests[number] = request
         confirmation.waits = False
         return number
 
@@ -100,16 +104,23 @@ class Confirmations:
 
     def forget(self, request: RequestId) -> None:
         """Drop the state of a request that has ended."""
-        self._open.pop(request, None)
+        confirmation = self._open.pop(request, None)
+        if confirmation is not None:
+            for number in confirmation.numbers:
+                self._requests.pop(number, None)
 
     # Other processes.
 
     def on_pong(self, peer: Peer, number: int) -> None:
         """Note that a process has sent the PONG of a number."""
-        for request, confirmation in list(self._open.items()):
-            if confirmation.numbers.get(number) is peer:
-                del confirmation.numbers[number]
-                self._review(request, confirmation)
+        request = self._requests.get(number)
+        if request is None:
+            return
+        confirmation = self._open[request]
+        if confirmation.numbers.get(number) is not peer:
+            return
+        del confirmation.numbers[number], self._requests[number]
+        self._review(request, confirmation)
 
     def unanswered(self, peer: Peer) -> list[tuple[RequestId, int]]:
         """Return the requests that a process has yet to confirm, with their numbers."""
@@ -135,7 +146,7 @@ class Confirmations:
             self.forget(request)
         for request, number in self.unanswered(peer):
             confirmation = self._open[request]
-            del confirmation.numbers[number]
+            del confirmation.numbers[number], self._requests[number]
             if confirmation.own and not self._topology.is_master:
                 confirmation.waits = True
             self._review(request, confirmation)

@@ -127,8 +127,9 @@ class ControlFrames:
                 if self._name_registry.on_export(peer, frame):
                     self._resolver.on_export(peer, frame.name)
             case Unexport():
-                self._name_registry.on_unexport(peer, frame)
-                self._resolver.on_eliminated(frame.id, now)
+                name = self._name_registry.on_unexport(peer, frame)
+                if name is not None:
+                    self._resolver.on_eliminated(frame.id, name, now)
             case Eliminate():
                 if self._topology.is_master and peer in self._topology.slaves():
                     self._check_own(peer, frame.id)
@@ -137,7 +138,7 @@ class ControlFrames:
                 moved = self._has_moved(peer, frame)
                 self._name_registry.on_eliminate(frame, peer)
                 self._relays.on_eliminate(frame.id)
-                self._resolver.on_eliminated(frame.id, now)
+                self._resolver.on_eliminated(frame.id, frame.name, now)
                 if moved:
                     self._resolver.on_moved(frame.name, frame.moved_to, now)
             case Subscribe():

@@ -26,15 +26,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Matches"]
 
+_NAMES_MAX: Final = 4096
+
 
 class Matches:
     """The matches between tasks of this process and the kept subscriptions.
 
-    They are looked up in the routing table and in the ledger at each call: nothing is
-    stored here.
+    The requests that match a name are remembered until the ledger changes, so that a
+    notification does not cost more if there are many other subscriptions.
     """
 
-    __slots__ = ("_ledger", "_manager", "_relays", "_topology")
+    __slots__ = (
+        "_by_name",
+        "_ledger",
+        "_manager",
+        "_relays",
+        "_revision",
+        "_topology",
+    )
 
     def __init__(
         self,
@@ -47,19 +56,35 @@ class Matches:
         self._manager: Final = manager
         self._relays: Final = relays
         self._ledger: Final = ledger
+        # The requests that match a name, as of the revision of the ledger.
+        self._by_name: dict[str, list[Request[Subscribe]]] = {}
+        self._revision: int = ledger.revision
 
     def subscribed_peers(self, task: Entry) -> list[Peer]:
         """Return the processes with a subscriber to a task, each once."""
         found: dict[Key, Peer] = {}
-        for request in self._ledger.all():
+        for request in self._of(task.name):
             if request.frame.presence or request.origin is None:
-                continue
-            if not self.is_match(request, task):
                 continue
             peer = self._topology.peers.get(request.asker)
             if peer is not None and peer.rights.may_subscribe(task.name):
                 found[request.asker] = peer
         return list(found.values())
+
+    def _of(self, name: str) -> list[Request[Subscribe]]:
+        """Return the requests that match a task of this process, by its name."""
+        if self._revision != self._ledger.revision or len(self._by_name) >= _NAMES_MAX:
+            self._by_name = {}
+            self._revision = self._ledger.revision
+        found = self._by_name.get(name)
+        if found is None:
+            machine = self._topology.me.machine
+            found = self._by_name[name] = [
+                each
+                for each in self._ledger.all()
+                if each.machine == machine and each.specification.matches(name)
+            ]
+        return found
 
     def is_subscriber(self, peer: Peer) -> bool:
         """Return True if another process subscribes to any task of this one."""

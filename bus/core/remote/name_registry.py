@@ -104,7 +104,7 @@ class NameRegistry:
             here = self._topology.is_master
             self._manager.remote_tasks.doubt(peer.machine if here else None)
             self._sweeps, self._sweep_at = False, None
-        for user in self.users.of(peer.key):
+        for user in list(self.users.of(peer.key).values()):
             self.users.remove(user.id, user.name)
             self.on_eliminate(Eliminate(id=user.id, name=user.name), peer)
 
@@ -186,11 +186,13 @@ class NameRegistry:
             self._give_up(loser)
         return loser is not user
 
-    def on_unexport(self, peer: Peer, frame: Unexport) -> None:
-        """Note that a name of a slave is no longer public."""
-        for user in self.users.of(peer.key):
-            if user.id == frame.id:
-                self.users.remove(user.id, user.name)
+    def on_unexport(self, peer: Peer, frame: Unexport) -> str | None:
+        """Note that a name of a slave is no longer public; return the name."""
+        user = self.users.of(peer.key).get(frame.id)
+        if user is None:
+            return None
+        self.users.remove(user.id, user.name)
+        return user.name
 
     def on_refusal(
         self, peer: Peer, number: RegistrationId, *, denied: bool = False

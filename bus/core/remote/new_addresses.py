@@ -37,8 +37,11 @@ class NewAddresses:
         """Drop a new address, since another task has the name."""
         self.by_name.pop(name, None)
 
+    def next_deadline(self) -> float | None:
+        """Return until when senders receive the first one; None if there is none."""
+        return next((until for _, until in self.by_name.values()), None)
+
     def expire(self, now: float) -> None:
         """Drop the new addresses that no message can wait for any more."""
-        for name, (_, until) in list(self.by_name.items()):
-            if until <= now:
-                del self.by_name[name]
+        while (until := self.next_deadline()) is not None and until <= now:
+            del self.by_name[next(iter(self.by_name))]

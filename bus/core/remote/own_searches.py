@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bus.core.remote.relays import Relays
     from bus.core.remote.requests import Requests
     from bus.core.remote.topology import Topology
-    from bus.core.wire import AddRelay
+    from bus.core.wire import AddRelay, RequestId
     from bus.errors import BusError
 
 __all__ = ["OwnSearches"]
@@ -40,16 +40,18 @@ class OwnSearches:
 
     by_name: the outstanding searches. The ledger keeps them, too.
     again: names whose answer was useless, and when to search for each again, in
-      seconds (OPEN-9).
+      seconds (OPEN-9); in the order of these times.
     """
 
     __slots__ = (
+        "_by_sender",
         "_deferred_new_addresses",
+        "_found",
         "_ledger",
         "_manager",
+        "_names",
         "_new_addresses",
         "_relays",
-        "_senders",
         "_topology",
         "again",
         "by_name",
@@ -69,10 +71,14 @@ class OwnSearches:
         self._ledger: Final = ledger
         self._new_addresses: Final = new_addresses
         self.by_name: Final[dict[str, Request[Search]]] = {}
-        # The sender behind each search, which ends when that task deregisters
-        # (BUS-DEREG-11).
-        self._senders: Final[dict[str, Entry]] = {}
+        self._names: Final[dict[RequestId, str]] = {}
+        # The names sought for each sender, by its relay number. Their searches end when
+        # that task deregisters (BUS-DEREG-11).
+        self._by_sender: Final[dict[int, dict[str, None]]] = {}
         self.again: Final[dict[str, float]] = {}
+        # The names that a relay has, which cannot be reached yet. Their searches go on
+        # until it can, though no message waits.
+        self._found: Final[dict[str, None]] = {}
         # New addresses told by a master, of names whose former holders still return
         # their unread messages. These go first.
         self._deferred_new_addresses: Final[dict[str, str]] = {}
@@ -110,57 +116,90 @@ class OwnSearches:
             anywhere=anywhere,
         )
         request = Request(frame, machine, address.module, None, until)
-        self.by_name[name] = request
-        self._senders[name] = sender
+        self._begin(name, request)
+
+    def _begin(self, name: str, request: Request[Search]) -> None:
+        number, sender = request.frame.id, request.frame.sender.relay
+        sought = self._by_sender.setdefault(sender, {})
         self._ledger.keep(request)
+        # No call between these lines: an interrupt finds all changes or none.
+        self.by_name[name] = request
+        self._names[number] = name
+        sought[name] = None
         self._ledger.spread(request)
 
+    def _forget(self, name: str) -> Request[Search]:
+        request = self.by_name[name]
+        number, sender = request.frame.id, request.frame.sender.relay
+        sought = self._by_sender[sender]
+        last = len(sought) == 1
+        # No call between these lines: an interrupt finds all changes or none.
+        del self.by_name[name]
+        del self._names[number]
+        if last:
+            del self._by_sender[sender]
+        else:
+            del sought[name]
+        return request
+
     def _end(self, name: str) -> None:
-        request = self.by_name.pop(name)
-        del self._senders[name]
-        self._ledger.end(request)
+        self._ledger.end(self._forget(name))
 
     def _name_of(self, request: Request[Search]) -> str:
-        return next(name for name, own in self.by_name.items() if own is request)
+        return self._names[request.frame.id]
 
     def _fail(self, name: str, error: BusError) -> None:
         self._manager.parked.fail(name, error, self._topology.todo)
 
     # Messages and tasks of this process.
 
+    def end_unneeded(self, name: str) -> None:
+        """End the search for a name if no message waits for it (BUS-ROUTE-19)."""
+        self._found.pop(name, None)
+        if name not in self.by_name or self._manager.parked.of(name):
+            return
+        entry = self._manager.table.find(name)
+        if entry is None or self._is_reached(entry):
+            self._end(name)
+        else:
+            self._found[name] = None
+
     def review(self, now: float) -> None:
-        """End the searches that no message waits for any more (BUS-ROUTE-19)."""
-        for name in list(self.by_name):
-            entry = self._manager.table.find(name)
-            if entry is not None and not self._is_reached(entry):
-                continue
-            if not self._manager.parked.of(name):
-                self._end(name)
+        """End the searches for names found meanwhile; repeat those that are due."""
+        for name in list(self._found):
+            self.end_unneeded(name)
         for name, at in list(self.again.items()):
-            if at <= now:
-                del self.again[name]
-                self.seek(name, now)
+            if at > now:
+                break
+            del self.again[name]
+            self.seek(name, now)
+
+    def next_deadline(self) -> float | None:
+        """Return when to repeat the first search, in seconds; None for never."""
+        return next(iter(self.again.values()), None)
 
     def on_expired(self, requests: Iterable[Request[Search]], now: float) -> None:
         """Remove the searches that the ledger has dropped; restart those needed."""
-        late = {id(each) for each in requests}
-        for name, request in list(self.by_name.items()):
-            if id(request) in late:
-                del self.by_name[name], self._senders[name]
+        for request in requests:
+            name = self._names.get(request.frame.id)
+            if name is not None:
+                self._forget(name)
                 self.seek(name, now)  # other messages may wait by now
 
     def on_departure(self, task: Entry, now: float) -> None:
         """End the searches of a departed sender; restart those that others need."""
-        for name, sender in list(self._senders.items()):
-            if sender is task:
-                self._end(name)
-                self.seek(name, now)
+        for name in list(self._by_sender.get(task.relay, ())):
+            self._end(name)
+            self.seek(name, now)
 
     def on_named(self, entry: Entry) -> None:
         """End the search for a name that is found now and can be reached."""
         self._deferred_new_addresses.pop(entry.name, None)
-        if entry.name in self.by_name and self._is_reached(entry):
-            self._end(entry.name)
+        if entry.name in self.by_name:
+            if self._is_reached(entry):
+                self._end(entry.name)
+            else:
+                self._found[entry.name] = None
         anywhere = name_anywhere(entry.name)
         if anywhere in self.by_name and not entry.remote:
             self._end(anywhere)  # a task of this process: it gets the messages
@@ -184,8 +223,7 @@ class OwnSearches:
     ) -> None:
         """End an answered search; repeat it later if the answer was useless."""
         name = self._name_of(request)
-        del self.by_name[name], self._senders[name]
-        self._ledger.end(request, answered_by=peer)
+        self._ledger.end(self._forget(name), answered_by=peer)
         # If the answers of several machines were collected, some time has passed, and
         # the other process may have released its relay of the sender: it is announced.
         collected = request.candidates is not None
@@ -197,6 +235,7 @@ class OwnSearches:
             module if here else f"ism://{machine}/{module}"
         )
         if entry is None:
+            self.again.pop(name, None)  # so that it is last
             self.again[name] = now + _AGAIN_S
         elif is_anywhere(name):
             self._topology.todo += self._manager.any_machine_names.bind(name, entry)
@@ -280,13 +319,11 @@ class OwnSearches:
         number would end the new search at that peer. No process would then cancel the
         search at the processes that have received it since.
         """
-        request = self.by_name[name]
+        request = self._forget(name)
         self._ledger.end(request)
         frame = replace(request.frame, id=self._topology.new_request())
         again = Request(frame, request.machine, request.name, None, request.deadline)
-        self.by_name[name] = again
-        self._ledger.keep(again)
-        self._ledger.spread(again)
+        self._begin(name, again)
 
 
 def _milliseconds(seconds: float) -> int:

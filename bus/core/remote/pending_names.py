@@ -8,6 +8,7 @@ answers.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Confirm
@@ -32,7 +33,7 @@ class PendingNames:
 
     def __init__(self, topology: Topology) -> None:
         self._topology: Final = topology
-        # The number of the PING that followed the EXPORT of each task.
+        # The number of the PING that followed the EXPORT of each task; numbers rise.
         self._asked: Final[dict[Entry, int]] = {}
 
     def is_pending(self, task: Entry) -> bool:
@@ -61,8 +62,8 @@ class PendingNames:
 
     def on_pong(self, number: int) -> None:
         """Confirm the tasks that the master has not refused before this PONG."""
-        confirmed = [task for task, asked in self._asked.items() if asked <= number]
-        for task in confirmed:
+        asked = itertools.takewhile(lambda each: each[1] <= number, self._asked.items())
+        for task, _ in list(asked):
             self.forget(task)
             self._topology.todo.append(Confirm(task))
 

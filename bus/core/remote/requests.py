@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import attrs
 from msgspec.structs import replace
 
+from bus.core.deadlines import Deadlines
 from bus.core.wire import Cancel, Search, Subscribe, Unsubscribe
 from bus.errors import WireError
 from bus.specification import Specification
@@ -91,9 +92,21 @@ class Requests(Generic[Asked]):
     Args:
         owner_of: returns the process known to have what a request seeks, or None.
         frame_for: returns the frame of a request for one of the peers it goes to.
+
+    Attributes:
+        revision: it changes whenever a request is added or removed.
     """
 
-    __slots__ = ("_by_asker", "_by_id", "_frame_for", "_owner_of", "_topology")
+    __slots__ = (
+        "_by_asker",
+        "_by_id",
+        "_by_place",
+        "_deadlines",
+        "_frame_for",
+        "_owner_of",
+        "_topology",
+        "revision",
+    )
 
     def __init__(
         self,
@@ -106,7 +119,11 @@ class Requests(Generic[Asked]):
         self._owner_of: Final[Callable[[Request[Asked]], Key | None]] = owner_of
         self._frame_for: Final[Callable[[Asked, Peer], Asked]] = frame_for
         self._by_id: dict[RequestId, Request[Asked]] = {}
+        self.revision: int = 0
         self._by_asker: Counter[Key] = Counter()
+        # By machine and name, in order of arrival.
+        self._by_place: dict[tuple[str, str], dict[RequestId, Request[Asked]]] = {}
+        self._deadlines: Final[Deadlines[Request[Asked]]] = Deadlines(self._deadline_of)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -121,11 +138,7 @@ class Requests(Generic[Asked]):
 
     def of(self, machine: str, name: str) -> list[Request[Asked]]:
         """Return the requests for one name on one machine."""
-        return [
-            each
-            for each in self._by_id.values()
-            if each.name == name and each.machine == machine
-        ]
+        return list(self._by_place.get((machine, name), {}).values())
 
     def has_room(self, number: RequestId, per_process: int, in_all: int) -> bool:
         """Return True if one more request of a process may be kept (BUS-FLOW-1)."""
@@ -141,13 +154,33 @@ class Requests(Generic[Asked]):
     def keep(self, request: Request[Asked]) -> None:
         """Keep a request; it replaces the one that it repeats."""
         number: RequestId = request.frame.id
-        if number not in self._by_id:
+        place = (request.machine, request.name)
+        known = self._by_id.get(number)
+        if known is not None and (known.machine, known.name) != place:
+            self._forget(number)
+            known = None
+        if known is None:
             self._by_asker[_asker(number)] += 1
+        if request.deadline is not None:
+            self._deadlines.add(request, request.deadline)
+        there = self._by_place.setdefault(place, {})
+        # No call between these lines: an interrupt finds both changes or none.
+        self.revision += 1
         self._by_id[number] = request
+        there[number] = request
 
     def _forget(self, number: RequestId) -> None:
+        request = self._by_id[number]
+        place = (request.machine, request.name)
+        there, asker = self._by_place[place], _asker(number)
+        last = len(there) == 1
+        # No call between these lines: an interrupt finds all changes or none.
+        self.revision += 1
         del self._by_id[number]
-        asker = _asker(number)
+        if last:
+            del self._by_place[place]
+        else:
+            del there[number]
         self._by_asker[asker] -= 1
         if not self._by_asker[asker]:
             del self._by_asker[asker]
@@ -217,14 +250,19 @@ class Requests(Generic[Asked]):
 
     def expire(self, now: float) -> list[Request[Asked]]:
         """Drop and return the expired requests; every other process drops them, too."""
-        late = [
-            each
-            for each in self._by_id.values()
-            if each.deadline is not None and each.deadline <= now
-        ]
-        for each in late:
-            self._forget(each.frame.id)
+        late = []
+        for request in self._deadlines.due(now):
+            self._forget(request.frame.id)
+            late.append(request)
         return late
+
+    def next_deadline(self) -> float | None:
+        """Return when the next request expires, in seconds; None for never."""
+        return self._deadlines.next()
+
+    def _deadline_of(self, request: Request[Asked]) -> float | None:
+        kept = self._by_id.get(request.frame.id) is request
+        return request.deadline if kept else None
 
 
 def _asker(number: RequestId) -> Key:

@@ -80,15 +80,17 @@ class Resolver:
         """End the searches that are late, or that no message waits for any more."""
         self.own.review(now)
         self.new_addresses.expire(now)
-        self.anywhere.review(now)
+        self.anywhere.tick(now)
         self.own.on_expired(self.ledger.expire(now), now)
 
     def next_deadline(self) -> float | None:
         """Return when `review` has work to do, in seconds; None for never."""
-        deadlines = [each.deadline for each in self.ledger.all()]
-        deadlines += self.own.again.values()
-        deadlines += [until for _, until in self.new_addresses.by_name.values()]
-        deadlines.append(self.anywhere.next_deadline())
+        deadlines = (
+            self.ledger.next_deadline(),
+            self.own.next_deadline(),
+            self.new_addresses.next_deadline(),
+            self.anywhere.next_deadline(),
+        )
         return min((each for each in deadlines if each is not None), default=None)
 
     # Tasks of this process.
@@ -269,9 +271,9 @@ class Resolver:
         if request is not None and peer.key in request.forwarded_to:
             self.anywhere.on_absent(peer, request, now)
 
-    def on_eliminated(self, number: RegistrationId, now: float) -> None:
+    def on_eliminated(self, number: RegistrationId, name: str, now: float) -> None:
         """Continue the searches for names of any machine after a departure."""
-        self.anywhere.on_eliminated(number, now)
+        self.anywhere.on_eliminated(number, name, now)
 
     def _frame_for(self, frame: Search, peer: Peer) -> Search:
         """Return a search as it is forwarded: another machine seeks its own name."""

@@ -137,9 +137,9 @@ class TaskAnnouncer:
         """End the search for a name that is now found."""
         self._own_searches.on_named(entry)
 
-    def review(self, now: float) -> None:
-        """End the searches that no message waits for."""
-        self._resolver.review(now)
+    def end_search(self, name: str) -> None:
+        """End the search for a name that no message waits for any more."""
+        self._own_searches.end_unneeded(name)
 
     # Subscriptions and watches.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bus.registration import Key, RegistrationId
 
 __all__ = ["User", "UserRoutingTable"]
@@ -37,11 +38,11 @@ class UserRoutingTable:
     Invariant: names are unique, and the earliest registration holds each.
     """
 
-    __slots__ = ("_by_name", "_counts")
+    __slots__ = ("_by_name", "_by_owner")
 
     def __init__(self) -> None:
         self._by_name: Final[dict[str, User]] = {}
-        self._counts: Final[Counter[Key]] = Counter()
+        self._by_owner: Final[dict[Key, dict[RegistrationId, User]]] = {}
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -67,29 +68,35 @@ class UserRoutingTable:
         return None if present.id == user.id else present
 
     def _put(self, user: User) -> None:
+        own = self._by_owner.setdefault(user.owner, {})
+        # No call between these lines: an interrupt finds both changes or none.
         self._by_name[user.name] = user
-        self._counts[user.owner] += 1
+        own[user.id] = user
 
     def remove(self, number: RegistrationId, name: str) -> bool:
         """Remove a registration, but no newer one of its name (BUS-DEREG-7)."""
         present = self._by_name.get(name)
         if present is None or present.id != number:
             return False
+        own = self._by_owner[present.owner]
+        last = len(own) == 1
+        # No call between these lines: an interrupt finds all changes or none.
         del self._by_name[name]
-        self._counts[present.owner] -= 1
-        if not self._counts[present.owner]:
-            del self._counts[present.owner]
+        if last:
+            del self._by_owner[present.owner]
+        else:
+            del own[number]
         return True
 
     def count(self, owner: Key) -> int:
         """Return the number of tasks of one process."""
-        return self._counts[owner]
+        return len(self.of(owner))
 
-    def of(self, owner: Key) -> list[User]:
-        """Return the tasks of one process."""
-        return [each for each in self._by_name.values() if each.owner == owner]
+    def of(self, owner: Key) -> Mapping[RegistrationId, User]:
+        """Return the tasks of one process, by id."""
+        return self._by_owner.get(owner, {})
 
     def clear(self) -> None:
         """Remove all tasks."""
         self._by_name.clear()
-        self._counts.clear()
+        self._by_owner.clear()
