@@ -175,11 +175,11 @@ class Bus(Closable):
     ) -> Task:
         """Register a task; other tasks can address it at once (BUS-INIT-7).
 
-        A slave asks its master whether the name is free (OPEN-3). Outside of callbacks,
-        this method waits at most one second for the decision. If a refusal arrives
-        later, or the method does not wait, the task is deregistered and that is logged.
-        Using the task then raises `NameTakenError` or `AccessDeniedError`. No callback
-        of the task runs while this method waits.
+        The master decides whether the name is free (OPEN-3). Outside of callbacks, this
+        method waits at most two seconds for the decision. If a refusal arrives later,
+        or the method does not wait, the task is deregistered and that is logged. Using
+        the task then raises `NameTakenError` or `AccessDeniedError`. No callback of the
+        task runs while this method waits.
 
         thread: the thread that hosts the task; None for the default thread of the bus.
         visibility: a private task cannot be addressed; it receives only answers and

@@ -161,7 +161,8 @@ class CommThread:
         self._exchange.comm = self
         for broker in brokers:
             self._link_setup.accept_links(broker)
-        self._exchange.decide(self._begin)
+        slaves = self._policy.slaves() if self.remote.topology.is_master else ()
+        self._exchange.decide(lambda: self._begin(slaves))
 
         def run() -> None:
             if self._turn.acquire(False):
@@ -194,10 +195,14 @@ class CommThread:
         """The number of ignored announcements of machines, by reason (BUS-DISC-11)."""
         return self._policy.ignored_announcements()
 
-    def _begin(self) -> list[Action]:
-        """Announce the local tasks, and pass on their searches and subscriptions."""
+    def _begin(self, slaves: Sequence[str]) -> list[Action]:
+        """Announce the local tasks, and pass on their searches and subscriptions.
+
+        slaves: for a master, as returned by `LinkPolicy.slaves`.
+        """
         now, manager = _sync.monotonic(), self._exchange.manager
-        actions, task_announcer = self.remote.begin(), self.remote.task_announcer
+        actions = self.remote.begin(now, slaves)
+        task_announcer = self.remote.task_announcer
         for name in manager.parked.waiting():
             task_announcer.seek(name, now)
         for entry in manager.table:

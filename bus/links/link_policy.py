@@ -40,6 +40,9 @@ class LinkPolicy(Protocol):
         does not become master.
         """
 
+    def slaves(self) -> Sequence[str]:
+        """Return where other processes of this machine listen, for a new master."""
+
     def listen_outside(self, inside: str) -> tuple[LinkBroker | None, tuple[str, ...]]:
         """Return the addresses for processes of other machines (OPEN-15).
 

@@ -91,7 +91,8 @@ class LinkSetup:
                 why = "this process can start no thread"
                 self._on_dial_failed(dial, DialFailure(why))
             else:
-                self._exchange.decide(self._remote.become_master)
+                now, slaves = _sync.monotonic(), self._policy.slaves()
+                self._exchange.decide(lambda: self._remote.become_master(now, slaves))
             return
         failures: list[DialFailure] = []
 

@@ -125,7 +125,10 @@ class MemoryNetwork:
                 self._close_door_locked(machine)
             if was_master and others:
                 heir = next(iter(others.values()))
-                heir.decide(heir.remote.become_master)
+                slaves = [f"{machine}/{each}" for each in others]
+                heir.decide(
+                    lambda: heir.remote.become_master(_sync.monotonic(), slaves)
+                )
                 self._promote_locked(machine, heir)
 
     # The policy of the links.
@@ -145,6 +148,10 @@ class MemoryNetwork:
 
     def claim_role(self) -> Sequence[QueueBroker]:
         """Leave the choice of the master to `join` and `leave`."""
+        return ()
+
+    def slaves(self) -> Sequence[str]:
+        """Return none: only `leave` makes another process master."""
         return ()
 
     def listen_outside(self, inside: str) -> tuple[None, tuple[str, ...]]:

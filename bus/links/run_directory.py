@@ -169,6 +169,11 @@ class RunDirectory:
         """Return an address for one comm thread of a slave; another on each call."""
         return f"ipc://{self.own / fresh_name('Slave')}"
 
+    def slaves(self) -> list[str]:
+        """Return the addresses of the comm threads of slaves that were not swept."""
+        folders = (self.path, self.path / _GUESTS)
+        return [f"ipc://{each}" for one in folders for each in one.glob("Slave*")]
+
     def sweep(self) -> None:
         """Remove the sockets of processes that were killed; for the master alone."""
         self._sweep(self.path)

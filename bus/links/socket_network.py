@@ -248,6 +248,10 @@ class SocketNetwork:
                 _log.warning("cannot become master of bus %r: %s", self.bus, error)
             return ()
 
+    def slaves(self) -> Sequence[str]:
+        """Return the addresses of the other processes in the run directory."""
+        return self.directory.slaves()
+
     def _announce(self) -> None:
         """Announce this machine as its new master, if the network says so."""
         assert self._comm is not None

@@ -38,7 +38,7 @@ def fails(master: Master, key: str, failure: DialFailure, now: float) -> None:
 @clause("BUS-DISC-13")
 def test_a_static_address_has_no_name_before_its_machine_is_known() -> None:
     one = Master("m1", FIRST)
-    one.remote.begin()
+    one.remote.begin(0.0)
 
     assert only(one, 1.0) == MachineInfo(
         name=None,
@@ -53,7 +53,7 @@ def test_a_static_address_has_no_name_before_its_machine_is_known() -> None:
 @clause("BUS-DISC-13")
 def test_a_machine_without_a_link_has_the_last_reason_and_the_first_time() -> None:
     one = Master("m1", FIRST)
-    one.remote.begin()
+    one.remote.begin(0.0)
     fails(one, FIRST, NOBODY, 1.0)
     fails(one, FIRST, DialFailure("no answer in time"), 3.0)
 
@@ -66,7 +66,7 @@ def test_a_machine_without_a_link_has_the_last_reason_and_the_first_time() -> No
 @clause("BUS-DISC-13")
 def test_a_linked_machine_has_the_time_since_its_link_and_no_reason() -> None:
     one, two = Master("m1", FIRST), Master("m2")
-    one.remote.begin()
+    one.remote.begin(0.0)
     fails(one, FIRST, NOBODY, 1.0)
     connect(one, two, 1, FIRST, "m2")
 

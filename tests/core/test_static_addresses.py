@@ -92,7 +92,7 @@ def frames(actions: list[Action]) -> list[Frame]:
 
 @clause("BUS-ENT-10")
 def test_a_master_dials_each_address_from_its_first_moment() -> None:
-    begun = Master("m1", FIRST, SECOND).remote.begin()
+    begun = Master("m1", FIRST, SECOND).remote.begin(0.0)
 
     dialled = [each.addresses for each in begun if isinstance(each, Dial)]
     assert dialled == [(FIRST,), (SECOND,)]

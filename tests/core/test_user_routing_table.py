@@ -9,8 +9,13 @@ from bus.registration import RegistrationId
 from specs.clauses import clause
 
 
-def user(process: str, number: int, since: int, name: str = "f") -> User:
-    return User(RegistrationId("m", process, number), name, ("m", process), since)
+def user(
+    process: str, number: int, since: int, name: str = "f", *, granted: bool = True
+) -> User:
+    return User(
+        *(RegistrationId("m", process, number), name, ("m", process), since),
+        granted=granted,
+    )
 
 
 @clause("BUS-MOVE-7", "BUS-INIT-12")
@@ -27,6 +32,31 @@ def test_the_earlier_of_two_registrations_has_the_name_in_any_order(
     assert table.find("f") is early
     assert table.claim(early) is None
     assert table.owners() == {"f": ("m", "p1")}
+
+
+@clause("OPEN-3", "BUS-MOVE-7")
+@pytest.mark.parametrize("granted_first", [True, False])
+def test_a_granted_name_is_not_lost_to_an_earlier_registration_that_asks_for_it(
+    granted_first: bool,
+) -> None:
+    asks, granted = user("p1", 1, 10, granted=False), user("p2", 1, 20)
+    first, second = (granted, asks) if granted_first else (asks, granted)
+    table = UserRoutingTable()
+
+    assert table.claim(first) is None
+    assert table.claim(second) is asks
+    assert table.find("f") is granted
+
+
+@clause("OPEN-3")
+def test_a_task_that_was_granted_its_name_keeps_it() -> None:
+    table = UserRoutingTable()
+    early, late = user("p1", 1, 10, granted=False), user("p2", 1, 20, granted=False)
+    table.claim(late)
+    table.grant("f")
+
+    assert table.claim(early) is early
+    assert table.owners() == {"f": ("m", "p2")}
 
 
 @clause("BUS-DEREG-7")

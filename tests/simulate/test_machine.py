@@ -31,8 +31,8 @@ def test_both_ends_identify_themselves_before_any_other_frame() -> None:
     slave.register("d")
     stage.soon()
 
-    assert stage.types("s2") == ["HELLO", "OPEN_STREAM", "EXPORT"]
-    assert stage.types("s1") == ["WELCOME", "OPEN_STREAM"]
+    assert stage.types("s2") == ["HELLO", "OPEN_STREAM", "EXPORT", "PING"]
+    assert stage.types("s1") == ["WELCOME", "OPEN_STREAM", "PONG"]
     (hello,) = (each for each in stage.frames() if isinstance(each, Hello))
     (welcome,) = (each for each in stage.frames() if isinstance(each, Welcome))
     assert hello.identity.process == "s2"

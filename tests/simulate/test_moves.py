@@ -60,6 +60,32 @@ def test_each_sender_with_the_former_address_is_told_the_new_one(
     assert all(repr(NEW) in each for each in errors)
 
 
+@clause("BUS-MOVE-9", "BUS-SEC-7")
+@pytest.mark.parametrize("holder", ["s1", "s2"], ids=["master", "slave"])
+@pytest.mark.parametrize("watched", [False, True])
+def test_no_link_is_lost_by_the_news_that_a_task_goes_on_elsewhere(
+    holder: str, watched: bool
+) -> None:
+    """All processes get it, also those of the machine where the task goes on."""
+    stage = Stage(machines=3)
+    f = stage.task("f", holder)
+    g = stage.task("g", "s2", "m2")
+    if watched:
+        g.process.watch(g, HERE)
+    stage.send(g, HERE)
+    stage.soon()
+    complaints: list[str] = []
+    for each in stage.world.processes.values():
+        each.remote.topology.complain = complaints.append  # type: ignore[misc]
+    wires = stage.world.network.whole()
+
+    f.process.deregister(f, moved_to=NEW)
+    stage.soon()
+
+    assert complaints == []
+    assert stage.world.network.whole() == wires
+
+
 @clause("BUS-MOVE-9")
 @pytest.mark.parametrize("sender", ["m1/s1", "m1/s2", "m2/s2"])
 def test_a_search_that_came_before_the_news_of_the_move_is_answered_too(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bus.core.wire import Export, Ping
 from specs.clauses import clause
 from tests.simulate.stage import Stage
@@ -91,6 +93,97 @@ def test_another_master_gives_the_verdict_that_the_first_one_owes() -> None:
 
     assert (task.confirmed, other.confirmed) == (True, True)
     assert awaited(stage, "s2") == awaited(stage, "s3") == []
+
+
+@clause("OPEN-3", "OPEN-1")
+@pytest.mark.parametrize("process", ["s2", "s4"])
+def test_a_new_master_grants_no_name_that_a_slave_has_yet_to_announce(
+    process: str,
+) -> None:
+    """Neither to a task of its own nor to one of a slave that has joined it."""
+    stage = Stage(slaves=3)
+    holder = stage.task("a", "s3")
+    stage.soon()
+    holder.process.frozen = True
+    stage.process("s1").die()
+    stage.world.promote(stage.process("s2"))
+    late = stage.task("a", process)
+    other = stage.task("b", process)
+    stage.soon(0.9)
+    assert (late.confirmed, other.confirmed) == (False, False)
+
+    holder.process.thaw()
+    stage.soon()
+
+    assert (late.here, holder.here) == (False, True)
+    assert (late.confirmed, other.confirmed) == (False, True)
+
+
+@clause("OPEN-3", "OPEN-1")
+@pytest.mark.parametrize("process", ["s2", "s4"])
+def test_a_new_master_waits_a_second_for_a_slave_that_does_not_join(
+    process: str,
+) -> None:
+    stage = Stage(slaves=3)
+    stage.process("s3").frozen = True
+    stage.process("s1").die()
+    stage.world.promote(stage.process("s2"))
+    task = stage.task("a", process)
+    assert task.process.manager.awaits_verdict(task.entry)
+    stage.soon(0.9)
+    assert not task.confirmed
+
+    stage.soon(0.2)
+
+    assert task.confirmed
+
+
+@clause("OPEN-3", "OPEN-1")
+def test_a_new_master_decides_once_all_slaves_have_announced_their_tasks() -> None:
+    stage = Stage(slaves=3)
+    stage.process("s1").die()
+    stage.world.promote(stage.process("s2"))
+    task = stage.task("a", "s2")
+    assert not task.confirmed
+
+    stage.soon(0.3)
+
+    assert task.confirmed
+    stage.task("b", "s2")
+    assert awaited(stage, "s2") == []
+
+
+@clause("OPEN-3", "OPEN-1")
+def test_a_master_that_replaces_another_one_at_its_start_knows_its_slaves() -> None:
+    stage = Stage()
+    holder = stage.task("a", "s2")
+    stage.soon()
+    stage.process("s1").die()
+    stage.world.start("m1", "s9", master=True)
+
+    late = stage.task("a", "s9")
+    stage.soon(1.5)
+
+    assert (late.here, late.confirmed, holder.here) == (False, False, True)
+
+
+@clause("OPEN-3", "BUS-INIT-3")
+def test_a_slave_without_a_master_expects_a_verdict_for_two_seconds() -> None:
+    """After that, a registration has no verdict to wait for; it gets one later."""
+    stage = Stage()
+    stage.process("s1").die()
+    stage.soon(1.9)
+    early = stage.task("a", "s2")
+    assert early.process.manager.awaits_verdict(early.entry)
+    stage.soon(0.2)
+    late = stage.task("b", "s2")
+    assert not late.process.manager.awaits_verdict(late.entry)
+    assert awaited(stage, "s2") == [early.entry, late.entry]
+
+    stage.world.promote(stage.process("s3"))
+    stage.soon(2.0)
+
+    assert (early.confirmed, late.confirmed) == (True, True)
 
 
 @clause("OPEN-3", "BUS-ENT-17")

@@ -136,9 +136,11 @@ class World:
         process.say(lambda: f"starts as {'master' if master else 'slave'}, {life}")
         if master:
             self.masters[machine] = process
+            if slaves := self._slaves(machine):
+                process.event(lambda: process.remote.begin(self.now, slaves))
             self.introduce(process)
         else:
-            process.event(process.remote.begin)
+            process.event(lambda: process.remote.begin(self.now))
         return process
 
     def introduce(self, process: SimProcess) -> None:
@@ -163,9 +165,15 @@ class World:
     def promote(self, process: SimProcess) -> None:
         """Promote a slave to master, as if it had acquired the lock (OPEN-1)."""
         process.say(lambda: "becomes master")
-        self.masters[process.key[0]] = process
-        process.event(process.remote.become_master)
+        machine = process.key[0]
+        self.masters[machine] = process
+        slaves = self._slaves(machine)
+        process.event(lambda: process.remote.become_master(self.now, slaves))
         self.introduce(process)
+
+    def _slaves(self, machine: str) -> list[str]:
+        """Return where the living processes of a machine listen."""
+        return [each.name for each in self.living() if each.key[0] == machine]
 
     def remote_subscriptions(self, address: str) -> SimProcess | None:
         """Return the process that listens at an address; None if there is none."""

@@ -179,7 +179,7 @@ class ProcessManager:
         return [] if self.remote is None else self.remote.end_proxy(task, now)
 
     def awaits_verdict(self, entry: Entry) -> bool:
-        """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
+        """Return True if the verdict on the name of a task will come soon (OPEN-3)."""
         return self.remote is not None and self.remote.awaits_verdict(entry)
 
     def add_relay(self, entry: Entry) -> list[Action]:

@@ -32,7 +32,7 @@ class Remote(Protocol):
         """
 
     def awaits_verdict(self, entry: Entry) -> bool:
-        """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
+        """Return True if the verdict on the name of a task will come soon (OPEN-3)."""
 
     def on_named(self, entry: Entry) -> None:
         """End the search for a name that is now found."""

@@ -124,7 +124,7 @@ class ControlFrames:
                 self._resolver.on_cancel(peer, frame.id)
             case Export():
                 self._check_own(peer, frame.id)
-                if self._name_registry.on_export(peer, frame):
+                if self._name_registry.on_export(peer, frame, now):
                     self._resolver.on_export(peer, frame.name)
             case Unexport():
                 name = self._name_registry.on_unexport(peer, frame)
@@ -135,7 +135,7 @@ class ControlFrames:
                     self._check_own(peer, frame.id)
                 self._check_machine(peer, frame.id)
                 # Before the registry forgets it: a task may give its own name only.
-                moved = self._has_moved(peer, frame)
+                moved = self._has_moved(frame)
                 self._name_registry.on_eliminate(frame, peer)
                 self._relays.on_eliminate(frame.id)
                 self._resolver.on_eliminated(frame.id, frame.name, now)
@@ -163,14 +163,17 @@ class ControlFrames:
             case _:
                 pass
 
-    def _has_moved(self, peer: Peer, frame: Eliminate) -> bool:
+    def _has_moved(self, frame: Eliminate) -> bool:
         """Return True if the holder of a name of this machine goes on at another one.
+
+        A slave's master passes on the departures of other machines' tasks, too: these
+        may go on here.
 
         Raises:
             WireError: its new address is on this machine.
         """
         here = self._topology.me.machine
-        if not frame.moved_to or peer.machine != here:
+        if not frame.moved_to or frame.id.machine != here:
             return False
         if Address.parse(frame.moved_to).machine == here:
             raise WireError(f"ELIMINATE has a new address here: {frame.moved_to!r}")

@@ -3,6 +3,11 @@
 Slaves announce their public tasks to their master, which keeps the `UserRoutingTable`
 and decides on the holder of each name (OPEN-3). The departure of a task is announced to
 all processes (BUS-DEREG-6).
+
+A process that becomes master does not know the names that the previous master granted.
+So it grants none until the other processes have joined it and announced their tasks, or
+until they have had the time to. Meanwhile it keeps the names that are asked for, and
+defers the PONGs that would grant them.
 """
 
 from __future__ import annotations
@@ -12,29 +17,42 @@ from typing import TYPE_CHECKING, Final
 from bus.core.local.actions import Evict
 from bus.core.remote.pending_names import PendingNames
 from bus.core.remote.user_routing_table import User, UserRoutingTable
-from bus.core.wire import Eliminate, Error, Export, Reason, Unexport
+from bus.core.wire import Eliminate, Error, Export, Ping, Pong, Reason, Unexport
 from bus.errors import NameTakenError, WireError
 from bus.registration import Visibility
 from bus.rights import not_granted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
     from bus.core.remote.topology import Topology
-    from bus.registration import RegistrationId
+    from bus.registration import Key, RegistrationId
 
 __all__ = ["NameRegistry"]
+
+# The time for other processes to join a new master. Each of them dials a master at
+# least once a second until it has one.
+_JOIN_S: Final = 1.0
+# How long a slave without a master expects one, so that a verdict is worth waiting for.
+_MASTER_S: Final = 2.0
 
 
 class NameRegistry:
     """The public names of a machine, as far as this process needs them.
 
     users: the user routing table of the master; empty in a slave.
-    pending_names: the names that the master of this slave has yet to confirm.
+    pending_names: the names of this process that the master has yet to grant.
     """
 
     __slots__ = (
+        "_askers",
+        "_awaited",
+        "_decides_at",
+        "_deferred_pongs",
+        "_expects_until",
         "_manager",
         "_since_ns",
         "_sweep_at",
@@ -54,6 +72,15 @@ class NameRegistry:
         # tasks. `_sweep_at`: when to drop tasks that were not announced, in seconds.
         self._sweeps = False
         self._sweep_at: float | None = None
+        # In a new master: when to decide on the names that are asked for, in seconds;
+        # None if each is decided at once. `_awaited`: where the processes listen that
+        # have not announced their tasks. `_askers`: the processes that ask for names.
+        self._decides_at: float | None = None
+        self._awaited: Final[set[str]] = set()
+        self._askers: Final[set[Key]] = set()
+        self._deferred_pongs: list[tuple[Peer, int]] = []
+        # In a slave without a master: until when it expects one, in seconds.
+        self._expects_until = 0.0
 
     def check(self, name: str) -> None:
         """Check that a name is free, as far as this process knows.
@@ -68,11 +95,25 @@ class NameRegistry:
     def on_registered(self, task: Entry, now: float) -> None:
         """Announce a public task of this process to the master (BUS-INIT-11)."""
         self._since_ns[task.id] = int(now * 1e9)
-        if self._topology.is_master:
+        is_master = self._topology.is_master
+        if not is_master or self._decides_at is not None:
+            self.pending_names.add(task)
+        if is_master:
             self.users.claim(self._user(task))
         elif (master := self._topology.master()) is not None:
             master.session.send_control(self._export(task))
             self.pending_names.ask(master, task)
+
+    def awaits_verdict(self, task: Entry) -> bool:
+        """Return True if the verdict on the name of a new task will come soon."""
+        if not self.pending_names.is_pending(task):
+            return False
+        topology = self._topology
+        return (
+            topology.is_master
+            or topology.master() is not None
+            or self._since_ns[task.id] < self._expects_until * 1e9
+        )
 
     def on_departure(self, task: Entry, *, final: bool) -> None:
         """Announce the departure of a public task of this process (BUS-DEREG-2)."""
@@ -93,6 +134,13 @@ class NameRegistry:
         elif peer.machine != self._topology.me.machine:
             self._sweeps = True
 
+    def begin(self, now: float, others: Iterable[str]) -> None:
+        """Start to decide as master, or to expect one; see `RemoteManager.begin`."""
+        if self._topology.is_master:
+            self._await(others, now)
+        else:
+            self._expects_until = now + _MASTER_S
+
     def on_process_lost(self, peer: Peer) -> None:
         """Announce the departure of the tasks of a lost process (BUS-DEREG-9).
 
@@ -104,17 +152,51 @@ class NameRegistry:
             here = self._topology.is_master
             self._manager.remote_tasks.doubt(peer.machine if here else None)
             self._sweeps, self._sweep_at = False, None
+        if not self._topology.is_master:
+            self._expects_until = peer.since + _MASTER_S
+        self._on_announced(peer)
         for user in list(self.users.of(peer.key).values()):
             self.users.remove(user.id, user.name)
             self.on_eliminate(Eliminate(id=user.id, name=user.name), peer)
 
-    def become_master(self) -> None:
-        """Keep the user routing table from now on, beginning with own tasks."""
+    def become_master(self, now: float, others: Iterable[str]) -> None:
+        """Keep the user routing table from now on, beginning with own tasks.
+
+        others: as for `RemoteManager.become_master`.
+        """
         self.users.clear()
         for task in self.own():
             self.users.claim(self._user(task))
-        self.pending_names.become_master()
+        self._await(others, now)
         self._sweeps = True
+
+    # The decisions of a new master.
+
+    def _await(self, others: Iterable[str], now: float) -> None:
+        """Decide on names once other processes have announced theirs, or in a while."""
+        self._awaited.update(others)
+        self._awaited.difference_update(self._topology.addresses)
+        if self._awaited:
+            self._decides_at = now + _JOIN_S
+        else:
+            self._decide()
+
+    def _on_announced(self, peer: Peer) -> None:
+        """Note that a process has announced all its tasks, or is lost."""
+        self._awaited.discard(peer.inside_address)
+        if self._decides_at is not None and not self._awaited:
+            self._decides_at = 0.0  # with the next tick
+
+    def _decide(self) -> None:
+        """Grant each name to the task that has it; from now on decide at once."""
+        self._decides_at = None
+        self._awaited.clear()
+        self._askers.clear()
+        self.users.grant(*self.users.owners())
+        self.pending_names.confirm_all()
+        pongs, self._deferred_pongs = self._deferred_pongs, []
+        for peer, number in pongs:
+            peer.session.send_link_frame(Pong(number=number))
 
     # Time.
 
@@ -126,11 +208,14 @@ class NameRegistry:
                 self._sweep_at = now + self._topology.limits.connect_timeout_s
 
     def next_deadline(self) -> float | None:
-        """Return when tasks in doubt are dropped, in seconds; None for never."""
-        return self._sweep_at
+        """Return when `tick` has work to do, in seconds; None for never."""
+        times = (self._sweep_at, self._decides_at)
+        return min((at for at in times if at is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Drop the tasks that were not confirmed in time (BUS-DEREG-2)."""
+        """Decide on names; drop tasks that were not confirmed in time (BUS-DEREG-2)."""
+        if self._decides_at is not None and self._decides_at <= now:
+            self._decide()
         self.review(now)
         if self._sweep_at is None or self._sweep_at > now:
             return
@@ -147,16 +232,29 @@ class NameRegistry:
     # Frames of other processes.
 
     def on_link_open(self, peer: Peer) -> None:
-        """Ask a master again, on a new link, for the outstanding verdicts."""
+        """Ask a master again, on a new link, for the outstanding verdicts.
+
+        A new master asks a slave for a PONG, which follows its announcements.
+        """
         if peer is self._topology.master():
             self.pending_names.on_link_open(peer)
+        elif peer.inside_address in self._awaited:
+            peer.session.send_link_frame(Ping(number=self._topology.new_ping()))
+
+    def on_ping(self, peer: Peer, number: int) -> None:
+        """Answer a PING; in a new master not before the names asked for are decided."""
+        if peer.key in self._askers:
+            self._deferred_pongs.append((peer, number))
+        else:
+            peer.session.send_link_frame(Pong(number=number))
 
     def on_pong(self, peer: Peer, number: int) -> None:
         """Note that a process has received all frames that were sent before a PING."""
         if peer is self._topology.master():
             self.pending_names.on_pong(number)
+        self._on_announced(peer)
 
-    def on_export(self, peer: Peer, frame: Export) -> bool:
+    def on_export(self, peer: Peer, frame: Export, now: float) -> bool:
         """Record the name of a slave's task; return whether the slave holds it now.
 
         Raises:
@@ -173,17 +271,23 @@ class NameRegistry:
         most = self._topology.limits.exports_per_process
         present = self.users.find(frame.name)
         more = present is None or present.owner != peer.key
-        if present is not None and more and not peer.rights.whole:
-            # The registration time is the slave's own claim, and a guest's claim is not
-            # trusted.
-            peer.session.send_control(Error(reason=Reason.NAME_TAKEN, id=frame.id))
-            return False
         if more and self.users.count(peer.key) >= most:
             raise WireError(f"more than {most} tasks are exported")
-        user = User(frame.id, frame.name, peer.key, frame.registered_ns)
+        # The registration time is the slave's own claim, and a guest's claim is not
+        # trusted. Nor is it trusted that a master has granted it the name.
+        whole = peer.rights.whole
+        since_ns = frame.registered_ns if whole else int(now * 1e9)
+        user = User(
+            *(frame.id, frame.name, peer.key, since_ns),
+            granted=whole and not frame.asks,
+        )
         loser = self.users.claim(user)
         if loser is not None:
             self._give_up(loser)
+        if self._decides_at is not None:
+            self._askers.add(peer.key)
+        else:
+            self.users.grant(frame.name)
         return loser is not user
 
     def on_unexport(self, peer: Peer, frame: Unexport) -> str | None:
@@ -250,9 +354,15 @@ class NameRegistry:
         ]
 
     def _export(self, task: Entry) -> Export:
-        since = self._since_ns[task.id]
-        return Export(id=task.id, name=task.name, registered_ns=since)
+        return Export(
+            id=task.id,
+            name=task.name,
+            registered_ns=self._since_ns[task.id],
+            asks=self.pending_names.is_pending(task),
+        )
 
     def _user(self, task: Entry) -> User:
-        since = self._since_ns[task.id]
-        return User(task.id, task.name, self._topology.key, since)
+        return User(
+            *(task.id, task.name, self._topology.key, self._since_ns[task.id]),
+            granted=not self.pending_names.is_pending(task),
+        )

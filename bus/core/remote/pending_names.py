@@ -1,9 +1,9 @@
-"""`PendingNames`: names of this process that the master has not confirmed (OPEN-3).
+"""`PendingNames`: names of this process that no master has granted yet (OPEN-3).
 
-Each EXPORT is followed by a PING. A link keeps the order of its frames, so the master's
-refusal of a name arrives before the PONG. The PONG confirms all other names. Rejected:
-an answer to each EXPORT. A master that receives all exports again would send as many
-answers.
+In a slave each EXPORT is followed by a PING. A link keeps the order of its frames, so
+the master's refusal of a name arrives before the PONG. The PONG grants the name.
+Rejected: an answer to each EXPORT. A master that receives all exports again would send
+as many answers.
 """
 
 from __future__ import annotations
@@ -25,24 +25,29 @@ __all__ = ["PendingNames"]
 class PendingNames:
     """Public tasks of this process that wait for the master's verdict.
 
-    Invariant: the present master was sent the EXPORT of each of these tasks, followed
-    by its PING. If there is no link, both are sent to the next master.
+    Invariant: if this process has a link with a master, that master was sent the EXPORT
+    of each of these tasks, followed by its PING.
     """
 
     __slots__ = ("_asked", "_topology")
 
     def __init__(self, topology: Topology) -> None:
         self._topology: Final = topology
-        # The number of the PING that followed the EXPORT of each task; numbers rise.
+        # The number of the PING that followed the EXPORT of each task, in rising order;
+        # 0 if no master was asked.
         self._asked: Final[dict[Entry, int]] = {}
 
     def is_pending(self, task: Entry) -> bool:
-        """Return True if the master has yet to confirm the name of a task."""
+        """Return True if the master has yet to grant the name of a task."""
         return task in self._asked
 
     def tasks(self) -> list[Entry]:
-        """Return the tasks that the master has yet to confirm."""
+        """Return the tasks whose names the master has yet to grant."""
         return list(self._asked)
+
+    def add(self, task: Entry) -> None:
+        """Add a task that was just registered, before a master is asked."""
+        self._asked[task] = 0
 
     def ask(self, master: Peer, task: Entry) -> None:
         """Ask for the verdict on a task that was just exported to the master."""
@@ -61,15 +66,24 @@ class PendingNames:
         return number
 
     def on_pong(self, number: int) -> None:
-        """Confirm the tasks that the master has not refused before this PONG."""
-        asked = itertools.takewhile(lambda each: each[1] <= number, self._asked.items())
-        for task, _ in list(asked):
-            self.forget(task)
-            self._topology.todo.append(Confirm(task))
+        """Confirm the tasks that the master has not refused before this PONG.
 
-    def become_master(self) -> None:
-        """Confirm all tasks, since no other process decides from now on."""
-        self.on_pong(self._topology.new_ping())  # greater than all numbers in use
+        The number must be that of their PING: a new master defers these PONGs, and may
+        send later ones, about other things, before them.
+        """
+        # Those before were asked about earlier; all of them would be scanned for one.
+        asked = itertools.takewhile(lambda each: each[1] <= number, self._asked.items())
+        for task in [each for each, of_ping in asked if of_ping == number]:
+            self._confirm(task)
+
+    def confirm_all(self) -> None:
+        """Confirm all tasks: no other process decides from now on."""
+        for task in self.tasks():
+            self._confirm(task)
+
+    def _confirm(self, task: Entry) -> None:
+        self.forget(task)
+        self._topology.todo.append(Confirm(task))
 
     def forget(self, task: Entry) -> None:
         """Stop waiting for a task: it was confirmed or refused, or has deregistered."""

@@ -55,7 +55,7 @@ from bus.errors import WireError
 from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from bus.core.local.actions import Action
     from bus.core.local.process_manager import ProcessManager
@@ -196,20 +196,27 @@ class RemoteManager:
 
     # Links.
 
-    def begin(self) -> list[Action]:
+    def begin(self, now: float, others: Iterable[str] = ()) -> list[Action]:
         """Dial the master of this machine or, as master, those of other machines.
 
         Dials are repeated until there is a link.
+
+        others: for a master, as for `become_master`.
         """
+        self.name_registry.begin(now, others)
         self._dialler.begin()
         return self.topology.take_actions()
 
-    def become_master(self) -> list[Action]:
-        """Become master, since the previous one is lost (OPEN-1)."""
+    def become_master(self, now: float, others: Iterable[str]) -> list[Action]:
+        """Become master, since the previous one is lost (OPEN-1).
+
+        others: where other processes of this machine listen; this process grants no
+          name until it knows theirs, or for a second at most (OPEN-3).
+        """
         for peer in self.topology.joined():
             self.topology.lose(peer, peer.since)
         self.topology.role = Role.MASTER
-        self.name_registry.become_master()
+        self.name_registry.become_master(now, others)
         self._dialler.begin()
         return self.topology.take_actions()
 
@@ -391,7 +398,7 @@ class RemoteManager:
             case Ack():
                 self.outbound_messages.on_ack(peer, frame)
             case Ping():
-                peer.session.send_link_frame(Pong(number=frame.number))
+                self.name_registry.on_ping(peer, frame.number)
             case Pong():
                 self.keep_alive.on_pong(peer, frame.number, now)
                 self.name_registry.on_pong(peer, frame.number)

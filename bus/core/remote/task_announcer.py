@@ -84,8 +84,8 @@ class TaskAnnouncer:
         return self._topology.take_actions()
 
     def awaits_verdict(self, entry: Entry) -> bool:
-        """Return True if the master has yet to confirm the name of a task (OPEN-3)."""
-        return self._name_registry.pending_names.is_pending(entry)
+        """Return True if the verdict on the name of a task will come soon (OPEN-3)."""
+        return self._name_registry.awaits_verdict(entry)
 
     def on_registered(self, task: Entry, now: float) -> list[Action]:
         """Announce a new public task of this process to the processes concerned."""

@@ -19,15 +19,23 @@ class User:
     """One public task.
 
     owner: the process that hosts it.
+    granted: True once a master has granted it the name (OPEN-3).
     """
 
     id: RegistrationId
     name: str
     owner: Key
     registered_ns: int
+    granted: bool
 
     def goes_before(self, other: User) -> bool:
-        """Return True if this registration of a name is the earlier one (OPEN-1)."""
+        """Return True if this task has the name rather than the other one.
+
+        A task that was granted the name precedes one that asks for it (OPEN-3). Of two
+        of the same kind, the earlier registration precedes (BUS-MOVE-7).
+        """
+        if self.granted is not other.granted:
+            return self.granted
         mine = (self.registered_ns, self.owner, self.id.number)
         return mine < (other.registered_ns, other.owner, other.id.number)
 
@@ -35,7 +43,8 @@ class User:
 class UserRoutingTable:
     """The user routing table: the holder of each name on a machine.
 
-    Invariant: names are unique, and the earliest registration holds each.
+    Invariant: names are unique. Of the tasks that claim a name, the one that precedes
+    all others holds it; see `User.goes_before`.
     """
 
     __slots__ = ("_by_name", "_by_owner")
@@ -66,6 +75,11 @@ class UserRoutingTable:
         self.remove(present.id, present.name)
         self._put(user)
         return None if present.id == user.id else present
+
+    def grant(self, *names: str) -> None:
+        """Grant names to the tasks that hold them."""
+        for name in names:
+            self._by_name[name] = attrs.evolve(self._by_name[name], granted=True)
 
     def _put(self, user: User) -> None:
         own = self._by_owner.setdefault(user.owner, {})

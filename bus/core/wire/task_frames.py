@@ -50,12 +50,16 @@ class Export(ControlFrame, frozen=True, kw_only=True):
 
     registered_ns: the time of registration, in nanoseconds since the machine's start;
       of two registrations the earlier stays (OPEN-1).
+    asks: True if no master has granted the name yet; a task that was granted it
+      precedes (OPEN-3). False by default, so that other frames have the bytes that they
+      had.
     """
 
     type = FrameType.EXPORT
     id: RegistrationId
     name: ModuleName
     registered_ns: U64
+    asks: bool = False
 
     def __post_init__(self) -> None:
         check_registration(self.id)

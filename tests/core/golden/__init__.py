@@ -85,6 +85,7 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
             heard=300,
         ),
         "EXPORT": wire.Export(id=_F, name="f", registered_ns=10**12),
+        "EXPORT asks": wire.Export(id=_F, name="f", registered_ns=10**12, asks=True),
         "UNEXPORT": wire.Unexport(id=_F),
         "SEARCH": _SEARCH,
         "SEARCH anywhere": replace(_SEARCH, hops=2, anywhere=True),
