@@ -214,6 +214,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "handshake",
         "link",
         "user_routing_table",
+        "remote_presence",
         "pending_names",
         "name_registry",
         "proxies",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus import Role, UnreachableError, UnresolvedError
+from bus import BusConfig, Role, UnreachableError, UnresolvedError
 from bus.keys.authority import Authority
 from bus.keys.machine_keys import MACHINE as KEYS
 from specs.clauses import clause
@@ -219,6 +219,49 @@ def test_a_machine_that_ends_takes_its_tasks_with_it_and_may_come_back(
                 until(lambda: len(events) == 2 * life + 2, "it is gone")  # noqa: B023
 
     assert [event.here for event in events] == [True, False] * 2
+
+
+@clause("BUS-DEREG-2", "BUS-DEREG-9")
+@pytest.mark.parametrize("gateway", [False, True])
+def test_watchers_in_every_process_are_told_that_a_whole_machine_is_gone(
+    site: Site, gateway: bool
+) -> None:
+    """Its master and a slave are killed; the watchers are a master and a slave."""
+    quick: dict[str, Any] = {"keep_alive_s": 0.5, "lease_s": 3.0}
+    network = site.network(THERE, gateway=gateway)
+    m1 = Far(
+        "m1",
+        role="master",
+        machine=HERE,
+        network=site.network(HERE),
+        settings=quick,
+    )
+    names, seen = {"t/m2", "t/far"}, dict[str, bool]()
+    with (
+        m1,
+        site.there("m2", role="master", network=network) as m2,
+        site.there("far", network=network) as far,
+    ):
+        m1.started()
+        m2("bus.register('t/m2')")
+        far("bus.register('t/far')")
+        m1(
+            f"bus.register('w').watch('ism://{THERE}/t/*',"
+            " lambda p: made.update({p.address.module: p.here}))"
+        )
+        with site.here("near", role=Role.SLAVE, config=BusConfig(**quick)) as near:
+            near.register("watcher").watch(
+                f"ism://{THERE}/t/*",
+                lambda p: seen.update({p.address.module: p.here}),
+            )
+            here = dict.fromkeys(names, True)
+            until(lambda: m1("made") == seen == here, "both watchers see both tasks")
+
+            m2.kill()
+            far.kill()
+
+            gone = dict.fromkeys(names, False)
+            until(lambda: m1("made") == seen == gone, "both are told")
 
 
 @clause("BUS-ENT-10")

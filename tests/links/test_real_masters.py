@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import (
+    BusConfig,
     BusyError,
     Role,
     open_bus,
@@ -105,6 +106,31 @@ def test_when_the_master_leaves_in_order_another_one_takes_its_place() -> None:
             until(lambda: bool(second(IS_MASTER)), "it is master")
             with socket_bus("third") as third:
                 assert third.call("echo", 1, timeout=LIMIT_S) == 1
+
+
+@clause("BUS-DEREG-2")
+def test_a_slave_that_is_left_alone_is_told_that_all_others_have_left() -> None:
+    """The master has announced nothing, and no other process takes its place."""
+    config = BusConfig(connect_timeout_s=2.0)
+    seen: dict[str, bool] = {}
+    with (
+        Far("first", role="master") as first,
+        Far("second", role="slave") as second,
+        socket_bus("near", role=Role.SLAVE, config=config) as near,
+    ):
+        first.started()
+        second.started()
+        first("bus.register('t/1')")
+        second("bus.register('t/2')")
+        watcher = near.register("watcher")
+        watcher.watch("t/*", lambda p: seen.update({p.address.module: p.here}))
+        until(lambda: seen == {"t/1": True, "t/2": True}, "both are seen")
+
+        first.signal(signal.SIGSTOP)
+        second("bus.close()")
+        first.kill()
+
+        until(lambda: seen == {"t/1": False, "t/2": False}, "both are gone")
 
 
 @clause("OPEN-2", "BUS-ENT-13")

@@ -343,7 +343,8 @@ def test_the_loss_of_an_earlier_life_ends_nothing_of_a_later_one() -> None:
     again = type(number)(number.machine, number.process, number.number + 1)
     manager.remote_tasks.on_appeared(again, address, life + 1)
 
-    task.process.do(list(manager.remote_tasks.on_process_lost(("m1", "s3"), life)))
+    for each in manager.remote_tasks.of_process(("m1", "s3"), life):
+        task.process.do(list(manager.remote_tasks.on_disappeared(each)))
     assert list(manager.remote_tasks._tasks) == [again]
     assert seen(task, watch) == {"t/3"}
 

@@ -6,7 +6,7 @@ an address as present with the first of them, and as absent after the departure 
 last.
 
 If the process that forwards departures is lost, each task is in doubt until its own
-process confirms it (BUS-DEREG-2).
+process confirms it through another one, or until its time has passed (BUS-DEREG-2).
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from bus.core.local.actions import Tell
 from bus.message import Presence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bus.address import Address
     from bus.core.local.interests import Interest, Interests
     from bus.core.local.routing_table import RoutingTable
-    from bus.registration import RegistrationId
+    from bus.registration import Key, RegistrationId
 
 __all__ = ["RemoteTasks"]
 
@@ -34,11 +32,13 @@ class _RemoteTask:
     """One registration.
 
     incarnation: of the process that made the registration.
+    until: when it counts as departed unless it is confirmed, in seconds; None for a
+      task that is not in doubt.
     """
 
     address: Address
     incarnation: int
-    doubtful: bool = False
+    until: float | None = None
 
 
 class RemoteTasks:
@@ -52,10 +52,12 @@ class RemoteTasks:
     Invariants:
     I1. the keys of ``_by_address`` are the addresses of the tasks in ``_tasks``.
     I2. each key of ``_unreported`` is an address in ``_by_address``.
+    I3. ``_due_at`` is at or before ``until`` of each task; None if no task has one.
     """
 
     __slots__ = (
         "_by_address",
+        "_due_at",
         "_machine",
         "_table",
         "_tasks",
@@ -73,6 +75,7 @@ class RemoteTasks:
         self._by_address: Final[dict[Address, set[RegistrationId]]] = {}
         # Watches that began while all tasks of an address were in doubt.
         self._unreported: Final[dict[Address, list[Interest]]] = {}
+        self._due_at: float | None = None
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -94,15 +97,25 @@ class RemoteTasks:
     # Tasks of other processes.
 
     def on_appeared(
-        self, number: RegistrationId, address: Address, incarnation: int
+        self,
+        number: RegistrationId,
+        address: Address,
+        incarnation: int,
+        until: float | None = None,
     ) -> list[Tell]:
-        """Record that a process confirms a task; report it to watches that lack it."""
+        """Record that a process confirms a task; report it to watches that lack it.
+
+        until: None if that process also announces the departure of the task. Otherwise
+          the task is in doubt until then, unless it was not before.
+        """
         known = self._tasks.get(number)
         if known is not None:
-            known.doubtful = False
+            if until is None:
+                known.until = None
             return self._report_unreported(known.address)
         told = address in self._by_address or self._is_own(address)
-        self._tasks[number] = _RemoteTask(address, incarnation)
+        self._tasks[number] = _RemoteTask(address, incarnation, until)
+        self._review(until)
         self._by_address.setdefault(address, set()).add(number)
         if told:
             return self._report_unreported(address)
@@ -128,41 +141,74 @@ class RemoteTasks:
             if action.watch not in untold
         ]
 
-    def on_process_lost(self, key: tuple[str, str], incarnation: int) -> list[Tell]:
-        """Remove the tasks of one incarnation of a process, but not of a later one."""
-        return self._remove(
-            lambda number, task: (
-                (number.machine, number.process) == key
-                and task.incarnation == incarnation
-            )
-        )
+    def on_withdrawn(self, number: RegistrationId) -> list[Tell]:
+        """Remove a task that no master confirms, unless its process is linked here.
+
+        The master of another machine may be lost while the task's process lives. If it
+        has a link with this process, it announces the departure itself.
+        """
+        if not self._has_relay(number):
+            return self.on_disappeared(number)
+        task = self._tasks.get(number)
+        if task is not None:
+            task.until = 0.0  # `overdue` returns it once it has no relay
+            self._review(task.until)
+        return []
+
+    def of_process(self, key: Key, incarnation: int) -> list[RegistrationId]:
+        """Return the tasks of one incarnation of a process, but not of a later one."""
+        return [
+            number
+            for number, task in self._tasks.items()
+            if (number.machine, number.process) == key
+            and task.incarnation == incarnation
+        ]
 
     # After the loss of a master.
 
-    def doubt(self, machine: str | None) -> None:
-        """Mark the tasks of one machine, or of all, as in doubt until confirmed."""
+    def doubt(self, machine: str | None, until: float) -> None:
+        """Mark the tasks of one machine, or of all, as in doubt until confirmed.
+
+        until: when they count as departed, in seconds. A task that is in doubt already
+          keeps its time: else the loss of one master after another would delay it for
+          ever.
+        """
         for number, task in self._tasks.items():
-            if machine in {None, number.machine}:
-                task.doubtful = True
+            if machine in {None, number.machine} and task.until is None:
+                task.until = until
+                self._review(until)
 
-    @property
-    def doubtful(self) -> bool:
-        """True if any task is in doubt."""
-        return any(task.doubtful for task in self._tasks.values())
+    def next_deadline(self) -> float | None:
+        """Return when `overdue` may return a task, in seconds; None for never."""
+        return self._due_at
 
-    def sweep(self, is_covered: Callable[[str], bool]) -> list[Tell]:
-        """Remove the tasks in doubt on the machines that could have confirmed them."""
-        return self._remove(
-            lambda number, task: task.doubtful and is_covered(number.machine)
-        )
+    def overdue(self, now: float, again_at: float) -> list[RegistrationId]:
+        """Return the tasks that were in doubt for too long.
 
-    def _remove(
-        self, is_gone: Callable[[RegistrationId, _RemoteTask], bool]
-    ) -> list[Tell]:
-        gone = [number for number, task in self._tasks.items() if is_gone(number, task)]
-        return [action for number in gone for action in self.on_disappeared(number)]
+        A task with a confirmed relay is not among them: its process announces the
+        departure on its own link. The task is looked at again later, since that link
+        may be closed.
 
-    def owner_of(self, address: Address) -> tuple[str, str] | None:
+        again_at: when that is, in seconds.
+        """
+        if self._due_at is None or self._due_at > now:
+            return []
+        self._due_at = None
+        gone = []
+        for number, task in self._tasks.items():
+            if task.until is not None and task.until <= now:
+                if not self._has_relay(number):
+                    gone.append(number)
+                    continue
+                task.until = again_at
+            self._review(task.until)
+        return gone
+
+    def _review(self, until: float | None) -> None:
+        if until is not None and (self._due_at is None or until < self._due_at):
+            self._due_at = until
+
+    def owner_of(self, address: Address) -> Key | None:
         """Return the process of a known task of another process, or None.
 
         If two tasks have the address, it is that of the one registered last.
@@ -204,8 +250,10 @@ class RemoteTasks:
                     del self._unreported[address]
 
     def _is_certain(self, number: RegistrationId) -> bool:
-        if not self._tasks[number].doubtful:
-            return True
+        return self._tasks[number].until is None or self._has_relay(number)
+
+    def _has_relay(self, number: RegistrationId) -> bool:
+        """Return True if the process of a task has confirmed its relay here."""
         entry = self._table.by_id(number)
         return entry is not None and not entry.mailbox.provisional
 

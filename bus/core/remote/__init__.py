@@ -7,6 +7,7 @@ discovered_machines                     the dials that follow from discovery
 keep_alive, idle_links, idle_relays     silent links; links and relays out of use
 user_routing_table, pending_names,
 name_registry                           the holders of public names
+remote_presence                         public tasks of others, while one confirms them
 relays                                  the relays of tasks of all peers
 inbound, inbound_messages,
 outbound_messages,

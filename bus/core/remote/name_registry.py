@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bus.core.local.process_manager import ProcessManager
     from bus.core.local.routing_table import Entry
     from bus.core.peer.peer import Peer
+    from bus.core.remote.remote_presence import RemotePresence
     from bus.core.remote.topology import Topology
     from bus.registration import Key, RegistrationId
 
@@ -54,24 +55,25 @@ class NameRegistry:
         "_deferred_pongs",
         "_expects_until",
         "_manager",
+        "_remote_presence",
         "_since_ns",
-        "_sweep_at",
-        "_sweeps",
         "_topology",
         "pending_names",
         "users",
     )
 
-    def __init__(self, topology: Topology, manager: ProcessManager) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        manager: ProcessManager,
+        remote_presence: RemotePresence,
+    ) -> None:
         self._topology: Final = topology
         self._manager: Final = manager
+        self._remote_presence: Final = remote_presence
         self.users: Final = UserRoutingTable()
         self.pending_names: Final = PendingNames(topology)
         self._since_ns: Final[dict[RegistrationId, int]] = {}
-        # `_sweeps`: True once there is a new master to which the others announce their
-        # tasks. `_sweep_at`: when to drop tasks that were not announced, in seconds.
-        self._sweeps = False
-        self._sweep_at: float | None = None
         # In a new master: when to decide on the names that are asked for, in seconds;
         # None if each is decided at once. `_awaited`: where the processes listen that
         # have not announced their tasks. `_askers`: the processes that ask for names.
@@ -130,9 +132,6 @@ class NameRegistry:
         if peer is self._topology.master():
             for task in self.own():
                 peer.session.send_control(self._export(task))
-            self._sweeps = True
-        elif peer.machine != self._topology.me.machine:
-            self._sweeps = True
 
     def begin(self, now: float, others: Iterable[str]) -> None:
         """Start to decide as master, or to expect one; see `RemoteManager.begin`."""
@@ -142,16 +141,7 @@ class NameRegistry:
             self._expects_until = now + _MASTER_S
 
     def on_process_lost(self, peer: Peer) -> None:
-        """Announce the departure of the tasks of a lost process (BUS-DEREG-9).
-
-        A lost master, also that of another machine, can no longer announce departures,
-        so the tasks that it announced are in doubt.
-        """
-        abroad = peer.machine != self._topology.me.machine
-        if abroad or not self._topology.is_master:
-            here = self._topology.is_master
-            self._manager.remote_tasks.doubt(peer.machine if here else None)
-            self._sweeps, self._sweep_at = False, None
+        """Announce the departure of the tasks of a lost process (BUS-DEREG-9)."""
         if not self._topology.is_master:
             self._expects_until = peer.since + _MASTER_S
         self._on_announced(peer)
@@ -168,7 +158,6 @@ class NameRegistry:
         for task in self.own():
             self.users.claim(self._user(task))
         self._await(others, now)
-        self._sweeps = True
 
     # The decisions of a new master.
 
@@ -200,34 +189,14 @@ class NameRegistry:
 
     # Time.
 
-    def review(self, now: float) -> None:
-        """Set the time by which a new master must confirm the tasks in doubt."""
-        if self._sweeps:
-            self._sweeps = False
-            if self._manager.remote_tasks.doubtful:
-                self._sweep_at = now + self._topology.limits.connect_timeout_s
-
     def next_deadline(self) -> float | None:
         """Return when `tick` has work to do, in seconds; None for never."""
-        times = (self._sweep_at, self._decides_at)
-        return min((at for at in times if at is not None), default=None)
+        return self._decides_at
 
     def tick(self, now: float) -> None:
-        """Decide on names; drop tasks that were not confirmed in time (BUS-DEREG-2)."""
+        """Decide on names as a new master, once it is time."""
         if self._decides_at is not None and self._decides_at <= now:
             self._decide()
-        self.review(now)
-        if self._sweep_at is None or self._sweep_at > now:
-            return
-        self._sweep_at = None
-        topology = self._topology
-        topology.todo += self._manager.remote_tasks.sweep(
-            lambda machine: (
-                not topology.is_master
-                or machine == topology.me.machine
-                or topology.master_of(machine) is not None
-            )
-        )
 
     # Frames of other processes.
 
@@ -291,7 +260,12 @@ class NameRegistry:
         return loser is not user
 
     def on_unexport(self, peer: Peer, frame: Unexport) -> str | None:
-        """Note that a name of a slave is no longer public; return the name."""
+        """Note that a slave's name, or a task of another machine, is withdrawn.
+
+        Returns: the name, if a slave has withdrawn it.
+        """
+        if peer is self._topology.master():
+            self._remote_presence.on_withdrawn(frame.id)
         user = self.users.of(peer.key).get(frame.id)
         if user is None:
             return None
@@ -325,7 +299,7 @@ class NameRegistry:
         """
         self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
-        self._topology.todo += self._manager.remote_tasks.on_disappeared(frame.id)
+        self._remote_presence.on_departure(frame.id)
 
     def may_have(self, peer: Peer, name: str) -> bool:
         """Return True if a process may hold a name without another known holder."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from bus.core.local.process_manager import ProcessManager
     from bus.core.peer.peer import Peer
     from bus.core.remote.inbound_messages import InboundMessages
     from bus.core.remote.link_table import LinkTable
     from bus.core.remote.name_registry import NameRegistry
+    from bus.core.remote.remote_presence import RemotePresence
     from bus.core.remote.remote_subscriptions import RemoteSubscriptions
     from bus.core.remote.resolver import Resolver
     from bus.core.remote.topology import Topology
@@ -38,8 +38,8 @@ class ProcessLoss:
     __slots__ = (
         "_inbound_messages",
         "_links",
-        "_manager",
         "_name_registry",
+        "_remote_presence",
         "_remote_subscriptions",
         "_resolver",
         "_topology",
@@ -50,7 +50,7 @@ class ProcessLoss:
     def __init__(
         self,
         topology: Topology,
-        manager: ProcessManager,
+        remote_presence: RemotePresence,
         name_registry: NameRegistry,
         undelivered_messages: UndeliveredMessages,
         inbound_messages: InboundMessages,
@@ -59,7 +59,7 @@ class ProcessLoss:
         links: LinkTable,
     ) -> None:
         self._topology: Final = topology
-        self._manager: Final = manager
+        self._remote_presence: Final = remote_presence
         self._name_registry: Final = name_registry
         self._undelivered_messages: Final = undelivered_messages
         self._inbound_messages: Final = inbound_messages
@@ -83,17 +83,9 @@ class ProcessLoss:
     def lose(self, peer: Peer, now: float) -> None:
         """Declare a process lost: a later process of its name is another peer."""
         # If there was no link so far, only the master knows whether the process lives.
-        if peer.bound and self._lose_tasks(peer):
+        if peer.bound and self._remote_presence.on_process_lost(peer, now):
             self.repeat_at = now + _REPEAT_S
         self.drop_peer(peer, now)
-
-    def _lose_tasks(self, peer: Peer) -> bool:
-        """Report the departure of a lost process's tasks; return whether it had any."""
-        gone = self._manager.remote_tasks.on_process_lost(
-            peer.key, peer.session.incarnation
-        )
-        self._topology.todo += gone
-        return bool(gone)
 
     def drop_peer(self, peer: Peer, now: float) -> None:
         """Drop a process that is lost, or whose link is idle.
@@ -117,7 +109,7 @@ class ProcessLoss:
         The peer had declared this process lost.
         """
         if peer.joined:
-            self._lose_tasks(peer)
+            self._remote_presence.on_process_lost(peer, now)
         self._forget(peer, now)
         peer.session.reset()
         self._links.on_process_up(peer, identity)

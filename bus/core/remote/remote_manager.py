@@ -30,6 +30,7 @@ from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
 from bus.core.remote.process_loss import ProcessLoss
 from bus.core.remote.relays import Relays
+from bus.core.remote.remote_presence import RemotePresence
 from bus.core.remote.remote_subscriptions import RemoteSubscriptions
 from bus.core.remote.resolver import Resolver
 from bus.core.remote.task_announcer import TaskAnnouncer
@@ -98,7 +99,10 @@ class RemoteManager:
     ) -> None:
         self.topology: Final = topology
         self.manager: Final = manager
-        self.name_registry: Final = NameRegistry(topology, manager)
+        self._remote_presence: Final = RemotePresence(topology, manager)
+        self.name_registry: Final = NameRegistry(
+            topology, manager, self._remote_presence
+        )
         self.relays: Final = Relays(topology, manager, host, relay_account)
         self.outbound_messages: Final = OutboundMessages(topology, manager, self.relays)
         self._undelivered_messages: Final = UndeliveredMessages(
@@ -112,7 +116,7 @@ class RemoteManager:
         )
         self.idle_relays: Final = IdleRelays(topology, self.relays)
         self.remote_subscriptions: Final = RemoteSubscriptions(
-            topology, manager, self.relays, self.idle_relays
+            topology, manager, self.relays, self.idle_relays, self._remote_presence
         )
         self._matches: Final = self.remote_subscriptions.matches
         self._dialler: Final = MasterDialler(topology, master, static)
@@ -151,7 +155,7 @@ class RemoteManager:
         )
         self._process_loss: Final = ProcessLoss(
             topology,
-            manager,
+            self._remote_presence,
             self.name_registry,
             self._undelivered_messages,
             self.inbound_messages,
@@ -214,7 +218,7 @@ class RemoteManager:
           name until it knows theirs, or for a second at most (OPEN-3).
         """
         for peer in self.topology.joined():
-            self.topology.lose(peer, peer.since)
+            self.topology.lose(peer, now)
         self.topology.role = Role.MASTER
         self.name_registry.become_master(now, others)
         self._dialler.begin()
@@ -322,6 +326,7 @@ class RemoteManager:
         self.keep_alive.tick(now)
         self.idle_relays.tick(now)
         self.name_registry.tick(now)
+        self._remote_presence.tick(now)
         self.remote_subscriptions.tick(now)
         self.idle_links.review(now)
         return self.topology.take_actions()
@@ -330,11 +335,11 @@ class RemoteManager:
         """Return when `tick` has work to do; None for never."""
         self.idle_links.review(now)
         self.idle_relays.review(now)
-        self.name_registry.review(now)
         self.remote_subscriptions.review(now)
         times = [
             self._process_loss.repeat_at,
             self.name_registry.next_deadline(),
+            self._remote_presence.next_deadline(),
             self.remote_subscriptions.next_deadline(),
             self.idle_relays.next_deadline(),
             self.resolver.next_deadline(),

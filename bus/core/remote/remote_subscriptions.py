@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.idle_relays import IdleRelays
     from bus.core.remote.relays import Relays
+    from bus.core.remote.remote_presence import RemotePresence
     from bus.core.remote.topology import Topology
 
 __all__ = ["RemoteSubscriptions"]
@@ -53,6 +54,7 @@ class RemoteSubscriptions:
         "_idle_relays",
         "_manager",
         "_relays",
+        "_remote_presence",
         "_topology",
         "ledger",
         "matches",
@@ -65,8 +67,10 @@ class RemoteSubscriptions:
         manager: ProcessManager,
         relays: Relays,
         idle_relays: IdleRelays,
+        remote_presence: RemotePresence,
     ) -> None:
         self._idle_relays: Final = idle_relays
+        self._remote_presence: Final = remote_presence
         self._topology: Final = topology
         self._manager: Final = manager
         self._relays: Final = relays
@@ -212,11 +216,11 @@ class RemoteSubscriptions:
                 if not origin.rights.may_command(task.name):
                     frame = replace(frame, task=replace(task, closed=True))
             check_passed_on(frame, origin)
+            self._remote_presence.on_passed_on(task)
             origin.session.send_control(frame)
             return True
         address = self._topology.address(task.id.machine, task.name)
-        far = self._manager.remote_tasks
-        self._topology.todo += far.on_appeared(task.id, address, task.incarnation)
+        self._remote_presence.on_answer(peer, task, address, now)
         if not request.frame.presence:
             self._relays.on_found(peer, frame, None, now)
         return True

@@ -67,7 +67,11 @@ class Export(ControlFrame, frozen=True, kw_only=True):
 
 
 class Unexport(ControlFrame, frozen=True, kw_only=True):
-    """Removal of a name from the master's table; its task may live (BUS-INIT-12)."""
+    """Withdrawal of a task that may live (BUS-INIT-12, BUS-DEREG-2).
+
+    A slave removes its name from the table of its master. A master no longer
+    confirms a task of another machine to its slaves.
+    """
 
     type = FrameType.UNEXPORT
     id: RegistrationId

@@ -1,0 +1,117 @@
+"""`RemotePresence`: which tasks of other processes are present (BUS-DEREG-2).
+
+A process learns of remote tasks from its joined peers, and these also announce their
+departures: a slave from its master, a master from its slaves and from the masters of
+other machines. If such a peer is lost, no process announces these departures any more.
+So each of its tasks is in doubt until another peer confirms it, and counts as departed
+if none does in time.
+
+A master withdraws such a task of another machine from its slaves (UNEXPORT): they know
+it from this master, which is not lost. ELIMINATE would say more than the master knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.local.interests import Interests
+from bus.core.local.remote_tasks import RemoteTasks
+from bus.core.wire import Unexport
+
+if TYPE_CHECKING:
+    from bus.address import Address
+    from bus.core.local.process_manager import ProcessManager
+    from bus.core.peer.peer import Peer
+    from bus.core.remote.topology import Topology
+    from bus.core.wire import Characteristics
+    from bus.registration import RegistrationId
+
+__all__ = ["RemotePresence"]
+
+
+class RemotePresence:
+    """The remote tasks that this process has been told of, or has passed on.
+
+    ``_own``: those that its own watches and subscriptions match. ``_passed_on``: those
+    of other machines that this master has reported to its slaves.
+    """
+
+    __slots__ = ("_own", "_passed_on", "_topology")
+
+    def __init__(self, topology: Topology, manager: ProcessManager) -> None:
+        self._topology: Final = topology
+        self._own: Final = manager.remote_tasks
+        machine = topology.me.machine
+        self._passed_on: Final = RemoteTasks(machine, manager.table, Interests(machine))
+
+    def on_answer(
+        self, peer: Peer, task: Characteristics, address: Address, now: float
+    ) -> None:
+        """Record that a peer has answered a watch or a subscription of this process."""
+        # A peer that has not joined announces no departure to this process.
+        until = None if peer.joined else now + self._topology.limits.connect_timeout_s
+        self._topology.todo += self._own.on_appeared(
+            task.id, address, task.incarnation, until
+        )
+
+    def on_passed_on(self, task: Characteristics) -> None:
+        """Record that this master forwards an answer to another process."""
+        if task.id.machine != self._topology.me.machine:
+            address = self._topology.address(task.id.machine, task.name)
+            self._passed_on.on_appeared(task.id, address, task.incarnation)
+
+    def on_departure(self, task: RegistrationId) -> None:
+        """Report the departure of a task to the watches of this process."""
+        self._topology.todo += self._own.on_disappeared(task)
+        self._passed_on.on_disappeared(task)
+
+    def on_withdrawn(self, task: RegistrationId) -> None:
+        """Report that the master confirms a task of another machine no more."""
+        self._topology.todo += self._own.on_withdrawn(task)
+
+    def on_process_lost(self, peer: Peer, now: float) -> bool:
+        """Report that the tasks of a lost process have departed; doubt those it knew.
+
+        Returns True if this process knew any task of the lost one.
+        """
+        key, incarnation = peer.key, peer.session.incarnation
+        gone = self._own.of_process(key, incarnation)
+        for number in gone:
+            self._topology.todo += self._own.on_disappeared(number)
+        if peer.joined:
+            self._withdraw(self._passed_on.of_process(key, incarnation))
+            self._doubt(peer, now)
+        return bool(gone)
+
+    def _doubt(self, peer: Peer, now: float) -> None:
+        topology, limits = self._topology, self._topology.limits
+        abroad = peer.machine != topology.me.machine
+        if topology.is_master and not abroad:
+            return  # the tasks of other processes were not learnt from a slave
+        # A machine that was silent for the lease has no other master that could join.
+        # In this machine silence proves nothing, since a process may be stopped.
+        last = peer.received_at if abroad else now
+        until = min(now + limits.connect_timeout_s, max(now, last + limits.lease_s))
+        for tasks in (self._own, self._passed_on):
+            tasks.doubt(peer.machine if topology.is_master else None, until)
+
+    def _withdraw(self, gone: list[RegistrationId]) -> None:
+        """Withdraw tasks of other machines from the slaves of this master."""
+        for number in gone:
+            self._passed_on.on_disappeared(number)
+            for slave in self._topology.slaves():
+                slave.session.send_control(Unexport(id=number))
+
+    # Time.
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has work to do, in seconds; None for never."""
+        times = self._own.next_deadline(), self._passed_on.next_deadline()
+        return min((at for at in times if at is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """Drop the tasks in doubt that no process has confirmed in time."""
+        again_at = now + self._topology.limits.connect_timeout_s
+        for number in self._own.overdue(now, again_at):
+            self._topology.todo += self._own.on_disappeared(number)
+        self._withdraw(self._passed_on.overdue(now, again_at))
