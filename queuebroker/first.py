@@ -27,7 +27,7 @@ from queuebroker.arguments import (
     wrong_type,
 )
 from queuebroker.channel.message_queue import MessageQueue
-from queuebroker.channel.status import Status
+from queuebroker.channel.status import Status, Verdict
 from queuebroker.channel.typed_queue import TypedQueue
 from queuebroker.errors import DisconnectedQueueError, ReceiveTimeoutError
 from queuebroker.waiting.shared_parker import SharedParker
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from queuebroker.errors import DisconnectedError
     from queuebroker.waiting.parking import Parker, WaitList
 
-__all__ = ["Selection", "add_parker", "check_queues", "receive_any"]
+__all__ = ["Selection", "add_parker", "check_queues", "has_room", "receive_any"]
 
 P = TypeVar("P", bound="Parker")
 Q = TypeVar("Q")
@@ -207,6 +207,12 @@ def add_parker(end: MessageQueue, parker: Parker) -> None:
     parker that is always ``locked()`` is released each time.
     """
     end._connection.critical(partial(_list_locked, end, parker))
+
+
+def has_room(end: MessageQueue) -> bool:
+    """Return True if a send need not wait; only reads, and needs no lock."""
+    verdict = end._connection.send_verdict(end._side, waited=True)
+    return verdict is not Verdict.WAIT
 
 
 def check_queues(queues: Iterable[Q], kind: type) -> list[Q]:

@@ -459,6 +459,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "loans",
         "awaited_confirmation",
         "awaited_binding",
+        "awaited_subscribers",
         "subscriber",
         "call",
         "snapshot",

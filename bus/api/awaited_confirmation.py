@@ -20,7 +20,7 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
     """The confirmation of a subscription by all processes (BUS-MSG-18).
 
     Args:
-        subscription: the subscription, which has started.
+        subscription: the subscription, which has not started.
         host: the thread manager of its task.
     """
 
@@ -29,10 +29,15 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
     def __init__(self, subscription: Subscription, host: ThreadManager) -> None:
         super().__init__(subscription.entry, host)
         self._subscription: Final = subscription
+        subscription.then = self.wake  # on cancel, or if the task deregisters
 
     def is_over(self) -> bool:
         """Return True if it is confirmed, cancelled, or the task has deregistered."""
         return super().is_over() or not self._subscription.active
+
+    def on_confirmed(self) -> None:
+        """Record that all processes have the subscription, and wake the caller."""
+        self.on_outcome(True)
 
     def wait(
         self,
@@ -41,7 +46,7 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
         timeout: float | None,
         deadline: float | None,
     ) -> None:
-        """Request the confirmation and wait for it; return if it is cancelled.
+        """Wait for the confirmation; return if the subscription is cancelled.
 
         bus: the bus of the subscribing task. there: that of the notifiers.
 
@@ -51,13 +56,6 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
         """
         thread = bus._threads.of(self._entry, self._host)
         subscription = self._subscription
-        subscription.then = self.wake  # on cancel, or if the task deregisters
-        exchange = subscription._exchange
-        exchange.decide(
-            lambda: exchange.manager.confirm(
-                subscription, lambda: self.on_outcome(True)
-            )
-        )
         if self.parker is None:
             thread._serve_until(self.is_over, deadline)
         else:

@@ -69,17 +69,20 @@ class Subscriber:
         subscription = Subscription(
             there._exchange, self._entry, specification, callback, ref, account
         )
-        subscription._start()
-        self._cancel_if_closed(subscription, there)
-        if wait:
-            try:
-                confirmation = AwaitedConfirmation(
-                    subscription, self._sender.require_host()
-                )
-                confirmation.wait(self._bus, there, timeout, deadline)
-            except BaseException:
-                subscription.cancel()
-                raise
+        if not wait:
+            subscription._start()
+            self._cancel_if_closed(subscription, there)
+            return subscription
+        # One request both subscribes and asks for the confirmation: otherwise each
+        # process would answer twice with all its matching tasks.
+        confirmation = AwaitedConfirmation(subscription, self._sender.require_host())
+        try:
+            subscription._start(confirmation.on_confirmed)
+            self._cancel_if_closed(subscription, there)
+            confirmation.wait(self._bus, there, timeout, deadline)
+        except BaseException:
+            subscription.cancel()
+            raise
         return subscription
 
     def watch(

@@ -83,10 +83,14 @@ class Subscription:
         if self.then is not None:
             self.then()
 
-    def _start(self) -> None:
-        """Subscribe; cancel at once if the task deregisters meanwhile."""
+    def _start(self, settled: Callable[[], object] | None = None) -> None:
+        """Subscribe; cancel at once if the task deregisters meanwhile.
+
+        settled: called once all processes have the subscription.
+        """
         _interests_of(self.entry)[self] = None
-        self._exchange.decide_remote(lambda: self._exchange.manager.subscribe(self))
+        exchange = self._exchange
+        exchange.decide(lambda: exchange.manager.subscribe(self, settled))
         if self.entry.host is None:
             self.cancel()
 

@@ -18,6 +18,7 @@ from bus.api.arguments import (
     wrong_type,
 )
 from bus.api.awaited_command import await_command
+from bus.api.awaited_subscribers import AwaitedSubscribers
 from bus.api.call import Call
 from bus.api.command_handle import NO_QUESTION
 from bus.api.loans import OnFull, new_loan
@@ -26,6 +27,7 @@ from bus.api.sender import NOTIFY, SEND, Sender
 from bus.api.subscriber import Subscriber
 from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
+from queuebroker.arguments import positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -258,7 +260,8 @@ class Task:
 
         The notification goes to the subscribers that this process knows now. If there
         are none, it is dropped and `TaskInfo.unheard` counts it. A subscriber that must
-        not miss the first one subscribes with ``wait=True``, then sends a command.
+        not miss the first one subscribes with ``wait=True``, then sends a command. A
+        notifier that must not send too early calls `wait_for_subscribers` first.
 
         Raises:
             BusFullError: a subscriber has no room, and its policy reports that to the
@@ -275,6 +278,31 @@ class Task:
         finally:
             if outer is False:
                 MAIN.inside = False
+
+    @guarded("wait for subscribers")
+    def wait_for_subscribers(
+        self, count: int = 1, timeout: float | None = None
+    ) -> bool:
+        """Wait until this task has ``count`` subscribers; False if time is up first.
+
+        Each subscribing task of this process counts, and each other process with one or
+        more of them: how many tasks subscribe there is not known here (BUS-MSG-19).
+        From then on each notification reaches all of them, or a gap counts it.
+
+        timeout: in seconds; None for no limit.
+
+        Raises:
+            TypeError, ValueError: ``count`` is no int, or below 1.
+            RuntimeError: within a callback; its thread may have to answer.
+            UnknownTaskError: this task deregisters, or its bus is closed meanwhile.
+        """
+        positive("count", count)
+        deadline = deadline_after(timeout)
+        if self._bus._threads.in_callback():
+            msg = "cannot wait within a callback: wait for subscribers elsewhere"
+            raise RuntimeError(msg)
+        wait = AwaitedSubscribers(self._entry, self._sender.require_host())
+        return wait.wait(self._bus, count, deadline)
 
     @guarded("take a loan")
     def loan(

@@ -27,7 +27,7 @@ __all__ = ["top"]
 
 _HEAD: Final = (
     *("process", "role", "tasks", "messages", "per_s"),
-    *("notified", "notified_per_s", "heard", "heard_per_s", "unread"),
+    *("notified", "notified_per_s", "unheard", "heard", "heard_per_s", "unread"),
     *("dropped", "expired", "turned_away", "nobody", "in_doubt", "queued", "blocked"),
 )
 
@@ -38,6 +38,7 @@ class _Row:
 
     messages: commands and notifications that callbacks got since its tasks registered.
     notified: notifications that its tasks have sent, each counted once.
+    unheard: those among them for which there was no subscriber.
     heard: the notifications among messages.
     per_s, notified_per_s, heard_per_s: since the last refresh; None at the first.
     dropped: messages dropped to make room for newer ones.
@@ -56,6 +57,7 @@ class _Row:
     per_s: float | None
     notified: int
     notified_per_s: float | None
+    unheard: int
     heard: int
     heard_per_s: float | None
     unread: int
@@ -254,6 +256,8 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
         per_s=rate(messages, last.messages if last else 0),
         notified=notified,
         notified_per_s=rate(notified, last.notified if last else 0),
+        # A process of an earlier version does not report it.
+        unheard=sum(task.get("unheard", 0) for task in tasks),
         heard=heard,
         heard_per_s=rate(heard, last.heard if last else 0),
         unread=total("unread"),

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from queuebroker import _sync
 from queuebroker.channel.status import Status
 from queuebroker.errors import DisconnectedError, ReceiveTimeoutError
-from queuebroker.first import Selection, add_parker
+from queuebroker.first import Selection, add_parker, has_room
 from queuebroker.sockets.queue import SocketMessageQueue
 from queuebroker.sockets.read_lease import ReadLease as SocketReadLease
 from queuebroker.waiting.shared_parker import SharedParker
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from bus.threads.inbox import Inbox
     from queuebroker.channel.message_queue import MessageQueue
@@ -53,13 +53,20 @@ class LinkPoller(Protocol):
         """Mark a queue ready again: it was not handled to the end."""
 
     def wait(
-        self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
+        self,
+        inbox: Inbox,
+        ready: Callable[[], bool],
+        deadline: float | None,
+        full: Sequence[MessageQueue] = (),
     ) -> None:
         """Sleep until a queue may have an event, ``ready()`` holds, or the deadline
         passes.
 
         ready: checked whenever anything is posted to the inbox.
         deadline: on the monotonic clock in seconds; None for never.
+        full: queues that had no room for a frame. Between processes the sleep ends when
+          one of them has room, so that a long series of frames takes no pause for each
+          window of the link. Between threads it does not: the owner tries again.
         """
 
     def wake(self) -> None:
@@ -128,7 +135,11 @@ class ParkedPoller:
         """Do nothing: all queues are checked each time."""
 
     def wait(
-        self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
+        self,
+        inbox: Inbox,
+        ready: Callable[[], bool],
+        deadline: float | None,
+        full: Sequence[MessageQueue] = (),  # noqa: ARG002 # see `LinkPoller.wait`
     ) -> None:
         queues = list(self._queues.values())
 
@@ -252,10 +263,14 @@ class SocketPoller:
         self._ready.add(number)
 
     def wait(
-        self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
+        self,
+        inbox: Inbox,
+        ready: Callable[[], bool],
+        deadline: float | None,
+        full: Sequence[MessageQueue] = (),
     ) -> None:
         def look() -> bool:
-            return bool(self._ready) or ready()
+            return bool(self._ready) or ready() or any(map(has_room, full))
 
         parker, arrived, poll = self._parker, inbox.arrived, self._driver.poll
         rest_s = None

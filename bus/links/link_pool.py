@@ -267,7 +267,8 @@ class LinkPool:
             times += self._closing.values()
             soon = min(times)
             deadline = soon if deadline is None else min(soon, deadline)
-        self._poller.wait(self._inbox, ready, deadline)
+        full = [self._queues[number] for number in self._unsent]
+        self._poller.wait(self._inbox, ready, deadline, full)
 
     # The end.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from queuebroker.errors import DisconnectedError, SendTimeoutError
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Unsent"]
 
-# Shortest and longest pause before a full link is tried again. The peer may have read
-# meanwhile; a peer that does not read must not keep the owner awake.
+# Shortest and longest pause before a full link is tried again, unless `LinkPoller.wait`
+# ends before: the peer may have read meanwhile. A peer that does not read must not keep
+# the owner awake.
 _ROOM_S: Final = 0.001
 _ROOM_S_MAX: Final = 0.05
 
@@ -47,8 +49,10 @@ class Unsent:
         frames, before = self.frames, len(self.frames)
         try:
             while frames:
-                queue.send(frames[0], timeout=0)
-                self.size -= len(frames.popleft())
+                # As many as the peer may have room for, in one step.
+                run = list(islice(frames, queue.capacity))
+                for _ in range(queue.send_many(run, timeout=0)):
+                    self.size -= len(frames.popleft())
         except SendTimeoutError:
             if len(frames) < before:
                 self._pause_s = _ROOM_S

@@ -17,6 +17,7 @@ class DropReason(enum.Enum):
     NO_PEER = "no peer"  # sent without a connection (BP-5)
     SEND_QUEUE = "send queue full"  # the peer does not read fast enough (BP-4)
     RECEIVE_QUEUE = "receive queue full"  # the application does not (BP-6)
+    SYSTEM = "system buffer full"  # a datagram of a group, before this process read it
     DUPLICATE = "duplicate"  # came a second time, by another path (BP-16)
     REPEAT = "repeat"  # equals a recent message of an SP peer (BP-16, opt-in)
     LOST = "connection lost"  # still queued at that time

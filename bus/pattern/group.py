@@ -32,13 +32,16 @@ _MAGIC: Final = b"QBp\1"
 # The longest datagram that Ethernet carries in one piece: without IP and UDP headers.
 _DATAGRAM_BYTES_MAX: Final = {4: 1500 - 20 - 8, 6: 1500 - 40 - 8}
 _RECEIVES_MAX: Final = 256  # before other descriptors have their turn
+_UINT32_MAX: Final = 2**32 - 1
 
 
 class Group(Closable):
     """A multicast group that a socket has joined, until `close`.
 
     A message that does not fit into one datagram is dropped and counted
-    (`DropReason.TOO_LONG`): the loss of one of several pieces would lose all of it.
+    (`DropReason.TOO_LONG`): the loss of one of several pieces would lose all of it. So
+    are the datagrams for which the system had no room in its receive buffer
+    (`DropReason.SYSTEM`). Those that are lost on the way are in no account.
 
     Attributes:
         url: the address of the group.
@@ -93,6 +96,7 @@ class _GroupCarrier:
             raise OSError(error.errno, text) from None
         self._id: Final = new_node_id()
         self._ended: bool = False
+        self._dropped: int = 0  # datagrams that the system has dropped, as counted here
         config = node.config
         self.queue: Final[SendQueue[bytes]] = SendQueue(
             config.send_messages, config.send_bytes, self._write
@@ -138,6 +142,7 @@ class _GroupCarrier:
                 runs += self._read(came[0])
         if runs and (pipe := self._pipe) is not None:
             self._node.accept(pipe, runs)
+        self.refresh()
 
     def _read(self, datagram: bytes) -> list[MessageRun]:
         if len(datagram) < _HEAD.size:
@@ -193,7 +198,16 @@ class _GroupCarrier:
         """Do nothing: a group has no account."""
 
     def refresh(self) -> None:
-        """Do nothing: a group has no account."""
+        """Count the datagrams that the system has dropped since the last call."""
+        with self._node.lock:
+            dropped = self._datagrams.dropped()
+            if dropped is None:
+                return
+            count = (dropped - self._dropped) & _UINT32_MAX
+            self._dropped = dropped
+            if count:
+                self._node.ledger.add_locked(self._pipe, DropReason.SYSTEM, count)
+        self._node.ledger.report()
 
     def resume(self) -> None:
         """Do nothing: datagrams are read, and dropped if there is no room."""

@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import socket
 import struct
+import sys
 from contextlib import suppress
 from typing import Final
 
@@ -14,6 +15,11 @@ from queuebroker._net.sockets import AT_ONCE
 __all__ = ["Datagrams", "join_group"]
 
 _BYTES_MAX: Final = 65_536
+# Of Linux, not in `socket`: the memory of a socket, numbers of 32 bits. The last one is
+# the number of dropped datagrams.
+_SO_MEMINFO: Final = 55
+_MEMINFO_BYTES: Final = 36
+_DROPS: Final = slice(32, 36)
 _GROUP_V4: Final = struct.Struct("=4s4si")
 _GROUP_V6: Final = struct.Struct("=16si")
 
@@ -123,6 +129,21 @@ class Datagrams:
         except BlockingIOError:
             return None
         return data, source[0]
+
+    def dropped(self) -> int | None:
+        """Return how many datagrams the system has dropped, modulo 2**32.
+
+        It had no room for them in the receive buffer. Datagrams that did not reach this
+        host are not among them, those that this process sent are. None if the sockets
+        are closed, or if the system does not count them.
+        """
+        try:
+            told = self._receiver.getsockopt(
+                socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO_BYTES
+            )
+        except OSError:
+            return None
+        return int.from_bytes(told[_DROPS], sys.byteorder) if told[_DROPS] else None
 
     def close(self) -> None:
         """Close both sockets."""

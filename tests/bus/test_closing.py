@@ -246,18 +246,17 @@ def test_a_task_that_deregisters_as_it_subscribes_or_watches_keeps_neither(
 ) -> None:
     """Its departure ends all its subscriptions but the one not yet registered."""
     task = bus.register("task", thread=bus.thread())
-    way = "decide_remote" if what == "subscribe" else "decide"
-    original = getattr(Exchange, way)
+    original = Exchange.decide
 
     def leaves_first(exchange: Exchange, event: Callable[[], Any]) -> None:
-        monkeypatch.setattr(Exchange, way, original)
+        monkeypatch.setattr(Exchange, "decide", original)
         # In another thread: in this one it would be a call within a call.
         with Threads() as threads:
             threads.start(task.deregister)
         until(lambda: task._entry.host is None, "it has left")
         original(exchange, event)
 
-    monkeypatch.setattr(Exchange, way, leaves_first)
+    monkeypatch.setattr(Exchange, "decide", leaves_first)
     interest = getattr(task, what)("**", unwanted)
 
     assert not interest.active

@@ -87,6 +87,19 @@ def test_a_tree_shows_the_unread_and_the_missed_messages_of_a_task(
     assert line == f"t: 1 delivered, 0 unread, {words}"
 
 
+def test_a_tree_shows_notifications_without_a_subscriber(alpha: Far) -> None:
+    """Beside their notifier; those with one are not among them."""
+    for name in ("alone", "news"):
+        alpha(f"made.update({name}=bus.register('{name}')) or None")
+    alpha("bus.subscribe('news', print) and None")
+    for name in ("alone", "news"):
+        alpha(f"[made['{name}'].notify(n) for n in range(3)] and None")
+    line = "alone: 0 delivered, 0 unread, 3 notified without a subscriber\n"
+    until(lambda: line in verb("tree").stdout, "they are counted")
+
+    assert "news: 0 delivered, 0 unread\n" in verb("tree").stdout
+
+
 def test_a_tree_shows_waiting_messages_and_busy_threads(alpha: Far) -> None:
     alpha("bus.register('shelf', capacity=2, overflow='drop-oldest') and None")
     alpha("[bus.command('shelf', n) for n in range(5)] and None")

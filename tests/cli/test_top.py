@@ -118,12 +118,20 @@ def test_top_counts_notifications_at_the_notifier_and_at_the_subscriber(
     notifier, reader = looks[-1]
     assert (notifier["notified"], notifier["heard"]) == (5, 0)
     assert (reader["notified"], reader["heard"]) == (0, 5)
+    assert [looks[0][0]["unheard"], notifier["unheard"]] == [0, 0]
     for (sender, hears), (next_sender, next_hears) in itertools.pairwise(looks):
         for before, look, key in (
             (sender, next_sender, "notified"),
             (hears, next_hears, "heard"),
         ):
             assert (look[f"{key}_per_s"] > 0) == (look[key] > before[key])
+
+
+@pytest.mark.usefixtures("beta")
+def test_notifications_without_a_subscriber_are_shown(alpha: Far) -> None:
+    alpha("made.update(clock=bus.register('clock')) or None")
+    alpha("[made['clock'].notify(n) for n in range(5)] and None")
+    until(lambda: read("top", "--once")[0]["unheard"] == 5, "they are counted")
 
 
 @pytest.mark.usefixtures("alpha")
@@ -164,12 +172,12 @@ def test_a_table_that_is_too_wide_is_several() -> None:
     ]
 
     [whole] = looking._tables(cells, 200)
-    parts = list(looking._tables(cells, 90))
+    parts = list(looking._tables(cells, 100))
     narrow = list(looking._tables(cells, 1))
 
     assert whole[0].split() == HEAD
     assert len(parts) == 2
-    assert max(len(line) for part in parts for line in part) <= 90
+    assert max(len(line) for part in parts for line in part) <= 100
     for some in (parts, narrow):
         heads = [part[0].split() for part in some]
         assert [name for head in heads for name in head[1:]] == HEAD[1:]

@@ -127,7 +127,7 @@ def test_an_alias_ends_with_its_task(manager: ProcessManager) -> None:
     log, _ = register(manager, "log")
     assert park(manager, 1) is log
     assert manager.table.find(LOG) is log
-    assert manager.table.public() == [log]
+    assert [*manager.table.public()] == [log]
     assert len(manager.table) == 1
 
     manager.leave(log)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bus.config import BusConfig
+from bus.links import unsent
 from bus.links.link_helpers import PORT
 from bus.links.link_poller import SocketPoller
 from bus.links.link_pool import LinkPool
@@ -106,6 +107,8 @@ def test_time_that_is_up_ends_it(late_s: float) -> None:
 class Sockets:
     """The owner of some links between processes, and the far ends of these."""
 
+    capacity = 1000  # frames in each direction of a link
+
     def __init__(self, folder: str) -> None:
         self._threads = Threads()
         self.driver = SocketDriver()
@@ -131,7 +134,9 @@ class Sockets:
 
         self.link_pool = LinkPool(
             self.inbox,
-            BusConfig(link_frames=1000, backlog_frames=100, backlog_bytes=1000),
+            BusConfig(
+                link_frames=self.capacity, backlog_frames=100, backlog_bytes=1000
+            ),
             MemoryNetwork("bus1"),
             poller=Noted(self.driver),
             peer_log=PeerLog(),
@@ -165,13 +170,14 @@ class Sockets:
         self.came += self.link_pool.take()
         for request in self.inbox.take_now():
             request.run()
+        self.link_pool.resume()
 
     def until(self, so: Callable[[], object]) -> None:
         """Serve until `so` holds, or fail after a limit."""
         end = _sync.monotonic() + LIMIT_S
         while not so():
-            assert _sync.monotonic() < end
             self.link_pool.wait(lambda: bool(self.inbox.items), end)
+            assert _sync.monotonic() < end
             self.turn()
 
     def close(self) -> None:
@@ -229,3 +235,21 @@ def test_frames_that_arrive_before_their_link_is_known_are_taken(
     sockets.until(lambda: sockets.came)
 
     assert sockets.came == [(1, b"early")]
+
+
+@clause("BUS-CHAN-8")
+def test_room_in_a_full_link_wakes_the_owner(
+    sockets: Sockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a long series of frames takes a pause for each window of the link."""
+    monkeypatch.setattr(unsent, "_ROOM_S", 2 * LIMIT_S)  # no pause ends in time
+    [far] = sockets.connected()
+    frames = [b"%d" % number for number in range(sockets.capacity + 50)]
+    for frame in frames:
+        sockets.link_pool.send(1, frame)
+    assert sockets.link_pool.sending
+
+    with Threads() as threads:
+        reader = threads.start(lambda: [far.receive() for _ in frames])
+        sockets.until(lambda: not sockets.link_pool.sending)
+    assert reader.result() == frames

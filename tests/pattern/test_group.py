@@ -117,6 +117,31 @@ def test_a_message_above_one_datagram_is_dropped_and_counted(
     assert first.stats.dropped == {DropReason.TOO_LONG: 1}
 
 
+@clause("BP-15")
+def test_datagrams_for_which_the_system_has_no_room_are_counted(
+    url: str, stack: ExitStack
+) -> None:
+    drops: list[Drop] = []
+    first = stack.enter_context(BusSocket())
+    second = stack.enter_context(BusSocket(on_drop=drops.append))
+    for node in (first, second):
+        node.join(url, source=HERE)
+    sent = 2000
+    with second._node.lock:  # its driver can hand over no datagram meanwhile
+        for _ in range(sent):
+            first.send(bytes(1400))
+
+    def account() -> int:
+        stats = second.stats
+        return stats.received_queued + sum(stats.dropped.values())
+
+    until(lambda: account() == sent, "each datagram is queued, or counted")
+    dropped = second.stats.dropped
+    assert dropped[DropReason.SYSTEM] > 0
+    counted = sum(each.count for each in drops if each.reason is DropReason.SYSTEM)
+    assert counted == dropped[DropReason.SYSTEM]
+
+
 @clause("BP-15", "BP-16")
 def test_a_group_and_a_connection_to_the_same_node_deliver_once(
     url: str, tmp_path: Path, stack: ExitStack

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bus.core.wire import Frame
     from bus.shared_memory_info import SharedMemoryInfo
     from bus.threads.inbox import Inbox
+    from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["BODIES", "Links", "Reader", "info_of", "shared", "small_owner"]
 
@@ -218,6 +219,7 @@ class _Poller(ParkedPoller):
         inbox: Inbox,
         ready: Callable[[], bool],
         deadline: float | None,
+        full: Sequence[MessageQueue] = (),  # see `LinkPoller.wait`
     ) -> None:
         woken = True
         while woken:

@@ -46,6 +46,8 @@ class Checks:
                 counters = relay.counters
                 if counters.posted != counters.ended + relay.present:
                     raise BrokenPromiseError(f"a relay of {process.name}: {counters}")
+                if relay.busy and relay not in peer.active:
+                    raise BrokenPromiseError("a relay that holds a message is idle")
             for relay in peer.relays.values():
                 if len(relay.unacked) > limits.window:
                     raise BrokenPromiseError("more is unacked than the window")

@@ -395,14 +395,19 @@ class SimProcess:
         self.remote.notify_alike(task.entry, payloads, 3 * count, 0)
         self.settle()
 
-    def subscribe(self, task: SimTask, specification: str) -> None:
-        """Subscribe a task to others."""
+    def subscribe(
+        self,
+        task: SimTask,
+        specification: str,
+        settled: Callable[[], object] | None = None,
+    ) -> None:
+        """Subscribe a task to others; settled: called on the confirmation."""
         self._pass_on()
         self.say(lambda: f"{task.name} subscribes to {specification}")
         asked = Asked(task.entry, Specification.parse(specification))
         task.subscriptions.append(asked)
         task.changes += 1
-        self.manager.subscribe(asked)
+        self.do(self.manager.subscribe(asked, settled))
         self.settle()
 
     def watch(self, task: SimTask, specification: str) -> None:

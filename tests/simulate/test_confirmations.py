@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,13 +21,11 @@ if TYPE_CHECKING:
 def ask(hearer: SimTask, pattern: str = "news") -> list[float]:
     """Subscribe a task; return a list that receives the time of the confirmation."""
     process, told = hearer.process, list[float]()
-    process.subscribe(hearer, pattern)
-    (asked,) = hearer.subscriptions
 
     def settled() -> None:
         told.append(process.world.now)
 
-    process.event(partial(process.manager.confirm, asked, settled))
+    process.subscribe(hearer, pattern, settled)
     return told
 
 
@@ -237,3 +234,80 @@ def test_nothing_is_kept_of_the_confirmation_of_an_adopted_request_that_ends() -
         assert stage.world.now < until
         stage.soon(0.01)
     assert len(remote_subscriptions._confirmations) == 0
+
+
+@clause("BUS-MSG-18")
+@pytest.mark.parametrize("where", ["s1", "s2"])
+@pytest.mark.parametrize("cut", [False, True], ids=["never joined", "cut off"])
+def test_a_subscriber_waits_for_the_machine_that_it_names(
+    where: str, *, cut: bool
+) -> None:
+    """While that machine cannot be reached, no other process confirms for it."""
+    stage = Stage(machines=2 if cut else 1)
+    if cut:
+        stage.process("s1", "m2").die()
+        stage.soon(2.0)
+    hearer = stage.task("h", where)
+
+    told = ask(hearer, "ism://m2/news")
+    stage.soon(3.0)
+    before = list(told)
+    stage.world.start("m2", "s1", master=True)
+    news = stage.task("news", "s1", "m2")
+    wait(stage, told, 5.0)
+
+    assert not before
+    notify(news, 3)
+    stage.soon()
+    assert heard(stage, hearer, news) == [1, 2, 3]
+
+
+@clause("BUS-MSG-18")
+def test_a_machine_that_is_lost_meanwhile_confirms_nothing() -> None:
+    """Its master stops before it answers, and is lost; another one takes over."""
+    stage = Stage(machines=2)
+    master = stage.process("s1", "m2")
+    master.frozen = True
+    told = ask(stage.task("h", "s2"), "ism://m2/news")
+    stage.soon(0.05)
+    master.die()
+    stage.soon(3.0)
+    before = list(told)
+    stage.world.start("m2", "s1", master=True)
+    wait(stage, told, 5.0)
+
+    assert not before
+
+
+@clause("BUS-MSG-18")
+@pytest.mark.parametrize("heir", ["s2", "s3"])
+def test_a_new_master_waits_for_the_machine_that_a_subscriber_names(heir: str) -> None:
+    stage = Stage(slaves=2)
+    told = ask(stage.task("h", "s2"), "ism://m2/news")
+    stage.process("s1").die()
+    stage.soon(0.6)
+    stage.world.promote(stage.process(heir))
+    stage.soon(5.0)
+    before = list(told)
+    stage.world.start("m2", "s1", master=True)
+    wait(stage, told, 5.0)
+
+    assert not before
+
+
+@clause("BUS-MSG-18")
+def test_a_subscriber_that_waits_gets_each_task_once() -> None:
+    """Each process used to answer twice: to the subscription, and to the wait."""
+    stage = Stage()
+    for number in range(5):
+        stage.task(f"t/{number}", "s1")
+    hearer = stage.task("h", "s2")
+    stage.soon()
+    stage.forget()
+
+    assert not ask(hearer, "t/*")
+    stage.soon()
+
+    types = stage.types("s1", "s2")
+    assert types.count("ADD_RELAY") == 5
+    assert stage.types("s2", "s1").count("SUBSCRIBE") == 1

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
+from msgspec.structs import replace
+
 from bus.core.remote.requests import Request
 from bus.core.wire import Subscribe
 from bus.message import Incoming, Kind
@@ -140,15 +143,19 @@ def test_a_verdict_costs_the_same_however_many_are_awaited() -> None:
 @clause("BUS-MSG-18")
 def test_a_confirmation_costs_the_same_however_many_are_awaited() -> None:
     def prepared(count: int) -> SimProcess:
-        process = Stage().process("s2")
+        stage = Stage()
+        task = stage.task("h", "s2")
+        process = task.process
+        process.subscribe(task, "n")
         topology = process.remote.topology
         confirmations = process.remote.remote_subscriptions._confirmations
+        [kept] = process.remote.remote_subscriptions.ledger.all()
         master = topology.master()
         assert master is not None
         for _ in range(count):
-            request = topology.new_request()
-            confirmations.begin(request, lambda: None, own=True)
-            confirmations.number(request, master)
+            frame = replace(kept.frame, id=topology.new_request())
+            confirmations.begin(attrs.evolve(kept, frame=frame), lambda: None)
+            confirmations.number(frame.id, master)
         return process
 
     def confirm(process: SimProcess) -> None:

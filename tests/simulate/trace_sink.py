@@ -322,7 +322,7 @@ def _lingers(process: SimProcess, peer: Peer, relay: BusRelay) -> bool:
     if peer.session.link is None:
         return True
     written = relay.provisional and relay.busy
-    return written or process.remote.relays.expires_at(relay) is not None
+    return written or process.remote.relays.may_expire(relay)
 
 
 def _mark(process: SimProcess) -> object:

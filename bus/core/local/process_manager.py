@@ -13,6 +13,7 @@ holders are queued in front of everything sent since (BUS-DEREG-4, BUS-MOVE-5).
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.address import Address, name_anywhere
@@ -67,6 +68,7 @@ class ProcessManager:
     """
 
     __slots__ = (
+        "_awaited_subscribers",
         "_numbers",
         "any_machine_names",
         "departures",
@@ -105,6 +107,10 @@ class ProcessManager:
         self.revision: int = 0
         self.remote_tasks: Final = RemoteTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
+        # Notifiers that wait for subscribers: the task, how many, and whom to tell.
+        self._awaited_subscribers: Final[
+            dict[Callable[[bool], object], tuple[Entry, int]]
+        ] = {}
 
     # Registrations.
 
@@ -221,6 +227,7 @@ class ProcessManager:
             self.unsubscribe(interest)
         for interest in self.watches.of(entry):
             self.unwatch(interest)
+        actions += self._settle_awaited(lambda each, _: each is entry, outcome=False)
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
             actions += self.remote_tasks.on_departure(entry.address)
         if self.remote is not None and not entry.remote:
@@ -333,26 +340,65 @@ class ProcessManager:
 
     # Subscriptions and watches.
 
-    def subscribe(self, subscription: Interest) -> None:
-        """Subscribe a task to notifications of present and future tasks (AMO-27)."""
+    def subscribe(
+        self, subscription: Interest, settled: Callable[[], object] | None = None
+    ) -> list[Action]:
+        """Subscribe a task to notifications of present and future tasks (AMO-27).
+
+        settled: called once all processes have received the subscription; at once if
+          there are no other processes.
+        """
         self.subscriptions.add(subscription)
         self._review_audiences(subscription)
+        actions = self.review_subscribers()
         if self.remote is not None:
-            self.remote.on_subscribed(subscription)
+            actions += self.remote.on_subscribed(subscription, settled)
+        elif settled is not None:
+            actions.append(Settled(settled))
+        return actions
 
-    def confirm(
-        self, subscription: Interest, settled: Callable[[], object]
+    def await_subscribers(
+        self, entry: Entry, count: int, told: Callable[[bool], object]
     ) -> list[Action]:
-        """Call a function once all processes have received a subscription.
+        """Call a function once a task has ``count`` subscribers (BUS-MSG-19).
 
-        If there are no other processes, or if the subscription has ended, it is called
-        at once.
+        told: called with True then, or with False once the task departs; until
+          `forget_subscribers`.
         """
-        if self.remote is None or subscription not in self.subscriptions.of(
-            subscription.entry
-        ):
-            return [Settled(settled)]
-        return self.remote.confirm(subscription, settled)
+        if entry not in self.table:
+            return [Settled(partial(told, False))]
+        self._awaited_subscribers[told] = entry, count
+        return self.review_subscribers()
+
+    def forget_subscribers(self, told: Callable[[bool], object]) -> None:
+        """End a wait for subscribers; does nothing if it is over."""
+        self._awaited_subscribers.pop(told, None)
+
+    def review_subscribers(self) -> list[Action]:
+        """End the waits of the tasks that now have enough subscribers."""
+        return self._settle_awaited(self._has_subscribers, outcome=True)
+
+    def _has_subscribers(self, entry: Entry, count: int) -> bool:
+        """Return True if a task has that many subscribers.
+
+        Each of this process counts, and each other process that has any: how many tasks
+        those are is not known here.
+        """
+        remote = 0 if self.remote is None else self.remote.subscribers_of(entry)
+        return len(entry.audience) + remote >= count
+
+    def _settle_awaited(
+        self, is_over: Callable[[Entry, int], bool], *, outcome: bool
+    ) -> list[Action]:
+        """End the waits for subscribers that are over."""
+        over = [
+            told
+            for told, (entry, count) in self._awaited_subscribers.items()
+            if is_over(entry, count)
+        ]
+        for told in over:
+            del self._awaited_subscribers[told]
+        return [Settled(partial(told, outcome)) for told in over]
 
     def unsubscribe(self, subscription: Interest) -> bool:
         """End a subscription; False if it had ended."""

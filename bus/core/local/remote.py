@@ -55,16 +55,19 @@ class Remote(Protocol):
     def end_search(self, name: str) -> None:
         """End the search for a name that no message waits for any more."""
 
-    def on_subscribed(self, interest: Interest) -> None:
-        """Extend a subscription to the tasks of other processes."""
+    def on_subscribed(
+        self, interest: Interest, settled: Callable[[], object] | None = None
+    ) -> list[Action]:
+        """Extend a subscription to the tasks of other processes.
+
+        settled: called once all processes have received it.
+        """
+
+    def subscribers_of(self, entry: Entry) -> int:
+        """Return how many other processes have a subscriber to a task of this one."""
 
     def on_unsubscribed(self, interest: Interest) -> None:
         """End a subscription to the tasks of other processes."""
-
-    def confirm(
-        self, interest: Interest, settled: Callable[[], object]
-    ) -> list[Action]:
-        """Call a function once all processes have received a subscription."""
 
     def on_watched(self, interest: Interest) -> None:
         """Extend a watch to the tasks of other processes."""

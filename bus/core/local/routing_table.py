@@ -117,10 +117,10 @@ class RoutingTable:
             return self._private.get(name)
         return public
 
-    def public(self) -> list[Entry]:
-        """Return the public tasks, relays included, each once."""
+    def public(self) -> Iterator[Entry]:
+        """Return the public tasks of now, relays included, each once."""
         named = list(self._public.items())  # one step: another thread may add a name
-        return [entry for name, entry in named if name == entry.name]
+        return (entry for name, entry in named if name == entry.name)
 
     def add(self, entry: Entry) -> None:
         """Add a registration; its name must be free."""

@@ -7,7 +7,7 @@ a new peer, under a new epoch.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -64,6 +64,8 @@ class Peer:
     addresses: the addresses it listens on, as far as known. inside_address: the one for
       its own machine, as it stated to its master when it dialled; "" for others.
     relays: the relays of its tasks here, by the numbers it assigned.
+    active: those of its relays, and of its audience, that may hold a message or a
+      request. A relay enters with each message; `active_relays` drops the others.
     audience: the relay of all its tasks that subscribe to tasks of this process.
     announced: relay numbers of local tasks introduced to it and not dismissed.
     counters: counters of messages for its tasks; notifications: of notifications only.
@@ -79,6 +81,7 @@ class Peer:
         "_receipts",
         "_strays",
         "acks",
+        "active",
         "addresses",
         "announced",
         "answers",
@@ -147,6 +150,7 @@ class Peer:
         self.inside_address: str = ""
         self.flooded: bool = False
         self.relays: Final[dict[int, Relay]] = {}
+        self.active: dict[Any, None] = {}  # the keys are relays
         self.answers: Final = AnswerBacklog(self.relays, limits)
         self.audience: Relay = Relay(self, None, now, limits=limits)
         self.announced: Final[set[int]] = set()
@@ -175,6 +179,20 @@ class Peer:
     def all_relays(self) -> list[Relay]:
         """Return its relays, including the one of its audience."""
         return [*self.relays.values(), self.audience]
+
+    def active_relays(self) -> list[Relay]:
+        """Return the relays that hold a message or a request, audience included.
+
+        Their number, not that of all relays, bounds the work of each round.
+        """
+        active: list[Relay] = [
+            relay for relay in self.active if relay.busy and self._has_relay(relay)
+        ]
+        self.active = dict.fromkeys(active)
+        return active
+
+    def _has_relay(self, relay: Relay) -> bool:
+        return relay is self.audience or self.relays.get(relay.number) is relay
 
     # Rights.
 
@@ -298,7 +316,7 @@ class Peer:
         else:
             if notified == self.waiting[outbound_run.relay]:
                 return False
-            others = self.relays.values()
+            others = [each for each in self.active_relays() if each is not relay]
         return any(
             each.relay == outbound_run.relay and each.turn < outbound_run.turn
             for other in others
@@ -372,6 +390,7 @@ class Peer:
     def forget(self) -> None:
         """Forget all shared state, since the peer has forgotten it too."""
         self.relays.clear()
+        self.active.clear()
         self.audience.abandon()
         before = self.audience
         self.audience = Relay(self, None, before.since, limits=before.limits)
@@ -389,7 +408,7 @@ class Peer:
     @property
     def busy(self) -> bool:
         """True if any message of this process waits for it or for one of its tasks."""
-        return any(relay.busy for relay in self.all_relays())
+        return bool(self.active_relays())
 
 
 def characteristics(

@@ -239,10 +239,11 @@ class Relay(RunQueue):
         asks: set[tuple[Entry, int]] = set()
         if outbound_run.message is not None and outbound_run.message.wants_reply:
             asks.add((outbound_run.source, outbound_run.id))
-        own, whole = self.counters, self.peer.counters
+        own, whole, peer = self.counters, self.peer.counters, self.peer
         everything = whole.whole
         assert everything is not None
         # No calls below: an interrupt finds either all of these changes or none.
+        peer.active[self] = None
         outgoing.kept += kept
         outgoing.next = number + 1
         self.unacked += unacked

@@ -6,10 +6,10 @@ peer; this interface keeps `relay` from importing `peer`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, MutableMapping
 
     from bus.core.local.routing_table import Entry
     from bus.core.peer.answer_backlog import AnswerBacklog
@@ -29,6 +29,7 @@ class RelayPeer(Protocol):
 
     message_bytes_max: int
     flooded: bool
+    active: dict[Any, None]
 
     @property
     def key(self) -> Key:
@@ -47,7 +48,7 @@ class RelayPeer(Protocol):
         """Counters of notifications only."""
 
     @property
-    def relays(self) -> Mapping[int, object]:
+    def relays(self) -> MutableMapping[int, Any]:
         """The relays of its tasks here, by the numbers it assigned."""
 
     @property

@@ -65,6 +65,7 @@ class RunQueue:
     def append(self, outbound_runs: Sequence[OutboundRun]) -> None:
         """Append runs of one task and of one kind to the queue."""
         self._note_deadlines(outbound_runs)
+        self.peer.active[self] = None
         self.queue += outbound_runs
         count = sum([len(outbound_run.bodies) for outbound_run in outbound_runs])
         self.counters.post(count)
@@ -75,6 +76,7 @@ class RunQueue:
     def _prepend(self, first: Sequence[OutboundRun]) -> None:
         """Put runs of several tasks in front of the queue."""
         self._note_deadlines(first)
+        self.peer.active[self] = None
         self.queue.extendleft(reversed(first))
         for outbound_run in first:
             self.counters.post(len(outbound_run.bodies))

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.core.peer.peer import Peer
+    from bus.core.remote.requests import Request
     from bus.core.remote.topology import Topology
-    from bus.core.wire import RequestId
+    from bus.core.wire import RequestId, Subscribe
 
 __all__ = ["Confirmations"]
 
@@ -35,11 +36,14 @@ class _Confirmation:
 
     settled: the functions to call on confirmation.
     own: True if the subscriber is in this process.
+    abroad: True if it is for another machine, and a process of this one subscribes.
     numbers: the processes that have not confirmed it, by the number of their PONG.
-    waits: True if it is not forwarded yet, since the master is lost.
+    waits: True if it is not forwarded yet, since there is no link with the master of
+      this machine, or of that for which it is.
     """
 
     own: bool
+    abroad: bool
     settled: list[Callable[[], object]] = attrs.Factory(list)
     numbers: dict[int, Peer] = attrs.Factory(dict)
     waits: bool = False
@@ -65,20 +69,22 @@ class Confirmations:
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(
-        self, request: RequestId, settled: Callable[[], object], *, own: bool
-    ) -> None:
+    def begin(self, request: Request[Subscribe], settled: Callable[[], object]) -> None:
         """Call a function once a request is confirmed; forward the request after this.
 
+        If this process asks, it is called as an action, without a lock; else at once.
         If another process asks, only the last call counts, since it has repeated the
         request.
-
-        own: True to call it as an action, without a lock; else it is called at once.
         """
-        confirmation = self._open.get(request)
-        if confirmation is None or not own:
-            self.forget(request)
-            confirmation = self._open[request] = _Confirmation(own)
+        number, origin = request.frame.id, request.origin
+        confirmation = self._open.get(number)
+        if confirmation is None or origin is not None:
+            self.forget(number)
+            here = self._topology.me.machine
+            by_own = origin is None or origin.machine == here
+            abroad = by_own and request.machine != here
+            confirmation = _Confirmation(origin is None, abroad)
+            self._open[number] = confirmation
         confirmation.settled.append(settled)
 
     def number(self, request: RequestId, way: Peer) -> int:
@@ -97,10 +103,14 @@ class Confirmations:
         confirmation = self._open.get(request)
         if confirmation is None:
             return
-        topology = self._topology
-        if confirmation.own and not confirmation.numbers:
-            confirmation.waits = not topology.is_master
+        confirmation.waits = not confirmation.numbers and self._lacks_way(confirmation)
         self._review(request, confirmation)
+
+    def _lacks_way(self, confirmation: _Confirmation) -> bool:
+        """Return True if a request was forwarded to no process, but must be."""
+        if self._topology.is_master:
+            return confirmation.abroad
+        return confirmation.own
 
     def forget(self, request: RequestId) -> None:
         """Drop the state of a request that has ended."""
@@ -139,7 +149,11 @@ class Confirmations:
     def on_process_lost(
         self, peer: Peer, is_known: Callable[[RequestId], object]
     ) -> None:
-        """Stop waiting for a lost process; a slave's requests wait for a new master."""
+        """Stop waiting for a lost process.
+
+        A slave's own requests wait for a new master, and those for another machine wait
+        until that machine has joined again.
+        """
         if peer.joined and not self._topology.is_master:
             self._lost_master = True
         for request in [each for each in self._open if not is_known(each)]:
@@ -147,8 +161,8 @@ class Confirmations:
         for request, number in self.unanswered(peer):
             confirmation = self._open[request]
             del confirmation.numbers[number], self._requests[number]
-            if confirmation.own and not self._topology.is_master:
-                confirmation.waits = True
+            if not confirmation.numbers:
+                confirmation.waits = self._lacks_way(confirmation)
             self._review(request, confirmation)
 
     def _review(self, request: RequestId, confirmation: _Confirmation) -> None:
@@ -173,7 +187,9 @@ class Confirmations:
         if self._lost_master and self._topology.is_master:
             self._lost_master, self._until = False, now + _JOIN_S
             for confirmation in self._open.values():
-                confirmation.waits = False
+                confirmation.waits = not confirmation.numbers and self._lacks_way(
+                    confirmation
+                )
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has work to do, in seconds; None for never."""

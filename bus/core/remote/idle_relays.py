@@ -10,6 +10,7 @@ relay is used again in between, it stays.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from bus.core.peer.relay import Dismissal
@@ -99,9 +100,9 @@ class IdleRelays:
         """Ask for the release of relays that were unused for long enough."""
         self.review(now)
         linger_s = self._topology.limits.linger_s
-        for relay, since in list(self._since.items()):
-            if since + linger_s > now:
-                break
+        waiting = self._since.items()
+        due = itertools.takewhile(lambda each: each[1] + linger_s <= now, waiting)
+        for relay, _ in list(due):
             del self._since[relay]
             if self._relays.is_used(relay):
                 continue

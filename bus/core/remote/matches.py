@@ -148,8 +148,9 @@ class Matches:
         if peer is not None and not peer.rights.may_subscribe(task.name):
             return
         known = self._relays.with_number(task)
-        about = characteristics(known, self._topology.me.incarnation)
-        if peer is not None:
+        if peer is None:
+            about = characteristics(known, self._topology.me.incarnation)
+        else:
             about = peer.about(known)
             if not frame.presence:
                 if origin is peer:

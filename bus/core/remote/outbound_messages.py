@@ -366,9 +366,9 @@ class OutboundMessages:
 
     def pump(self, peer: Peer) -> None:
         """Send all messages that may be sent to a peer."""
-        while True:
+        while peer.waiting:
             notifications = peer.audience.queued
-            for relay in peer.all_relays():
+            for relay in peer.active_relays():
                 if relay.queue:
                     self._pump(relay)
             if peer.audience.queued == notifications:

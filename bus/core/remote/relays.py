@@ -9,6 +9,7 @@ messages sent since.
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial, Vacate
@@ -50,6 +51,7 @@ class Relays:
         "_relay_account",
         "_tasks",
         "_topology",
+        "_unconfirmed",
         "proxies",
     )
 
@@ -70,6 +72,9 @@ class Relays:
         self._tasks: Final[dict[int, Entry]] = {}
         # Relays just confirmed by their own processes, and relays just released.
         self._changed: list[Relay] = []
+        # The provisional relays, in the order of their creation. Those that were
+        # confirmed or released since leave it in `_drop_settled`.
+        self._unconfirmed: Final[deque[Relay]] = deque()
 
     # Local tasks.
 
@@ -152,8 +157,11 @@ class Relays:
         now: float,
         *,
         provisional: bool = False,
+        address: Address | None = None,
     ) -> Relay | None:
         """Create a task's relay, once (BUS-RELAY-3); None if it has deregistered.
+
+        address: that of the task, if the caller has made it.
 
         provisional: True if a third party reported the task, not its own process on a
           link to this one. The result is then also None if that process already has
@@ -174,7 +182,7 @@ class Relays:
                 raise WireError(f"more than {most} tasks need relays")
             relay = Relay(peer, task, now, limits=limits)
             machine, own = task.id.machine, self._topology.me.machine
-            address = self._topology.address(machine, task.name)
+            address = address or self._topology.address(machine, task.name)
             relay.entry = Entry(
                 id=task.id,
                 name=task.name if machine == own else f"ism://{machine}/{task.name}",
@@ -188,6 +196,8 @@ class Relays:
             relay.client = self._relay_account(task)
             relay.provisional = provisional
             peer.relays[task.relay] = relay
+            if provisional:
+                self._unconfirmed.append(relay)
         elif not provisional:
             relay.provisional = False
         if news:
@@ -241,9 +251,18 @@ class Relays:
         self._vacate(relay.entry, relay.take_withdrawn(), final=False)
 
     def on_found(
-        self, way: Peer, frame: AddRelay, announced: int | None, now: float
+        self,
+        way: Peer,
+        frame: AddRelay,
+        announced: int | None,
+        now: float,
+        address: Address | None = None,
     ) -> None:
-        """Handle the answer to a search of this process (BUS-ROUTE-6, BUS-ROUTE-9)."""
+        """Handle the answer to a search of this process (BUS-ROUTE-6, BUS-ROUTE-9).
+
+        announced, address: the sender's relay number that the search announced, and
+          the address of the task, if there are any.
+        """
         task = frame.task
         key = (task.id.machine, task.id.process)
         if not frame.addresses and key != way.key:
@@ -255,7 +274,7 @@ class Relays:
             peer.addresses = frame.addresses
         elif announced is not None:
             peer.announced.add(announced)  # the search introduced it, on this link
-        self.add_relay(peer, task, now, provisional=way is not peer)
+        self.add_relay(peer, task, now, provisional=way is not peer, address=address)
         self.dial(peer)
 
     def dial(self, peer: Peer) -> None:
@@ -288,15 +307,13 @@ class Relays:
         Otherwise, and if any message to it is under way, its own process reports the
         last extraction. Messages from the task may also still be on their way.
         """
-        for peer in self._topology.peers.values():
-            for relay in list(peer.relays.values()):
-                if (
-                    relay.entry.id == registration
-                    and relay.provisional
-                    and not relay.unacked
-                ):
-                    del peer.relays[relay.number]
-                    self.release(relay, relay.take_unsent(), final=False)
+        for relay in self._unconfirmed:
+            if (
+                relay.entry.id == registration
+                and _is_provisional(relay)
+                and not relay.unacked
+            ):
+                self._forget(relay, relay.take_unsent())
 
     def release(self, relay: Relay, again: list[Incoming], *, final: bool) -> None:
         """Release a relay; its remaining commands go elsewhere."""
@@ -315,15 +332,50 @@ class Relays:
     def _vacate(self, entry: Entry, messages: list[Incoming], *, final: bool) -> None:
         self._topology.todo.append(Vacate(entry, tuple(messages), final))
 
-    def expires_at(self, relay: Relay) -> float | None:
-        """Return when an unconfirmed relay expires, in seconds; None for never.
+    def _forget(self, relay: Relay, again: list[Incoming]) -> None:
+        """Release a relay that only third parties have reported."""
+        del relay.peer.relays[relay.number]
+        self.release(relay, again, final=False)
 
-        It expires unless its own process confirms it by then: the task may have
-        deregistered in between, when no peer was left to report that.
-        """
-        if not relay.provisional or relay.busy or not relay.opened:
-            return None
+    # Time. An unconfirmed relay expires unless its own process confirms it in time: the
+    # task may have deregistered in between, when no peer was left to report that.
+
+    def next_deadline(self) -> float | None:
+        """Return when an unconfirmed relay expires, in seconds; None for never."""
+        self._drop_settled()
+        first = next(filter(self.may_expire, self._unconfirmed), None)
+        return None if first is None else self._expires_at(first)
+
+    def expire(self, now: float) -> None:
+        """Release the unconfirmed relays whose time has passed."""
+        self._drop_settled()
+        for relay in self._unconfirmed:
+            if self._expires_at(relay) > now:
+                return  # as are all later ones
+            if self.may_expire(relay):
+                self._forget(relay, [])
+
+    @staticmethod
+    def may_expire(relay: Relay) -> bool:
+        """Return True if a relay is unconfirmed, and holds no message."""
+        return _is_provisional(relay) and relay.opened and not relay.busy
+
+    def _expires_at(self, relay: Relay) -> float:
         return relay.since + self._topology.limits.connect_timeout_s
+
+    def _drop_settled(self) -> None:
+        """Drop the first relays that are confirmed or released.
+
+        Only these: others cost nothing until they are first.
+        """
+        unconfirmed = self._unconfirmed
+        while unconfirmed and not _is_provisional(unconfirmed[0]):
+            unconfirmed.popleft()
+
+
+def _is_provisional(relay: Relay) -> bool:
+    """Return True if a relay exists, and its process has not confirmed it."""
+    return relay.provisional and relay.peer.relays.get(relay.number) is relay
 
 
 def _is_newer(entry: Entry, than: Entry) -> bool:

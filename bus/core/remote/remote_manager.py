@@ -314,6 +314,7 @@ class RemoteManager:
         """Handle expired timers: drop, close and retry."""
         self.inbound_messages.expire(now)
         self._undelivered_messages.expire(now)
+        self.relays.expire(now)
         self.resolver.review(now)
         self.links.drop_late(now)
         for peer in list(self.topology.peers.values()):
@@ -341,6 +342,7 @@ class RemoteManager:
             self.name_registry.next_deadline(),
             self._remote_presence.next_deadline(),
             self.remote_subscriptions.next_deadline(),
+            self.relays.next_deadline(),
             self.idle_relays.next_deadline(),
             self.resolver.next_deadline(),
             self.inbound_messages.next_deadline(),
@@ -354,11 +356,7 @@ class RemoteManager:
                 times.append(self._process_loss.lost_at(peer))
             elif peer.idle_since is not None:
                 times.append(self.idle_links.due_at(peer))
-            for relay in peer.relays.values():
-                if relay.queue or relay.asked:
-                    times.append(relay.next_deadline())
-                elif relay.provisional:
-                    times.append(self.relays.expires_at(relay))
+            times += [relay.next_deadline() for relay in peer.active_relays()]
         return min([at for at in times if at is not None], default=None)
 
     def acknowledge(self, now: float) -> list[Action]:

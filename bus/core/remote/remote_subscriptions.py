@@ -84,12 +84,38 @@ class RemoteSubscriptions:
 
     # Tasks of this process.
 
-    def on_subscribed(self, interest: Interest, *, presence: bool = False) -> None:
-        """Send a request for the interest of a task here, unless one was sent."""
+    def on_subscribed(
+        self, interest: Interest, settled: Callable[[], object] | None = None
+    ) -> None:
+        """Send a request for the subscription of a task here, unless one was sent.
+
+        settled: called once all processes have the subscription (BUS-MSG-18). If a
+          request was sent before, it is sent again, so that the answers to it arrive
+          before the confirmation.
+        """
+        request, is_new = self._own_request(interest, presence=False)
+        if settled is not None:
+            self._confirmations.begin(request, settled)
+            request.forwarded_to.clear()
+        if settled is not None or is_new:
+            self.ledger.spread(request)
+            self._confirmations.on_forwarded(request.frame.id)
+
+    def on_watched(self, interest: Interest) -> None:
+        """Send a request for the watch of a task here, unless one was sent."""
+        request, is_new = self._own_request(interest, presence=True)
+        if is_new:
+            self.ledger.spread(request)
+
+    def _own_request(
+        self, interest: Interest, *, presence: bool
+    ) -> tuple[Request[Subscribe], bool]:
+        """Return the request for an interest of a task here, and True if it is new."""
         machine = self._manager.subscriptions.machine_of(interest)
         pattern = interest.specification.pattern
-        if (machine, pattern, presence) in self.own:
-            return
+        request = self.own.get((machine, pattern, presence))
+        if request is not None:
+            return request, False
         task = self._relays.with_number(self._relays.proxies.sender(interest.entry))
         frame = Subscribe(
             id=self._topology.new_request(),
@@ -101,7 +127,7 @@ class RemoteSubscriptions:
         request = Request(frame, machine, pattern, None)
         self.own[machine, pattern, presence] = request
         self.ledger.keep(request)
-        self.ledger.spread(request)
+        return request, True
 
     def on_unsubscribed(self, interest: Interest, *, presence: bool = False) -> None:
         """Cancel a request that no task here needs any more."""
@@ -117,19 +143,6 @@ class RemoteSubscriptions:
             self._confirmations.forget(request.frame.id)
             if not presence:
                 self._idle_relays.on_unsubscribed(machine, pattern)
-
-    def confirm(self, interest: Interest, settled: Callable[[], object]) -> None:
-        """Call a function once all processes have a subscription (BUS-MSG-18).
-
-        The subscription is sent again to all its destinations, so that the answers to
-        it arrive before the confirmation.
-        """
-        machine = self._manager.subscriptions.machine_of(interest)
-        request = self.own[machine, interest.specification.pattern, False]
-        self._confirmations.begin(request.frame.id, settled, own=True)
-        request.forwarded_to.clear()
-        self.ledger.spread(request)
-        self._confirmations.on_forwarded(request.frame.id)
 
     def on_pong(self, peer: Peer, number: int) -> None:
         """Note the confirmation of a subscription, if the number belongs to one."""
@@ -179,17 +192,17 @@ class RemoteSubscriptions:
             return
         # A repeated request is forwarded again: a process on its route may have dropped
         # it.
-        if frame.confirm:
-            pong = Pong(number=frame.confirm)
-            settled = partial(peer.session.send_link_frame, pong)
-            self._confirmations.begin(frame.id, settled, own=False)
-            frame = replace(frame, confirm=0)
+        pong, frame = Pong(number=frame.confirm), replace(frame, confirm=0)
         request = Request(frame, machine, specification.pattern, peer)
+        if pong.number:
+            settled = partial(peer.session.send_link_frame, pong)
+            self._confirmations.begin(request, settled)
         self.ledger.keep(request)
         self.ledger.spread(request)
         for task in self._manager.table.public():
             if not task.remote and self.matches.is_match(request, task):
                 self.matches.answer(request, task, now)
+        self._topology.todo += self._manager.review_subscribers()
         self._confirmations.on_forwarded(frame.id)
 
     def on_unsubscribe(self, peer: Peer, number: RequestId) -> None:
@@ -222,7 +235,7 @@ class RemoteSubscriptions:
         address = self._topology.address(task.id.machine, task.name)
         self._remote_presence.on_answer(peer, task, address, now)
         if not request.frame.presence:
-            self._relays.on_found(peer, frame, None, now)
+            self._relays.on_found(peer, frame, None, now, address)
         return True
 
     # Peers.

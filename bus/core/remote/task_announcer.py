@@ -143,16 +143,19 @@ class TaskAnnouncer:
 
     # Subscriptions and watches.
 
-    def on_subscribed(self, interest: Interest) -> None:
-        """Extend a subscription to the tasks of other processes."""
-        self._remote_subscriptions.on_subscribed(interest)
-
-    def confirm(
-        self, interest: Interest, settled: Callable[[], object]
+    def on_subscribed(
+        self, interest: Interest, settled: Callable[[], object] | None = None
     ) -> list[Action]:
-        """Call a function once all processes have received a subscription."""
-        self._remote_subscriptions.confirm(interest, settled)
+        """Extend a subscription to the tasks of other processes.
+
+        settled: called once all processes have received it.
+        """
+        self._remote_subscriptions.on_subscribed(interest, settled)
         return self._topology.take_actions()
+
+    def subscribers_of(self, entry: Entry) -> int:
+        """Return how many other processes have a subscriber to a task of this one."""
+        return len(self._remote_subscriptions.matches.subscribed_peers(entry))
 
     def on_unsubscribed(self, interest: Interest) -> None:
         """End a subscription to the tasks of other processes."""
@@ -160,7 +163,7 @@ class TaskAnnouncer:
 
     def on_watched(self, interest: Interest) -> None:
         """Extend a watch to the tasks of other processes."""
-        self._remote_subscriptions.on_subscribed(interest, presence=True)
+        self._remote_subscriptions.on_watched(interest)
 
     def on_unwatched(self, interest: Interest) -> None:
         """End a watch of the tasks of other processes."""

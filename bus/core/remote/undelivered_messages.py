@@ -84,11 +84,9 @@ class UndeliveredMessages:
     # Time.
 
     def expire(self, now: float) -> None:
-        """Fail the commands that expired in a relay; forget unconfirmed relays."""
+        """Fail the commands that expired in a relay."""
         for peer in self._topology.peers.values():
-            for relay in list(peer.relays.values()):
-                self._topology.fail(relay.expire(now), ExpiredError(relay.entry.name))
-                at = self._relays.expires_at(relay)
-                if at is not None and at <= now:
-                    del peer.relays[relay.number]
-                    self._relays.release(relay, [], final=False)
+            for relay in peer.active_relays():
+                if relay is not peer.audience:
+                    error = ExpiredError(relay.entry.name)
+                    self._topology.fail(relay.expire(now), error)
