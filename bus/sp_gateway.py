@@ -19,6 +19,7 @@ from bus.errors import BusError, UnknownTaskError
 from bus.pattern.bus_socket import BusSocket
 from bus.pattern.message_run import MessageRun
 from bus.specification import Specification
+from bus.threads.internal_errors import InternalErrors
 from queuebroker import _sync
 from queuebroker.arguments import known_as, snapshot, wrong_type
 from queuebroker.closable import Closable
@@ -183,11 +184,16 @@ class SpGateway(Closable):
 
     def _notify_all(self) -> None:
         try:
+            errors = InternalErrors(self._owner)
             self._notify_ready()
             while True:
-                _, run = self._node.receive_tagged(None, self._owner, _RUN_MAX)
-                for body in run.bodies:
-                    self._notify(body)
+                try:
+                    _, run = self._node.receive_tagged(None, self._owner, _RUN_MAX)
+                    for body in run.bodies:
+                        self._notify(body)
+                    errors.on_success()
+                except MemoryError as error:  # these messages are lost
+                    errors.on_error(error)
         except BrokerClosedError:
             pass  # the socket
         except UnknownTaskError:

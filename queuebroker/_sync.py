@@ -17,6 +17,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
@@ -89,6 +90,54 @@ class WithRLock(WithLock):
         self._at_fork_reinit = lock._at_fork_reinit  # used by `free_after_fork`
 
 
+class _Begun(threading.Event):
+    """The event for which `Thread.start` waits; the wait ends if the thread has died.
+
+    first: the first function of the new thread. Only the interpreter keeps it, until
+      that thread has ended, even if the thread had no memory to call it.
+    """
+
+    def __init__(self, first: object) -> None:
+        super().__init__()
+        self._first = weakref.ref(first)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is not None:
+            return super().wait(timeout)
+        while not super().wait(_ALIVE_S):
+            if self._first() is None and not self.is_set():
+                raise RuntimeError("can't start new thread: it ended before it began")
+        return True
+
+
+# How often `Thread.start` checks whether a thread that has not begun still lives.
+_ALIVE_S: Final = 0.05
+
+
+class Thread(threading.Thread):
+    """A thread whose `start` raises `RuntimeError` if the new thread dies early.
+
+    The base class waits without limit until the new thread has begun. A thread that
+    has no memory for its first steps never does.
+    """
+
+    @property
+    def _bootstrap(self) -> Callable[[], object]:
+        # `start` of the base class reads this once, then waits for `_started`.
+        first: Callable[[], object] = super()._bootstrap  # type: ignore[misc]
+        self._started = _Begun(first)
+        return first
+
+    def start(self) -> None:
+        try:
+            super().start()
+        except RuntimeError:
+            # Where the base class has left it, so that `threading.enumerate` finds it.
+            library: Any = threading
+            library._limbo.pop(self, None)
+            raise
+
+
 # The bare C lock: a signal cannot come between taking it and entering the `with` block.
 # With the `__enter__` of a Python wrapper, an interrupt may come after the lock is
 # taken and before that is known. On 3.14 the C lock has the same flaw; 3.15 has the
@@ -104,7 +153,6 @@ Lock = cast("Any", WithLock) if _TORN else _thread.allocate_lock
 # The lock of a state that a signal handler may use: the handler runs in the thread that
 # it interrupts, perhaps while that thread holds the lock (QB-CONC-10). Also C code.
 RLock = cast("type[_thread.RLock]", WithRLock) if _TORN else _thread.RLock
-Thread = threading.Thread
 get_ident = _thread.get_ident
 monotonic = time.monotonic
 

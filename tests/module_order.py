@@ -257,6 +257,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "mailbox",
         "inbox",
         "callback_failures",
+        "internal_errors",
         "scheduler",
         "thread_manager",
         "host_thread",

@@ -164,9 +164,14 @@ class BusThreads:
                 self._default = self._start_locked("default")
             return self._default
 
+    def _new_manager(self, name: str) -> ThreadManager:
+        manager = ThreadManager(name)
+        manager.on_internal_error = self.exchange.on_internal_error
+        return manager
+
     def _start_locked(self, name: str) -> BusThread:
         self._bus._lifetime.check()
-        manager = ThreadManager(name)
+        manager = self._new_manager(name)
         thread = BusThread(self, manager)
 
         def serve() -> None:
@@ -189,7 +194,7 @@ class BusThreads:
 
     def adopt(self, name: str | None) -> BusThread:
         """Make the calling thread one of the bus."""
-        manager = ThreadManager(name or f"here{next(self._numbers)}")
+        manager = self._new_manager(name or f"here{next(self._numbers)}")
         manager.adopt()
         thread = BusThread(self, manager)
         with self.lock:

@@ -28,6 +28,7 @@ from bus.errors import (
 )
 from bus.payload import freeze_within
 from bus.threads.host_thread import call_in_host_thread
+from bus.threads.internal_errors import InternalErrors
 from queuebroker import _sync
 from queuebroker.waiting.parking import taken_lock
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from bus.message import Incoming
 
 __all__ = ["Factory", "accept_tasks", "hand_over"]
+
+# How often the start of a thread is checked, in seconds.
+_ALIVE_S: Final = 0.5
 
 # Receives the bus, the name to register, and the state; returns the task.
 Factory: TypeAlias = "Callable[[Any, str, Any], Task]"
@@ -175,18 +179,22 @@ def accept_tasks(bus: TaskBus, name: str, factories: Mapping[str, Factory]) -> T
     def serve() -> None:
         try:
             task = bus.register(name, thread=bus.here(f"{name} accepts tasks"))
+            began.append(task)
         except BaseException as error:  # noqa: BLE001 # the caller raises it
             began.append(error)
-            parker.release()
             return
-        began.append(task)
-        parker.release()
+        finally:
+            parker.release()
         _serve(bus, task, known)
 
     # A thread of its own, outside of callbacks: there a registration waits for the
     # master's decision.
-    _sync.Thread(target=serve, name=f"{name} accepts tasks", daemon=True).start()
-    _sync.park(parker, lambda: bool(began), None)
+    thread = _sync.Thread(target=serve, name=f"{name} accepts tasks", daemon=True)
+    thread.start()
+    while not began and thread.is_alive():
+        _sync.park(parker, lambda: bool(began), _sync.monotonic() + _ALIVE_S)
+    if not began:
+        raise RuntimeError(f"cannot accept tasks as {name!r}: its thread has ended")
     [task] = began
     if isinstance(task, BaseException):
         raise task
@@ -194,12 +202,20 @@ def accept_tasks(bus: TaskBus, name: str, factories: Mapping[str, Factory]) -> T
 
 
 def _serve(bus: TaskBus, task: Task, factories: Mapping[str, Factory]) -> None:
+    errors = InternalErrors(f"the thread of task {task.address.module!r}")
     while True:
         try:
             message = task.receive()
         except BusError:
             return  # the task is deregistered, or the bus closed
-        _respond(bus, factories, message)
+        except Exception as error:  # noqa: BLE001 # such as a lack of memory
+            errors.on_error(error)
+            continue
+        try:
+            _respond(bus, factories, message)
+            errors.on_success()
+        except Exception as error:  # noqa: BLE001 # as above
+            errors.on_error(error)
 
 
 def _respond(bus: TaskBus, factories: Mapping[str, Factory], message: Incoming) -> None:

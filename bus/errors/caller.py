@@ -99,16 +99,22 @@ class PayloadError(BusError):
 class MessageTooLargeError(BusError):
     """The encoded payload exceeds the limit of this bus (BUS-MSG-16).
 
-    Also reported after sending, if it exceeds the limit of the addressee's process. Not
+    Also reported after sending, if it exceeds the limit of the addressee's process, or
+    if that process has no memory for it (BUS-MSG-20): then it was not delivered. Not
     raised for a payload of exactly the limit; headers do not count.
 
     got, limit: in bytes.
+    why: the reason, if it is another than the limit.
     """
 
-    def __init__(self, got: int, limit: int) -> None:
+    def __init__(self, got: int, limit: int, why: str = "") -> None:
         super().__init__(
-            f"cannot send: payload is above {limit} bytes: {got}; send it in parts, or "
-            f"raise BusConfig(message_bytes_max=...) in all processes of the bus"
+            f"cannot deliver a payload of {got} bytes: {why}; send it in parts, or "
+            "again later"
+            if why
+            else f"cannot send: payload is above {limit} bytes: {got}; send it in "
+            "parts, or raise BusConfig(message_bytes_max=...) in all processes of the "
+            "bus"
         )
         self.got: int = got
         self.limit: int = limit

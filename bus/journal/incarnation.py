@@ -250,13 +250,16 @@ class Incarnation:
                 # Published before the work starts: a writer that finds more work
                 # meanwhile wakes the sleep before it begins.
                 self._parker = parker
-            self._supply.tend()
-            self._tell_unnamed()
             now = _sync.monotonic()
-            if now >= self._anchored + ANCHOR_S:
-                self._anchored = now
-                self._anchor()
-            unfinished = self._supply.short or self._supply.late
+            try:
+                self._supply.tend()
+                self._tell_unnamed()
+                if now >= self._anchored + ANCHOR_S:
+                    self._anchored = now
+                    self._anchor()
+                unfinished = self._supply.short or self._supply.late
+            except MemoryError:
+                unfinished = True  # as if the disk had no room
             until = now + (RETRY_S if unfinished else ANCHOR_S)
             self._rest(parker, until)
 

@@ -135,7 +135,11 @@ class Supply:
             if late and len(self._retired) < RETIRED_MAX:
                 self._retired.append(segment)
             else:
-                self._seal(segment)
+                try:
+                    self._seal(segment)
+                except MemoryError:
+                    self._retired.append(segment)  # sealed the next time
+                    raise
         self._prune()
 
     def refill(self) -> None:

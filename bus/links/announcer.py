@@ -152,9 +152,9 @@ class Announcer:
 
     def fail(self, error: BaseException) -> None:
         """Close the sockets, and re-open them later; the links stay open."""
-        self._note_failure(f"{type(error).__name__}: {error}")
         self._close()
-        self._set_timer()
+        self._set_timer()  # before the report, which may fail for the same reason
+        self._note_failure(f"{type(error).__name__}: {error}")
 
     def abort(self, error: BaseException) -> None:
         """Do nothing: no caller blocks on discovery."""

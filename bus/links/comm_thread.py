@@ -38,8 +38,9 @@ from bus.links.rounds import Rounds
 from bus.links.shutdown import Shutdown
 from bus.registration import Visibility
 from bus.threads.delivery import answer_of
+from bus.threads.internal_errors import InternalErrors
 from queuebroker import _sync
-from queuebroker.errors import QueueBrokerError
+from queuebroker.errors import BrokerClosedError, QueueBrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -151,6 +152,9 @@ class CommThread:
         self._thread: _sync.Thread | None = None
         # Acquired once: by the thread, to serve, or by `prevent_start`.
         self._turn: Final = _sync.Lock()
+        self._errors: Final = InternalErrors("the comm thread")
+        # True from the begin of a round until its end without an error.
+        self._broken: bool = False
         # True once the thread empties its inbox for the last time.
         self._ended: bool = False
 
@@ -374,6 +378,11 @@ class CommThread:
         self._peer_log.note(text)
         self._rounds.wake_soon()
 
+    def on_internal_error(self) -> None:
+        """Settle the receipts of messages soon; for any thread."""
+        self._rounds.settles = True
+        self._rounds.wake_soon()
+
     def report(self, text: str) -> None:
         """Log an error as soon as this thread holds no lock."""
         self._peer_log.report(text)
@@ -384,14 +393,18 @@ class CommThread:
     def _run(self) -> None:
         self._relay_outbox.ident = _sync.get_ident()
         rounds, shutdown = self._rounds, self._shutdown
+        ends = False
         try:
-            while not shutdown.may_end():
-                self._link_pool.wait(rounds.is_due, rounds.deadline(shutdown.until))
-                with rounds.hold:
-                    rounds.run()
-                # Without ``hold``: a thread waiting for it may hold a lock that a log
-                # handler needs.
-                self._peer_log.write(_sync.monotonic())
+            while not ends:
+                try:
+                    ends = shutdown.may_end()
+                    if not ends:
+                        self._serve_once()
+                except (HorizonError, BrokerClosedError):
+                    raise
+                except Exception as error:  # noqa: BLE001 # such as a lack of memory
+                    self._errors.on_error(error)
+                    self.on_internal_error()
         except HorizonError as error:
             _log.error("this process leaves the bus: %s", error)
         except Exception:
@@ -408,6 +421,30 @@ class CommThread:
             self._policy.release_role()
             self._run_late_requests()
             shutdown.then()
+
+    def _serve_once(self) -> None:
+        """Sleep, and make a round.
+
+        Raises:
+            HorizonError: this process must leave the bus.
+            BrokerClosedError: the driver of the links is closed.
+            Exception: an internal error; the next call recovers from it.
+        """
+        rounds, errors = self._rounds, self._errors
+        self._link_pool.wait(rounds.is_due, rounds.deadline(self._shutdown.until))
+        with rounds.hold:
+            if self._broken:
+                rounds.recover()
+            self._broken = True
+            rounds.run()
+            self._broken = False
+        # Without ``hold``: a thread waiting for it may hold a lock that a log handler
+        # needs.
+        while rounds.errors:
+            errors.note(rounds.errors.popleft())
+            self.on_internal_error()
+        self._peer_log.write(_sync.monotonic())
+        errors.on_success()
 
     def _run_late_requests(self) -> None:
         """Run the requests that arrive at the end or later, in any thread.

@@ -31,6 +31,7 @@ from bus.links.gateway_requests import (
     encode,
     request_in,
 )
+from bus.threads.internal_errors import InternalErrors
 from queuebroker import _sync
 from queuebroker.errors import DisconnectedError, QueueBrokerError
 from queuebroker.sockets import SocketMessageQueue
@@ -100,14 +101,19 @@ class GatewayServer:
         _start(f"{broker.name} gateway", partial(self._accept, broker))
 
     def _accept(self, broker: SocketQueueBroker) -> None:
-        try:
-            while True:
+        errors = InternalErrors(f"the gateway of {broker.name!r}")
+        while not broker.closed:
+            try:
                 queue = broker.accept(GATEWAY_PORT)
                 assert isinstance(queue, SocketMessageQueue)
                 if not self._begin(broker, queue):
                     queue.disconnect()
-        except QueueBrokerError:
-            self.close()  # the broker is closed
+                errors.on_success()
+            except QueueBrokerError:
+                break  # the broker is closed
+            except Exception as error:  # noqa: BLE001 # such as a lack of memory
+                errors.on_error(error)
+        self.close()
 
     def _begin(self, broker: SocketQueueBroker, queue: SocketMessageQueue) -> bool:
         """Serve a request in a thread; return False if there are too many."""
@@ -117,7 +123,7 @@ class GatewayServer:
             self._requests.add(queue)
         try:
             _start("gateway request", partial(self._serve, broker, queue))
-        except RuntimeError:  # no thread is left: the client may retry
+        except (RuntimeError, MemoryError):  # no thread is left: the client may retry
             self._end(queue)
             return False
         return True
@@ -250,6 +256,8 @@ class _Forwarder:
     def __init__(self, one: SocketMessageQueue, other: SocketMessageQueue) -> None:
         self._one: Final = one
         self._other: Final = other
+        for each in (one, other):
+            each.drop_without_memory()  # the receiver then refuses the message
 
     def run(self) -> None:
         """Forward frames in both directions until both links have ended.
@@ -283,7 +291,7 @@ def _forward(one: SocketMessageQueue, other: SocketMessageQueue) -> None:
                     other.send(frame)
     except DisconnectedError as error:
         cause = error.__cause__  # the other end learns of a disorderly end
-    except QueueBrokerError as error:
+    except Exception as error:  # noqa: BLE001 # of this process, such as no memory
         cause = error
     other.disconnect(cause)
     one.disconnect(cause)

@@ -65,16 +65,20 @@ class InboundDelivery:
         """Return True if messages are held back for a task; for any thread."""
         return entry in self._held
 
-    def deliver(self, entry: Entry, messages: Sequence[Incoming | InboundRun]) -> None:
-        """Give messages to a task, or hold them back."""
+    def deliver(self, entry: Entry, messages: list[Incoming | InboundRun]) -> None:
+        """Give messages to a task, or hold them back, and remove them from the list.
+
+        After an error, those are left in it for which nothing was done.
+        """
         if self._horizons is not None and self._horizons.failed:
             return
-        for kind, some in groupby(messages, type):
+        for kind, some in groupby(messages.copy(), type):
             if kind is Incoming:
-                self._deliver(entry, list(cast("Iterator[Incoming]", some)))
+                self._deliver(entry, list(cast("Iterator[Incoming]", some)), messages)
                 continue
             for run in cast("Iterator[InboundRun]", some):
                 self._deliver_run(entry, run)
+                del messages[0]
 
     def _deliver_run(self, entry: Entry, run: InboundRun) -> None:
         held = self._held.get(entry)
@@ -94,7 +98,14 @@ class InboundDelivery:
         held.items.append(run)
         self.resume(entry)  # for the reason in `_deliver`
 
-    def _deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+    def _deliver(
+        self,
+        entry: Entry,
+        messages: Sequence[Incoming],
+        left: list[Incoming | InboundRun] | None = None,
+    ) -> None:
+        """Deliver as `deliver`; left: begins with these messages."""
+        left = [] if left is None else left
         if messages[0].kind is Kind.NOTIFICATION:
             for each in messages:
                 # Counted here, once: later the gap may include drops in this process.
@@ -102,6 +113,7 @@ class InboundDelivery:
                     _account(each).missed += each.gap
         held = self._held.get(entry)
         given = 0 if held is not None else _offer_run(entry, messages)
+        del left[:given]
         for message in messages[given:]:
             if held is not None:
                 self._hold(held, message)
@@ -109,6 +121,7 @@ class InboundDelivery:
                 held = _Held()
                 self._hold(held, message)
                 self._held[entry] = held
+            del left[:1]
         if held is not None:
             # A task that read meanwhile did not know that a message is held back.
             self.resume(entry)

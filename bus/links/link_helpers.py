@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.remote.dial_failures import DialFailure
 from bus.core.wire import FRAME_BYTES_MAX
 from bus.links.connect_failure import connect_failure
+from bus.threads.internal_errors import InternalErrors
 from bus.threads.thread_manager import Request
 from queuebroker import _sync
 from queuebroker.errors import QueueBrokerError
@@ -91,13 +92,18 @@ class LinkHelpers:
             return
         self._brokers.append(broker)
 
+        errors = InternalErrors(f"the thread that accepts links at {broker.name!r}")
+
         def accept() -> None:
-            try:
-                while True:
+            while not broker.closed:
+                try:
                     queue = broker.accept(PORT, capacity=self._capacity)
                     self.add(queue, on_accepted)
-            except QueueBrokerError:
-                return  # the broker is closed
+                    errors.on_success()
+                except QueueBrokerError:
+                    return  # the broker is closed
+                except Exception as error:  # noqa: BLE001 # such as a lack of memory
+                    errors.on_error(error)
 
         try:
             self._start_helper(f"{broker.name} accepts", accept)
@@ -130,12 +136,24 @@ class LinkHelpers:
         broker = self._brokers[0]
         attempt = _Attempt(len(addresses), on_dialled, on_failed)
         for address in addresses:
-            connect = partial(self._connect, broker, address, attempt)
+            connect = partial(self._connect_or_fail, broker, address, attempt)
             try:
                 self._start_helper(f"{broker.name} connects", connect)
             except RuntimeError:  # no thread is left: a later dial may succeed
                 why = "this process can start no thread"
                 self._post(partial(attempt.fail, DialFailure(why)))
+
+    def _connect_or_fail(
+        self, broker: LinkBroker, address: str, attempt: _Attempt
+    ) -> None:
+        """As `_connect`; an internal error is a failed dial like any other."""
+        why = f"{address}: this process failed to set the link up"
+        failed = Request(partial(attempt.fail, DialFailure(why)))
+        try:
+            self._connect(broker, address, attempt)
+        except Exception as error:  # noqa: BLE001 # such as a lack of memory
+            InternalErrors("a thread that dials").on_error(error)
+            self._inbox.push(failed)
 
     def _connect(self, broker: LinkBroker, address: str, attempt: _Attempt) -> None:
         """Dial one address, in a helper thread."""
@@ -176,7 +194,11 @@ class LinkHelpers:
         self._post(partial(self._peer_log.note, why))
 
     def _hand_over(self, queue: MessageQueue, on_link: Callable[[int], object]) -> None:
-        self._post(partial(self._own, queue, on_link))
+        try:
+            self._post(partial(self._own, queue, on_link))
+        except BaseException:
+            queue.disconnect()  # else the peer would wait for a first frame
+            raise
 
     def _post(self, request: Callable[[], object]) -> None:
         """Let the owner call ``request``; for any thread."""

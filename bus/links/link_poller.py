@@ -249,6 +249,8 @@ class SocketPoller:
         self._ready: Final[set[int]] = set()
 
     def add(self, number: int, queue: MessageQueue) -> None:
+        assert isinstance(queue, SocketMessageQueue)
+        queue.drop_without_memory()  # the body of a message; see `FrameReader`
         add_parker(queue, _ReadyParker(number, self._ready))
         self._ready.add(number)  # frames may have come before
 

@@ -102,10 +102,15 @@ class LinkPool:
             queue.disconnect()  # else the peer would wait for a first frame
             return
         number = next(self._numbers)
-        self._queues[number] = queue
-        self._poller.add(number, queue)
-        if on_link(number) is False:
-            self._close_link(number)
+        try:
+            self._queues[number] = queue
+            self._poller.add(number, queue)
+            if on_link(number) is False:
+                self._close_link(number)
+        except BaseException:
+            self._queues.pop(number, None)
+            queue.disconnect()  # no other object has it
+            raise
 
     def queue(self, number: int) -> MessageQueue:
         """Return the queue of a link; raise a `KeyError` if the link is lost."""
@@ -165,6 +170,12 @@ class LinkPool:
         queue = self._queues.get(number)
         if queue is not None:
             queue.disconnect()
+
+    def abort_all(self) -> None:
+        """Abort all links, as if they were lost; `take` reports each."""
+        for number in list(self._queues):
+            self.abort(number)
+            self.mark_ready(number)
 
     def wake(self) -> None:
         """Wake the owner, if links lead to other processes; takes no lock."""

@@ -6,6 +6,7 @@ thread takes them. So the sender's part ends with the post (BUS-RELAY-6).
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from bus.address import Address
 from bus.core.local.routing_table import Entry, RoutingTable
 from bus.core.wire import Bodies
+from bus.error_text import error_text_of
+from bus.errors import InDoubtError
 from bus.links.audience_account import AudienceAccount
 from bus.links.relay_account import RelayAccount
 from bus.links.send_batch import SealedBatch, SendBatch
@@ -85,6 +88,8 @@ class RelayOutbox:
         account: the account of ``audience``.
         ident: the comm thread; None before it runs.
         send_single: sends a single command at once; returns False if it may not.
+        errors: the internal errors of the comm thread that are still to be logged; each
+            has ended a frame with its link, a message or a request, and nothing else.
 
     Invariant: a message posted to a relay before its removal is in ``_strays``, in
     order, or in the inbox before the request that returns it.
@@ -98,6 +103,7 @@ class RelayOutbox:
         "_unopened",
         "account",
         "audience",
+        "errors",
         "ident",
         "inbox",
         "send_single",
@@ -114,6 +120,7 @@ class RelayOutbox:
         self._taken: Final = taken
         self.send_single: Final = send_single
         self.inbox: Final = Inbox()
+        self.errors: Final[deque[Exception]] = deque()
         self.ident: int | None = None
         self.account: Final = AudienceAccount(
             messages_max=config.task_fifo_messages,
@@ -236,27 +243,48 @@ class RelayOutbox:
         return relay_account.take(message, self.inbox.lock)
 
     def forward(self, items: Iterable[Any], remote: RemoteManager) -> None:
-        """Pass items to their relays or remote tasks, under the exchange's lock."""
+        """Pass items to their relays or remote tasks, under the exchange's lock.
+
+        After an internal error, the commands that it ended are in doubt: some of them
+        may be in the relay.
+        """
         outbound_messages = remote.outbound_messages
         for entry, run in groupby(items, _ADDRESSEE):
-            if entry is None:
-                for said in run:
-                    outbound_messages.answer(
-                        said.question, said.payload, error=said.error
-                    )
-            elif entry is self.audience:
-                for source, some in groupby(run, _source_alone):
-                    self._pass_notifications_on(source, list(some), remote)
+            some = list(run)
+            try:
+                if entry is None:
+                    for said in some:
+                        outbound_messages.answer(
+                            said.question, said.payload, error=said.error
+                        )
+                elif entry is self.audience:
+                    for source, each in groupby(some, _source_alone):
+                        self._pass_notifications_on(source, list(each), remote)
+                else:
+                    self._pass_on(entry, some, outbound_messages)
+            except Exception as error:  # noqa: BLE001 # it ends these messages alone
+                if entry is not None and entry is not self.audience:
+                    why = f"its own process failed to send it: {error_text_of(error)}"
+                    commands = [
+                        command
+                        for item in some
+                        for command in (
+                            item.commands() if type(item) is SealedBatch else [item]
+                        )
+                    ]
+                    remote.topology.fail(commands, InDoubtError(entry.name, why))
+                self.errors.append(error)
+
+    def _pass_on(
+        self, entry: Entry, items: Iterable[Any], outbound_messages: OutboundMessages
+    ) -> None:
+        self._busy.add(entry.mailbox)
+        for kind, some in groupby(items, type):
+            if kind is SealedBatch:
+                for sealed_batch in some:
+                    self._pass_sealed_batch_on(entry, sealed_batch, outbound_messages)
             else:
-                for kind, some in groupby(run, type):
-                    self._busy.add(entry.mailbox)
-                    if kind is SealedBatch:
-                        for sealed_batch in some:
-                            self._pass_sealed_batch_on(
-                                entry, sealed_batch, outbound_messages
-                            )
-                    else:
-                        self._pass_commands_on(entry, list(some), outbound_messages)
+                self._pass_commands_on(entry, list(some), outbound_messages)
 
     @staticmethod
     def _pass_notifications_on(

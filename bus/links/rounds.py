@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial, HangUp, Send
 from bus.core.wire import MemoryFrame
-from bus.errors import WireError
+from bus.error_text import error_text_of
+from bus.errors import HorizonError, WireError
 from bus.links.acknowledgement_tracker import AcknowledgementTracker
-from bus.links.frame_readers import FrameReaders
+from bus.links.frame_readers import FrameReaders, Read
 from bus.links.link_memory import LinkMemory
 from queuebroker import _sync
 from queuebroker.sockets import SocketMessageQueue
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
 
     from bus.config import BusConfig
     from bus.core.local.actions import Action
+    from bus.core.local.routing_table import Entry
     from bus.core.remote.frame_monitor import FrameMonitor
     from bus.core.remote.remote_manager import RemoteManager
-    from bus.errors import HorizonError
-    from bus.links.frame_readers import Read
     from bus.links.join_state import JoinState
     from bus.links.link_pool import LinkPool
     from bus.links.link_setup import LinkSetup
@@ -68,9 +68,12 @@ class Rounds:
             in order.
         inbox: the requests to the comm thread, which go first.
         link_actions: the pending actions on links.
+        errors: as of the outbox.
         links_reserved: True if only the comm thread, or no thread, may use the links.
         monitor: the monitor of the frames of all links; None without listeners.
         closed: True once no other thread may run the urgent part.
+        settles: True if receipts are to be settled, after an internal error; any thread
+            may set it.
         readers: the frames that arrive in two pieces.
         link_memory: the shared memory with processes at the other ends of links.
         acknowledgement_tracker: the messages that tasks have taken.
@@ -114,10 +117,12 @@ class Rounds:
         self.hold: Final[_thread.LockType] = _sync.Lock()
         self.given: Final[deque[tuple[int, bytes]]] = deque()
         self.inbox: Final[Inbox] = relay_outbox.inbox
+        self.errors: Final = relay_outbox.errors
         self.link_actions: Final[deque[Send | HangUp | Dial]] = deque()
         self.links_reserved: bool = False
         self.monitor: FrameMonitor | None = None
         self.closed: bool = False
+        self.settles: bool = False
         # True if another thread requested a flush; number of requests by this thread.
         self._requested: bool = False
         self._own_flush_requests: int = 0
@@ -125,6 +130,10 @@ class Rounds:
         # exception raised there.
         self._substitute: int | None = None
         self._fault: Exception | None = None
+        # The posted items and the requests that are still to be handled. An error in a
+        # round leaves them here.
+        self._posted: Final[deque[Posted]] = deque()
+        self._requests: Final[deque[Request]] = deque()
         # The manager's next deadline as of the last check; the time of the next check,
         # if the comm thread wakes before then.
         self._due_at: float | None = None
@@ -262,17 +271,36 @@ class Rounds:
         self._requested = self.acknowledgement_tracker.wakes_soon = False
         frames = [*self._take_given(), *self._link_pool.take()]
         posted, requests = self._relay_outbox.take()
-        now = _sync.monotonic()
-        self._handle_events(frames, posted, requests, now)
+        self._posted.extend(posted)
+        self._requests.extend(requests)
+        self._handle_events(frames, _sync.monotonic())
         self._carry_out()
         self.end_memory_round()
         self.link_memory.serve_requests()
         self._link_pool.resume()
         self._relay_outbox.review()
+        if self._fault is not None:
+            raise self._fault
         if not self._join_state.settled:
             self._join_state.check_answer(
                 self._remote.links, stands=self._remote.topology.has_master
             )
+
+    def recover(self) -> None:
+        """Abort all links after an error of a round; for the comm thread.
+
+        The error may have lost frames, of those read or of those to be sent. Over the
+        next link both ends resend what the other has not received.
+
+        Raises:
+            HorizonError: the error is final.
+        """
+        if isinstance(self._fault, HorizonError):
+            raise self._fault
+        self._fault = None
+        self.given.clear()
+        self._requested = True
+        self._link_pool.abort_all()
 
     def run_urgent_part(self) -> None:
         """Do the urgent part of a round, in place of the comm thread.
@@ -284,7 +312,7 @@ class Rounds:
             return
         self._substitute = _sync.get_ident()
         try:
-            self._handle_events(self._take_given(), (), (), _sync.monotonic())
+            self._handle_events(self._take_given(), _sync.monotonic())
             self._send_first()  # a call: see `_sync.Lock`
             self.end_memory_round()
             self.link_memory.serve_requests()
@@ -303,50 +331,86 @@ class Rounds:
     def _handle_events(
         self,
         frames: Iterable[tuple[int, bytes | None]],
-        posted: Iterable[Posted],
-        requests: Sequence[Request],
         now: float,
     ) -> None:
         """Let the manager decide on all events, and do the resulting actions."""
-        came = [(number, self.readers.read(number, data)) for number, data in frames]
+        came = [(number, self._read(number, data)) for number, data in frames]
         own_requests = self._own_flush_requests
-        self._exchange.decide(lambda: self._decide(came, posted, now))
-        for request in requests:
-            request.run()
+        self._exchange.decide(lambda: self._decide(came, now))
+        requests = len(self._requests)
+        while self._requests:
+            try:
+                self._requests.popleft().run()
+            except HorizonError:
+                raise
+            except Exception as error:  # noqa: BLE001 # confined to the request
+                self.errors.append(error)
         # The first flush request belongs to that decision. Any others belong to
         # decisions made during the actions, such as disconnecting a task; they are sent
         # at once, too.
         if requests or self._own_flush_requests > own_requests + 1:
             self._exchange.decide(lambda: self._remote.flush(now))
 
+    def _read(self, number: int, data: bytes | None) -> Read:
+        try:
+            return self.readers.read(number, data)
+        except Exception as error:  # noqa: BLE001 # confined to the link
+            self.errors.append(error)
+            self.readers.forget(number)
+            why = f"its own process failed: {error_text_of(error)}"
+            return Read(error=WireError(why))
+
     def _decide(
         self,
         came: Iterable[tuple[int, Read]],
-        posted: Iterable[Posted],
         now: float,
     ) -> list[Action]:
         """Let the manager decide on all events; see `RemoteManager`."""
         remote = self._remote
         actions: list[Action] = []
-        monitor = self.monitor
         for number, read in came:
-            if monitor is not None and read.frame is not None:
-                monitor.on_received(number, read.frame)
-            if read.lost:
-                actions += remote.on_link_lost(
-                    number, now, mid_io=read.mid_io, why=read.why
-                )
-                self.link_memory.forget(number)
-            elif read.error is not None:
-                actions += remote.on_malformed(number, read.error, now)
-            else:
-                actions += remote.receive(number, read.frame, now)
-                if isinstance(read.frame, MemoryFrame):
-                    actions += self._share_memory(number, read.frame, now)
+            try:
+                self._on_read(number, read, now, actions)
+            except Exception as error:  # noqa: BLE001 # confined to the link
+                self.errors.append(error)
+                # Later frames of this link are ignored; they come again.
+                actions += remote.on_internal_error(number, error, now)
+        try:
+            self._finish_decision(now, actions)
+        except Exception as error:  # noqa: BLE001 # see `recover`
+            # Not raised: the actions of the frames must be done.
+            self._fault = self._fault or error
+        return actions
+
+    def _on_read(
+        self, number: int, read: Read, now: float, actions: list[Action]
+    ) -> None:
+        """Let the manager decide on one item that was read from a link."""
+        remote = self._remote
+        if self.monitor is not None and read.frame is not None:
+            self.monitor.on_received(number, read.frame)
+        if read.lost:
+            actions += remote.on_link_lost(
+                number, now, mid_io=read.mid_io, why=read.why
+            )
+            self.link_memory.forget(number)
+        elif read.error is not None:
+            actions += remote.on_malformed(number, read.error, now)
+        else:
+            actions += remote.receive(number, read.frame, now)
+            if isinstance(read.frame, MemoryFrame):
+                actions += self._share_memory(number, read.frame, now)
+
+    def _finish_decision(self, now: float, actions: list[Action]) -> None:
+        """Let the manager decide on all events besides the frames."""
+        remote = self._remote
         actions += self.link_memory.take_ended()
         if taken := self.acknowledgement_tracker.take(now):
             remote.inbound_messages.on_extracted(taken, now)
-        self._relay_outbox.forward(posted, remote)
+        if self._posted:
+            posted = self._posted.copy()
+            self._posted.clear()
+            self._relay_outbox.forward(posted, remote)
         # ``_due_at`` is older than these events: a deadline that they set waits for the
         # next round. A substitute handles no deadline: only the comm thread scans the
         # deadlines again afterwards.
@@ -355,7 +419,25 @@ class Rounds:
             self._exchange.expire_parked(now)
             actions += remote.tick(now)
             self._review_at = 0.0  # the deadline that was due is handled
-        return actions + remote.flush(now)
+        if self.settles and self._exchange.at_rest and not actions:
+            # No message is on its way to a task: they all come by this thread, or under
+            # ``hold``.
+            self.settles = False
+            settled = remote.inbound_messages.settle_receipts(self._is_idle, now)
+            self.settles = self.settles or not settled
+        actions += remote.flush(now)
+
+    def _is_idle(self, task: Entry) -> bool:
+        """Return True if a task has handled all its messages, and its thread sleeps."""
+        host, mailbox, comm = task.host, task.mailbox, self._exchange.comm
+        return (
+            host is not None
+            and host.inbox.arrived.asleep
+            and not (host.pending() or mailbox.held or mailbox.items)
+            and mailbox.client.has_callback  # else commands wait in the task itself
+            and comm is not None
+            and not comm.holds(task)
+        )
 
     def _share_memory(
         self, number: int, frame: MemoryFrame, now: float
@@ -380,13 +462,18 @@ class Rounds:
         """Do the actions on links, in the order of the decisions."""
         self._send_first()
         while self.link_actions:
-            match self.link_actions.popleft():
-                case HangUp(link):
-                    self._link_pool.hang_up(link)
-                    self.readers.forget(link)
-                    self.link_memory.forget(link)
-                case Dial() as dial:
-                    self._link_setup.dial(dial)
+            action = self.link_actions.popleft()
+            try:
+                match action:
+                    case HangUp(link):
+                        self._link_pool.hang_up(link)
+                        self.readers.forget(link)
+                        self.link_memory.forget(link)
+                    case Dial() as dial:
+                        self._link_setup.dial(dial)
+            except MemoryError:
+                self.link_actions.appendleft(action)  # both may be repeated
+                raise
             self._send_first()
 
     def _send_first(self) -> None:

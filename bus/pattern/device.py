@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.errors import BusyError
 from bus.pattern.raw_bus_socket import RawBusSocket
+from bus.threads.internal_errors import InternalErrors
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after, wrong_type
 from queuebroker.closable import Closable
@@ -91,10 +92,15 @@ class Device(Closable):
             if not self._started:
                 return  # the sockets are their user's again
         owner = self._name
+        errors = InternalErrors(owner)
         try:
             while True:
-                pipe, run = source.receive_tagged(None, owner, _AT_ONCE)
-                target.forward(run, came_by=pipe, owner=owner)
+                try:
+                    pipe, run = source.receive_tagged(None, owner, _AT_ONCE)
+                    target.forward(run, came_by=pipe, owner=owner)
+                    errors.on_success()
+                except MemoryError as error:  # these messages are lost
+                    errors.on_error(error)
         except BrokerClosedError:
             pass
         except BusyError:

@@ -126,7 +126,7 @@ class _Attempts:
             host = _net.resolve_host(
                 self._address.host, self._address.port, self._address.ip_version
             )
-        except (OSError, ValueError) as error:  # or no name of the DNS
+        except Exception as error:  # noqa: BLE001 # no such name, or no memory
             self._driver.call(partial(self._on_end, error), self)
         else:
             self._driver.call(partial(self._connect, host), self)

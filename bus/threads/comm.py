@@ -70,6 +70,9 @@ class Comm(Protocol):
         The caller holds no lock of the bus.
         """
 
+    def on_internal_error(self) -> None:
+        """Check the accounts with other processes soon, after an internal error."""
+
     def lend(self, size: int) -> memoryview | None:
         """Return a writable view in the arena; None if there is none (MC-41).
 

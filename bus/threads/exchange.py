@@ -307,6 +307,16 @@ class Exchange:
     # Actions of the manager.
 
     @property
+    def at_rest(self) -> bool:
+        """True if no action is pending or under way; for a holder of the lock."""
+        return not (self._todo or self._acting)
+
+    def on_internal_error(self) -> None:
+        """Check the accounts with other processes after an error of a task's thread."""
+        if self.comm is not None:
+            self.comm.on_internal_error()
+
+    @property
     def unfinished(self) -> bool:
         """True if actions are pending and no thread executes them."""
         return bool(self._todo) and not self._acting
@@ -341,9 +351,10 @@ class Exchange:
                     self._taken = None
                 if mine:
                     self._acting = False  # the next caller continues
+            self._request_flush()  # in any case the comm thread, if there is one
             raise
 
-    def _do(self, action: Action) -> None:
+    def _do(self, action: Action) -> None:  # noqa: PLR0912 # a dispatch table
         if type(action) is Reply:
             assert self.comm is not None
             self.comm.do(action)
@@ -372,6 +383,14 @@ class Exchange:
             self._taken = None
             return
         self._taken = None
+        if type(action) is Post:
+            assert self.comm is not None
+            try:
+                self.comm.do(action)
+            except MemoryError:
+                self._taken = action  # it has the messages that are left
+                raise
+            return
         match action:
             case Tell(entry, watch, presence):
                 _give(News(_to=entry, watch=watch, presence=presence))
@@ -394,8 +413,13 @@ class Exchange:
         if entry.remote:
             assert self.comm is not None
             _address(messages, entry)
-            self._taken = None
-            self.comm.open(entry, messages)
+            taken, self._taken = self._taken, None
+            try:
+                self.comm.open(entry, messages)
+            except MemoryError:
+                if not entry.mailbox.opened:
+                    self._taken = taken  # nothing of it is done
+                raise
             return
         opening = Opening(entry, messages)
         try:

@@ -76,12 +76,14 @@ class Scheduler:
     def fire(self) -> None:
         """Call the function of the first timer, which is due, and remove the timer.
 
-        An interrupt of the function leaves the timer set, so that the function is
-        called again: no deadline passes without effect.
+        An interrupt of the function, or a lack of memory, leaves the timer set, so that
+        the function is called again: no deadline passes without effect.
         """
         timer = self.timers[0]
         try:
             timer[2]()
+        except MemoryError:
+            raise
         except Exception:
             self._remove(timer)
             raise
@@ -101,7 +103,12 @@ class Scheduler:
         items.append(item)
         if not (mailbox.ready or mailbox.held):
             mailbox.ready = True
-            self.ready.append(mailbox)
+            try:
+                self.ready.append(mailbox)
+            except MemoryError:
+                mailbox.ready = False
+                items.pop()  # the caller keeps it
+                raise
 
     def review(self, mailbox: Mailbox) -> None:
         """Put a mailbox into the run queue if it belongs there."""

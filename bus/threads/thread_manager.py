@@ -16,6 +16,7 @@ from bus.core.local.inbound_run import InboundRun
 from bus.message import Incoming
 from bus.threads.account import Admission
 from bus.threads.inbox import Inbox, report_dropped
+from bus.threads.internal_errors import InternalErrors
 from bus.threads.scheduler import Scheduler
 from queuebroker import _sync
 
@@ -75,6 +76,7 @@ class ThreadManager:
           its own tasks at once.
         driving: the lock that a thread holds while it serves. A thread that takes over
           acquires it first.
+        on_internal_error: called after an error of the code of the bus in `run`.
         ended: True if no thread serves the manager any more.
     """
 
@@ -93,6 +95,7 @@ class ThreadManager:
         "link_wait",
         "main",
         "name",
+        "on_internal_error",
         "scheduler",
         "waiting",
         "waits_next",
@@ -104,6 +107,7 @@ class ThreadManager:
         self.ident: int | None = None
         self.main: bool = False
         self.driving: Final[_thread.LockType] = _sync.Lock()
+        self.on_internal_error: Callable[[], object] | None = None
         self.link_wait: WaitableLink | None = None
         self.waits_next: bool = False
         self.leased: WaitableLink | None = None
@@ -203,14 +207,26 @@ class ThreadManager:
             self.ident = _sync.get_ident()
 
     def run(self) -> None:
-        """Serve until stopped."""
+        """Serve until stopped; an internal error ends only the step in which it occurs.
+
+        So a lack of memory, say in a read, costs no task of this thread its life.
+        """
+        errors = InternalErrors(f"thread {self.name!r}")
         while self._stop_at is None or (
             self.pending() and _sync.monotonic() < self._stop_at
         ):
-            with self.driving:
-                assert self.is_owner()
-                self._serve(None)
-                self._serve_on()
+            try:
+                with self.driving:
+                    assert self.is_owner()
+                    self._serve(None)
+                    self._serve_on()
+                errors.on_success()
+            except Exception as error:  # of the bus: a callback contains its own
+                if not self.is_owner():
+                    raise
+                errors.on_error(error)
+                if self.on_internal_error is not None:
+                    self.on_internal_error()
         self.return_lease()
 
     def poll(self, timeout: float | None) -> int:
@@ -368,7 +384,12 @@ class ThreadManager:
             self.return_lease()
             items = self.inbox.take_now()
         if items:
-            strays = self._distribute(items)
+            try:
+                strays = self._distribute(items)
+            except MemoryError:
+                with self.inbox.lock:  # those that no mailbox has, in front
+                    self.inbox.items.extendleft(reversed(items))
+                raise
             assert not strays
         while self._requests:
             self._requests.popleft().run()
@@ -390,20 +411,22 @@ class ThreadManager:
                 return self.inbox.take_now() if self.inbox.items else deque()
         return self.inbox.take(deadline)
 
-    def _distribute(self, items: Iterable[Any]) -> list[Any]:
-        """Put items into the mailboxes; return those whose task has left.
+    def _distribute(self, items: deque[Any]) -> list[Any]:
+        """Move items into the mailboxes; return those whose task has left.
 
         This is the second check of the host (BUS-ROUTE-3). Only a task that `remove`
         is removing can have left. Requests run later, since they may move tasks.
         """
         strays = []
-        for item in items:
+        while items:
+            item = items[0]
             if type(item) is Request:
                 self._requests.append(item)
             elif item._to.host is self:
                 self._put(item._to.mailbox, item)
             else:
                 strays.append(item)
+            del items[0]
         return strays
 
     def _stop(self, until: float) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from queuebroker import _net, _sync
 from queuebroker.arguments import deadline_after
 from queuebroker.errors import BrokerClosedError
+from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     import _thread
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "Handler", "Served", "default_driver"]
 
 EVENTS_MAX = 256
-# Interval at which a driver that ends checks for connections begun since, in seconds.
+# Interval at which a driver that ends checks for connections begun since, and pause of
+# a driver without memory, in seconds.
 _REVIEW_S: Final = 0.05
 
 _log: Final = logging.getLogger("queuebroker.sockets")
@@ -192,15 +194,18 @@ class Driver:
         self.failures += 1
         # Log at powers of two only: a peer may cause many failures.
         if not self.failures & (self.failures - 1):
-            _log.error(
-                "failure %d of this driver: %s: %s: that connection ends",
-                *(self.failures, type(error).__name__, error),
-                exc_info=error,
-            )
+            with suppress(MemoryError):
+                _log.error(
+                    "failure %d of this driver: %s: %s: that connection ends",
+                    *(self.failures, type(error).__name__, error),
+                    exc_info=error,
+                )
         try:
             served.fail(error)
         except Exception:  # noqa: BLE001 # else it would end all others
-            _log.exception("cannot close a connection in order: it is left as it is")
+            text = "cannot close a connection in order: it is left as it is"
+            with suppress(MemoryError):
+                _log.exception(text)
 
     def close(self) -> None:
         """Close every socket it serves; to their peers this process has vanished."""
@@ -346,9 +351,16 @@ class Driver:
         _sync.Thread(target=self._run, name="queuebroker sockets", daemon=True).start()
 
     def _run(self) -> None:
+        parker = taken_lock()  # made while there is memory
         try:
             while not self._stopped:
-                self.poll()
+                try:
+                    self.poll()
+                except MemoryError:
+                    # For the events themselves: they are reported again. Each other
+                    # lack of memory ends the connection that it concerns.
+                    self.failures += 1
+                    _sync.park(parker, _never, _sync.monotonic() + _REVIEW_S)
         except BaseException as error:  # noqa: BLE001 # else every waiter would hang
             self._end_by(error)
         self._close_descriptors()
@@ -398,6 +410,10 @@ class Driver:
         self._wakers.clear()
         # Close the epoll, do not empty it: the parent waits on the same kernel object.
         self._close_descriptors()
+
+
+def _never() -> bool:
+    return False
 
 
 _drivers: weakref.WeakSet[Driver] = weakref.WeakSet()

@@ -11,7 +11,7 @@ from typing import Final
 
 from queuebroker.sockets.errors import ProtocolError
 from queuebroker.sockets.frames import HEAD, NUMBER, OVERHEAD_BYTES, Frame, Messages
-from queuebroker.sockets.gathering import Gathering
+from queuebroker.sockets.gathering import Dropping, Gathering
 
 __all__ = ["FIRST_FRAME_BYTES_MAX", "RUN_BYTES_MAX", "FrameReader"]
 
@@ -43,6 +43,8 @@ class FrameReader:
     parts: the bytes of the incomplete frame, empty if there is none or it is gathered.
     wanted: bytes still missing from the incomplete frame, 0 if that is unknown.
     gathering: the buffer for the rest of a long message, None if none has begun.
+    drops: True to return an empty message in place of a long one for which there is no
+      memory.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class FrameReader:
         "_first_max",
         "_long_number",
         "_unanswered_max",
+        "drops",
         "gathering",
         "limit",
         "parts",
@@ -67,7 +70,8 @@ class FrameReader:
         self.unanswered: bool = unanswered_max is not None
         self.parts: list[bytes] = []
         self.wanted: int = 0
-        self.gathering: Gathering | None = None
+        self.gathering: Gathering | Dropping | None = None
+        self.drops: bool = False
         self._first_max = first_max
         self._unanswered_max = unanswered_max or 0
         self._data = b""  # the bytes that arrived last, taken up to `_at`
@@ -89,7 +93,12 @@ class FrameReader:
             self.wanted = max(0, self.wanted - len(data))
             if self.wanted:
                 return None
-            whole = b"".join(parts)
+            try:
+                whole = b"".join(parts)
+            except MemoryError:
+                if self._long_number is None or not self.drops:
+                    raise
+                whole = b""
             parts.clear()
             if self._long_number is not None:
                 self._data = excess
@@ -195,6 +204,18 @@ class FrameReader:
             return None
         self.gathering = None
         return self._long_message(gathering.message())
+
+    def drop_message(self) -> bool:
+        """Drop the incomplete message, for which there is no memory.
+
+        Return False if the connection must end instead.
+        """
+        dropping = isinstance(self.gathering, Dropping)
+        if dropping or not (self.drops and self.wanted) or self._long_number is None:
+            return False
+        self.parts.clear()
+        self.gathering = Dropping(self.wanted)
+        return True
 
     def _long_message(self, message: bytes) -> Messages:
         number, self._long_number = self._long_number, None

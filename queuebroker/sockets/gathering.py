@@ -1,4 +1,4 @@
-"""`Gathering`: the buffer of a long incoming message.
+"""`Gathering`: the buffer of a long incoming message; `Dropping`: none for one.
 
 The message is read into its final place. The buffer is allocated when the length is
 known, the socket writes into it, and at the end its bytes are the message. Rejected:
@@ -12,7 +12,11 @@ from io import BytesIO
 
 from queuebroker.sockets.memory import keep_memory
 
-__all__ = ["Gathering"]
+__all__ = ["Dropping", "Gathering"]
+
+# The bytes of all messages that are dropped, one over the other. It exists before the
+# memory is short.
+_DROPPED = memoryview(bytearray(1 << 16))
 
 
 class _Bytes(BytesIO):
@@ -51,3 +55,22 @@ class Gathering:
         """Return the complete message; called once, at the end."""
         self._view.release()
         return self._bytes.getvalue()
+
+
+class Dropping:
+    """Takes the place of a `Gathering` without memory; an empty message comes of it."""
+
+    __slots__ = ("wanted",)
+
+    def __init__(self, wanted: int) -> None:
+        """wanted: how many bytes are still missing."""
+        self.wanted: int = wanted
+
+    @property
+    def room(self) -> memoryview:
+        """The space for the next bytes, the rest at most."""
+        return _DROPPED[: self.wanted]
+
+    def message(self) -> bytes:
+        """Return the empty message."""
+        return b""

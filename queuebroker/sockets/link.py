@@ -127,8 +127,10 @@ class Link(LinkWriter):
                 protocol.receive_eof(lost(error))
                 break
             except MemoryError as error:
-                protocol.abort(failed(error))
-                break
+                if not protocol.reader.drop_message():
+                    protocol.abort(failed(error))
+                    break
+                whole = True
             first = None
             if not whole or protocol.ended:
                 break
@@ -162,6 +164,10 @@ class Link(LinkWriter):
             self.mid_io = False
             self.lose_locked(error)
             return None
+        except MemoryError as error:
+            self.mid_io = False  # no byte was taken from the socket
+            self.fail_locked(failed(error))
+            return None
         message = self.protocol.receive_whole(data)
         if message is None:
             self.read_locked(data)
@@ -172,8 +178,8 @@ class Link(LinkWriter):
         """Return the oldest ``count`` descriptors; None if fewer have arrived."""
         return self._incoming.take_fds(count)
 
-    def fail_locked(self, error: ProtocolError) -> None:
-        """End the link for a violation that the protocol cannot detect."""
+    def fail_locked(self, error: PeerLostError | ProtocolError) -> None:
+        """End the link for an error that the protocol cannot detect."""
         self.protocol.abort(error)
         self.dispatch_locked(self.protocol.events())
         self.flush_locked()

@@ -55,6 +55,14 @@ class SocketMessageQueue(LockedMessageQueue):
         assert peer is not None  # known before there is an end
         return peer
 
+    def drop_without_memory(self) -> None:
+        """Receive an empty message in place of a long one without memory for it.
+
+        Otherwise such a message ends the connection (QB-SOCK-10). Long is a message of
+        which only a part arrives with one read.
+        """
+        self._socket_connection.link.protocol.reader.drops = True
+
     # Operations that need not wait, in one step; the base class does the rest.
 
     def send(

@@ -44,6 +44,9 @@ class Carried(Seam):
     def on_event_locked(self, event: Event) -> None:
         """Handle an event that arrived."""
 
+    def recover_locked(self) -> None:
+        """Complete a step that an exception cut off."""
+
     def settle(self) -> None:
         """Run the deferred work, which must run without the lock."""
 
@@ -141,6 +144,8 @@ class ServedSocket:
         """
         with self.lock:
             self._break_off_locked(failed(error))
+            if self.connection is not None:
+                self.connection.recover_locked()  # of the loss, if that was cut off
         self.abort(error)
         self.settle()
 

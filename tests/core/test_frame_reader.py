@@ -80,13 +80,26 @@ def test_anything_but_a_lone_long_message_is_sent_in_one_frame(sent: Any) -> Non
 
 
 @clause("BUS-WIRE-1")
-@pytest.mark.parametrize("size", [0, FOLLOWS_MIN - 1, FOLLOWS_MIN + 1])
+@pytest.mark.parametrize("size", [1, FOLLOWS_MIN - 1, FOLLOWS_MIN + 1])
 def test_a_body_of_another_length_is_refused(size: int) -> None:
     reader = FrameReader()
     reader.read(long()[0])
 
     with pytest.raises(WireError, match=f"body has {size} bytes, announced: 131072"):
         reader.read(bytes(size))
+
+
+@clause("BUS-WIRE-1", "BUS-MSG-20")
+def test_an_empty_body_stands_for_one_without_memory() -> None:
+    """The message keeps the flag, and its body is the length."""
+    reader = FrameReader()
+    reader.read(long()[0])
+
+    frame = reader.read(b"")
+
+    assert isinstance(frame, Batch)
+    assert plain(frame) == [(wire.RAW | FOLLOWS, [FOLLOWS_MIN.to_bytes(4)])]
+    assert not reader.midway
 
 
 @clause("BUS-WIRE-1")

@@ -133,7 +133,7 @@ class _Post:
         self.messages = messages
 
     def done(self, inbound_delivery: InboundDelivery) -> None:
-        inbound_delivery.deliver(self.messages[0]._to, self.messages)
+        inbound_delivery.deliver(self.messages[0]._to, list(self.messages))
 
 
 class _Resume:

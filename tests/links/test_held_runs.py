@@ -21,7 +21,7 @@ def _run(hall: Hall, *payloads: bytes) -> InboundRun:
 
 
 def _arrives(hall: Hall, *items: Any) -> None:
-    hall.held.inbound_delivery.deliver(hall.entry, items)
+    hall.held.inbound_delivery.deliver(hall.entry, list(items))
 
 
 def _take(hall: Hall) -> list[bytes]:

@@ -15,6 +15,7 @@ from bus import (
     Role,
     open_bus,
 )
+from bus.errors import HorizonError
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.kit.buses import socket_bus
@@ -176,7 +177,7 @@ def test_a_master_that_fails_leaves_its_place(caplog: pytest.LogCaptureFixture) 
     with socket_bus("first") as first, socket_bus("second") as second:
 
         def fails() -> None:
-            raise MemoryError
+            raise HorizonError("file", "the disk is gone", "repair it")
 
         with caplog.at_level("CRITICAL", logger="bus"):
             comm_of(first)._relay_outbox.ask(fails)

@@ -6,7 +6,7 @@ import logging
 import socket
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -273,6 +273,96 @@ def test_a_message_too_large_for_the_memory_ends_its_connection(
             left.send(b"alive")
             assert right.receive(LIMIT_S) == b"alive"
             works(host, guest)
+
+
+@clause("QB-SOCK-10")
+@pytest.mark.parametrize("size", [1 << 20, 20 << 20], ids=["gathered", "in parts"])
+@pytest.mark.parametrize("secured", [False, True], ids=["unix", "tls"])
+def test_an_end_may_get_an_empty_message_in_place_of_one_without_memory(
+    secured: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others arrive, and the connection stays."""
+
+    def no_memory(*_args: object) -> NoReturn:
+        raise MemoryError
+
+    class Parts(list[bytes]):
+        def __iter__(self) -> NoReturn:
+            raise MemoryError
+
+    options: dict[str, Any] = {"options": SocketOptions(message_bytes_max=32 << 20)}
+    if secured:
+        options["tls"] = identity("localhost")
+    with brokers("tls://localhost:0" if secured else None, options, options) as (
+        host,
+        guest,
+    ):
+        local, remote = meet(host, guest)
+        with local, remote, Threads() as threads, monkeypatch.context() as patch:
+            local.drop_without_memory()
+            patch.setattr(gathering, "_Bytes", no_memory)
+            local._socket_connection.link.protocol.reader.parts = Parts()
+            messages = [b"before", bytes(size), b"after"]
+            sending = threads.start(remote.send_many, messages)
+            for message in (b"before", b"", b"after"):
+                assert local.receive(LIMIT_S) == message
+            sending.result()
+
+
+@clause("QB-SOCK-10")
+def test_a_waiting_receiver_without_memory_ends_its_connection() -> None:
+    """It reads the socket in the place of the driver."""
+
+    class Short:
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def recv(self, *_: object) -> NoReturn:
+            raise MemoryError
+
+    with brokers() as (host, guest):
+        local, remote = meet(host, guest)
+        with local, remote, Threads() as threads:
+            link: Any = local._socket_connection.link
+            receiving = threads.start(local.receive, LIMIT_S)
+            until(lambda: link.read_owner.leased, "it waits at the socket")
+            link.socket = Short(link.socket)
+            remote.send(b"x")
+            with pytest.raises(DisconnectedQueueError) as caught:
+                receiving.result()
+            assert isinstance(caught.value.__cause__, PeerLostError)
+            assert isinstance(caught.value.__cause__.__cause__, MemoryError)
+            link.socket = link.socket._inner
+        works(host, guest)
+
+
+@clause("QB-SOCK-10")
+def test_a_background_driver_outlives_a_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its events are reported again; no connection ends."""
+    with brokers() as (host, guest):
+        local, remote = meet(host, guest)
+        with local, remote:
+            served = default_driver()
+            served.call(served.release)
+            wait_s, failed = Driver._wait_s, list[int]()
+
+            def no_memory(self: Driver, timeout: float | None) -> float | None:
+                if len(failed) < 3:
+                    failed.append(1)
+                    raise MemoryError
+                return wait_s(self, timeout)
+
+            monkeypatch.setattr(Driver, "_wait_s", no_memory)
+            served.call(int)
+            until(lambda: len(failed) == 3, "it has failed")
+            remote.send(b"after")
+            assert local.receive(LIMIT_S) == b"after"
+            assert not served.failed
 
 
 @clause("QB-SOCK-10")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.threads import mailbox
+from bus.threads.account import Admission
 from bus.threads.host_thread import move
 from bus.threads.thread_manager import Request, ThreadManager
 from queuebroker import _sync
@@ -94,6 +95,54 @@ def test_no_callback_runs_within_another(station: Station) -> None:
 
     assert set(most) == {1}
     assert len(most) == 2**5 - 1
+
+
+@clause("BUS-CHAN-9")
+def test_an_internal_error_ends_one_request_and_not_the_thread(
+    station: Station,
+) -> None:
+    """Nor does it repeat the request."""
+    done, told = list[int](), list[int]()
+    host = station.home
+    host.on_internal_error = lambda: told.append(1)
+
+    def fails() -> None:
+        done.append(1)
+        raise LookupError("within the bus")
+
+    host.ask(fails)
+    host.ask(lambda: done.append(2))
+    host.stop(0.0)
+    host.run()
+
+    assert done == [1, 2]
+    assert told == [1]
+
+
+@clause("BUS-CHAN-9")
+def test_without_memory_each_item_stays_in_the_inbox_until_a_mailbox_has_it(
+    station: Station,
+) -> None:
+    got, failed = list[Any](), list[Any]()
+    entry = actor(station, "a", got.append)
+    put, host = station.home._put, station.home
+
+    def short_of(box: Any, item: Any) -> None:
+        if item.payload == 2 and not failed:
+            failed.append(item)
+            raise MemoryError
+        put(box, item)
+
+    messages = [station.message("a", number) for number in (1, 2, 3)]
+    for message in messages:
+        message._to, message._account = entry, entry.mailbox.client.account
+        assert host.inbox.offer(message, host) is Admission.ACCEPTED
+    host._put = short_of  # type: ignore[assignment, misc]
+    host.stop(LIMIT_S + _sync.monotonic())
+    host.run()
+
+    assert failed
+    assert got == [1, 2, 3]
 
 
 @clause("BUS-MOVE-3")

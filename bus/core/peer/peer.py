@@ -374,6 +374,24 @@ class Peer:
         if receipts is not None and receipts.take(number, count):
             self.acks.on_extracted(relay, receipts.extracted, now, size)
 
+    def settle_receipts(self, may_settle: Callable[[int], bool], now: float) -> bool:
+        """Count messages as extracted whose extraction was not recorded.
+
+        may_settle: returns True if the local task with a relay number has none unread.
+
+        Return False if some task may have.
+        """
+        settled = True
+        for relay, receipts in self._receipts.items():
+            if not receipts.unread:
+                continue
+            if may_settle(relay):
+                receipts.take_all()
+                self.acks.on_extracted(relay, receipts.extracted, now)
+            else:
+                settled = False
+        return settled
+
     # Remote tasks.
 
     def depart(self, number: int) -> Relay | None:

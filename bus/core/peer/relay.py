@@ -385,6 +385,31 @@ class Relay(RunQueue):
                 trace.record_discarded(BusReason.UNWANTED)
         return commands_in(outbound_runs)
 
+    def take_refused(self, number: int) -> OutboundRun | None:
+        """Remove and return the message under way with a number; None if none has it.
+
+        The addressee's process has refused it (BUS-MSG-20).
+        """
+        for at, (first, outbound_run) in enumerate(self.unacked):
+            index = number - first
+            if not 0 <= index < len(outbound_run.bodies):
+                continue
+            refused = outbound_run.part(index, index + 1)
+            rest = []
+            if index:
+                rest.append((first, outbound_run.part(0, index)))
+            if index + 1 < len(outbound_run.bodies):
+                rest.append((number + 1, outbound_run.part(index + 1)))
+            del self.unacked[at]
+            for each in reversed(rest):
+                self.unacked.insert(at, each)
+            self.under_way -= 1
+            self.unacked_bytes -= refused.size
+            self._unanswered.discard((refused.source, refused.id))
+            self.counters.end("failed", 1)
+            return refused
+        return None
+
     def abandon(self) -> None:
         """Count and trace the remaining messages as undelivered; end the relay."""
         self.counters.end("dropped", self.queued)

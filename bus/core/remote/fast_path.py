@@ -301,10 +301,15 @@ class FastPath:
             todo.append(action)
             self._answer_taken(batch, ends, now)
         else:
-            todo.append(_command_in(batch, ends, payload, now))
+            action = _command_in(batch, ends, payload, now)
         self.peer.received_at = now
         self._acks.on_received(Acknowledgement(batch.first + 1))
         ends.stream.next = batch.first + 1
+        if batch.runs[0].kind is Kind.COMMAND:
+            # Not before: after an error, the peer sends the command again, which is
+            # then refused (AMO-7). No interrupt comes here: the main thread accepts no
+            # commands.
+            todo.append(action)
         return True
 
     def _read(

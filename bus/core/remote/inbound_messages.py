@@ -23,13 +23,26 @@ from bus.core.remote.inbound import (
 from bus.core.remote.proxies import Proxy
 from bus.core.streams.incoming_streams import IncomingStreams, Refusal
 from bus.core.streams.receipts import Receipt
-from bus.core.wire import FAILED, RAW, WANTS_REPLY, Bodies, Gap, Run, Unrelay
-from bus.errors import RemoteError, WireError
+from bus.core.wire import (
+    FAILED,
+    FOLLOWS,
+    RAW,
+    TEXT_MAX,
+    WANTS_REPLY,
+    Bodies,
+    Error,
+    Gap,
+    Reason,
+    Run,
+    Unrelay,
+)
+from bus.error_text import error_text_of
+from bus.errors import BusError, MessageTooLargeError, RemoteError, WireError
 from bus.message import Incoming, Kind
 from bus.payload import own_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from bus.core.local.routing_table import Entry
     from bus.core.local.trace import Trace
@@ -101,7 +114,9 @@ class InboundMessages:
         """Return the stream of a peer's epoch; None unless it is open."""
         return self._streams.find_open(peer.name, epoch)
 
-    def on_batch(self, peer: Peer, batch: Batch, now: float) -> None:
+    def on_batch(  # noqa: PLR0912 # one loop: a call per message would cost more
+        self, peer: Peer, batch: Batch, now: float
+    ) -> None:
         """Accept messages; give each new one to its addressee.
 
         Raises:
@@ -131,20 +146,57 @@ class InboundMessages:
         # looked up only where one of them changes.
         kind, to, by, commands = Kind.COMMAND, AUDIENCE, AUDIENCE, None
         for number, run in runs:
-            if run.kind is Kind.NOTIFICATION:
+            try:
+                if run.flags & FOLLOWS:
+                    raise MemoryError("no memory for the body")
+                if run.kind is Kind.NOTIFICATION:
+                    commands = None
+                    self._notify(peer, number, run, now)
+                    continue
+                if run.kind is not kind:
+                    commands = None
+                    for at in range(len(run.bodies)):
+                        self._deliver(peer, number + at, run, run.bodies[at], now)
+                    continue
+                if commands is None or run.to != to or run.source != by:
+                    to, by = run.to, run.source
+                    commands = self._commands(peer, run)
+                if commands is not None:
+                    commands.add(number, run, now)
+            except WireError:
+                raise
+            except Exception as error:  # noqa: BLE001 # it ends these messages alone
                 commands = None
-                self._notify(peer, number, run, now)
-                continue
-            if run.kind is not kind:
-                commands = None
-                for at in range(len(run.bodies)):
-                    self._deliver(peer, number + at, run, run.bodies[at], now)
-                continue
-            if commands is None or run.to != to or run.source != by:
-                to, by = run.to, run.source
-                commands = self._commands(peer, run)
-            if commands is not None:
-                commands.add(number, run, now)
+                self._refuse(peer, number, run, error, now)
+
+    def _refuse(
+        self, peer: Peer, number: int, run: Run, error: Exception, now: float
+    ) -> None:
+        """Refuse messages that this process cannot take (BUS-MSG-20).
+
+        They are accepted, so none is sent again.
+
+        error: the reason, most often that there is no memory.
+        """
+        count = len(run.bodies)
+        short = isinstance(error, MemoryError)
+        why = "its process has no memory for it"
+        if not short:
+            why = f"its process failed: {error_text_of(error)}"[:TEXT_MAX]
+        self._topology.complain(f"a message of {peer.name} is refused: {why}")
+        if run.kind is Kind.NOTIFICATION:
+            peer.acks.on_extracted(AUDIENCE, number + count - 1, now, 0)
+            relay = peer.relays.get(run.source)
+            if relay is not None:
+                relay.gap += count
+        elif run.kind is Kind.COMMAND:
+            # The numbers are not expected here, so no later receipt covers them before
+            # the sender has read these frames.
+            reason = Reason.BUSY if short else Reason.UNREACHABLE
+            for each in range(number, number + count):
+                peer.session.send_control(Error(reason=reason, text=why, message=each))
+        else:
+            self._deliver(peer, number, run, None, now)
 
     def _raise_horizon(self, sender: str, epoch: int, number: int) -> None:
         """Have a horizon stored, unless all messages up to ``number`` are covered.
@@ -207,17 +259,26 @@ class InboundMessages:
         return relay, target
 
     def _deliver(
-        self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
+        self,
+        peer: Peer,
+        number: int,
+        run: Run,
+        body: bytes | memoryview | None,
+        now: float,
     ) -> None:
-        """Deliver an answer."""
+        """Deliver an answer.
+
+        body: None if this process cannot take it; the asking task gets an error.
+        """
         ends = self._ends(peer, run, 1)
         if ends is None:
             return
         relay, target = ends
         source: Entry = relay.entry
-        payload = unpacked(run, body)
+        payload = None if body is None else unpacked(run, body)
+        size = 0 if body is None else len(body)
         peer.receipts(target).expect(number)
-        peer.on_extracted(run.to, number, now, size=len(body))
+        peer.on_extracted(run.to, number, now, size=size)
         final = run.kind is Kind.COMMAND_RESPONSE
         if not self._was_asked(peer, relay, target, run):
             self.strays += 1
@@ -225,16 +286,23 @@ class InboundMessages:
         if final:
             relay.on_answer(target, run.id)
         failed = bool(run.flags & FAILED)
-        error = RemoteError(source.address.module, str(payload)) if failed else None
+        error: BusError | None = None
+        if body is None:
+            limit = self._topology.limits.message_bytes_max
+            got = int.from_bytes(run.bodies[0]) if run.flags & FOLLOWS else 0
+            why = "the process of the asking task has no memory for the answer"
+            error = MessageTooLargeError(got or len(run.bodies[0]), limit, why)
+        elif failed:
+            error = RemoteError(source.address.module, str(payload))
         self._topology.todo.append(
             Reply(
                 target.task if isinstance(target, Proxy) else target,
                 run.id,
                 source.address,
-                None if failed else payload,
+                None if error else payload,
                 error,
                 final,
-                self._trace_arrival(run, source, target.id.number, len(body)),
+                self._trace_arrival(run, source, target.id.number, size),
             )
         )
 
@@ -338,6 +406,24 @@ class InboundMessages:
             peer: Peer = receipt.peer
             if receipt.epoch == peer.session.their_epoch:
                 peer.on_extracted(receipt.relay, number, now, count=count, size=size)
+
+    def settle_receipts(self, is_idle: Callable[[Entry], bool], now: float) -> bool:
+        """Settle the receipts after an internal error; see `Peer.settle_receipts`.
+
+        An error may have lost the note that a task extracted a message. Without it the
+        sender would count that message, and all later ones, as under way for ever.
+
+        is_idle: returns True if a task has no message to handle.
+        """
+
+        def may_settle(relay: int) -> bool:
+            task = self._relays.task(relay)
+            return task is not None and not isinstance(task, Proxy) and is_idle(task)
+
+        settled = True
+        for peer in self._topology.peers.values():
+            settled = peer.settle_receipts(may_settle, now) and settled
+        return settled
 
     def on_process_lost(self, peer: Peer, now: float) -> None:
         """End the stream of a process that is lost or was restarted."""

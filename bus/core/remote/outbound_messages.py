@@ -127,6 +127,11 @@ class OutboundMessages:
         self._topology.fail(relay.drop_oldest_command(), self._full_error(relay))
         return 1
 
+    def _no_memory(self, size: int) -> MessageTooLargeError:
+        limit = self._topology.limits.message_bytes_max
+        why = "this process has no memory to encode it"
+        return MessageTooLargeError(size, limit, why)
+
     def _full_error(self, relay: Relay) -> BusFullError:
         limit = self._topology.limits.relay_queue
         return BusFullError(f"the relay of {relay.entry.name!r}", limit)
@@ -236,7 +241,10 @@ class OutboundMessages:
         gap: how many of the sender's notifications just before this one were dropped on
           their way to this process.
         """
-        flags, body = pack_payload(payload)
+        try:
+            flags, body = pack_payload(payload)
+        except MemoryError:
+            flags, body = RAW, None
         outbound_run = OutboundRun(
             kind=Kind.NOTIFICATION,
             source=source,
@@ -245,10 +253,14 @@ class OutboundMessages:
             flags=flags | WANTS_REPLY if question else flags,
             turn=next(self.turns),
             deadline=None,
-            bodies=(body,),
-            size=len(body),
+            bodies=(body or b"",),
+            size=len(body or b""),
             gap=gap,
         )
+        if body is None:
+            for peer in subscribers:
+                peer.count_dropped(outbound_run)  # the next one reports the gap
+            return
         self._notify(subscribers, outbound_run, trace)
 
     def notify_alike(
@@ -307,7 +319,11 @@ class OutboundMessages:
         command, turns = Kind.COMMAND, self.turns
         outbound_runs = []
         for message in messages:
-            flags, body = pack_payload(message.payload)
+            try:
+                flags, body = pack_payload(message.payload)
+            except MemoryError:
+                self._topology.fail([message], self._no_memory(message._size))
+                continue
             outbound_runs.append(
                 OutboundRun(  # positional arguments are faster; in the class's order
                     command,

@@ -6,6 +6,7 @@ found, if no message waits for it any more, or if its task goes on at another ma
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -127,6 +128,14 @@ class OwnSearches:
         self._names[number] = name
         sought[name] = None
         self._ledger.spread(request)
+
+    def restart(self, now: float) -> None:
+        """Begin all searches anew: an error may have cut off a decision on one."""
+        for name in list(self.by_name):
+            with suppress(KeyError):  # as far as that decision came
+                self._end(name)
+        for name in self._manager.parked.waiting():
+            self.seek(name, now)
 
     def _forget(self, name: str) -> Request[Search]:
         request = self.by_name[name]

@@ -52,6 +52,7 @@ from bus.core.wire import (
     Role,
     Welcome,
 )
+from bus.error_text import error_text_of
 from bus.errors import WireError
 from bus.rights import UNRESTRICTED
 
@@ -285,6 +286,20 @@ class RemoteManager:
             self.links.on_violation(link, error, now)
         return self.topology.take_actions()
 
+    def on_internal_error(
+        self, number: int, error: Exception, now: float
+    ) -> list[Action]:
+        """Close a link after an error of this process in the handling of its frames.
+
+        The peer sends again what it does not know as received, over the next link.
+        """
+        link = self.links.by_number.get(number)
+        if link is not None:
+            why = f"its own process failed: {error_text_of(error)}"
+            self.links.on_violation(link, WireError(why), now)
+        self.resolver.own.restart(now)
+        return self.topology.take_actions()
+
     def flush(self, now: float) -> list[Action]:
         """Put collected frames on the links; close links whose peer does not read."""
         silent: list[tuple[Link, str]] = []
@@ -410,12 +425,20 @@ class RemoteManager:
                 pass  # concerns the link alone, so not counted
             case Bye():
                 self.idle_links.on_bye(link, peer, now)
+            case Error(message=number) if number:
+                peer.acks.count_control()
+                self._undelivered_messages.on_refused(peer, frame)
+                self.outbound_messages.pump(peer)
             case Error(reason=Reason.BUSY, request=None):
                 peer.acks.count_control()
                 self.idle_links.on_refused(peer)
             case _:
                 peer.acks.count_control()
-                self._control_frames.handle(peer, frame, now)
+                try:
+                    self._control_frames.handle(peer, frame, now)
+                except MemoryError:
+                    peer.acks.controls_received -= 1  # it comes again, by the next link
+                    raise
 
     def _on_open_stream(self, link: Link, frame: OpenStream, now: float) -> None:
         peer = link.peer

@@ -3,16 +3,18 @@
 If its relay is released, a message never put on a link is sent elsewhere. A message put
 on a link and not extracted is sent elsewhere if its addressee deregistered cleanly and
 reported its last extraction (BUS-DEREG-4). It is in doubt if the addressee's process is
-lost (BUS-MOVE-8).
+lost (BUS-MOVE-8). It fails if that process refuses it (BUS-MSG-20).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core.wire import Reason
 from bus.errors import (
     ExpiredError,
     InDoubtError,
+    MessageTooLargeError,
     PeerLostError,
     UnreachableError,
 )
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
-    from bus.core.wire import Unrelay
+    from bus.core.wire import Error, Unrelay
+    from bus.errors import BusError
 
 __all__ = ["UndeliveredMessages"]
 
@@ -55,6 +58,20 @@ class UndeliveredMessages:
         relay.on_extracted(frame.extracted)
         again = [*relay.take_unacked(), *relay.take_unsent()]
         self._relays.release(relay, again, final=frame.final)
+
+    def on_refused(self, peer: Peer, frame: Error) -> None:
+        """Fail a message that the process of its addressee refused (BUS-MSG-20)."""
+        for relay in list(peer.relays.values()):
+            refused = relay.take_refused(frame.message)
+            if refused is None:
+                continue
+            error: BusError = UnreachableError(relay.entry.name, frame.text)
+            if frame.reason is Reason.BUSY:
+                limit = peer.message_bytes_max
+                error = MessageTooLargeError(refused.size, limit, frame.text)
+            self._topology.fail(refused.commands(), error)
+            self._relays.release_drained(relay)
+            return
 
     def lose(self, peer: Peer) -> None:
         """Fail or return the messages of a lost or restarted process (BUS-MOVE-8)."""

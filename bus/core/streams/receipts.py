@@ -58,6 +58,12 @@ class Receipts:
             self._pass(1)
         return True
 
+    def take_all(self) -> None:
+        """Record that no received message is unread."""
+        self.extracted = self._unread[-1][1] - 1
+        self._unread.clear()
+        self._taken.clear()
+
     def _pass(self, count: int) -> None:
         """Move the lower bound of unread numbers up, within the first range."""
         first = self._unread[0]

@@ -26,6 +26,7 @@ from bus.core.wire.announcement import (
 from bus.core.wire.batch import (
     BATCH_BYTES_MAX,
     FAILED,
+    FOLLOWS,
     FOLLOWS_MIN,
     FRAME_BYTES_MAX,
     LEASED,
@@ -61,6 +62,7 @@ from bus.core.wire.memory_frames import (
 )
 from bus.core.wire.parts import (
     ADDRESS_MAX,
+    TEXT_MAX,
     Characteristics,
     Identity,
     LinkKind,
@@ -99,6 +101,7 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "negotiate",
     # parts
     "ADDRESS_MAX",
+    "TEXT_MAX",
     "Characteristics",
     "Identity",
     "LinkKind",
@@ -151,6 +154,7 @@ __all__ = [  # noqa: RUF022  # grouped by module
     # batch
     "BATCH_BYTES_MAX",
     "FAILED",
+    "FOLLOWS",
     "FOLLOWS_MIN",
     "FRAME_BYTES_MAX",
     "LEASED",

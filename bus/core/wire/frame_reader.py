@@ -39,11 +39,18 @@ class FrameReader:
     def read(self, data: bytes) -> Frame | None:
         """Return the frame that this data completes, or None.
 
+        An empty body takes the place of one for which a process on the way had no
+        memory. The message then keeps the flag `FOLLOWS`, and its body is the length.
+
         Raises:
             WireError: as `decode`; or the data is not the body that was announced.
         """
         if self._begun is not None:
             (batch, length), self._begun = self._begun, None
+            if not data:
+                (run,) = batch.runs
+                announced = length.to_bytes(_LENGTH_BYTES)
+                return replace(batch, runs=[replace(run, bodies=[announced])])
             if len(data) != length:
                 raise WireError(f"body has {len(data)} bytes, announced: {length}")
             (run,) = batch.runs

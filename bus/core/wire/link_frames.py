@@ -107,10 +107,11 @@ class ConnectOffer(ControlFrame, frozen=True, kw_only=True):
 
 
 class Error(ControlFrame, frozen=True, kw_only=True):
-    """The refusal of a request (OPEN-3), or of a frame not understood (BUS-WIRE-4).
+    """The refusal of a request, a message or a frame (OPEN-3, BUS-MSG-20, BUS-WIRE-4).
 
     text: a description; if the reason is MOVED, the new address of the task.
     id, request: the registration or the request that it is about, if any.
+    message: the number of the message that was not delivered (BUS-MSG-20); 0 for none.
     """
 
     type = FrameType.ERROR
@@ -118,6 +119,7 @@ class Error(ControlFrame, frozen=True, kw_only=True):
     text: Text = ""
     id: RegistrationId | None = None
     request: RequestId | None = None
+    message: U64 = 0
 
     def __post_init__(self) -> None:
         if self.id is not None:

@@ -23,6 +23,7 @@ from bus.registration import Overflow, RegistrationId, Visibility
 
 __all__ = [
     "ADDRESS_MAX",
+    "TEXT_MAX",
     "U16",
     "U32",
     "U64",
@@ -55,7 +56,8 @@ Number: TypeAlias = Annotated[int, Meta(ge=1)]
 MachineName: TypeAlias = Annotated[str, Meta(max_length=63)]
 ModuleName: TypeAlias = Annotated[str, Meta(max_length=128)]
 BusName: TypeAlias = Annotated[str, Meta(max_length=32)]
-Text: TypeAlias = Annotated[str, Meta(max_length=256)]
+TEXT_MAX: Final = 256  # characters
+Text: TypeAlias = Annotated[str, Meta(max_length=TEXT_MAX)]
 
 Versions: TypeAlias = tuple[U16, U16]
 ADDRESS_MAX: Final = 128

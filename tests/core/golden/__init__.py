@@ -217,6 +217,7 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         ),
         "ERROR": wire.Error(reason=wire.Reason.NAME_TAKEN, text="f", id=_F),
         "ERROR request": wire.Error(reason=wire.Reason.ACCESS, request=_REQUEST),
+        "ERROR message": wire.Error(reason=wire.Reason.BUSY, text="no", message=2**33),
         "ERROR absent": wire.Error(reason=wire.Reason.ABSENT, request=_REQUEST),
         "PING": wire.Ping(number=1),
         "PONG": wire.Pong(number=1),
