@@ -165,7 +165,7 @@ class BusConfig:
     """The options that a bus is opened with; each limit has its meaning beside it.
 
     encoders: how to convert types that messages cannot carry, by exact type
-      (BUS-MSG-16).
+      (BUS-MSG-16). To pass the options to another process, use functions of a module.
     run_directory: where the processes of a machine meet, for all its buses; by default
       BUS_RUN_DIR from the environment, else the user's runtime directory (BUS-ENT-16).
       Must be the same in all processes of a bus.
@@ -423,6 +423,14 @@ class BusConfig:
         metadata={"meaning": "Encoders for payloads of the user's own types."},
     )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A `MappingProxyType` can be neither pickled nor copied.
+        given = {
+            each.name: getattr(self, each.name) for each in attrs.fields(BusConfig)
+        }
+        given["encoders"] = dict(self.encoders)
+        return _config_with, (type(self), given)
+
     def __attrs_post_init__(self) -> None:
         if self.lease_s <= self.keep_alive_s and self.lease_s != math.inf:
             # Otherwise every silent link would be closed before it was probed.
@@ -430,3 +438,7 @@ class BusConfig:
                 f"lease_s must be > keep_alive_s, got {self.lease_s} "
                 f"and {self.keep_alive_s}"
             )
+
+
+def _config_with(kind: type[BusConfig], given: dict[str, Any]) -> BusConfig:
+    return kind(**given)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from bus.errors import PayloadError
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Loan"]
 
 
-class Loan:
+class Loan(Uncopyable):
     """A buffer for one message, which `Task.loan` returns (MC-41).
 
     Write into `buffer`, then send the loan itself as the payload: with `Task.notify`,
@@ -30,6 +31,8 @@ class Loan:
     """
 
     __slots__ = ("_pid", "_shared", "_state", "_task", "_views", "nbytes")
+
+    _in_place_of_copy: ClassVar[str] = "send it as the payload of a message"
 
     def __init__(self, task: str, view: memoryview, *, shared: bool) -> None:
         self.nbytes: Final = len(view)
@@ -55,10 +58,6 @@ class Loan:
     ) -> None:
         if self._views:
             self._take("ended")
-
-    def __reduce__(self) -> str:
-        """Refuse to be pickled: the memory is of this process."""
-        raise TypeError(f"cannot pickle {self!r}: send it as the payload of a message")
 
     @property
     def buffer(self) -> memoryview:

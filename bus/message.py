@@ -8,10 +8,12 @@ may read the rest.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 import msgspec
+
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from bus.address import Address
@@ -47,7 +49,7 @@ class NoReply(enum.Enum):
 NOREPLY: Final = NoReply.NOREPLY
 
 
-class Incoming(msgspec.Struct, eq=False):
+class Incoming(Uncopyable, msgspec.Struct, eq=False):
     """A command or a notification, as its callback receives it (BUS-MSG-3).
 
     kind: `Kind.COMMAND` or `Kind.NOTIFICATION`.
@@ -61,6 +63,8 @@ class Incoming(msgspec.Struct, eq=False):
       were made (AMO-28); empty for a command.
     wants_reply: True if the sender waits for an answer.
     """
+
+    _in_place_of_copy: ClassVar[str] = "pass on its payload"
 
     # Ordered so that the most frequent kind is built by position, which is faster.
     kind: Kind

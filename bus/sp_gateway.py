@@ -128,6 +128,7 @@ class SpGateway(Closable):
         self._sent: int = 0
         self._own: int = 0
         self._unsendable: int = 0
+        self._socket: Final = socket  # it closes when it is collected
         self._node: Final = socket._node
         self._owner: Final = f"gateway {name!r}"
         try:

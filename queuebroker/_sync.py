@@ -35,6 +35,7 @@ __all__ = [
     "current_thread",
     "free_after_fork",
     "get_ident",
+    "is_subinterpreter",
     "join",
     "main_ident",
     "may_be_interrupted",
@@ -185,6 +186,12 @@ def at_exit_of_main(function: Callable[[], object]) -> None:
     if register is not None:  # CPython's own, as `concurrent.futures` uses it
         with contextlib.suppress(RuntimeError):  # the program is ending already
             register(function)
+
+
+def is_subinterpreter() -> bool:
+    """Return True in a subinterpreter; always False before CPython 3.12."""
+    is_main: Callable[[], bool] | None = getattr(_thread, "_is_main_interpreter", None)
+    return is_main is not None and not is_main()
 
 
 def main_ident() -> int | None:

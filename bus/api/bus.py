@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from bus.address import (
     Address,
@@ -73,6 +73,8 @@ class Bus(Closable):
     name: the name of the bus.
     machine, process: the names of the machine and of the process on the bus.
     """
+
+    _in_place_of_copy: ClassVar[str] = "another process joins the bus, with open_bus"
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from bus.api.stuck_callback import StuckCallback
 from bus.errors import UnknownTaskError
 from queuebroker import _sync
 from queuebroker.arguments import remaining_s
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     import _thread
@@ -56,7 +57,7 @@ class ThreadOwner(Protocol):
         """Deregister the tasks of a thread that has stopped."""
 
 
-class BusThread:
+class BusThread(Uncopyable):
     """A thread of a bus, whose tasks take turns.
 
     `Bus.thread` and `Bus.here` create it. A callback that never returns blocks the

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from bus.api.reentry import guarded
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from bus.api.questions import Questions
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_QUESTION", "CommandHandle"]
 
 
-class CommandHandle(Struct, frozen=True):
+class CommandHandle(Uncopyable, Struct, frozen=True):
     """A command that was sent, and its questions: one for each addressee, or none."""
 
     _questions: Questions | None

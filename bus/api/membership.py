@@ -64,8 +64,8 @@ def open_bus(
 
     Raises:
         ValueError: a name is not legal (BUS-NAME-6), the path of the run directory is
-          too long or not UTF-8 (BUS-ENT-16), the journal is closed, or a durable
-          process has no name of its own.
+          too long or not UTF-8 (BUS-ENT-16), the journal is closed, a durable process
+          has no name of its own, or a file of the keys is damaged.
         BusyError: this process has already joined that bus, another process has its
           name, it must be master and another process is master, or another process
           holds the directory of ``durability``.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from bus.api.arguments import deadline_after
 from bus.api.reentry import guarded
 from bus.errors import UnknownTaskError
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from bus.api.bus_thread import BusThread
@@ -48,7 +49,7 @@ class _Unread:
             self.messages.append(message)
 
 
-class NotificationIterator:
+class NotificationIterator(Uncopyable):
     """An iterator over notifications; while it waits, it serves its thread.
 
     It ends if no notification arrives for ``timeout`` seconds, or when it is closed. If

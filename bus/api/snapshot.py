@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -259,14 +258,12 @@ def inspect(
         tasks=tuple(
             _task_info(entry, host) for entry, host in hosted if host is not None
         ),
-        parked=MappingProxyType(parked),
+        parked=parked,
         peers=peers,
         sent=sent,
         notifying=None if comm is None else _notifying(comm),
         machines=tuple(machines),
-        ignored_announcements=MappingProxyType(
-            {} if comm is None else dict(comm.ignored_announcements)
-        ),
+        ignored_announcements={} if comm is None else dict(comm.ignored_announcements),
         shared_memory=None if comm is None else comm.shared_memory(),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.api.reentry import guarded
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Subscription", "Watch"]
 
 
-class Subscription:
+class Subscription(Uncopyable):
     """A subscription to the notifications of other tasks (BUS-MSG-5, AMO-26).
 
     specification: the name or pattern of the notifiers, present and future.
@@ -95,7 +96,7 @@ class Subscription:
             self.cancel()
 
 
-class Watch:
+class Watch(Uncopyable):
     """A watch, which reports when other tasks register and deregister.
 
     specification: the name or pattern of the watched tasks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from bus.address import Address
 from bus.api.arguments import (
@@ -28,6 +28,7 @@ from bus.api.subscriber import Subscriber
 from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
 from queuebroker.arguments import positive
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ __all__ = ["Task", "Where"]
 Where = str | Address
 
 
-class Task:
+class Task(Uncopyable):
     """A registered task, which sends messages and receives them in its callbacks.
 
     `Bus.register` creates it. Any thread may call the methods. Callbacks run one at a
@@ -58,6 +59,8 @@ class Task:
     """
 
     __slots__ = ("_bus", "_entry", "_receiver", "_send_batches", "_sender")
+
+    _in_place_of_copy: ClassVar[str] = "another process sends to its address"
 
     def __init__(self, bus: TaskOwner, entry: Entry, receiver: Receiver) -> None:
         self._bus: Final = bus

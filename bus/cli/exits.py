@@ -1,6 +1,7 @@
 """The exit codes of a verb, and the one line that explains a failure.
 
-124 for a timeout, 4 if the run directory cannot hold a bus, else 1; see `bus.cli`.
+2 for a damaged file of keys, 124 for a timeout, 4 if the run directory cannot hold a
+bus, else 1; see `bus.cli`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ __all__ = [
     "FAILED",
     "FORBIDDEN",
     "TIMED_OUT",
+    "USAGE",
     "fail",
     "one_line",
 ]
 
 FAILED: Final = 1
+USAGE: Final = 2
 FORBIDDEN: Final = 4  # by the system; see the exit codes in `bus.cli`
 TIMED_OUT: Final = 124
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bus.cli.exits import USAGE, fail
 from bus.cli.text import show_table
 from bus.keys.authority import AUTHORITY, Authority
-from bus.keys.certificates import machine_of, read_pem
+from bus.keys.certificates import machine_of, parsed, read_pem
 from bus.keys.machine_keys import (
     GROUP_KEY,
     MACHINE,
@@ -42,13 +43,13 @@ _authority = click.option(
 
 
 class KeysCommand(click.Command):
-    """A command whose wrong values are wrong usage."""
+    """A command whose wrong values, and damaged files, are wrong usage."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ValueError as error:
-            raise click.UsageError(str(error), ctx) from None
+            fail(str(error), USAGE)
 
 
 @click.group()
@@ -135,8 +136,8 @@ def show(folder: str) -> None:
     else:
         machine_keys = MachineKeys(path)
         group_keys = machine_keys.group_keys()
-        rows = [_facts(read_pem((path / MACHINE).read_bytes())[0])]
-        for each in read_pem((path / TRUSTED).read_bytes()):
+        rows = [_facts(parsed(path / MACHINE, read_pem)[0])]
+        for each in parsed(path / TRUSTED, read_pem):
             click.echo(f"trusted: {_name(each.subject)}")
     for line in _group_key_lines(group_keys):
         click.echo(line)

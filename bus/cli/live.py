@@ -15,7 +15,7 @@ import click
 
 from bus.address import check_bus_name, check_machine_name, fresh_name
 from bus.api.membership import open_bus
-from bus.cli.exits import FORBIDDEN, fail, one_line
+from bus.cli.exits import FORBIDDEN, USAGE, fail, one_line
 from bus.cli.place import access_to, is_served, remedy, user_id
 from bus.cli.queries import CONNECT_S_MIN, find_master
 from bus.cli.target import Target
@@ -158,6 +158,10 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
 
     patient: True if the bus may have no process yet.
     """
+    try:
+        certified = _certified_machine(target.network)
+    except ValueError as error:
+        fail(str(error), USAGE)
     if not patient:
         _check_served(target)
     config = BusConfig(access=access_to(target))
@@ -166,8 +170,8 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
         wait_s = max(CONNECT_S_MIN, longest)
         config = attrs.evolve(config, connect_timeout_s=wait_s)
     process = fresh_name("cli")
+    machine = target.machine or certified
     try:
-        machine = target.machine or _certified_machine(target.network)
         bus = open_bus(
             target.bus,
             role=Role.SLAVE,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -23,6 +23,7 @@ from bus.keys.certificates import (
     key_bytes,
     machine_of,
     new_authority,
+    parsed,
     pem_of,
     read_pair,
     read_pem,
@@ -36,21 +37,20 @@ from bus.keys.machine_keys import (
     read_group_keys,
 )
 from bus.keys.secret_files import check_secret, write_file
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
 
     from cryptography import x509
 
 __all__ = ["Authority", "Issued"]
 
-T = TypeVar("T")
-
 AUTHORITY: Final = "authority.pem"  # its key and certificate
 CROSS: Final = "cross.pem"  # its certificate by the earlier authority; empty without
 _ISSUED: Final = "issued"
 _DAYS_MAX: Final = 3650
+_TRUSTED_MAX: Final = 2  # the new authority and the earlier one, during a rotation
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class Issued:
     current: bool
 
 
-class Authority:
+class Authority(Uncopyable):
     """The authority of a bus, in a folder that only its owner may open.
 
     Raises:
@@ -78,6 +78,8 @@ class Authority:
         OSError: a file cannot be read.
         ValueError: a file is damaged; the text names it.
     """
+
+    _in_place_of_copy: ClassVar[str] = "another process opens its folder"
 
     __slots__ = ("_cross", "_signer", "folder", "trusted")
 
@@ -91,9 +93,11 @@ class Authority:
                 error.errno,
                 f"there is no authority in {self.folder}: 'bus keys init' makes one",
             ) from None
-        self._signer: Pair = _parsed(path, read_pair)
-        self._cross: bytes = (self.folder / CROSS).read_bytes()
-        self.trusted: list[x509.Certificate] = _parsed(self.folder / TRUSTED, read_pem)
+        self._signer: Pair = parsed(path, read_pair)
+        self._cross: bytes = parsed(self.folder / CROSS, _read_cross)
+        self.trusted: list[x509.Certificate] = parsed(
+            self.folder / TRUSTED, _read_trusted
+        )
 
     @classmethod
     def create(cls, folder: str | os.PathLike[str]) -> Authority:
@@ -152,7 +156,7 @@ class Authority:
         """Return the latest certificate of each machine, by name."""
         found = []
         for path in sorted((self.folder / _ISSUED).glob("*.pem")):
-            certificate = _parsed(path, read_pem)[0]
+            certificate = parsed(path, read_pem)[0]
             found.append(
                 Issued(
                     machine_of(certificate) or path.stem,
@@ -241,11 +245,17 @@ def _write_pair(path: Path, pair: Pair, others: bytes = b"", head: str = "") -> 
     write_file(path, data, secret=True)
 
 
-def _parsed(path: Path, parse: Callable[[bytes], T]) -> T:
-    try:
-        return parse(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
+def _read_cross(data: bytes) -> bytes:
+    if data:
+        read_pem(data)
+    return data
+
+
+def _read_trusted(data: bytes) -> list[x509.Certificate]:
+    found = read_pem(data)
+    if len(found) > _TRUSTED_MAX:
+        raise ValueError(f"it has {len(found)} certificates, more than {_TRUSTED_MAX}")
+    return found
 
 
 def _name_of(name: x509.Name) -> str:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import attrs
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 __all__ = [
     "Key",
@@ -24,11 +28,14 @@ __all__ = [
     "key_bytes",
     "machine_of",
     "new_authority",
+    "parsed",
     "pem_of",
     "read_pair",
     "read_pem",
     "uri_of",
 ]
+
+T = TypeVar("T")
 
 Key: TypeAlias = ec.EllipticCurvePrivateKey
 
@@ -156,25 +163,53 @@ def key_bytes(key: Key) -> bytes:
     )
 
 
-def read_pem(data: bytes) -> list[x509.Certificate]:
-    """Return the certificates in a PEM file, in order.
+def parsed(path: Path, parse: Callable[[bytes], T]) -> T:
+    """Return the content of a file of keys or certificates, as `read_pem` parses it.
 
     Raises:
-        ValueError: there is none, or one is malformed.
+        OSError: it cannot be read.
+        ValueError: it is damaged; the text names it.
     """
-    return x509.load_pem_x509_certificates(data)
+    data = path.read_bytes()
+    try:
+        return parse(data)
+    except BaseException as error:
+        # `cryptography` has errors of several kinds for what it cannot parse, with no
+        # common base; its Rust code may also panic.
+        if not (isinstance(error, Exception) or _is_panic(error)):
+            raise
+        raise ValueError(f"{path} is damaged: {error}") from None
+
+
+def _is_panic(error: BaseException) -> bool:
+    return type(error).__module__ == "pyo3_runtime"
+
+
+def read_pem(data: bytes) -> list[x509.Certificate]:
+    """Return the certificates in a PEM file, in order; for `parsed`."""
+    found = x509.load_pem_x509_certificates(data)
+    for each in found:
+        # The package parses these on first use; later no error would name the file.
+        _ = (each.subject, each.issuer, each.extensions, each.public_key())
+        _ = (each.not_valid_before_utc, each.not_valid_after_utc, machine_of(each))
+    return found
 
 
 def read_pair(data: bytes) -> Pair:
-    """Return the private key and the first certificate of a PEM file.
-
-    Raises:
-        ValueError: one of them is missing or malformed, or has another kind of key.
-    """
-    key = serialization.load_pem_private_key(data, password=None)
+    """Return the private key and the first certificate of a PEM file; for `parsed`."""
+    try:
+        key = serialization.load_pem_private_key(data, password=None)
+    except TypeError:
+        raise ValueError(
+            "its private key has a passphrase; write the key without one, with "
+            "'openssl pkey', and keep the certificate behind it"
+        ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the private key is not of an elliptic curve")
-    return Pair(read_pem(data)[0], key)
+    certificate = read_pem(data)[0]
+    if certificate.public_key() != key.public_key():
+        raise ValueError("the certificate is for another private key")
+    return Pair(certificate, key)
 
 
 def machine_of(certificate: x509.Certificate) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +48,7 @@ class MachineKeys:
     Raises:
         OSError: a file cannot be read; the text names it and the command that makes it.
         AccessDeniedError: another user owns a secret file, or may read it.
-        ValueError: a group key, or the first line, has another form.
+        ValueError: a file is damaged; the text names it.
     """
 
     __slots__ = ("folder", "machine")
@@ -59,7 +60,11 @@ class MachineKeys:
             self.group_keys()
             (self.folder / TRUSTED).stat()
             pem = (self.folder / MACHINE).read_bytes()
+            self.tls.context(server=True)
         except OSError as error:
+            if error.errno == errno.EINVAL:
+                msg = f"{error.filename} is damaged: {error.strerror}"
+                raise ValueError(f"{msg}; issue and copy this folder again") from None
             raise OSError(
                 error.errno,
                 f"cannot {_ACT}: {error.filename}: {error.strerror}; "

@@ -159,6 +159,11 @@ class Announcer:
     def abort(self, error: BaseException) -> None:
         """Do nothing: no caller blocks on discovery."""
 
+    @property
+    def is_ending(self) -> bool:
+        """True once it is closed."""
+        return self._ended
+
     def abandon_after_fork(self) -> None:
         """Close the sockets and send nothing: the parent process is still master."""
         self._ended = True

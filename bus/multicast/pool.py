@@ -25,6 +25,7 @@ from bus.multicast.excerpt import Excerpt
 from bus.multicast.recipient import Holdings, Recipient
 from bus.multicast.whole_chains import WholeChains
 from queuebroker.arguments import flat_view
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 
-class Pool:
+class Pool(Uncopyable):
     """Buffers, control blocks and user queues in two regions of memory.
 
     A recipient is a number from 0 to ``layout.users - 1``. A message is queued for its

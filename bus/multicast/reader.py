@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bus.errors import StaleLeaseError, WireError
 from bus.multicast.control_region import ControlRegion
 from bus.multicast.data_region import DataRegion
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Reader"]
 
 
-class Reader:
+class Reader(Uncopyable):
     """Reads messages by their descriptors.
 
     A descriptor is stale once the owner has freed one of its buffers, for instance

@@ -12,13 +12,17 @@ from queuebroker import _sync
 from queuebroker.arguments import deadline_after, wrong_type
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError
+from queuebroker.sockets.driver import await_background_end
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus.pattern.node import Node
 
 __all__ = ["Device", "device"]
 
 _AT_ONCE: Final = 64  # messages of one peer, before those of another
+_END_S: Final = 1.0  # the most that `close` waits for the threads
 
 
 def device(first: RawBusSocket | None, second: RawBusSocket | None = None) -> Device:
@@ -47,21 +51,23 @@ def device(first: RawBusSocket | None, second: RawBusSocket | None = None) -> De
         nodes.append(each._node)
     if first is second:
         raise ValueError("device must have two different sockets; give one to reflect")
-    return Device(nodes)
+    return Device(nodes, sockets)
 
 
 class Device(Closable):
     """The forwarding between one or two sockets, in threads of its own; see `device`.
 
     It owns the messages of its sockets until it ends (BP-14). It ends when it or one of
-    the sockets is closed, and closes all of them.
+    the sockets is closed, and closes all of them. It goes on if no variable refers to
+    it or to them.
 
     Attributes:
         error: the error that ended it; None if it was closed, or goes on.
     """
 
-    def __init__(self, nodes: list[Node]) -> None:
+    def __init__(self, nodes: list[Node], sockets: Sequence[object] = ()) -> None:
         self.error: Exception | None = None
+        self._sockets: Final = sockets  # they close when they are collected
         self._nodes: Final = nodes
         self._name: Final = f"device {id(self):#x}"
         # Held during the start: no thread forwards before all of them run.
@@ -129,6 +135,13 @@ class Device(Closable):
         return True
 
     def close(self) -> None:
-        """End it, and close its sockets; for any thread."""
+        """End it, and close its sockets; for any thread.
+
+        Returns when its threads have ended, or after a second: they may be calling the
+        ``on_drop`` of a socket, which may call this.
+        """
         for node in self._nodes:
             node.close()
+        if _sync.current_thread() not in self._threads:
+            self.wait(_END_S)
+            await_background_end()

@@ -15,7 +15,7 @@ from bus.pattern.socket_url import Transport
 from bus.pattern.stream_connection import StreamConnection
 from queuebroker import _net, _sync
 from queuebroker.closable import Closable
-from queuebroker.sockets.driver import default_driver
+from queuebroker.sockets.driver import await_background_end, default_driver
 
 if TYPE_CHECKING:
     from bus.pattern.node import Node
@@ -56,6 +56,7 @@ class Dialler(Closable):
     def close(self) -> None:
         """End the connection, and dial no more; for any thread."""
         self._attempts.close()
+        await_background_end()
 
     def __repr__(self) -> str:
         state = "connected" if self.is_connected else "not connected"

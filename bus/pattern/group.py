@@ -17,7 +17,7 @@ from bus.pattern.socket_url import SocketUrl, Transport
 from queuebroker import _net
 from queuebroker.arguments import check_instance
 from queuebroker.closable import Closable
-from queuebroker.sockets.driver import default_driver
+from queuebroker.sockets.driver import await_background_end, default_driver
 
 if TYPE_CHECKING:
     from bus.pattern.message_run import MessageRun
@@ -59,6 +59,7 @@ class Group(Closable):
     def close(self) -> None:
         """Leave the group; for any thread."""
         self._close()
+        await_background_end()
 
     def __repr__(self) -> str:
         return f"<Group {self.url}>"
@@ -161,6 +162,11 @@ class _GroupCarrier:
         self.close()
 
     abort = fail
+
+    @property
+    def is_ending(self) -> bool:
+        """True once it is closed."""
+        return self._ended
 
     def abandon_after_fork(self) -> None:
         """Close the descriptors: this is a fork's child."""

@@ -17,7 +17,7 @@ from bus.pattern.stream_connection import StreamConnection
 from bus.pattern.wire import type_mismatch
 from queuebroker import _net, _sync
 from queuebroker.closable import Closable
-from queuebroker.sockets.driver import default_driver
+from queuebroker.sockets.driver import await_background_end, default_driver
 
 if TYPE_CHECKING:
     from bus.pattern.node import Node
@@ -60,6 +60,7 @@ class Listener(Closable):
     def close(self) -> None:
         """Accept no more peers; those that are connected stay."""
         self._close()
+        await_background_end()
 
     def __repr__(self) -> str:
         return f"<Listener {self.url}>"
@@ -70,7 +71,11 @@ class _InprocListener:
         self._node: Final = node
         self._url: Final = url
         self._closed: bool = False
+        self._finished: bool = False
+        # Held for the finalizer of the socket, which can close it in no other thread.
+        self._driver: Final = default_driver()
         if not INPROC.listen(url.name, self._accept):
+            self._driver.call(self._finish)
             raise _refusal(
                 url, OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             )
@@ -91,7 +96,13 @@ class _InprocListener:
             if not self._closed:  # else the name may be another listener's
                 INPROC.stop(self._url.name)
                 self._closed = True
+        self._driver.call(self._finish)
         self._node.remove_closer(self.close)
+
+    def _finish(self) -> None:
+        if not self._finished:
+            self._finished = True
+            self._driver.release()
 
 
 class _StreamListener:
@@ -211,6 +222,11 @@ class _StreamListener:
 
     def abort(self, error: BaseException) -> None:
         """Do nothing: the owner closed the driver."""
+
+    @property
+    def is_ending(self) -> bool:
+        """True once it is closed."""
+        return self._closed
 
     def abandon_after_fork(self) -> None:
         """Close the descriptor, and nothing else: its file is the parent's."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import attrs
@@ -12,6 +14,7 @@ from bus.pattern.listener import Listener
 from bus.pattern.node import Node
 from bus.pattern.socket_config import SocketConfig
 from bus.pattern.socket_url import SocketUrl, Transport
+from queuebroker import _sync
 from queuebroker.arguments import (
     check_callable,
     check_instance,
@@ -21,6 +24,7 @@ from queuebroker.arguments import (
 )
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError
+from queuebroker.sockets.driver import await_background_end, call_in_background
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +43,8 @@ class SpSocket(Closable, abc.ABC, Generic[M]):
     """A socket with any number of listeners and diallers, for messages of one type.
 
     All methods are for any thread. A child of a fork must open sockets of its own.
-    Iteration yields messages until the socket is closed.
+    Iteration yields messages until the socket is closed. A socket that is garbage
+    collected while open emits a `ResourceWarning` and is closed.
     """
 
     __slots__ = ("__weakref__", "_node", "_readiness", "_ready")
@@ -62,6 +67,22 @@ class SpSocket(Closable, abc.ABC, Generic[M]):
             check_callable("on_drop", on_drop)
         self._node = Node(config, endpoint, native, on_drop=on_drop, **limits)
         self._ready = self._node.inbound.ready
+
+    # Bound as defaults: at interpreter exit modules are emptied, including this one.
+    def __del__(
+        self,
+        _ending: Callable[[], bool] = sys.is_finalizing,
+        _warn: Callable[..., None] = warnings.warn,
+    ) -> None:
+        # A socket whose construction failed has no node.
+        node = getattr(self, "_node", None)
+        if node is None or node.closed or _ending():
+            return
+        unclosed = f"unclosed {self!r}"
+        # By the driver: a finalizer may run while its thread holds any lock. Listeners
+        # and diallers hold the driver; without them there is nothing to close.
+        call_in_background(node.close)
+        _warn(unclosed, ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
         state = "closed" if self._node.closed else f"{self._node.peers} peers"
@@ -187,8 +208,14 @@ class SpSocket(Closable, abc.ABC, Generic[M]):
         return body
 
     def close(self) -> None:
-        """Close all connections; each call that waits raises `BrokerClosedError`."""
+        """Close all connections; each call that waits raises `BrokerClosedError`.
+
+        If no socket of this process is left, this waits for the end of the driver's
+        thread, at most one second.
+        """
         self._node.close()
+        if not _sync.owns(self._node.lock):
+            await_background_end()
 
 
 def _stream_url(text: str, act: str) -> SocketUrl:

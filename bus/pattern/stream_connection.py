@@ -123,6 +123,7 @@ class StreamConnection:
         self._framing: Framing = PlainFraming()
         self._pipe: Pipe | None = None
         self._began: Final = _sync.monotonic()
+        self._is_closing: bool = False
         self._ended: bool = False
         self._is_paused: bool = False  # nothing is read, until `resume`
         self._owes_report: bool = False  # until the peer takes more
@@ -299,6 +300,11 @@ class StreamConnection:
 
     abort = fail
 
+    @property
+    def is_ending(self) -> bool:
+        """True once it is closed, though perhaps not yet by the driver."""
+        return self._is_closing
+
     def abandon_after_fork(self) -> None:
         """Abandon the descriptor: it belongs to the parent."""
         self._ended = True
@@ -380,6 +386,7 @@ class StreamConnection:
 
     def close(self) -> None:
         """End the connection; for any thread."""
+        self._is_closing = True
         self._driver.call(self._finish, self)
 
     def _finish(self) -> None:

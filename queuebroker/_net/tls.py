@@ -121,8 +121,9 @@ def tls_context(
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.check_hostname = check_host and not server
     if certificate is not None:
-        with _naming((certificate, key), "a certificate with its key"):
-            made.load_cert_chain(certificate, key)
+        with _naming((certificate, key), "a certificate with its key, unencrypted"):
+            # With None, OpenSSL would ask at the terminal for the key's passphrase.
+            made.load_cert_chain(certificate, key, password="")
     if authority is not None:
         with _naming((authority,), "certificates of authorities"):
             made.load_verify_locations(authority)

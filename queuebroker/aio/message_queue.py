@@ -6,7 +6,7 @@ would block, the call waits in `queuebroker.aio.waiting`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from queuebroker.aio.waiting import act
 from queuebroker.arguments import check_instance, deadline_after, snapshot
@@ -69,10 +69,6 @@ class MessageQueue(Closable):
 
     def __repr__(self) -> str:
         return f"<aio {self._end!r}>"
-
-    def __reduce__(self) -> NoReturn:
-        msg = "cannot pickle or copy MessageQueue: it belongs to its process"
-        raise TypeError(msg)
 
     # Sending.
 

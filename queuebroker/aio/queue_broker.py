@@ -6,7 +6,7 @@ those of a thread with those of a coroutine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.waiting import meet
@@ -69,10 +69,6 @@ class QueueBroker(Closable):
 
     def __repr__(self) -> str:
         return f"<aio {self._plain!r}>"
-
-    def __reduce__(self) -> NoReturn:
-        msg = "cannot pickle or copy QueueBroker: it belongs to its process"
-        raise TypeError(msg)
 
     # Accepting and connecting.
 

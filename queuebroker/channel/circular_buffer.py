@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after, flat_view, index, positive
+from queuebroker.closable import Uncopyable
 from queuebroker.errors import BufferEmptyError, BufferFullError, SendTimeoutError
 from queuebroker.waiting.parking import (
     PENDING,
@@ -34,7 +35,7 @@ __all__ = ["CircularBuffer", "CircularBufferQueue"]
 M = TypeVar("M")
 
 
-class CircularBufferQueue(Generic[M]):
+class CircularBufferQueue(Uncopyable, Generic[M]):
     """At most ``capacity`` whole messages, first in, first out (QB-BUF).
 
     The length of a message does not count; ``b""`` is a message.
@@ -208,7 +209,7 @@ class CircularBufferQueue(Generic[M]):
         """Do nothing: a buffer used alone has no finalizer."""
 
 
-class CircularBuffer:
+class CircularBuffer(Uncopyable):
     """At most ``capacity`` bytes, first in, first out, in a ring (QB-BUF-8).
 
     Lock: ``lock`` guards every attribute below it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import attrs
 
@@ -190,12 +190,7 @@ class End(Closable, Generic[C]):
             return  # interpreter exit: no module or waiter is left
         _warn(unclosed, ResourceWarning, stacklevel=2, source=self)
 
-    # Copying is refused; representation.
-
-    def __reduce__(self) -> NoReturn:
-        # pickle, copy and deepcopy all come here (QB-ERR-10).
-        msg = f"cannot pickle or copy {self._kind}: it belongs to its process"
-        raise TypeError(msg)
+    # Representation.
 
     def __repr__(self) -> str:
         connection, side = self._connection, self._side

@@ -7,7 +7,7 @@ orders, delivers and waits, so that both faces of one end may be used at once. T
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from queuebroker.arguments import snapshot, wrong_type
 from queuebroker.closable import Closable
@@ -183,11 +183,7 @@ class TypedQueue(Closable, Generic[T]):
         """The same as `disconnected()`, as a property."""
         return self._queue.disconnected()
 
-    # Copying is refused; representation.
-
-    def __reduce__(self) -> NoReturn:
-        msg = "cannot pickle or copy TypedQueue: it belongs to its process"
-        raise TypeError(msg)
+    # Representation.
 
     def __repr__(self) -> str:
         return f"<TypedQueue of {self._wanted} on {self._queue!r}>"

@@ -6,7 +6,7 @@ callers and the open flag once for both faces (QB-NAME-12).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, overload
+from typing import TYPE_CHECKING, Final, Literal, overload
 
 from queuebroker import _sync
 from queuebroker.arguments import (
@@ -96,10 +96,6 @@ class Broker(Closable):
 
     def __repr__(self) -> str:
         return f"<Broker {self.name!r} {'closed' if self.closed else 'open'}>"
-
-    def __reduce__(self) -> NoReturn:
-        msg = f"cannot pickle or copy {type(self).__name__}: it belongs to its process"
-        raise TypeError(msg)
 
     # Accepting and connecting.
 

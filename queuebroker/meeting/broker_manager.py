@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from queuebroker import _sync
 from queuebroker.arguments import check_callable, within_own_call
@@ -62,7 +62,7 @@ class BrokerManager(Closable):
             check_callable("observer", observer)
         self.lock: _thread.RLock = _sync.RLock()
         # Closes deferred by a signal handler that interrupted its own thread under the
-        # lock.
+        # lock, or by a finalizer.
         self.deferred: list[Callable[[], object]] = []
         self.watch: Watch | None = None if observer is None else Watch(observer)
         self._brokers: dict[str, Broker] = {}
@@ -75,10 +75,6 @@ class BrokerManager(Closable):
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._brokers)} brokers"
         return f"<BrokerManager {state}>"
-
-    def __reduce__(self) -> NoReturn:
-        msg = "cannot pickle or copy BrokerManager: it belongs to its process"
-        raise TypeError(msg)
 
     @property
     def closed(self) -> bool:
@@ -187,6 +183,7 @@ class BrokerManager(Closable):
         """
         self.check_process()
         self.check_not_within(f"create broker {broker.name!r}")
+        self.settle()  # a finalizer may have left a broker to close, with this name
         self.critical(partial(self._register_locked, broker))
 
     def _register_locked(self, broker: Broker) -> None:

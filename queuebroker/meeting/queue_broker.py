@@ -6,7 +6,7 @@ queues it makes, and leaves the rendezvous to the broker.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Final, Literal, cast, overload
 
 import attrs
 
@@ -81,10 +81,6 @@ class QueueBroker(Closable):
 
     def __repr__(self) -> str:
         return f"<QueueBroker {self.name!r} {'closed' if self.closed else 'open'}>"
-
-    def __reduce__(self) -> NoReturn:
-        msg = "cannot pickle or copy QueueBroker: it belongs to its process"
-        raise TypeError(msg)
 
     # Accepting and connecting.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import attrs
 
+from queuebroker.closable import Uncopyable
 from queuebroker.observer import Reason
 from queuebroker.waiting.parking import taken_lock
 
@@ -188,7 +189,7 @@ _ACCEPT: Final = RdVState.WAITING_ACCEPT
 _NO_REASON: Final = Reason.NONE
 
 
-class RdV:
+class RdV(Uncopyable):
     """One call of accept or connect, from its arrival to its end; single use.
 
     accepts: True for an accept, False for a connect.
@@ -285,7 +286,7 @@ class RdV:
         self.state = following
 
 
-class RdVMap:
+class RdVMap(Uncopyable):
     """The calls that wait at one broker: by kind and port, in order of arrival.
 
     Guarded by the manager's lock.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from queuebroker import _sync
 from queuebroker.arguments import check_callable, deadline_after, known_as, wrong_type
 from queuebroker.channel.end import End
+from queuebroker.closable import Uncopyable
 from queuebroker.meeting.broker import Broker
 from queuebroker.meeting.current import as_current
 from queuebroker.meeting.queue_broker import QueueBroker
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Task"]
 
 
-class Task:
+class Task(Uncopyable):
     """A thread in which `current_broker()` is ``broker`` (QB-NAME-9).
 
     Args:

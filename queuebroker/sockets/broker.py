@@ -6,7 +6,10 @@ rendezvous: a caller from another process waits in the same `RdVMap` as local ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NoReturn, overload
+import sys
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, overload
 
 from queuebroker import _net, _sync
 from queuebroker._green import refuse_green_threads
@@ -22,7 +25,11 @@ from queuebroker.meeting.meet import meet
 from queuebroker.meeting.queue_broker import CAPACITY_MESSAGES, QueueBroker
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVState
 from queuebroker.sockets.address import Address, Scheme, is_address
-from queuebroker.sockets.driver import Driver, default_driver
+from queuebroker.sockets.driver import (
+    Driver,
+    await_background_end,
+    default_driver,
+)
 from queuebroker.sockets.frames import NUMBER_MAX, TEXT_BYTES_MAX, Hello
 from queuebroker.sockets.listener import Listener
 from queuebroker.sockets.options import SocketOptions, limits_of
@@ -32,7 +39,6 @@ from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
     from queuebroker._net import Socket
     from queuebroker.channel.message_queue import MessageQueue
@@ -58,6 +64,9 @@ class SocketQueueBroker(Closable):
             process. A caller that passes one must run it with `Driver.poll`.
         options: limits and settings, see `SocketOptions`.
         manager, capacity, max_message_size, strict_half: as for `QueueBroker`.
+
+    A broker that is garbage collected while open emits a `ResourceWarning` and is
+    closed (QB-PY-7).
 
     Raises:
         BrokerNameInUseError: the name, or the address, is in use.
@@ -123,14 +132,28 @@ class SocketQueueBroker(Closable):
                 self._inner.close()
                 raise
 
+    # Bound as defaults: at interpreter exit modules are emptied, including this one.
+    def __del__(
+        self,
+        _ending: Callable[[], bool] = sys.is_finalizing,
+        _warn: Callable[..., None] = warnings.warn,
+    ) -> None:
+        # A broker whose construction failed has no listener.
+        inner = getattr(self, "_inner", None)
+        if inner is None or inner.closed or inner.manager.foreign or _ending():
+            return
+        unclosed = f"unclosed {self!r}"
+        # A finalizer may run while its thread holds any lock: the next call that
+        # registers a name closes it, or the driver does.
+        inner.manager.deferred.append(inner.close_locked)
+        if (listener := getattr(self, "_listener", None)) is not None:
+            listener.driver.call(inner.manager.settle, listener)
+        _warn(unclosed, ResourceWarning, stacklevel=2, source=self)
+
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
         where = "" if self._address is None else f" at {self._address}"
         return f"<SocketQueueBroker {self.name!r}{where} {state}>"
-
-    def __reduce__(self) -> NoReturn:
-        msg = "cannot pickle or copy SocketQueueBroker: it belongs to its process"
-        raise TypeError(msg)
 
     # Listening.
 
@@ -382,18 +405,24 @@ class SocketQueueBroker(Closable):
         """Return how many of its own connects wait, by name or address, and port."""
         return self._broker.outgoing()
 
-    def as_current(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def as_current(self) -> Iterator[None]:
         """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
-        return self._broker.as_current()
+        # A generator: it refers to this broker, which is closed when it is collected.
+        with self._broker.as_current():
+            yield
 
     # Closing.
 
     def close(self) -> None:
         """Free the name and the address, and end every wait here; see `Broker.close`.
 
-        Queues remain open.
+        Queues remain open. If no socket of this process is left, this waits for the end
+        of the driver's thread, at most one second.
         """
         self._broker.close()
+        if self._driver is None and not _sync.owns(self.manager.lock):
+            await_background_end()
 
 
 def _check_length(name: object) -> None:

@@ -11,6 +11,7 @@ driver fails that object.
 
 from __future__ import annotations
 
+import atexit
 import heapq
 import itertools
 import logging
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from queuebroker import _net, _sync
 from queuebroker.arguments import deadline_after
+from queuebroker.closable import Uncopyable
 from queuebroker.errors import BrokerClosedError
 from queuebroker.waiting.parking import taken_lock
 
@@ -29,12 +31,21 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
 
-__all__ = ["Driver", "Handler", "Served", "default_driver"]
+__all__ = [
+    "Driver",
+    "Handler",
+    "Served",
+    "await_background_end",
+    "call_in_background",
+    "default_driver",
+]
 
 EVENTS_MAX = 256
 # Interval at which a driver that ends checks for connections begun since, and pause of
 # a driver without memory, in seconds.
 _REVIEW_S: Final = 0.05
+# How long the close of the last socket waits for the driver's thread, in seconds.
+_END_S: Final = 1.0
 
 _log: Final = logging.getLogger("queuebroker.sockets")
 
@@ -60,6 +71,10 @@ class Handler(Served, Protocol):
     def abandon_after_fork(self) -> None:
         """Abandon the descriptor: the driver is closed, or this is a fork's child."""
 
+    @property
+    def is_ending(self) -> bool:
+        """True once nothing but the end of its connection keeps it from releasing."""
+
 
 class _Unowned:
     """The `Served` of a call that has none."""
@@ -68,7 +83,10 @@ class _Unowned:
         """Do nothing: the driver has counted and logged the error."""
 
 
-class Driver:
+_UNOWNED: Final = _Unowned()
+
+
+class Driver(Uncopyable):
     """An event loop that calls the handlers of ready descriptors.
 
     `call` works from any thread.
@@ -94,9 +112,12 @@ class Driver:
         self._stopped = False
         self._ended = False  # stopped, and its poller is closed
         self._running_in = 0  # the thread that is calling handlers
+        self._turns = 0  # how often a thread has done so
         self.background: bool = False
         self.failures: int = 0
         self.failed: bool = False
+        self._thread: _sync.Thread | None = None  # of a background driver
+        self._thread_ident = 0
         self._poller = _net.Poller()
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # The descriptor again, until it is closed; and one item per thread that writes
@@ -146,6 +167,7 @@ class Driver:
         try:
             self._deal(ready)
         finally:
+            self._turns += 1
             self._running_in = 0
             # `call` wrote nothing in this thread: `fileno` must show the calls left.
             if self._calls and not self._stopped:
@@ -348,10 +370,54 @@ class Driver:
     def begin(self) -> None:
         """Run the driver in a thread of its own until it has no holder."""
         self.background = True
-        _sync.Thread(target=self._run, name="queuebroker sockets", daemon=True).start()
+        if _sync.is_subinterpreter():
+            atexit.register(_end_all)
+        thread = _sync.Thread(target=self._run, name="queuebroker sockets", daemon=True)
+        _running[self] = None
+        try:
+            thread.start()
+        except BaseException:
+            if thread.ident is None:  # the system has no thread left
+                _running.pop(self, None)
+            raise
+        self._thread = thread
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end of its thread; return True if it has ended, or has none."""
+        return self._thread is None or _sync.join(self._thread, seconds)
+
+    def await_end(self) -> None:
+        """Wait until its thread has ended, if only ends of connections keep it running.
+
+        At most `_END_S`: a peer may leave its messages unread. It does not wait in that
+        thread, where a callback may close a broker.
+        """
+        until = _sync.monotonic() + _END_S
+        if self._thread_ident == _sync.get_ident():
+            return
+        while self._is_ending() and _sync.monotonic() < until:
+            if self.join(_REVIEW_S):
+                return
+
+    def _is_ending(self) -> bool:
+        """Return True if each holder is about to release it, as far as is known now.
+
+        A holder without a handler is a dialler between two attempts, or it ends: then
+        the call that releases it is waiting, or being made.
+        """
+        turns = self._turns
+        handlers = list(self._handlers.values())  # one call into C
+        if not all(each.is_ending for each in handlers):
+            return False
+        known = len(handlers) + len(self._calls)
+        if self._holders <= known:
+            return True
+        # The comparison means nothing if the thread made calls meanwhile.
+        return bool(self._running_in) or self._turns != turns
 
     def _run(self) -> None:
         parker = taken_lock()  # made while there is memory
+        self._thread_ident = _sync.get_ident()
         try:
             while not self._stopped:
                 try:
@@ -364,6 +430,7 @@ class Driver:
         except BaseException as error:  # noqa: BLE001 # else every waiter would hang
             self._end_by(error)
         self._close_descriptors()
+        _running.pop(self, None)
 
     def _end_by(self, error: BaseException) -> None:
         """End every handler, with an error as the cause; for its own thread.
@@ -382,7 +449,6 @@ class Driver:
             exc_info=error,
         )
         failed: set[Handler] = set()
-        unowned = _Unowned()
         while self._holders:
             for handler in list(self._handlers.values()):
                 if handler not in failed:
@@ -390,10 +456,10 @@ class Driver:
                     self._fail(handler, error)
             timers, self._timers = self._timers, []
             for _, _, (function, served) in timers:  # each finds its connection ended
-                self._do((function, served or unowned))
+                self._do((function, served or _UNOWNED))
             while self._calls:
                 function, served = self._calls.popleft()
-                self._do((function, served or unowned))
+                self._do((function, served or _UNOWNED))
             if self._holders:
                 _net.wait_to_read(self._wake_fd, _REVIEW_S)
                 with suppress(BlockingIOError):
@@ -417,6 +483,8 @@ def _never() -> bool:
 
 
 _drivers: weakref.WeakSet[Driver] = weakref.WeakSet()
+# Those with a thread. Each access is one call into C: finalizers read this.
+_running: dict[Driver, None] = {}
 
 # A single entry, "default", as for brokers.
 _defaults: dict[str, Driver] = {}
@@ -453,8 +521,35 @@ def default_driver() -> Driver:
         made.call(made.release)
 
 
+def await_background_end() -> None:
+    """Wait for the thread of the background driver, if no socket needs it any more.
+
+    Each close ends with this. A thread that is left would abort the process if the
+    program ends a subinterpreter now.
+    """
+    for driver in list(_running):
+        driver.await_end()
+
+
+def call_in_background(function: Callable[[], object]) -> None:
+    """Call a function in the thread of each background driver: one, but for a race.
+
+    For finalizers: it takes no lock. An error is logged, and ends nothing.
+    """
+    for driver in list(_running):
+        driver.call(function, _UNOWNED)
+
+
+def _end_all() -> None:
+    """End the background drivers: their threads must not outlive a subinterpreter."""
+    for driver in list(_running):
+        driver.call(driver.close, _UNOWNED)
+        driver.join(_END_S)
+
+
 def _forked() -> None:
     _defaults.clear()
+    _running.clear()
     for driver in list(_drivers):
         if not driver._stopped:
             driver.forget_fork()

@@ -201,6 +201,11 @@ class Listener:
         )
         incoming_connect.link.begin()
 
+    @property
+    def is_ending(self) -> bool:
+        """True once it is closed."""
+        return not self._listening
+
     def abandon_after_fork(self) -> None:
         """Close the socket and nothing else: its file belongs to the parent."""
         for socket in self._listening:

@@ -14,6 +14,7 @@ from queuebroker import _sync
 from queuebroker.sockets.errors import PeerLostError, failed
 from queuebroker.sockets.incoming import Incoming
 from queuebroker.sockets.read_owner import ReadOwner
+from queuebroker.sockets.states import State
 from queuebroker.sockets.unsent import Unsent
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ class ServedSocket:
         self._finished = False
         self._incoming = Incoming(described=takes_fds)
         self._unsent = Unsent()
+
+    @property
+    def is_ending(self) -> bool:
+        """True once this end has left the connection, or lost it."""
+        return self.closed or self.protocol.state in (State.LEFT, State.ENDED)
 
     # Events.
 

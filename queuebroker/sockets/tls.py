@@ -44,7 +44,8 @@ class Tls:
         """Return the context of one role.
 
         Raises:
-            OSError: a file does not exist, or has the wrong content; the text names it.
+            OSError: a file does not exist, has the wrong content, or its key has a
+                passphrase; the text names it.
             ValueError: ``server`` is true and there is no certificate.
         """
         if server and self.certificate is None:

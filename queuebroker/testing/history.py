@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import attrs
 
 from queuebroker import _sync
+from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ class Call:
         return f"{call} = {self.result!r}"
 
 
-class History:
+class History(Uncopyable):
     """Operations on one object, as seen by the threads that make them.
 
     ::
@@ -72,6 +73,8 @@ class History:
     Any number of threads may record at once: the numbers come from one atomic counter,
     and a list's append is atomic too.
     """
+
+    _in_place_of_copy: ClassVar[str] = "pass on its operations"
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)

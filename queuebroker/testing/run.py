@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, Unpack
 
+from queuebroker.closable import Uncopyable
 from queuebroker.testing import primitives
 from queuebroker.testing.scheduler import caller
 from queuebroker.testing.task import FREE, NEVER, OTHERS
@@ -21,7 +22,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class Spawned(Generic[T]):
+class Spawned(Uncopyable, Generic[T]):
     """A function that runs as a task, with its result."""
 
     __slots__ = ("_result", "_scheduler", "_task")
@@ -82,7 +83,7 @@ class Spawned(Generic[T]):
         return self.done
 
 
-class Run:
+class Run(Uncopyable):
     """One run of a program, under one schedule. Only its tasks may call its methods."""
 
     __slots__ = ("_scheduler", "_spawned")

@@ -36,8 +36,8 @@ NUMBERS = {
     "AMO": range(1, 30),
     # 4 and 6, the receivers and the contents of a search, are not built yet.
     "B": (1, 2, 3, 5),
-    "BP": range(1, 21),
-    "QB-SOCK": range(1, 11),
+    "BP": range(1, 22),
+    "QB-SOCK": range(1, 12),
     # The ones that processes decide; the rest comes with sockets and discovery. 7, to
     # send past the comm thread, is only an optimization.
     "BUS-CHAN": tuple(range(1, 9)),

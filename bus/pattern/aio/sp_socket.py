@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from queuebroker.aio.waiting import wait_for
 from queuebroker.arguments import check_instance, deadline_after, positive
@@ -54,10 +54,6 @@ class SpSocket(Closable, Generic[S, M]):
 
     def __repr__(self) -> str:
         return f"<aio {self.socket!r}>"
-
-    def __reduce__(self) -> NoReturn:
-        msg = f"cannot pickle or copy {type(self).__name__}: it belongs to its process"
-        raise TypeError(msg)
 
     def listen(self, url: str, *, mode: int = 0o600) -> Listener:
         """Accept peers at an address; as `bus.pattern.BusSocket.listen`."""

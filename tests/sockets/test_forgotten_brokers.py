@@ -1,0 +1,147 @@
+"""A `SocketQueueBroker` without references is closed, with a `ResourceWarning`."""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import BrokerManager, current_broker
+from queuebroker.aio import wrap
+from queuebroker.sockets import Driver, SocketQueueBroker
+from specs.clauses import clause
+from tests.kit.collector import collecting
+from tests.sockets.support import folder
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def manager() -> Iterator[BrokerManager]:
+    """Yield a name space of its own."""
+    with BrokerManager() as made:
+        yield made
+
+
+def descriptors() -> set[str]:
+    """Return the descriptors of this process."""
+    return set(os.listdir("/proc/self/fd"))
+
+
+@clause("QB-PY-7")
+@pytest.mark.parametrize("listen", ["ipc://{}/b", "tcp://127.0.0.1:0", None])
+def test_a_forgotten_broker_warns_and_frees_its_name_and_its_descriptors(
+    manager: BrokerManager, listen: str | None
+) -> None:
+    """Its name and its address can be used again at once, its descriptors soon."""
+    with folder() as place:
+        address = listen and listen.format(place)
+        before = descriptors()
+        broker = [SocketQueueBroker("b", listen=address, manager=manager)]
+        chosen = broker[0].address
+
+        with pytest.warns(ResourceWarning, match=r"^unclosed <Sock.* 'b'.* open>$"):
+            broker.clear()
+        again = SocketQueueBroker("b", listen=chosen, manager=manager)
+
+        assert again.address == chosen
+        again.close()
+        until(lambda: descriptors() == before, "all descriptors are closed")
+
+
+@clause("QB-PY-7")
+def test_a_forgotten_broker_is_closed_without_a_further_call(
+    manager: BrokerManager,
+) -> None:
+    with folder() as place:
+        path = place / "b"
+        broker = [SocketQueueBroker("b", listen=f"ipc://{path}", manager=manager)]
+        assert path.exists()
+
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            broker.clear()
+
+        until(lambda: not path.exists(), "the file of its address is removed")
+        until(lambda: manager.get("b") is None, "its name is free")
+
+
+@clause("QB-PY-7", "QB-CONC-9")
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_broker_may_be_collected_while_its_thread_holds_the_lock(
+    manager: BrokerManager, *, listens: bool
+) -> None:
+    """In the middle of a call that registers another broker."""
+
+    class Holder:
+        held: Any
+        me: Any
+
+    holder = Holder()
+    listen = "tcp://127.0.0.1:0" if listens else None
+    holder.held = SocketQueueBroker("b", listen=listen, manager=manager)
+    holder.me = holder
+    victims: list[object] = [holder]
+    del holder
+
+    with (
+        pytest.warns(ResourceWarning, match="unclosed"),
+        collecting(BrokerManager, "_register_locked", victims),
+        SocketQueueBroker("other", manager=manager),
+    ):
+        until(lambda: manager.names() == ["other"], "its name is free")
+
+
+@clause("QB-PY-7", "QB-CONC-9")
+def test_a_finalizer_does_not_wait_for_the_lock_of_another_thread(
+    manager: BrokerManager,
+) -> None:
+    broker = [SocketQueueBroker("b", manager=manager)]
+
+    with Threads() as threads, manager.lock:
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            threads.start(broker.clear).result()
+        assert manager.get("b") is not None
+    SocketQueueBroker("c", manager=manager).close()
+    assert manager.get("b") is None
+
+
+@clause("QB-PY-7")
+def test_a_forgotten_broker_with_a_driver_of_its_user_is_closed_by_the_next_poll(
+    manager: BrokerManager,
+) -> None:
+    driver = Driver()
+    listen = "tcp://127.0.0.1:0"
+    broker = [SocketQueueBroker("b", listen=listen, driver=driver, manager=manager)]
+
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        broker.clear()
+    driver.poll(0)
+
+    assert (driver.sockets, manager.get("b")) == (0, None)
+    driver.close()
+
+
+@clause("QB-PY-7")
+def test_a_broker_in_use_is_not_forgotten(manager: BrokerManager) -> None:
+    """Neither as the current broker, nor behind its face for coroutines."""
+    with SocketQueueBroker("b", manager=manager).as_current():
+        gc.collect()
+        assert not current_broker().closed
+        face = wrap(SocketQueueBroker("c", manager=manager))
+        gc.collect()
+        assert not face.closed
+        face.close()
+        manager.close()
+
+
+@clause("QB-PY-7")
+def test_a_closed_broker_is_forgotten_silently(manager: BrokerManager) -> None:
+    """As is one whose construction failed, and that of a parent process."""
+    SocketQueueBroker("b", manager=manager).close()
+    with pytest.raises(ValueError, match="tls is not given"):
+        SocketQueueBroker("b", listen="tls://127.0.0.1:0", manager=manager)
+    gc.collect()  # a warning would be an error
