@@ -1,20 +1,29 @@
-"""The software bus, and the tools that check the traffic of `queuebroker`.
+"""The software bus: tasks with names exchange commands, answers and notifications.
 
-The bus: `open_bus`, and everything reached from it. `address`, `registration`,
-`specification`, `message`, `payload`, `role`, `rights`, `access`, `config`, `events`,
-`errors` and `error_text` are its vocabulary. `core` makes its decisions, `threads`
-schedules tasks, `links` connects processes, and `api` is the interface for programs.
-`multicast` carries one message to many recipients with one copy of its bytes.
-`network` names other machines, and `keys` are the certificates of machines.
-`service` stands between producers and readers, and `testing` runs a whole bus inside
-one test. `at_exit` closes the buses that a program leaves open.
+::
 
-The record of traffic: `journal` records it and checks the record against its rules.
-`pipeline` does so with Spark and draws a report, `demo` is a program to record, `cli`
-is the command.
+    from bus import open_bus
 
-Every part is loaded on first use: `bus.journal` must load with the standard library,
-attrs and `queuebroker` alone.
+    with open_bus("house") as bus:
+
+        @bus.task("thermostat")
+        def decide(message):
+            return {"heat": message.payload["celsius"] < 18}
+
+        print(bus.call("thermostat", {"celsius": 17}))  # {'heat': True}
+
+A second program that opens the bus ``house`` calls the same task without a change.
+`open_bus` returns a `Bus`, which registers tasks; a `Task` sends commands and
+notifications, and subscribes to those of others. `BusConfig` has the settings, and
+`BusError` is the root of the errors.
+
+bus.testing      a whole bus inside one test
+bus.pattern      sockets without names, which nanomsg and NNG speak too
+bus.multicast    one message to many recipients, with one copy of its bytes
+bus.journal      recordings of traffic, and their checker
+
+In a shell, ``bus --help`` lists the commands, and ``bus demo`` shows a bus at work. The
+layout of the source is in docs/explanation/layout.md.
 """
 
 from __future__ import annotations
@@ -242,6 +251,8 @@ _HOME_OF: Final = dict.fromkeys(__all__, "errors") | {
 }
 
 
+# Every part is loaded on first use: `bus.journal` must load with the standard library,
+# attrs and `queuebroker` alone.
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         msg = f"module {__name__!r} has no attribute {name!r}"

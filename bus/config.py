@@ -203,7 +203,7 @@ class BusConfig:
         16 * _MIB,
         "bytes",
         "BUS-MSG-16",
-        "Maximum length of a message's encoded payload.",
+        "Maximum length of a message's encoded payload; at most 64 MiB.",
         # Both ends hold a whole frame in memory.
         most=64 * _MIB,
     )

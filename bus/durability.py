@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
-
-if TYPE_CHECKING:
-    import os
 
 __all__ = ["Durability"]
 

@@ -8,17 +8,15 @@ may read the rest.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import msgspec
 
+from bus.address import Address
+from bus.errors import BusError
+from bus.payload import Payload
 from queuebroker.closable import Uncopyable
-
-if TYPE_CHECKING:
-    from bus.address import Address
-    from bus.errors import BusError
-    from bus.payload import Payload
 
 __all__ = [
     "NOREPLY",

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
 from queuebroker.arguments import check_port
 from queuebroker.sockets.address import Address, Scheme
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable
 
 __all__ = ["DISCOVERY_PORT", "PORT", "DiscoveryScope", "Network"]
 

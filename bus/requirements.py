@@ -14,7 +14,14 @@ from packaging.requirements import Requirement as Line
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-__all__ = ["Requirement", "explain", "requirements", "unfit", "version_of_us"]
+__all__ = [
+    "Requirement",
+    "explain",
+    "install",
+    "requirements",
+    "unfit",
+    "version_of_us",
+]
 
 DISTRIBUTION: Final = "queuebroker"
 
@@ -48,13 +55,18 @@ class Requirement:
     def remedy(self) -> str:
         """The command that installs a fitting version."""
         if self.extra:
-            return f'pip install "{DISTRIBUTION}[{self.extra}]"'
+            return install(self.extra)
         return f'pip install "{self.name}{self.needed}"'
 
     def __str__(self) -> str:
         """Return the versions found and needed."""
         found = "none" if self.found is None else self.found
         return f"{self.name} {found} found, {self.needed or 'any version'} needed"
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra; no package index has this one yet."""
+    return f'pip install ".[{extra}]" in a clone of {DISTRIBUTION}'
 
 
 def requirements(*extras: str) -> list[Requirement]:

@@ -12,9 +12,10 @@ class Role(enum.Enum):
 
     A machine has one master, and slaves.
 
-    AUTO: master if there is none, also later, after the previous one has left (OPEN-1).
-    MASTER: master, or the open fails.
-    SLAVE: never master; waits for a master.
+    AUTO: become master if the machine has none, now or after the present one has left
+      (OPEN-1); else slave.
+    MASTER: become master; if the machine has one, `open_bus` fails.
+    SLAVE: never become master; wait until the machine has one.
     """
 
     AUTO = "auto"

@@ -6,18 +6,15 @@ notification (BUS-MSG-14). No task needs to know the others, or their number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
+from bus.address import Address
 from bus.api.arguments import check_instance, check_optional_callback
 from bus.api.bus import Bus
+from bus.api.bus_thread import BusThread
+from bus.message import Incoming
 from queuebroker.closable import Closable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bus.address import Address
-    from bus.api.bus_thread import BusThread
-    from bus.message import Incoming
 
 __all__ = ["Service"]
 

@@ -6,16 +6,18 @@ It stands above both: `bus.pattern` has no tasks, and `bus.api` no wire of nanom
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from bus.address import Address
 from bus.api.arguments import check_instance, check_optional_callback
 from bus.api.bus import Bus
+from bus.api.bus_thread import BusThread
 from bus.errors import BusError, UnknownTaskError
+from bus.message import Incoming
 from bus.pattern.bus_socket import BusSocket
 from bus.pattern.message_run import MessageRun
 from bus.specification import Specification
@@ -24,12 +26,6 @@ from queuebroker import _sync
 from queuebroker.arguments import known_as, snapshot, wrong_type
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bus.api.bus_thread import BusThread
-    from bus.message import Incoming
 
 __all__ = ["GatewayStats", "SpGateway", "bytes_of"]
 

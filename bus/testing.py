@@ -1,18 +1,23 @@
-"""A whole bus inside one test: one process, several, or several machines."""
+"""A whole bus inside one test: one process, several, or several machines.
+
+::
+
+    from bus.testing import memory_bus
+
+    with memory_bus() as bus:
+        bus.register("echo", on_command=lambda message: message.payload)
+        assert bus.call("echo", "hello") == "hello"
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from bus.api.bus import Bus
+from bus.config import BusConfig
+from bus.journal.writer import Journal
 from bus.links.memory import MemoryNetwork
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bus.config import BusConfig
-    from bus.journal.writer import Journal
 
 __all__ = ["memory_bus"]
 

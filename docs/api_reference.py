@@ -50,6 +50,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("LongMessageCounters", "LentViewsInfo"),
     ),
     "Types": ("Payload", "Where", "Overflow", "NoReply"),
+    "Errors": tuple(name for name in bus.__all__ if name.endswith("Error")),
 }
 
 MULTICAST_GROUPS: Final[dict[str, tuple[str, ...]]] = {
@@ -73,6 +74,7 @@ _MADE_FOR_YOU: Final = {
     *("Bus", "BusThread", "Task", "CommandHandle", "Loan", "Subscription", "Watch"),
     *("Incoming", "Response", "Undelivered", "Presence"),
     *GROUPS["Inspection"],
+    *GROUPS["Errors"],
     *MULTICAST_GROUPS["Inspection"],
     *("Descriptor", "Piece"),
     *("Device", "Listener", "Dialler", "Group"),
@@ -81,7 +83,7 @@ _MADE_FOR_YOU: Final = {
 
 
 def bus_api() -> str:
-    """Every public name but the errors, which the page before has."""
+    """Every public name of `bus`."""
     return _page(bus, GROUPS)
 
 

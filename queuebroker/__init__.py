@@ -1,18 +1,33 @@
 """Blocking channels between threads: rendezvous by name, full duplex, exact disconnect.
 
-General layout, each on those before it:
+::
 
-errors                 exceptions
-_sync, _net            the doors to threads and time, and to sockets and processes
-waiting                wait lists, and the one loop by which callers wait
-observer, arguments    observation of channels; checks of arguments
-channel                the two ends of a connection, for bytes, messages and objects
-first                  the first message of several queues
-lockfree               the kind of end that takes no lock unless it has to wait
-meeting                the rendezvous: brokers, and threads that belong to them
-java                   the same objects under the names of the Java text
-sockets, aio           between processes; from asyncio: not imported from here
-testing                the schedule explorer: not imported from here
+    from queuebroker import QueueBroker, Task
+
+    server, client = QueueBroker("server"), QueueBroker("client")
+
+    def serve():
+        with server.accept(port=80) as queue:
+            for message in queue:  # until the client disconnects
+                queue.send(b"you said " + message)
+
+    task = Task(server, serve)
+    task.start()
+    with client.connect("server", 80, required=True) as queue:
+        queue.send(b"hello")
+        print(queue.receive())  # b'you said hello'
+    task.join()
+
+A `QueueBroker` makes a `MessageQueue` for whole messages, a `Broker` a `Channel` for
+bytes, and ``queue.of(type)`` a `TypedQueue` for objects. Each call that may wait takes
+a ``timeout`` in seconds; errors are heirs of `QueueBrokerError`.
+
+queuebroker.sockets    the same between processes and machines
+queuebroker.aio        the same from asyncio
+queuebroker.testing    threaded code, run in every schedule
+queuebroker.java       the same objects under the names of the Java text
+
+The layout of the source is in docs/explanation/layout.md.
 """
 
 from __future__ import annotations

@@ -153,7 +153,10 @@ _TORN: Final = sys.version_info[:2] == (3, 14)
 Lock = cast("Any", WithLock) if _TORN else _thread.allocate_lock
 # The lock of a state that a signal handler may use: the handler runs in the thread that
 # it interrupts, perhaps while that thread holds the lock (QB-CONC-10). Also C code.
-RLock = cast("type[_thread.RLock]", WithRLock) if _TORN else _thread.RLock
+if TYPE_CHECKING:
+    from _thread import RLock
+else:
+    RLock = WithRLock if _TORN else _thread.RLock
 get_ident = _thread.get_ident
 monotonic = time.monotonic
 

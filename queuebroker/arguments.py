@@ -17,8 +17,14 @@ from queuebroker.errors import MessageTooLargeError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+elif sys.version_info >= (3, 12):
+    from collections.abc import Buffer
+else:
+    # For `typing.get_type_hints`. Of others, this package loads `attrs` and no more.
+    Buffer = bytes | bytearray | memoryview
 
 __all__ = [
+    "Buffer",
     "byte_range",
     "check_callable",
     "check_error",

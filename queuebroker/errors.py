@@ -59,6 +59,10 @@ __all__ = [
 class QueueBrokerError(Exception):
     """Base class of every exception that this package defines."""
 
+    def __init__(self, *args: object) -> None:
+        # `inspect.signature` finds none in a constructor of the interpreter.
+        super().__init__(*args)
+
 
 class DisconnectedError(QueueBrokerError, ConnectionError):
     """An end is disconnected, so the operation can never succeed again.

@@ -16,8 +16,9 @@ caller that leaves a queue's list wakes the next sleeper if any message is left 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from queuebroker import _sync
 from queuebroker.arguments import (
@@ -29,14 +30,13 @@ from queuebroker.arguments import (
 from queuebroker.channel.message_queue import MessageQueue
 from queuebroker.channel.status import Status, Verdict
 from queuebroker.channel.typed_queue import TypedQueue
-from queuebroker.errors import DisconnectedQueueError, ReceiveTimeoutError
+from queuebroker.errors import (
+    DisconnectedError,
+    DisconnectedQueueError,
+    ReceiveTimeoutError,
+)
+from queuebroker.waiting.parking import Parker, WaitList
 from queuebroker.waiting.shared_parker import SharedParker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from queuebroker.errors import DisconnectedError
-    from queuebroker.waiting.parking import Parker, WaitList
 
 __all__ = ["Selection", "add_parker", "check_queues", "has_room", "receive_any"]
 

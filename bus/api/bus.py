@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from bus.address import (
     Address,
@@ -25,9 +26,10 @@ from bus.api.arguments import (
     duration,
     new_account_limits,
 )
+from bus.api.bus_thread import BusThread
 from bus.api.bus_threads import BusThreads
 from bus.api.foreign_tasks import release_foreign_tasks
-from bus.api.hand_over import accept_tasks, hand_over
+from bus.api.hand_over import Factory, accept_tasks, hand_over
 from bus.api.implicit_tasks import ImplicitTasks
 from bus.api.lifetime import Lifetime
 from bus.api.network_node import NetworkNode
@@ -36,31 +38,25 @@ from bus.api.orphans import Orphans
 from bus.api.receiver import Receiver
 from bus.api.reentry import guarded
 from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
+from bus.api.subscription import Subscription
+from bus.api.task import Task, Where
 from bus.api.task_registration import register_task
 from bus.at_exit import do_not_call_at_exit
+from bus.config import BusConfig
+from bus.durability import Durability
 from bus.horizon.format import Owner
+from bus.journal.writer import Journal
+from bus.links.network import Network
+from bus.message import Incoming, Undelivered
 from bus.registration import Visibility
+from bus.specification import Specification
+from bus.threads.account import Overflow
 from bus.threads.dropping_account import new_account
 from bus.threads.router import Router
+from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from queuebroker._green import refuse_green_threads
 from queuebroker.closable import Closable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from bus.api.bus_thread import BusThread
-    from bus.api.hand_over import Factory
-    from bus.api.subscription import Subscription
-    from bus.api.task import Task, Where
-    from bus.config import BusConfig
-    from bus.durability import Durability
-    from bus.journal.writer import Journal
-    from bus.links.network import Network
-    from bus.message import Incoming, Undelivered
-    from bus.specification import Specification
-    from bus.threads.account import Overflow
-    from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Bus"]
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.api.arguments import check_callback, deadline_after, duration
 from bus.api.reentry import calls_user, guarded
 from bus.api.stuck_callback import StuckCallback
+from bus.config import BusConfig
 from bus.errors import UnknownTaskError
+from bus.threads.exchange import Exchange
+from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from queuebroker.arguments import remaining_s
 from queuebroker.closable import Uncopyable
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable
-
-    from bus.config import BusConfig
-    from bus.threads.exchange import Exchange
-    from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["BusThread", "ThreadOwner"]
 

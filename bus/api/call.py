@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.address import SYSTEM, Address
 from bus.api.awaited_outcome import AwaitedOutcome
 from bus.api.unanswered import why_unread
-from bus.errors import CommandTimeoutError, UnknownTaskError
+from bus.errors import BusError, CommandTimeoutError, UnknownTaskError
 from bus.message import Response
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from bus.address import Address
     from bus.api.command_handle import CommandHandle
-    from bus.api.questions import Questions
+    from bus.api.questions import Question
     from bus.api.sender import Sender
 
 __all__ = ["Call"]
 
 _LATE_S: Final = 1.0  # maximum wait for an answer that another thread is handing over
+_WHY_S: Final = 0.2  # maximum wait for the reason why there is no answer
 
 
 class Call(AwaitedOutcome[Response]):
@@ -34,11 +36,14 @@ class Call(AwaitedOutcome[Response]):
         bus: str | None,
         timeout: float | None,
         deadline: float | None,
+        *,
+        asks_why: bool = True,
     ) -> Any:
         """Send the command, wait, and return the payload of the answer.
 
         sender: the sender of the calling task.
         bus: the bus of the addressee; None for that of the task.
+        asks_why: True to ask the addressee's process why no answer came in time.
 
         Raises:
             RuntimeError: called within a callback.
@@ -54,6 +59,7 @@ class Call(AwaitedOutcome[Response]):
             raise RuntimeError(msg)
         thread = threads.of(self._entry, self._host)
         callback = self.on_outcome  # one bound method: `close_for` compares by identity
+        error: BusError | None = None
         try:
             if self.in_host_thread:
                 self._host.waits_next = True  # withdrawn below, if interrupted
@@ -61,10 +67,11 @@ class Call(AwaitedOutcome[Response]):
                 *((to,), payload, bus, callback, None, timeout, deadline, self.wake),
                 direct=not self.in_host_thread,
             )
+            question = sender.asker.questions.get(handle._numbers[0])
             if self.parker is None:
                 thread._serve_until(self.is_over, None)
             else:
-                self._await(sender.asker.questions, handle, deadline)
+                error = self._await(question, handle, deadline)
             if self.outcome is None:
                 handle._cancel()
         except BaseException:
@@ -72,41 +79,69 @@ class Call(AwaitedOutcome[Response]):
                 self._host.return_lease()
             # An interrupt may precede the assignment of the handle, so the question is
             # looked up by its callback.
-            for question in sender.asker.questions.close_for(callback):
-                if question.message is not None:
-                    question.message._deadline = 0.0  # as in `CommandHandle.cancel`
+            for each in sender.asker.questions.close_for(callback):
+                if each.message is not None:
+                    each.message._deadline = 0.0  # as in `CommandHandle.cancel`
             raise
         response = self.outcome
-        if response is None:
+        if response is not None and response.error is None:
+            return response.payload
+        error = error if response is None else response.error
+        if error is None:
             sender.bus._lifetime.check()  # a closed bus is the more precise error
             raise UnknownTaskError(self._entry.name)
-        if response.error is not None:
-            raise response.error
-        return response.payload
+        raise self._explained(error, sender, question, bus) if asks_why else error
+
+    def _explained(
+        self,
+        error: BusError,
+        sender: Sender,
+        question: Question | None,
+        bus: str | None,
+    ) -> BusError:
+        """Return the error, with the reason of a timeout that is known elsewhere.
+
+        The inspector of another process knows why its task does not answer.
+        """
+        if not isinstance(error, CommandTimeoutError) or error.why:
+            return error
+        why: object = "" if self.parker is None else why_unread(self._entry)
+        message = None if question is None else question.message
+        entry = None if message is None else message._to
+        if not why and entry is not None and entry.remote:
+            inspector = Address(
+                f"{SYSTEM}/{entry.id.process}", machine=entry.id.machine
+            )
+            asked = {"unanswered": entry.address.module}
+            wait_s = min(_WHY_S, error.timeout_s)
+            until = _sync.monotonic() + wait_s
+            call = Call(self._entry, self._host)
+            with suppress(BusError):  # the first error is the one to report
+                why = call.send_and_wait(
+                    *(sender, inspector, asked, bus, wait_s, until), asks_why=False
+                )
+        # The inspector of an earlier version answers with its whole report.
+        text = why if isinstance(why, str) else ""
+        return CommandTimeoutError(error.name, error.timeout_s, text)
 
     def _await(
-        self, questions: Questions, handle: CommandHandle, deadline: float | None
-    ) -> None:
+        self, question: Question | None, handle: CommandHandle, deadline: float | None
+    ) -> BusError | None:
         """Sleep until the call is over, in a thread that does not host the task.
 
-        Raises:
-            BusError: the call timed out.
+        Return the error if it has timed out.
         """
         assert self.parker is not None
-        question = questions.get(handle._numbers[0])
         if _sync.park(self.parker, self.is_over, deadline) or self.is_over():
-            return
+            return None
         # This thread checks the deadline itself: the thread of the task may be busy.
         if not handle._cancel():
             # Another thread has just closed the question, and hands over the outcome
             # next, unless it is interrupted.
             soon = _sync.monotonic() + _LATE_S
             if _sync.park(self.parker, self.is_over, soon) or self.is_over():
-                return
+                return None
         assert question is not None
         error = question.timeout_error()
         assert error is not None
-        if isinstance(error, CommandTimeoutError) and not error.why:
-            why = why_unread(self._entry)
-            raise CommandTimeoutError(error.name, error.timeout_s, why)
-        raise error
+        return error

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
+from bus.api.questions import Questions
 from bus.api.reentry import guarded
 from queuebroker.closable import Uncopyable
-
-if TYPE_CHECKING:
-    from bus.api.questions import Questions
 
 __all__ = ["NO_QUESTION", "CommandHandle"]
 

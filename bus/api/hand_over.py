@@ -234,7 +234,8 @@ def _take(bus: TaskBus, factories: Mapping[str, Factory], request: Any) -> str |
     factory = factories.get(request["factory"])
     if factory is None:
         known = ", ".join(map(repr, sorted(factories))) or "none"
-        raise ValueError(f"no factory is named {request['factory']!r}, only {known}")
+        asked = request["factory"]
+        raise ValueError(f"no factory is named {asked!r}; the factories are: {known}")
     if "name" not in request:
         return None
     name = request["name"]

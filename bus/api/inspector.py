@@ -6,7 +6,8 @@ command with one map of plain values. The state of the manager is read under the
 exchange's lock; each counter of an account has a single writer and is read without one.
 
 A command ``{"frames": ...}`` requests the frames that cross the links of the process;
-see `MonitorLeases`.
+see `MonitorLeases`. The answer to ``{"unanswered": name}`` is why the task of that name
+does not answer; see `bus.api.call`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import attrs
 from bus.address import SYSTEM, check_module_name
 from bus.api.arguments import new_account_limits
 from bus.api.receiver import Receiver
+from bus.api.unanswered import why_unanswered
 from bus.core.peer.relay_counters import ENDS, RelayCounters
 from bus.core.wire import LinkKind
 from bus.links.monitor_leases import MonitorLeases
@@ -138,10 +140,13 @@ class Inspector:
     # Reports.
 
     def _answer(self, message: Incoming) -> Any:
-        """Return the requested frames, or the current state of the process."""
+        """Return the requested frames or reason, or the state of the process."""
         asked = message.payload
         if isinstance(asked, Mapping) and "frames" in asked:
             return self.monitor_leases.answer(message, asked["frames"])
+        if isinstance(asked, Mapping) and "unanswered" in asked:
+            named, name = self._exchange.manager.table.named, str(asked["unanswered"])
+            return why_unanswered(self._exchange.query(lambda: named(name)))
         return self._about()
 
     def _about(self) -> dict[str, Any]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bus.address import check_bus_name
 from bus.api.arguments import check_instance, config_or_default
 from bus.api.bus import Bus
 from bus.at_exit import call_at_exit
+from bus.config import BusConfig
 from bus.durability import Durability
 from bus.errors import BusyError
+from bus.journal.writer import Journal
 from bus.links.socket_network import SocketNetwork
 from bus.network import Network
 from bus.role import Role
-
-if TYPE_CHECKING:
-    from bus.config import BusConfig
-    from bus.journal.writer import Journal
 
 __all__ = ["open_bus"]
 

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from bus.address import Address
 from bus.api.unanswered import why_unanswered
-from bus.errors import CommandTimeoutError, UnresolvedError
+from bus.errors import BusError, CommandTimeoutError, UnresolvedError
+from bus.message import Incoming, Response
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable
-
-    from bus.errors import BusError
-    from bus.message import Incoming, Response
 
 __all__ = ["Question", "Questions"]
 
@@ -76,7 +74,7 @@ class Question(Struct, eq=False):
             # No task has had that name the whole time (BUS-ROUTE-19).
             elsewhere = str(self.message._name).startswith("ism://")
             return UnresolvedError(self.to, self.timeout_s, elsewhere=elsewhere)
-        why = "" if self.message is None else why_unanswered(self.message)
+        why = "" if self.message is None else why_unanswered(self.message._to)
         return CommandTimeoutError(self.to, self.timeout_s, why)
 
 

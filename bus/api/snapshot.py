@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import attrs
 
-from bus.address import is_system
+from bus.address import Address, is_system
+from bus.api.receiver import Receiver
 from bus.api.subscription import Subscription
+from bus.core.local.routing_table import Entry
+from bus.core.peer.relay import Relay
+from bus.core.peer.relay_counters import RelayCounters
 from bus.core.remote.known_machines import KnownMachines
+from bus.core.remote.remote_manager import RemoteManager
+from bus.machine_info import MachineInfo
+from bus.registration import Visibility
+from bus.shared_memory_info import SharedMemoryInfo
+from bus.specification import Specification
+from bus.threads.account import Account
+from bus.threads.comm import Comm
+from bus.threads.exchange import Exchange
+from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from bus.address import Address
-    from bus.api.receiver import Receiver
-    from bus.core.local.routing_table import Entry
-    from bus.core.peer.relay import Relay
-    from bus.core.peer.relay_counters import RelayCounters
-    from bus.core.remote.remote_manager import RemoteManager
-    from bus.machine_info import MachineInfo
-    from bus.registration import Visibility
-    from bus.shared_memory_info import SharedMemoryInfo
-    from bus.specification import Specification
-    from bus.threads.account import Account
-    from bus.threads.comm import Comm
-    from bus.threads.exchange import Exchange
-    from bus.threads.thread_manager import ThreadManager
 
 __all__ = [
     "BusSnapshot",
@@ -141,13 +137,14 @@ class SentCounters:
 
     ``posted == taken + dropped + returned + failed + in_doubt + present``, always.
 
-    posted: messages of all kinds, each counted when it enters a relay. A message that
-      is returned and enters a relay again counts again.
+    posted: messages of all kinds, each counted when it enters a relay. If a returned
+      message enters another relay, it is counted a second time.
     taken: messages extracted by their addressees, or given to all subscribers.
     dropped: messages dropped for newer ones, or because no subscriber is left.
     returned: messages sent elsewhere.
     failed: messages that expired, found no room, or had no addressee.
-    in_doubt: messages of which it is unknown whether they were taken.
+    in_doubt: messages that may or may not have been taken: the link was lost before
+      the answer.
     present: messages that wait for a link, or are in transit.
     """
 

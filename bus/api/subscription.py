@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from bus.api.reentry import guarded
+from bus.core.local.routing_table import Entry
+from bus.message import Incoming, Presence
+from bus.specification import Specification
+from bus.threads.account import Account
+from bus.threads.exchange import Exchange
 from queuebroker.closable import Uncopyable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bus.core.local.routing_table import Entry
-    from bus.message import Incoming, Presence
-    from bus.specification import Specification
-    from bus.threads.account import Account
-    from bus.threads.exchange import Exchange
 
 __all__ = ["Subscription", "Watch"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
 
 from bus.address import Address
 from bus.api.arguments import (
@@ -19,31 +20,26 @@ from bus.api.arguments import (
 )
 from bus.api.awaited_command import await_command
 from bus.api.awaited_subscribers import AwaitedSubscribers
+from bus.api.bus_thread import BusThread
 from bus.api.call import Call
-from bus.api.command_handle import NO_QUESTION
+from bus.api.command_handle import NO_QUESTION, CommandHandle
 from bus.api.loans import OnFull, new_loan
+from bus.api.receiver import Receiver
 from bus.api.reentry import MAIN, enter, guarded
 from bus.api.sender import NOTIFY, SEND, Sender
 from bus.api.subscriber import Subscriber
+from bus.api.subscription import Subscription, Watch
+from bus.api.task_owner import TaskOwner
+from bus.core.local.routing_table import Entry
+from bus.links.send_batch import SendBatch
+from bus.loan import Loan
+from bus.message import Incoming, Presence, Response
+from bus.specification import Specification
+from bus.threads.account import Overflow
 from bus.threads.host_thread import call_in_host_thread, move
 from queuebroker import _sync
 from queuebroker.arguments import positive
 from queuebroker.closable import Uncopyable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from bus.api.bus_thread import BusThread
-    from bus.api.command_handle import CommandHandle
-    from bus.api.receiver import Receiver
-    from bus.api.subscription import Subscription, Watch
-    from bus.api.task_owner import TaskOwner
-    from bus.core.local.routing_table import Entry
-    from bus.links.send_batch import SendBatch
-    from bus.loan import Loan
-    from bus.message import Incoming, Presence, Response
-    from bus.specification import Specification
-    from bus.threads.account import Overflow
 
 __all__ = ["Task", "Where"]
 

@@ -8,7 +8,6 @@ from queuebroker import _sync
 
 if TYPE_CHECKING:
     from bus.core.local.routing_table import Entry
-    from bus.message import Incoming
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["why_unanswered", "why_unread"]
@@ -16,13 +15,12 @@ __all__ = ["why_unanswered", "why_unread"]
 _BUSY_S: Final = 0.05  # a callback that has run for less is not worth a mention
 
 
-def why_unanswered(message: Incoming) -> str:
+def why_unanswered(entry: Entry | None) -> str:
     """Return the reason why a task of this process does not answer, and the remedy.
 
     Return an empty string if the task is in another process, or no reason is visible.
     Any thread may call this; it takes no lock.
     """
-    entry = message._to
     host: ThreadManager | None = None if entry is None else entry.host
     if entry is None or entry.remote or host is None:
         return ""

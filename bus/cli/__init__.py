@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -31,41 +32,103 @@ _OURS: Final = ("bus", "queuebroker", "specs")
 
 @attrs.frozen
 class Verb:
-    """The location of a verb ("module:command"), and its line of help."""
+    """The location of a verb ("module:command"), its line of help, and an example.
+
+    example: the end of its help: a command line without the word ``bus``.
+    """
 
     target: str
     summary: str
+    example: str = ""
 
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {
-        "demo": Verb("bus.cli.demo:demo", "Index a folder, and check the record."),
+        "demo": Verb(
+            "bus.cli.demo:demo",
+            "Index a folder, and check the record.",
+            "demo --plant reorder --no-spark",
+        ),
         "tree": Verb(
-            "bus.cli.look:tree", "Show the processes and tasks of a live bus."
+            "bus.cli.look:tree",
+            "Show the processes and tasks of a live bus.",
+            "tree --bus house",
         ),
-        "list": Verb("bus.cli.look:list_names", "List the public names."),
-        "top": Verb("bus.cli.top:top", "Show the activity of each process."),
-        "monitor": Verb("bus.cli.monitor:monitor", "Show the frames on the links."),
+        "list": Verb(
+            "bus.cli.look:list_names", "List the public names.", "list --bus house"
+        ),
+        "top": Verb(
+            "bus.cli.top:top", "Show the activity of each process.", "top --once"
+        ),
+        "monitor": Verb(
+            "bus.cli.monitor:monitor",
+            "Show the frames on the links.",
+            "monitor --type MSG --count 10",
+        ),
         "machines": Verb(
-            "bus.cli.machines:machines", "Show the other machines, and their links."
+            "bus.cli.machines:machines",
+            "Show the other machines, and their links.",
+            "machines --bus house",
         ),
-        "shm": Verb("bus.cli.shm:shm", "Show the shared memory of each process."),
-        "route": Verb("bus.cli.route:route", "Show how a name is reached."),
-        "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
-        "send": Verb("bus.cli.talk:send", "Send a command that expects no answer."),
-        "listen": Verb("bus.cli.talk:listen", "Print the notifications of tasks."),
+        "shm": Verb(
+            "bus.cli.shm:shm",
+            "Show the shared memory of each process.",
+            "shm --bus house",
+        ),
+        "route": Verb(
+            "bus.cli.route:route", "Show how a name is reached.", "route thermostat"
+        ),
+        "call": Verb(
+            "bus.cli.talk:call",
+            "Send a command, and print the answer.",
+            """call thermostat '{"celsius": 17}' --bus house""",
+        ),
+        "send": Verb(
+            "bus.cli.talk:send",
+            "Send a command that expects no answer.",
+            """send logger '"hello"' --bus house""",
+        ),
+        "listen": Verb(
+            "bus.cli.talk:listen",
+            "Print the notifications of tasks.",
+            "listen 'sensor/*' --bus house",
+        ),
         "socket": Verb(
-            "bus.cli.sockets:socket", "Exchange lines with nanomsg and NNG."
+            "bus.cli.sockets:socket",
+            "Exchange lines with nanomsg and NNG.",
+            "socket listen tcp://127.0.0.1:5555",
         ),
-        "wait-for": Verb("bus.cli.talk:wait_for", "Wait until a task has this name."),
-        "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
-        "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run here."),
-        "keys": Verb("bus.cli.keys:keys", "Make and show keys for several machines."),
-        "check": Verb("bus.cli.check:check", "Check recorded traffic."),
-        "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),
-        "pipeline": Verb("bus.cli.pipeline:pipeline", "Check journals with Spark."),
+        "wait-for": Verb(
+            "bus.cli.talk:wait_for",
+            "Wait until a task has this name.",
+            "wait-for thermostat --timeout 10",
+        ),
+        "bench": Verb(
+            "bus.cli.bench:bench", "Measure commands between two processes.", "bench"
+        ),
+        "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run.", "doctor"),
+        "keys": Verb(
+            "bus.cli.keys:keys",
+            "Make and show keys for several machines.",
+            "keys init house-keys",
+        ),
+        "check": Verb(
+            "bus.cli.check:check", "Check recorded traffic.", "check bus-demo/journal"
+        ),
+        "journal": Verb(
+            "bus.cli.journal:journal",
+            "List, show and verify journals.",
+            "journal ls bus-demo/journal",
+        ),
+        "pipeline": Verb(
+            "bus.cli.pipeline:pipeline",
+            "Check journals with Spark.",
+            "pipeline all --journals bus-demo/journal --out checked",
+        ),
         "conformance": Verb(
-            "bus.cli.conformance:conformance", "Test your own broker, clause by clause."
+            "bus.cli.conformance:conformance",
+            "Test your own broker, clause by clause.",
+            "conformance my_broker.py:factory",
         ),
     }
 )
@@ -106,7 +169,9 @@ class LazyGroup(click.Group):
             missing = (error.name or "").partition(".")[0]
             if missing in _OURS:
                 raise
-            hint = 'pip install "queuebroker[all]"'
+            from bus.requirements import install  # noqa: PLC0415 - for errors only
+
+            hint = install("all")
             _fail(f"cannot run {name}: {missing} is not installed; run {hint}")
         except Exception as error:
             from bus.requirements import explain  # noqa: PLC0415 - for errors only
@@ -117,19 +182,24 @@ class LazyGroup(click.Group):
                 _fail(f"cannot run {name}: {cause}")
             raise
         assert isinstance(command, click.Command)
+        if verb.example:
+            command.epilog = f"Example: bus {verb.example}"
         return command
 
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's
-        formatter: click.HelpFormatter,
-    ) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs and little else: all of it fits a terminal of 24 lines."""
+        formatter.write_usage(ctx.command_path, "[-h] [--version] VERB [ARGS]...")
+        formatter.indent()
+        formatter.write_text(self.help or "")
+        formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])
+        formatter.write_text("bus VERB -h explains a verb, with an example.")
+        formatter.dedent()
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            raise _with_suggestion(error) from None
         except BrokenPipeError:
             _discard_output()  # the reader has closed the pipe
             sys.exit(ERROR)
@@ -139,6 +209,17 @@ class LazyGroup(click.Group):
             _fail(str(error))
         except OSError as error:
             _fail_by_system(error)
+
+
+def _with_suggestion(error: click.UsageError) -> click.UsageError:
+    """Add ``--bus NAME`` to the complaint about an argument that may be a bus."""
+    verb = error.ctx and error.ctx.command
+    takes_bus = verb and any("--bus" in each.opts for each in verb.params)
+    extra = re.fullmatch(r"Got unexpected extra argument \((\S+)\)", error.message)
+    if not (takes_bus and extra):
+        return error
+    hint = f"{error.message}. Did you mean --bus {extra[1]}?"
+    return click.UsageError(hint, error.ctx)
 
 
 def _discard_output() -> None:
@@ -160,7 +241,11 @@ def _fail(message: str) -> NoReturn:
     sys.exit(ERROR)
 
 
-@click.group(cls=LazyGroup, invoke_without_command=True)
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="queuebroker", prog_name="bus")
 @click.pass_context
 def main(ctx: click.Context) -> None:

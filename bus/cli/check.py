@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bus.journal.rules import RuleVerdict
     from bus.journal.violation import Violation
 
-__all__ = ["EXIT_CODES", "check", "show_result"]
+__all__ = ["EXIT_CODES", "check", "show_result", "violation_line"]
 
 EXIT_CODES: Final = {
     Verdict.PASS: 0,
@@ -83,7 +83,7 @@ def show_result(
     """
     _show_verdicts(result.verdicts)
     for violation in shown:
-        click.echo(_violation_line(violation))
+        click.echo(violation_line(violation))
     rest = result.violations - len(shown)
     if rest > 0:
         click.echo(f"and {rest:,} more{others}")
@@ -111,7 +111,8 @@ def _show_verdicts(verdicts: Sequence[RuleVerdict]) -> None:
     show_table(head, rows, colours=_COLOURS)
 
 
-def _violation_line(violation: Violation) -> str:
+def violation_line(violation: Violation) -> str:
+    """Return what is wrong, with the record that proves it."""
     where = f"record {violation.n} of " if violation.n is not None else ""
     journal = violation.journal
     whose = f"journal {hex64(journal)}" if journal is not None else "no journal"

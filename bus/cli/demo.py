@@ -3,18 +3,21 @@
 The tasks are in `bus.demo`; this module has the options and the output. Exit codes: 0
 if the result equals the serial run and every verdict is PASS, 1 if not, 3 if a verdict
 is only UNKNOWN; 4, as for every verb, if there is nothing to read or no folder to
-write to.
+write to. The checker in Python decides; Spark checks again, and must agree.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import click
 
-from bus.cli.check import EXIT_CODES, show_result
+from bus.cli.check import EXIT_CODES, show_result, violation_line
 from bus.cli.news import Ticker
 from bus.cli.numbers import FiniteRange
 from bus.cli.progress import Progress
@@ -24,27 +27,31 @@ from bus.demo.crew import (
     FAR,
     NEAR,
     PROCESSES_MAX,
-    PROCESSES_MIN,
     parts_of,
     parts_on_two_machines,
     planted_of,
 )
 from bus.demo.files import list_files
 from bus.demo.plant import DEEDS, FAULTS
+from bus.journal.checker import check as check_journals
+from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.wording import counted, printable
 
 if TYPE_CHECKING:
     from bus.demo.files import FileList
     from bus.demo.outcome import Outcome
-    from bus.journal.results import Result
+    from bus.journal.checker import CheckResult
     from bus.pipeline.folder import OutFolder
 
 __all__ = ["demo"]
 
+CONTROL: Final = "reorder"  # the fault of the run that shows that faults are found
 FAILED: Final = 1
+FEW: Final = 60  # the number of its files
 LARGEST: Final = 3
 NAMED: Final = 5
+PROCESSES: Final = 4  # one worker is killed, one leaves, one does the rest
 PROCESSES_OF_TWO: Final = 5  # two workers on each of two machines
 PROCESSES_OF_TWO_MIN: Final = 3
 SHOWN: Final = 10
@@ -62,10 +69,10 @@ SHOWN: Final = 10
 @click.option(
     "--processes",
     metavar="N",
-    type=click.IntRange(min=PROCESSES_MIN, max=PROCESSES_MAX),
+    type=click.IntRange(min=1, max=PROCESSES_MAX),
     help=(
-        "Use N processes: this one, and one for each worker.  [default: one process"
-        " with threads]"
+        "Use N processes: this one, and one for each worker. With 1: workers in"
+        " threads.  [default: 4, or 5 with two machines]"
     ),
 )
 @click.option(
@@ -90,6 +97,9 @@ SHOWN: Final = 10
     type=click.Choice(sorted(FAULTS)),
     help=f"Inject one fault into a queue: {', '.join(sorted(FAULTS))}.",
 )
+@click.option(
+    "--no-spark", is_flag=True, help="Do not check again with Spark: no report."
+)
 def demo(
     path: str | None,
     seconds: float,
@@ -97,6 +107,8 @@ def demo(
     machines: int,
     out: str,
     plant: str | None,
+    *,
+    no_spark: bool,
 ) -> None:
     """Index the files below PATH with tasks on a bus.
 
@@ -104,9 +116,9 @@ def demo(
     serial run. Content is sent over queues; commands, answers and notifications are
     sent over the bus. Every message is recorded, and the record is checked.
 
-    One worker disconnects in the middle of a file. With --processes, the bus is named
-    demo and open to other verbs meanwhile, and one more worker is killed. Other workers
-    repeat the unfinished files of these two.
+    When most files are done, one worker process is killed, and one disconnects in the
+    middle of a file. The others repeat the unfinished files of these two. The bus is
+    named demo and open to other verbs meanwhile: bus tree --bus demo.
 
     With --machines 2, half of the workers are on a second machine: a name and a run
     directory of this host. The two machines find each other by discovery and link by
@@ -115,6 +127,10 @@ def demo(
     """
     if machines > 1:
         processes = _processes_of_two_machines(processes, plant)
+    elif processes is None:
+        processes = PROCESSES
+    elif processes == 1:
+        processes = None
     if plant == "half" and processes is not None and not _spares(processes):
         msg = "--plant half removes a worker: it needs --processes 4 or more"
         raise click.UsageError(msg)
@@ -123,6 +139,8 @@ def demo(
     files = list_files(None if path is None else Path(path), without=Path(out))
     with claimed(Path(out)) as folder:
         code = _take_stock(files, folder, seconds, processes, machines, plant)
+        if not no_spark:
+            code = _check_again(folder, code)
     sys.exit(code)
 
 
@@ -145,7 +163,9 @@ def _take_stock(
     click.echo(f"indexing {printable(files.title)}")
     warn(files.problems)
     if plant is not None:
-        planted = LEAVER if processes is None else planted_of(parts_of(processes - 1))
+        planted = (
+            LEAVER if processes is None else planted_of(parts_of(processes - 1, 1))
+        )
         click.echo(
             f"planted fault: {plant}, between {planted} and {COLLECTOR},"
             f" port {CONTENT}: {DEEDS[plant]}"
@@ -175,30 +195,83 @@ def _take_stock(
     _show_outage(outcome)
     _show_found(files, outcome)
     _show_comparison(files, outcome)
-    with Progress() as progress:
-        judgement = judge(folder, own, processes or 1, progress.say)
-    result = judgement.result
+    result = judge(folder, own, processes or 1)
     click.echo(
         "recorded: the content sent to the collector, its receipts, and all messages"
         " on the bus"
     )
-    show_result(result, result.first[:SHOWN], " in violations.jsonl", journals)
+    shown = result.violations[:SHOWN]
+    show_result(result.summary, shown, " in violations.jsonl", journals)
     if plant is not None:
         click.echo(f"planted fault: {plant}, {_finders(result)}")
-    if judgement.lack is not None:
-        click.echo(f"no report: {judgement.lack}")
-    found = plant is None or result.verdict is Verdict.FAIL
+        found = result.verdict is Verdict.FAIL
+    else:
+        found = _finds_a_fault(files)
     return EXIT_CODES[result.verdict] if outcome.equal and found else FAILED
+
+
+def _finds_a_fault(files: FileList) -> bool:
+    """Run again with a few files and an injected fault; show how the record proves it.
+
+    A check that always passes would prove nothing.
+    """
+    from bus.demo.run import take_stock  # noqa: PLC0415 - slow to load
+
+    few = attrs.evolve(files, paths=files.paths[:FEW])
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = take_stock(few, Path(folder), fault=CONTROL)
+        result = check_journals(open_journals(folder))
+    click.echo(
+        f"the same once more with a planted fault, in {counted(len(few), 'file')}:"
+        f" {DEEDS[CONTROL]}"
+    )
+    for violation in result.violations[:1]:
+        click.echo(f"  {violation_line(violation)}")
+    click.echo(f"  {_finders(result)}")
+    return outcome.equal and result.verdict is Verdict.FAIL
+
+
+def _check_again(folder: OutFolder, code: int) -> int:
+    """Check the record with Spark, which draws the report; return the exit code.
+
+    code: that of the check in Python.
+    """
+    from bus.demo.judge import journals_of, judge_again  # noqa: PLC0415 - slow to load
+    from bus.pipeline.session import missing  # noqa: PLC0415 - likewise
+
+    lack = missing()
+    if lack is not None:
+        click.echo(f"no report: {lack}")
+        return code
+    before = folder.verdicts.read_bytes()
+    click.echo(
+        "checking the record again with Spark, which shares no code that decides, and"
+        " drawing the report; this takes some 20 s"
+    )
+    with Progress() as progress:
+        result = judge_again(folder, progress.say)
+    if _verdicts(before) == _verdicts(folder.verdicts.read_bytes()):
+        click.echo(f"Spark: the same verdicts\nreport: {result.report}")
+        return code
+    click.echo("Spark: OTHER VERDICTS")
+    journals = journals_of(folder)
+    show_result(result, result.first[:SHOWN], " in violations.jsonl", journals)
+    return FAILED
+
+
+def _verdicts(written: bytes) -> list[tuple[str, str]]:
+    """Return each rule with its verdict, from the content of ``verdicts.json``."""
+    return [(each["rule"], each["verdict"]) for each in json.loads(written)["verdicts"]]
 
 
 def _spares(processes: int) -> bool:
     """Return True if a worker remains after the one with the injected fault leaves."""
-    return any(part.leaves for part in parts_of(processes - 1))
+    return any(part.leaves for part in parts_of(processes - 1, files=1))
 
 
 def _processes(count: int) -> str:
     """Return a line with the number of processes, and the planned failures."""
-    parts = parts_of(count - 1)
+    parts = parts_of(count - 1, files=1)
     planned = [
         *(f"{part.name} will be killed" for part in parts if part.dies),
         *(f"{part.name} will disconnect" for part in parts if part.leaves),
@@ -295,7 +368,7 @@ def _show_comparison(files: FileList, outcome: Outcome) -> None:
         )
 
 
-def _finders(result: Result) -> str:
+def _finders(result: CheckResult) -> str:
     """Return which rules found the injected fault, as text."""
     rules = [each.rule for each in result.verdicts if each.verdict is Verdict.FAIL]
     return f"found by {', '.join(rules)}" if rules else "NOT FOUND"

@@ -16,7 +16,7 @@ from bus.address import fresh_name
 from bus.cli.finding import FAIL, OK, WARN, Finding, end_with
 from bus.cli.live import live_options
 from bus.cli.network_doctor import diagnose
-from bus.cli.place import access_to, remedy, run_directory
+from bus.cli.place import access_to, remedy, run_directory, served_buses
 from bus.errors import BusError
 from bus.requirements import requirements
 from queuebroker import _net
@@ -112,7 +112,11 @@ def _served(target: Target) -> Finding:
         served = run_directory(target).is_served()
     except (BusError, ValueError, OSError):
         return Finding(what, WARN, "not searched: there is no run directory")
-    return Finding(what, OK, "has at least one process" if served else "has no process")
+    if served:
+        return Finding(what, OK, "has at least one process")
+    running = ", ".join(served_buses())
+    fact = f"has no process; buses that run: {running}" if running else "has no process"
+    return Finding(what, OK, fact)
 
 
 def _shared_memory(_: Target) -> Finding:

@@ -16,7 +16,7 @@ import click
 from bus.address import check_bus_name, check_machine_name, fresh_name
 from bus.api.membership import open_bus
 from bus.cli.exits import FORBIDDEN, USAGE, fail, one_line
-from bus.cli.place import access_to, is_served, remedy, user_id
+from bus.cli.place import access_to, is_served, remedy, served_buses, user_id
 from bus.cli.queries import CONNECT_S_MIN, find_master
 from bus.cli.target import Target
 from bus.config import BusConfig
@@ -228,11 +228,13 @@ def _fail_with_remedy(
 def unserved(target: Target) -> str:
     """Return a message that no program has opened a bus; "" if one has.
 
-    The message names the folder that was searched.
+    The message names the folder that was searched, and the buses that run.
     """
     if served(target):
         return ""
-    return f"no program of bus {target.bus!r} runs: looked in {run_base() / target.bus}"
+    fact = f"no program of bus {target.bus!r} runs: looked in {run_base() / target.bus}"
+    options = ", ".join(f"--bus {name}" for name in served_buses())
+    return f"{fact}; buses that run: {options}" if options else fact
 
 
 def _check_served(target: Target) -> None:

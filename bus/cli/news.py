@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Ticker"]
 
+# What the code of a program does without the bus, shown once for each event.
+_OTHERWISE: Final = {
+    HungUp: "nothing was lost on its way: otherwise you write receipts and a drain",
+    Rescued: (
+        "the bus told apart what was begun and what is in doubt: otherwise you write"
+        " heartbeats, timeouts, and a table of open requests"
+    ),
+}
 # The outcome that the bus reports for a lost worker's file, and its meaning.
 _HELD: Final = {"in doubt": "not acknowledged", "peer lost": "begun, not answered"}
 _LINKED: Final = {
@@ -43,6 +51,7 @@ class Ticker:
         self._fate = "was cut off" if two_machines else "was killed"
         self._taken: set[int] = set()
         self._bytes = 0
+        self._otherwise = dict(_OTHERWISE)
 
     def tell(self, news: News) -> None:
         """Show one piece of news."""
@@ -80,3 +89,5 @@ class Ticker:
                 )
             case Linked(event=event, seconds=seconds):
                 self._progress.keep(_LINKED[event].format(seconds))
+        if (otherwise := self._otherwise.pop(type(news), None)) is not None:
+            self._progress.keep(f"  {otherwise}")

@@ -68,7 +68,7 @@ _conf = click.option(
 def pipeline() -> None:
     """Check recorded traffic with Spark.
 
-    Requires Java 17 or newer and pip install "queuebroker[pipeline]".
+    Requires Java 17 or newer and pip install ".[pipeline]" in a clone.
     """
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.access import AccessList, Grant
 from bus.errors import AccessDeniedError
-from bus.links.run_directory import _NAME_MAX, RunDirectory, run_base
+from bus.links.run_directory import _NAME_MAX, MASTER, RunDirectory, run_base
 from queuebroker import _net
 
 if TYPE_CHECKING:
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
     from bus.cli.target import Target
 
-__all__ = ["access_to", "is_served", "remedy", "run_directory", "user_id"]
+__all__ = [
+    "access_to",
+    "is_served",
+    "remedy",
+    "run_directory",
+    "served_buses",
+    "user_id",
+]
 
 _USER_MAX: Final = 2**32 - 2  # the next number stands for no user
 
@@ -83,6 +90,15 @@ def is_served(target: Target) -> bool:
         return run_directory(target).is_served()
     _check_base(target)
     return False
+
+
+def served_buses() -> list[str]:
+    """Return the names of the buses in the run directory that have a process."""
+    try:
+        places = sorted(run_base().iterdir())
+    except OSError:  # missing, or of another user
+        return []
+    return [each.name for each in places if _net.has_listener(each / MASTER)]
 
 
 def _check_base(target: Target) -> None:

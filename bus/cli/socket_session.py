@@ -181,10 +181,10 @@ class SocketSession:
         return True
 
     def _wait_for_room(self) -> None:
-        """Print messages while many wait for a peer, unless that peer hangs.
+        """Print messages until the peers have read enough of what was sent to them.
 
-        A peer that did not read for the whole time is not waited for again, until it
-        has read: each line would take that long.
+        If a peer reads nothing for `_PATIENCE_S`, do not wait for it again until it
+        reads: otherwise every line would be delayed by that time.
         """
         until = _sync.monotonic() + _PATIENCE_S
         while (is_crowded := self._is_crowded()) and not self._has_lost_patience:

@@ -22,9 +22,9 @@ __all__ = [
     "FAR",
     "NEAR",
     "PROCESSES_MAX",
-    "PROCESSES_MIN",
     "Crew",
     "Part",
+    "late",
     "parts_of",
     "parts_on_two_machines",
     "planted_of",
@@ -34,47 +34,57 @@ BUS: Final = "demo"  # the name of the bus
 # Of two machines, that of the demo's own process, and the other one.
 NEAR: Final = "kitchen"
 FAR: Final = "cellar"
-PROCESSES_MIN: Final = 2  # one of them has no worker
 PROCESSES_MAX: Final = 64
+SHORT: Final = 20  # files for each worker; below it, a list is short
 
 
 @attrs.frozen
 class Part:
     """The actions of one worker beside its work.
 
-    leave_at, pause_after_s: as for `bus.demo.worker.Worker`.
+    leaves: True if it disconnects in the middle of a file.
+    dies: True if it pauses in the middle of a file, and is killed.
+    from_file, after_s: when it does so; as for `bus.demo.worker.Worker`.
     machine: its machine; None if there is only one.
     is_master: True if its process is the master of that machine.
     """
 
     name: str
-    leave_at: int | None = None
-    pause_after_s: float | None = None
+    leaves: bool = False
+    dies: bool = False
+    from_file: int = 0
+    after_s: float = 0.0
     machine: str | None = None
     is_master: bool = False
 
-    @property
-    def leaves(self) -> bool:
-        """True if it disconnects in the middle of a file."""
-        return self.leave_at is not None
 
-    @property
-    def dies(self) -> bool:
-        """True if it pauses in the middle of a file, and is killed."""
-        return self.pause_after_s is not None
+def late(files: int, workers: int, share: float) -> int:
+    """Return the file of a pass from which a worker leaves or is killed.
+
+    Files are handed out in their order, so every worker has done its share of those
+    before it. In a short list a worker is sure to get only one of the first files.
+
+    share: the part of the files before it.
+    """
+    return int(files * share) if files >= SHORT * workers else 0
 
 
-def parts_of(workers: int, seconds: float = 0.0) -> tuple[Part, ...]:
+def parts_of(workers: int, files: int, seconds: float = 0.0) -> tuple[Part, ...]:
     """Return the parts of the workers in processes: at least one continues.
 
-    seconds: the duration of a run; half of it passes before a worker is killed.
+    files: the number of files in a pass.
+    seconds: the duration of a run; half of it passes before a worker leaves or is
+      killed.
     """
     names = [f"worker/{number}" for number in range(1, workers + 1)]
     parts = [Part(name) for name in names]
+    after_s = seconds / 2
     if workers > 1:
-        parts[0] = Part(names[0], pause_after_s=seconds / 2)
+        first = late(files, workers, 0.6)
+        parts[0] = Part(names[0], dies=True, from_file=first, after_s=after_s)
     if workers > 2:
-        parts[1] = Part(names[1], leave_at=2)
+        first = late(files, workers, 0.8)
+        parts[1] = Part(names[1], leaves=True, from_file=first, after_s=after_s)
     return tuple(parts)
 
 

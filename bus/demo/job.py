@@ -24,13 +24,15 @@ class Job(msgspec.Struct, frozen=True):
 
     journals: the folder it records in. address, channel: of its queue to the collector.
     root, paths: the list of files, as the system encodes their names.
-    machine, is_master: as for `bus.demo.crew.Part`.
+    leaves, dies, from_file, after_s, machine, is_master: as for `bus.demo.crew.Part`.
     network: the file with the network of its machine; None if there is only one.
     """
 
     name: str
-    leave_at: int | None
-    pause_after_s: float | None
+    leaves: bool
+    dies: bool
+    from_file: int
+    after_s: float
     journals: bytes
     address: str
     channel: int
@@ -53,8 +55,10 @@ class Job(msgspec.Struct, frozen=True):
         """Build the job of a worker."""
         return cls(
             part.name,
-            part.leave_at,
-            part.pause_after_s,
+            part.leaves,
+            part.dies,
+            part.from_file,
+            part.after_s,
             os.fsencode(journals.absolute()),
             address,
             channel,

@@ -1,4 +1,4 @@
-"""Checks the record of a run: by Spark if it is installed, else in Python.
+"""Checks the record of a run: in Python at once, then with Spark.
 
 Both checkers share the terms of the rules and of results, but no code that decides.
 After either, the folder holds ``verdicts.json`` and ``violations.jsonl``. Only Spark
@@ -18,27 +18,16 @@ from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.journal.wording import counted
 from bus.pipeline.run import run_in
-from bus.pipeline.session import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from bus.journal.checker import CheckResult
     from bus.journal.results import Result
     from bus.pipeline.folder import OutFolder
 
-__all__ = ["Judgement", "clear", "journals_of", "judge"]
-
-
-@attrs.frozen(slots=True)
-class Judgement:
-    """The result for the record of a run.
-
-    lack: the packages to install for the report, None if Spark drew it.
-    """
-
-    result: Result
-    lack: str | None = None
+__all__ = ["clear", "journals_of", "judge", "judge_again"]
 
 
 def clear(folder: OutFolder, own: Path) -> None:
@@ -67,26 +56,18 @@ def journals_of(folder: OutFolder) -> Path:
     return folder.path / "journal"
 
 
-def judge(
-    folder: OutFolder, own: Path, processes: int, progress: Callable[[str], None]
-) -> Judgement:
-    """Check the record in a folder and write the results beside it.
+def judge(folder: OutFolder, own: Path, processes: int) -> CheckResult:
+    """Check the record in a folder in Python, and write the results beside it.
 
     own: the journal of this process.
     processes: the number of processes that have recorded there.
-    progress: called with a few words at the beginning of each stage.
 
     Raises:
         DemoError: it is not the record of this run, or not all of it.
-        PipelineError: Spark is installed and failed.
         JournalError: the record cannot be read.
     """
-    lack = missing()
     journals = journals_of(folder)
     _check_recorded(journals, own, processes)
-    if lack is None:
-        return Judgement(run_in(folder, journals, progress=progress))
-    progress("checking the record")
     found = check(open_journals(journals))
     results.write(
         found.summary,
@@ -95,7 +76,19 @@ def judge(
         verdicts_path=folder.verdicts,
         violations_path=folder.violations,
     )
-    return Judgement(found.summary, lack)
+    return found
+
+
+def judge_again(folder: OutFolder, progress: Callable[[str], None]) -> Result:
+    """Check the record with Spark, write the results anew, and draw the report.
+
+    progress: called with a few words at the beginning of each stage.
+
+    Raises:
+        PipelineError: Spark failed.
+        JournalError: the record cannot be read.
+    """
+    return run_in(folder, journals_of(folder), progress=progress)
 
 
 def _check_recorded(journals: Path, own: Path, processes: int) -> None:

@@ -88,8 +88,8 @@ class Lister:
         self._out: Final[dict[Item, _Given]] = {}
         # Items that were taken back and are not done yet, with their former worker.
         self._astray: Final[dict[Item, _Given]] = {}
-        # Each worker once for each file that it may still be given, in the order in
-        # which these places became free.
+        # The free places of all workers, the longest free one first. A worker has as
+        # many places as it may hold files.
         self._idle: deque[str] = deque()
         self._addresses: Final[dict[str, Address]] = {}
         self.unanswered: Final[Counter[str]] = Counter()

@@ -20,6 +20,7 @@ from bus.demo.crew import FAR, NEAR
 from bus.errors import DemoError
 from bus.keys.machine_keys import MachineKeys
 from bus.network import Network
+from bus.requirements import install
 from queuebroker import _net
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Machines:
             name = (error.name or "").partition(".")[0]
             raise DemoError(
                 f"cannot use two machines: {name} is not installed;"
-                ' run pip install "queuebroker[net]"'
+                f" run {install('net')}"
             ) from None
         except OSError as error:
             raise DemoError(f"cannot use two machines: {error}") from None

@@ -84,7 +84,7 @@ class Processes:
         self._machines: Final = machines
         self._manager: Final = BrokerManager()
         self._parts: Final = (
-            parts_of(workers, seconds)
+            parts_of(workers, len(files), seconds)
             if machines is None
             else parts_on_two_machines(workers)
         )

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.demo.collector import COLLECTOR, CONTENT
-from bus.demo.crew import Part
+from bus.demo.crew import late
 from bus.demo.plant import plant
 from bus.demo.worker import Worker
 from queuebroker import BrokerManager, QueueBroker, Task
@@ -22,7 +22,7 @@ __all__ = ["LEAVER", "Threads"]
 # It disconnects in the middle of one of its files; an injected fault affects its queue,
 # since it is certain to be given a file.
 LEAVER: Final = "worker/1"
-_PARTS: Final = (Part(LEAVER, leave_at=2), Part("worker/2"), Part("worker/3"))
+_NAMES: Final = (LEAVER, "worker/2", "worker/3")
 
 
 class Threads:
@@ -40,7 +40,7 @@ class Threads:
         self._fault: Final = fault
         self._manager: Final = BrokerManager(observer=journal.observe)
         self._servers: Final[list[Task]] = []
-        self.names: tuple[str, ...] = tuple(part.name for part in _PARTS)
+        self.names: tuple[str, ...] = _NAMES
         self.ahead: int = 1
 
     @property
@@ -58,13 +58,15 @@ class Threads:
     def start(self, collector: Collector) -> None:
         """Start each worker in a thread of the bus; see `Crew`."""
         broker = QueueBroker(COLLECTOR, manager=self._manager)
-        for part in _PARTS:
-            own = QueueBroker(part.name, manager=self._manager)
-            worker = Worker(own, self._files, part.leave_at)
-            thread = self._bus.thread(part.name)
+        first = late(len(self._files), len(_NAMES), 0.8)
+        for name in _NAMES:
+            own = QueueBroker(name, manager=self._manager)
+            leaves = name == LEAVER
+            worker = Worker(own, self._files, leaves=leaves, from_file=first)
+            thread = self._bus.thread(name)
             thread.call_soon(partial(worker.connect, COLLECTOR, CONTENT))
             queue = broker.accept(CONTENT)
-            if self._fault is not None and part.name == LEAVER:
+            if self._fault is not None and leaves:
                 plant(self._fault, queue)
             server = Task(broker, collector.serve, queue)
             server.start()

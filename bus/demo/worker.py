@@ -51,10 +51,11 @@ class Worker:
     peer, it leaves both.
 
     broker: gives the task its name.
-    leave_at: disconnect in the middle of that file, counted from 1, or of the first
-      one after it that is not empty; None for never.
-    pause_after_s: report a pause and wait to be killed, in the middle of the first
-      file, empty or not, that begins this long after the construction; None for never.
+    leaves: disconnect in the middle of a file: of the first that is due and not empty.
+    dies: report a pause and wait to be killed, in the middle of the first file, empty
+      or not, that is due.
+    from_file, after_s: a file is due if it has this index or a higher one, or belongs
+      to a later pass, and begins this long after the construction.
     """
 
     _content: Carrier
@@ -64,16 +65,18 @@ class Worker:
         self,
         broker: Connector,
         files: FileList,
-        leave_at: int | None = None,
-        pause_after_s: float | None = None,
+        *,
+        leaves: bool = False,
+        dies: bool = False,
+        from_file: int = 0,
+        after_s: float = 0.0,
     ) -> None:
         self._broker: Final = broker
         self._files: Final = files
-        self._leave_at: Final = leave_at
-        self._pause_from: Final = (
-            None if pause_after_s is None else _sync.monotonic() + pause_after_s
-        )
-        self._count = 0
+        self._leaves: Final = leaves
+        self._dies: Final = dies
+        self._from: Final = (1, from_file)
+        self._from_s: Final = _sync.monotonic() + after_s
 
     def connect(self, to: str, port: int) -> None:
         """Connect to the receiver of the content."""
@@ -101,20 +104,23 @@ class Worker:
         Raises:
             DisconnectedQueueError: the collector has left.
         """
-        self._count += 1
+        reached = (give.pass_number, give.index) >= self._from
+        due = reached and _sync.monotonic() >= self._from_s
+        pauses = self._dies and due
         try:
             data = self._files.read(give.index)
         except OSError as error:
-            self._pause_if_due()
+            if pauses:
+                self._pause()
             self._miss(give, error.strerror or str(error))
             return True
         head = Head(give.pass_number, give.index, hashlib.sha256(data).hexdigest())
-        if self._leave_at is not None and self._count >= self._leave_at and data:
+        if self._leaves and due and data:
             self._send(head, _first_half(data))
             return False
-        if self._pause_is_due:
+        if pauses:
             self._send(head, _first_half(data))
-            self._pause_if_due()
+            self._pause()
         for _ in range(TRIES):
             self._send(head, _pieces(data, PIECE_BYTES))
             if isinstance(decode_receipt(self._content.receive()), Stored):
@@ -122,14 +128,9 @@ class Worker:
         self._miss(give, "content was damaged in transit")
         return True
 
-    @property
-    def _pause_is_due(self) -> bool:
-        return self._pause_from is not None and _sync.monotonic() >= self._pause_from
-
-    def _pause_if_due(self) -> None:
-        if self._pause_is_due:
-            self._content.send(encode(Paused()))
-            self._content.receive()  # blocks: no receipt is due until an end closes
+    def _pause(self) -> None:
+        self._content.send(encode(Paused()))
+        self._content.receive()  # blocks: no receipt is due until an end closes
 
     def _send(self, head: Head, pieces: Iterable[Piece]) -> None:
         messages = map(encode, chain((head,), pieces))

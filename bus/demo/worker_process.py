@@ -61,7 +61,14 @@ def main(pipe: IO[bytes]) -> None:
     ):
         try:
             own = RecordedConnector(broker, journal, job.channel)
-            worker = Worker(own, job.files, job.leave_at, job.pause_after_s)
+            worker = Worker(
+                own,
+                job.files,
+                leaves=job.leaves,
+                dies=job.dies,
+                from_file=job.from_file,
+                after_s=job.after_s,
+            )
             worker.connect(job.address, CONTENT)
             worker.register(bus, bus.thread(job.name))
             pipe.read()

@@ -12,6 +12,10 @@ Error = TypeVar("Error", bound="BusError")
 class BusError(Exception):
     """Root of every exception this package defines."""
 
+    def __init__(self, *args: object) -> None:
+        # `inspect.signature` finds none in a constructor of the interpreter.
+        super().__init__(*args)
+
     # `Exception.__reduce__` would call the class with `args`, which is the text; these
     # constructors take the data.
     def __reduce__(self) -> tuple[Any, ...]:

@@ -7,23 +7,19 @@ module judges its findings by how far the journals can be trusted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import attrs
 
-from bus.journal.reader import FactsBuilder
+from bus.journal.bus_traffic import BusTraffic
+from bus.journal.finding import Finding
+from bus.journal.reader import FactsBuilder, JournalFacts, StoredJournal
 from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
 from bus.journal.rules import RULES, SORTS, Basis, RuleVerdict, Verdict, worst
 from bus.journal.traffic import Traffic
 from bus.journal.violation import Violation
 from bus.journal.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from bus.journal.bus_traffic import BusTraffic
-    from bus.journal.finding import Finding
-    from bus.journal.reader import JournalFacts, StoredJournal
 
 __all__ = ["CheckResult", "check"]
 

@@ -11,27 +11,24 @@ from __future__ import annotations
 
 import bisect
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from bus.errors import JournalError
+from bus.journal.format import Record
 from bus.journal.meta import META_FILE
 from bus.journal.stored_meta import StoredMeta, read_meta
 from bus.journal.stored_segment import (
     SEGMENT_NAME,
+    StoredSegment,
     problem_of,
     read_segment,
     read_segment_array,
 )
 from bus.journal.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bus.journal.format import Record
-    from bus.journal.stored_segment import StoredSegment
 
 __all__ = [
     "FactsBuilder",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
@@ -30,7 +31,6 @@ from bus.journal.wording import hex64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import numpy as np
 

@@ -17,21 +17,18 @@ import logging
 import os
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bus.at_exit import call_at_exit, do_not_call_at_exit
 from bus.events import BusOperation, BusReason
 from bus.journal.format import COUNT_MAX, RECORD, RECORD_BYTES, RECORD_VERSION
 from bus.journal.header import HEADER_BYTES
 from bus.journal.incarnation import Incarnation
-from bus.journal.recorder import exhausted, flow_of, make_recorder
+from bus.journal.recorder import Emit, Fields, exhausted, flow_of, make_recorder
+from bus.journal.segment import Slot
 from queuebroker import _sync
 from queuebroker.closable import Closable
-
-if TYPE_CHECKING:
-    from bus.journal.recorder import Emit, Fields
-    from bus.journal.segment import Slot
-    from queuebroker.observer import Observer
+from queuebroker.observer import Observer
 
 __all__ = ["Journal"]
 

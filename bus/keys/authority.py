@@ -9,11 +9,13 @@ key; folders issued from then on hold both keys, and both sign. `retire` ends it
 from __future__ import annotations
 
 import datetime as dt
+import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
+from cryptography import x509
 
 from bus.address import check_machine_name
 from bus.keys.certificates import (
@@ -38,11 +40,6 @@ from bus.keys.machine_keys import (
 )
 from bus.keys.secret_files import check_secret, write_file
 from queuebroker.closable import Uncopyable
-
-if TYPE_CHECKING:
-    import os
-
-    from cryptography import x509
 
 __all__ = ["Authority", "Issued"]
 

@@ -88,7 +88,7 @@ def _interface(host: str) -> tuple[int, int]:
         import ifaddr  # noqa: PLC0415 # only discovery needs it
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "discovery needs the package ifaddr: pip install 'queuebroker[net]'"
+            "discovery needs the package ifaddr: pip install ifaddr"
         ) from None
     wanted = ipaddress.ip_address(host)
     for adapter in ifaddr.get_adapters():

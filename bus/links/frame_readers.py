@@ -6,18 +6,14 @@ reader. The comm thread passes all frames of a round to the manager at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct
 
-from bus.core.wire import FOLLOWS_MIN, FrameReader
+from bus.core.wire import FOLLOWS_MIN, Frame, FrameReader
 from bus.errors import WireError
 from queuebroker.sockets import ProtocolError, RemoteError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bus.core.wire import Frame
 
 __all__ = ["FrameReaders", "Read"]
 

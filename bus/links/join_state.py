@@ -94,7 +94,10 @@ def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
         case Reason.MACHINE_NAME:
             return MachineNameConflictError(me.machine)
         case Reason.ACCESS:
-            fact = f"machine {me.machine!r} is not the machine of the master there"
+            fact = (
+                f"machine {me.machine!r} is not the machine of the master there; "
+                "another machine on this file system needs its own BUS_RUN_DIR"
+            )
             return AccessDeniedError(f"join bus {me.bus!r}", fact)
         case reason:
             fact = f"the master rejects it: {reason.value}"

@@ -147,7 +147,7 @@ class PeerProbe:
         return Trial(address, Step.BUS, None, fact, machine)
 
     def _try(self, address: str, expected: str | None) -> str:
-        # A manager of its own: the same name may be in use by another probe.
+        # In a separate manager, since another probe may use the same name.
         with SocketQueueBroker(
             self._identity.process, tls=self._trust.tls, manager=BrokerManager()
         ) as broker:

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
     from bus.access import AccessList
 
-__all__ = ["ELSEWHERE", "RunDirectory", "run_base"]
+__all__ = ["ELSEWHERE", "MASTER", "RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
 # The start of the remedy if the run directory cannot be used.
 ELSEWHERE: Final = f"set {_ENVIRONMENT}, or BusConfig(run_directory=...), to "
+MASTER: Final = "Master"  # the socket of the process that is master
 _GUESTS: Final = "guests"
 # The longest name of a socket in the run directory.
 _NAME_MAX: Final = f"{_GUESTS}/{fresh_name('Slave')}"
@@ -214,7 +215,7 @@ class RunDirectory:
 
     def is_served(self) -> bool:
         """Return True if a master accepts links."""
-        return _net.has_listener(self.path / "Master")
+        return _net.has_listener(self.path / MASTER)
 
     def release(self) -> None:
         """Release the lock, so that another process can become master."""

@@ -12,23 +12,20 @@ way, so that no later message overtakes that one (BUS-MSG-15).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from msgspec import Struct
 
+from bus.core.local.routing_table import Entry
 from bus.core.peer.outbound_run import commands_of
 from bus.core.wire import Bodies
+from bus.errors import BusFullError
+from bus.message import Incoming
+from bus.threads.inbox import Inbox
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after
 from queuebroker.waiting.parking import PENDING, Pending, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bus.core.local.routing_table import Entry
-    from bus.errors import BusFullError
-    from bus.message import Incoming
-    from bus.threads.inbox import Inbox
 
 __all__ = ["PAYLOAD_MAX", "SHORT_MAX", "BatchHost", "Room", "SealedBatch", "SendBatch"]
 

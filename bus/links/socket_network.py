@@ -215,8 +215,9 @@ class SocketNetwork:
             if self.directory.is_guest:
                 fact = "only a process that may write there can be master"
                 raise PermissionError(errno.EACCES, fact, self.where)
-            msg = f"the master's place on bus {self.bus!r} in {self.where}"
-            raise BusyError(msg)
+            place = f"the master's place on bus {self.bus!r} in {self.where}"
+            remedy = "another machine on this file system needs its own BUS_RUN_DIR"
+            raise BusyError(f"{place}; {remedy}")
         return [self._listeners.listen(name, self.directory.slave())], False
 
     def leave(self, machine: str, process: str, comm: CommThread) -> None:

@@ -1,5 +1,17 @@
 """One message to many recipients through two regions of memory, with one copy.
 
+::
+
+    from bus.multicast import Pool, PoolLayout
+
+    layout = PoolLayout(buffers=6, buffer_bytes=8, icbs=3, users=3)
+    pool = Pool(
+        layout, bytearray(layout.control_bytes), bytearray(layout.data_bytes)
+    )
+    pool.publish(b"one copy for all of us", [0, 1, 2])
+    message = pool.dequeue(0)
+    pool.release(0, message.lease)
+
 The data region is an array of buffers. The control region has a control block for each
 buffer, and more blocks for further recipients. The blocks are linked to messages, to
 the queues of recipients, and to the queues of free blocks.

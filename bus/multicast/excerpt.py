@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bus.multicast.descriptor import Piece
+from bus.multicast.descriptor import Piece
 
 __all__ = ["Excerpt"]
 

@@ -9,7 +9,9 @@ after the last one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+
+from typing_extensions import Buffer
 
 from bus.errors import ArenaFullError, StaleLeaseError
 from bus.multicast.audit import Audit
@@ -22,17 +24,11 @@ from bus.multicast.control_region import ControlRegion
 from bus.multicast.data_region import DataRegion
 from bus.multicast.descriptor import Descriptor, Piece
 from bus.multicast.excerpt import Excerpt
+from bus.multicast.layout import PoolLayout
 from bus.multicast.recipient import Holdings, Recipient
 from bus.multicast.whole_chains import WholeChains
 from queuebroker.arguments import flat_view
 from queuebroker.closable import Uncopyable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Buffer
-
-    from bus.multicast.layout import PoolLayout
 
 __all__ = ["Pool"]
 

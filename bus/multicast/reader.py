@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing_extensions import Buffer
 
 from bus.errors import StaleLeaseError, WireError
 from bus.multicast.control_region import ControlRegion
 from bus.multicast.data_region import DataRegion
+from bus.multicast.descriptor import Descriptor
+from bus.multicast.layout import PoolLayout
 from queuebroker.closable import Uncopyable
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from bus.multicast.descriptor import Descriptor
-    from bus.multicast.layout import PoolLayout
 
 __all__ = ["Reader"]
 

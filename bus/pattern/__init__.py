@@ -1,5 +1,15 @@
 """The bus pattern: every message reaches all nodes but its sender.
 
+::
+
+    from bus.pattern import BusSocket
+
+    with BusSocket() as one, BusSocket() as other:
+        other.dial(one.listen("tcp://127.0.0.1:0").url)
+        one.wait_for_peers(1, timeout=10)
+        one.send(b"hello")
+        print(other.receive(timeout=10))  # b'hello'
+
 The sockets speak the wire of nanomsg and NNG, whose sockets may be among the nodes. See
 specs/bus-pattern.md for the clauses BP-1 to BP-20 and the facts of the wire.
 

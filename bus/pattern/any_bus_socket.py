@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
+from bus.pattern.drop_ledger import Drop
 from bus.pattern.group import Group
+from bus.pattern.socket_config import SocketConfig
 from bus.pattern.sp_socket import SpSocket
 from bus.pattern.wire import EndpointType
 from queuebroker.arguments import check_instance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bus.pattern.drop_ledger import Drop
-    from bus.pattern.socket_config import SocketConfig
 
 __all__ = ["AnyBusSocket"]
 

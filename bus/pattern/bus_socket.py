@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing_extensions import Buffer
 
 from bus.pattern.any_bus_socket import AnyBusSocket
 from bus.pattern.native import BODY_BYTES_MAX, body_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from bus.pattern.socket_state import Waiting
+from bus.pattern.socket_state import Waiting
 
 __all__ = ["BusSocket"]
 

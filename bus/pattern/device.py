@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bus.errors import BusyError
+from bus.pattern.node import Node
 from bus.pattern.raw_bus_socket import RawBusSocket
 from bus.threads.internal_errors import InternalErrors
 from queuebroker import _sync
@@ -13,11 +15,6 @@ from queuebroker.arguments import deadline_after, wrong_type
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError
 from queuebroker.sockets.driver import await_background_end
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bus.pattern.node import Node
 
 __all__ = ["Device", "device"]
 

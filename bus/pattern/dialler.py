@@ -5,23 +5,19 @@ from __future__ import annotations
 import logging
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bus.errors import WireError
 from bus.pattern.inproc import InprocConnection
 from bus.pattern.listener import INPROC
+from bus.pattern.node import Node
 from bus.pattern.redial import Redial
-from bus.pattern.socket_url import Transport
+from bus.pattern.socket_url import SocketUrl, Transport
 from bus.pattern.stream_connection import StreamConnection
 from queuebroker import _net, _sync
+from queuebroker._net import Socket
 from queuebroker.closable import Closable
-from queuebroker.sockets.driver import await_background_end, default_driver
-
-if TYPE_CHECKING:
-    from bus.pattern.node import Node
-    from bus.pattern.socket_url import SocketUrl
-    from queuebroker._net import Socket
-    from queuebroker.sockets.driver import Driver
+from queuebroker.sockets.driver import Driver, await_background_end, default_driver
 
 __all__ = ["Dialler"]
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
 
 import attrs
 
+from bus.pattern.drop_reason import DropReason
+from bus.pattern.pipe import Pipe
 from queuebroker import _sync
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from bus.pattern.drop_reason import DropReason
-    from bus.pattern.pipe import Pipe
 
 __all__ = ["Drop", "DropLedger"]
 

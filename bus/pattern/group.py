@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bus.errors import WireError
 from bus.pattern import native
 from bus.pattern.drop_reason import DropReason
 from bus.pattern.framing import NativeFraming
+from bus.pattern.message_run import MessageRun
 from bus.pattern.native import HEAD_BYTES
-from bus.pattern.pipe import new_node_id
+from bus.pattern.node import Node
+from bus.pattern.pipe import Pipe, new_node_id
 from bus.pattern.send_queue import SendQueue
 from bus.pattern.socket_url import SocketUrl, Transport
 from queuebroker import _net
 from queuebroker.arguments import check_instance
 from queuebroker.closable import Closable
 from queuebroker.sockets.driver import await_background_end, default_driver
-
-if TYPE_CHECKING:
-    from bus.pattern.message_run import MessageRun
-    from bus.pattern.node import Node
-    from bus.pattern.pipe import Pipe
 
 __all__ = ["Group"]
 

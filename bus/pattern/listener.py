@@ -6,23 +6,20 @@ import errno
 import logging
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from bus.errors import WireError
 from bus.pattern.inproc import InprocConnection, InprocRegistry
+from bus.pattern.node import Node
 from bus.pattern.socket_url import SocketUrl, Transport
 from bus.pattern.stream_connection import StreamConnection
 from bus.pattern.wire import type_mismatch
 from queuebroker import _net, _sync
+from queuebroker._net import Socket
 from queuebroker.closable import Closable
-from queuebroker.sockets.driver import await_background_end, default_driver
-
-if TYPE_CHECKING:
-    from bus.pattern.node import Node
-    from queuebroker._net import Socket
-    from queuebroker.sockets.driver import Driver
+from queuebroker.sockets.driver import Driver, await_background_end, default_driver
 
 __all__ = ["INPROC", "Listener"]
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec import Struct, field
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["MessageRun"]
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from typing_extensions import Buffer
+
+from bus.pattern.drop_ledger import Drop
 from bus.pattern.native import body_of
+from bus.pattern.socket_config import SocketConfig
+from bus.pattern.socket_state import Waiting
 from bus.pattern.sp_socket import SpSocket
 from bus.pattern.wire import EndpointType
 from queuebroker.arguments import deadline_after, index
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from typing_extensions import Buffer
-
-    from bus.pattern.drop_ledger import Drop
-    from bus.pattern.socket_config import SocketConfig
-    from bus.pattern.socket_state import Waiting
 
 __all__ = ["PairSocket"]
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 import attrs
 
 from bus.pattern.drop_reason import DropReason
+from bus.pattern.message_run import MessageRun
 from bus.pattern.native import Sent, Taken
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from bus.pattern.message_run import MessageRun
-    from bus.pattern.send_queue import SendQueue
+from bus.pattern.send_queue import SendQueue
 
 __all__ = ["Carrier", "PeerStats", "Pipe", "new_node_id"]
 

@@ -39,10 +39,11 @@ class Protocol:
 
     A peer of this package is recognised before it is sent a type. Both ends send the
     magic number at once. A listener sends its type only after that of the dialler, and
-    sends the same. So a dialler that gets four bytes, and no type, has a listener of
-    this package, and states the native type. Every other library sends all eight bytes
-    at once. If those bytes arrive in pieces, the listener rejects the native type, and
-    the next dial must be a plain one (`states_native`).
+    sends the same, or its plain type if it rejects that of the dialler. So a dialler
+    that gets four bytes, and no type, has a listener of this package, and states the
+    native type. Every other library sends all eight bytes at once. If those bytes
+    arrive in pieces, the listener rejects the native type, and the next dial must be a
+    plain one (`states_native`).
 
     Args:
         plain: the endpoint type of this socket among all libraries.
@@ -163,6 +164,8 @@ class Protocol:
             raise WireError(f"SP handshake has reserved bytes other than 0: {reserved}")
         known = {self._plain, self._native} if self._typed is None else {self._typed}
         if stated not in known:
+            if self._typed is None:
+                self._state_type(self._plain)  # so that the peer can name both types
             raise type_mismatch("SP handshake", stated, self._plain)
         if self._typed is None:
             self._state_type(EndpointType(stated))

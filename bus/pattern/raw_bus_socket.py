@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
+from typing_extensions import Buffer
 
 from bus.pattern.any_bus_socket import AnyBusSocket
 from bus.pattern.message_run import MessageRun
 from bus.pattern.native import body_of
+from bus.pattern.socket_state import Waiting
 from queuebroker.arguments import deadline_after, index
 from queuebroker.waiting.parking import Pending
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from bus.pattern.socket_state import Waiting
 
 __all__ = ["RawBusSocket", "RawMessage"]
 

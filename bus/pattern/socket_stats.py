@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bus.pattern.drop_reason import DropReason
-    from bus.pattern.pipe import PeerStats
+from bus.pattern.drop_reason import DropReason
+from bus.pattern.pipe import PeerStats
 
 __all__ = ["SocketStats"]
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import abc
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Literal, TypeVar
 
 import attrs
 
 from bus.pattern.dialler import Dialler
+from bus.pattern.drop_ledger import Drop
 from bus.pattern.listener import Listener
 from bus.pattern.node import Node
 from bus.pattern.socket_config import SocketConfig
+from bus.pattern.socket_state import Waiting
+from bus.pattern.socket_stats import SocketStats
 from bus.pattern.socket_url import SocketUrl, Transport
+from bus.pattern.wire import EndpointType
 from queuebroker import _sync
 from queuebroker.arguments import (
     check_callable,
@@ -25,14 +30,6 @@ from queuebroker.arguments import (
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError
 from queuebroker.sockets.driver import await_background_end, call_in_background
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bus.pattern.drop_ledger import Drop
-    from bus.pattern.socket_state import Waiting
-    from bus.pattern.socket_stats import SocketStats
-    from bus.pattern.wire import EndpointType
 
 __all__ = ["SpSocket"]
 

@@ -210,6 +210,9 @@ class StreamConnection:
             if mask & ~_net.WRITE:
                 self._read()
         except (OSError, WireError) as error:
+            if self._pipe is None:
+                with suppress(OSError):  # the peer may be gone
+                    self._socket.send(self._protocol.data_to_send(), _net.AT_ONCE)
             self._end(error)
 
     def _on_connected(self) -> None:
@@ -338,7 +341,8 @@ class StreamConnection:
     @property
     def is_idle(self) -> bool:
         """True if nothing waits, and a native peer has confirmed all that was sent."""
-        # In this order: a thread that writes has a frame in hand, first in neither.
+        # The order matters: the frame that a writing thread holds is at first in
+        # neither of the two.
         if not (self._writer.is_idle and self.queue.is_idle):
             return False
         return self._pipe is None or self._pipe.node is None or self._pipe.has_arrived

@@ -26,7 +26,7 @@ from bus.journal.rules import SORTS
 from bus.journal.wording import reason_name
 from bus.pipeline.bus_silver import HOPS_TIMED, steps
 from bus.pipeline.schemas import signed
-from bus.pipeline.silver import is_kind
+from bus.pipeline.silver import is_kind, of_channel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +42,7 @@ __all__ = [
     "QUEUE",
     "Scale",
     "all_messages",
+    "closes",
     "distribution",
     "drops",
     "hops",
@@ -61,6 +62,7 @@ BINS_PER_OCTAVE: Final = 32
 SCENE_REACH: Final = 3  # messages before and after the one that broke a rule
 SCENE_RECORDS_MAX: Final = 40
 MARKS_MAX: Final = 200
+CLOSES_MAX: Final = 20
 OTHERS: Final = "(others)"
 QUEUE: Final = "queue"
 BUS: Final = "bus"
@@ -260,6 +262,31 @@ def marks(events: DataFrame) -> DataFrame:
         )
         .orderBy("at_us", "journal", "n")
         .limit(MARKS_MAX)
+    )
+
+
+def closes(events: DataFrame) -> DataFrame:
+    """Return the first disconnect of each channel, as `marks` returns deaths.
+
+    No rows if there are more than `CLOSES_MAX` channels: then none is an event.
+    """
+    first = events.where(is_kind(Kind.CLOSE_LOCAL) & of_channel())
+    rows = first.groupBy("channel").agg(
+        F.min(F.struct("wall_us", "task", "peer", "journal", "n")).alias("first")
+    )
+    peer = F.coalesce("first.peer", F.lit("?"))
+    return (
+        rows.limit(CLOSES_MAX + 1)
+        .withColumn("channels", F.count("*").over(Window.partitionBy()))
+        .where(F.col("channels") <= CLOSES_MAX)
+        .select(
+            F.col("first.wall_us").alias("at_us"),
+            F.lit("disconnect").alias("what"),
+            F.coalesce("first.task", F.lit("?")).alias("name"),
+            F.concat(F.lit("from "), peer).alias("reason"),
+            "first.journal",
+            "first.n",
+        )
     )
 
 

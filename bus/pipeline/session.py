@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import PipelineError
-from bus.requirements import unfit
+from bus.requirements import install, unfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +54,7 @@ SHORT_RECORDS_MAX: Final = 10_000_000
 # about to end; the simple compiler avoids that. Long runs keep the other one.
 _SHORT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 
-_EXTRA: Final = 'pip install "queuebroker[pipeline]"'
+_EXTRA: Final = install("pipeline")
 _PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "pandas")
 _DRAWING: Final = ("matplotlib", "jinja2")
 

@@ -6,17 +6,14 @@ room, since each question has only one (BUS-FLOW-4). Each event causes one news 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from bus.message import Incoming
-
-if TYPE_CHECKING:
-    from bus.address import Address
-    from bus.core.local.actions import Reply
-    from bus.errors import BusError
-    from bus.message import Presence, Undelivered
+from bus.address import Address
+from bus.core.local.actions import Reply
+from bus.errors import BusError
+from bus.message import Incoming, Presence, Undelivered
 
 __all__ = ["Answer", "Delivery", "News", "RepeatedAnswer", "Returned", "answer_of"]
 

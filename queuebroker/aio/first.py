@@ -5,19 +5,15 @@ The counterpart of `queuebroker.first.receive_any`, which describes the races.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.waiting import handed_on, undone_if_interrupted
 from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import deadline_after
+from queuebroker.channel import message_queue as plain
 from queuebroker.first import Selection, check_queues
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from queuebroker.channel import message_queue as plain
 
 __all__ = ["receive_any"]
 

@@ -6,30 +6,23 @@ would block, the call waits in `queuebroker.aio.waiting`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 from queuebroker.aio.waiting import act
-from queuebroker.arguments import check_instance, deadline_after, snapshot
+from queuebroker.arguments import Buffer, check_instance, deadline_after, snapshot
 from queuebroker.channel import message_queue as plain
+from queuebroker.channel.end import Stats
 from queuebroker.channel.locked_queue import LockedMessageQueue
-from queuebroker.channel.status import DONE
+from queuebroker.channel.receive_attempt import Take
+from queuebroker.channel.status import DONE, Status
 from queuebroker.closable import Closable
 from queuebroker.errors import (
     DisconnectedQueueError,
     ReceiveTimeoutError,
     SendTimeoutError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
-    from types import TracebackType
-    from typing import Any, Self
-
-    from typing_extensions import Buffer
-
-    from queuebroker.channel.end import Stats
-    from queuebroker.channel.receive_attempt import Take
-    from queuebroker.channel.status import Status
 
 __all__ = ["MessageQueue"]
 

@@ -6,27 +6,22 @@ those of a thread with those of a coroutine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast, overload
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Literal, Self, cast, overload
 
 from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.waiting import meet
 from queuebroker.aio.waker import running_waker
 from queuebroker.arguments import check_port, deadline_after
+from queuebroker.channel import message_queue
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.meeting import queue_broker as plain
-from queuebroker.meeting.rendezvous import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractContextManager
-    from types import TracebackType
-    from typing import Self
-
-    from queuebroker.channel import message_queue
-    from queuebroker.meeting.broker import Broker
-    from queuebroker.meeting.broker_manager import BrokerManager
-    from queuebroker.meeting.rendezvous import RdV
+from queuebroker.meeting.broker import Broker
+from queuebroker.meeting.broker_manager import BrokerManager
+from queuebroker.meeting.rendezvous import Kind, RdV
 
 __all__ = ["QueueBroker"]
 

@@ -7,10 +7,10 @@ disconnecting are those of a MessageQueue, from the same tables, with bytes for 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from queuebroker import _sync
-from queuebroker.arguments import byte_range, deadline_after, flat_view, index
+from queuebroker.arguments import Buffer, byte_range, deadline_after, flat_view, index
 from queuebroker.channel.circular_buffer import CircularBuffer
 from queuebroker.channel.connection import Connection
 from queuebroker.channel.end import End
@@ -24,9 +24,6 @@ from queuebroker.errors import (
     SendTimeoutError,
 )
 from queuebroker.observer import Operation, Reason
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 __all__ = ["Channel"]
 

@@ -11,10 +11,10 @@ Neither class knows about ends or disconnecting.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from queuebroker import _sync
-from queuebroker.arguments import deadline_after, flat_view, index, positive
+from queuebroker.arguments import Buffer, deadline_after, flat_view, index, positive
 from queuebroker.closable import Uncopyable
 from queuebroker.errors import BufferEmptyError, BufferFullError, SendTimeoutError
 from queuebroker.waiting.parking import (
@@ -24,11 +24,6 @@ from queuebroker.waiting.parking import (
     check_may_wait,
     wait_for,
 )
-
-if TYPE_CHECKING:
-    import _thread
-
-    from typing_extensions import Buffer
 
 __all__ = ["CircularBuffer", "CircularBufferQueue"]
 
@@ -69,9 +64,9 @@ class CircularBufferQueue(Uncopyable, Generic[M]):
         "room",
     )
 
-    def __init__(self, capacity: int, *, lock: _thread.RLock | None = None) -> None:
+    def __init__(self, capacity: int, *, lock: _sync.RLock | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
-        self.lock: _thread.RLock = _sync.RLock() if lock is None else lock
+        self.lock: _sync.RLock = _sync.RLock() if lock is None else lock
         self.ended: bool = False  # True once nothing may be stored any more
         self._stored: int = 0  # number of messages stored by `push_locked`
         self._messages: deque[M] = deque()
@@ -236,9 +231,9 @@ class CircularBuffer(Uncopyable):
         "room",
     )
 
-    def __init__(self, capacity: int, *, lock: _thread.RLock | None = None) -> None:
+    def __init__(self, capacity: int, *, lock: _sync.RLock | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
-        self.lock: _thread.RLock = _sync.RLock() if lock is None else lock
+        self.lock: _sync.RLock = _sync.RLock() if lock is None else lock
         self.ended: bool = False  # True once nothing may be stored any more
         self._ring = bytearray(self.capacity)
         self._start = 0

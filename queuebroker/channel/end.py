@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import attrs
 
@@ -19,14 +20,15 @@ from queuebroker.channel.connection import Connection
 from queuebroker.channel.side import Side, other_side
 from queuebroker.channel.status import Status, Verdict
 from queuebroker.closable import Closable
+from queuebroker.errors import DisconnectedError
 from queuebroker.observer import Reason
-from queuebroker.waiting.parking import PENDING, Pending, check_may_wait, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from queuebroker.errors import DisconnectedError
-    from queuebroker.waiting.parking import WaitList
+from queuebroker.waiting.parking import (
+    PENDING,
+    Pending,
+    WaitList,
+    check_may_wait,
+    wait_for,
+)
 
 __all__ = ["End", "Stats"]
 

@@ -8,10 +8,12 @@ its message when the peer disconnects (QB-DISC-7 against QB-DISC-6).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from queuebroker.arguments import (
+    Buffer,
     deadline_after,
     flat_view,
     positive,
@@ -19,18 +21,10 @@ from queuebroker.arguments import (
     snapshot,
 )
 from queuebroker.channel.message_queue import MessageQueue
-from queuebroker.channel.receive_attempt import ReceiveAttempt
+from queuebroker.channel.receive_attempt import ReceiveAttempt, Take
+from queuebroker.channel.side import Side
 from queuebroker.channel.status import DONE, Verdict
-from queuebroker.errors import ReceiveTimeoutError, SendTimeoutError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from typing_extensions import Buffer
-
-    from queuebroker.channel.receive_attempt import Take
-    from queuebroker.channel.side import Side
-    from queuebroker.errors import QueueBrokerError
+from queuebroker.errors import QueueBrokerError, ReceiveTimeoutError, SendTimeoutError
 
 __all__ = ["LockedMessageQueue"]
 

@@ -8,18 +8,16 @@ sends, receives and waits. `LockedMessageQueue` uses the connection's lock,
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, TypeVar, overload
 
+from queuebroker.arguments import Buffer
+from queuebroker.channel import typed_queue
 from queuebroker.channel.end import End
 from queuebroker.channel.queue_connection import QueueConnection
 from queuebroker.channel.typed_queue import TypedQueue
 from queuebroker.errors import DisconnectedError, DisconnectedQueueError
 from queuebroker.waiting.readiness import Readiness
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from typing_extensions import Buffer
 
 __all__ = ["MessageQueue"]
 
@@ -173,3 +171,8 @@ class MessageQueue(End[QueueConnection], abc.ABC):
         if connection.sole:
             connection.check_not_within("make a descriptor")
         return connection.critical(make)
+
+
+# `TypedQueue` has a queue, and this class returns typed queues, so `typed_queue`
+# imports this name for type checkers only. Here `typing.get_type_hints` gets it.
+vars(typed_queue)["MessageQueue"] = MessageQueue

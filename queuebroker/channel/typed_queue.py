@@ -7,17 +7,14 @@ orders, delivers and waits, so that both faces of one end may be used at once. T
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from queuebroker.arguments import snapshot, wrong_type
+from queuebroker.arguments import Buffer, snapshot, wrong_type
 from queuebroker.closable import Closable
 from queuebroker.errors import PayloadError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from typing_extensions import Buffer
-
     from queuebroker.channel.message_queue import MessageQueue
 
 __all__ = ["TypedQueue"]

@@ -6,6 +6,8 @@ callers and the open flag once for both faces (QB-NAME-12).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Literal, overload
 
 from queuebroker import _sync
@@ -17,6 +19,7 @@ from queuebroker.arguments import (
     positive,
 )
 from queuebroker.channel.channel import Channel
+from queuebroker.channel.message_queue import MessageQueue
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.meeting.broker_manager import BrokerManager, default_manager
@@ -24,15 +27,10 @@ from queuebroker.meeting.current import as_current, current_broker
 from queuebroker.meeting.meet import meet, withdraw_locked
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVMap, RdVState, Terms
 from queuebroker.observer import Reason
-from queuebroker.waiting.parking import taken_lock
+from queuebroker.waiting.parking import Parker, taken_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
-
-    from queuebroker.channel.message_queue import MessageQueue
     from queuebroker.meeting.queue_broker import QueueBroker
-    from queuebroker.waiting.parking import Parker
 
 __all__ = ["Broker"]
 
@@ -146,6 +144,11 @@ class Broker(Closable):
         required: bool = False,
     ) -> Channel | None:
         """Wait for an accept at the named broker and port; return this side's end.
+
+        ::
+
+            with broker.connect("server", 80, required=True) as channel:
+                channel.write_all(b"hello")
 
         If no live broker has that name, the call returns None at once, whatever the
         timeout. Pass ``required=True`` if the result is used: the call then raises

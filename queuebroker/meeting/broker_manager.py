@@ -10,20 +10,20 @@ connection's lock is taken under it.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queuebroker import _sync
 from queuebroker.arguments import check_callable, within_own_call
+from queuebroker.channel.connection import Connection
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, BrokerNameInUseError
 from queuebroker.observer import Observer, Operation, Reason, Watch
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable
 
-    from queuebroker.channel.connection import Connection
     from queuebroker.meeting.broker import Broker
 
 __all__ = ["BrokerManager", "default_manager"]

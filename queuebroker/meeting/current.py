@@ -7,6 +7,7 @@ context does not inherit the broker.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from queuebroker import _sync
 from queuebroker.errors import NoCurrentBrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from queuebroker.meeting.broker import Broker
     from queuebroker.meeting.queue_broker import QueueBroker
 

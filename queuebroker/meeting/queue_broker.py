@@ -6,24 +6,22 @@ queues it makes, and leaves the rendezvous to the broker.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, cast, overload
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Final, Literal, cast, overload
 
 import attrs
 
 from queuebroker.arguments import check_port, positive, wrong_type
+from queuebroker.channel.channel import Channel
+from queuebroker.channel.message_queue import MessageQueue
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError
+from queuebroker.meeting import broker, broker_manager, current
 from queuebroker.meeting.broker import Broker
+from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.current import as_current, current_broker
 from queuebroker.meeting.rendezvous import Kind, RdVState, Terms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from queuebroker.channel.channel import Channel
-    from queuebroker.channel.message_queue import MessageQueue
-    from queuebroker.meeting.broker_manager import BrokerManager
 
 __all__ = ["QueueBroker"]
 
@@ -35,6 +33,12 @@ _QUEUE: Final = Kind.QUEUE
 
 class QueueBroker(Closable):
     """A named meeting point for `MessageQueue`\\ s; every method from any thread.
+
+    ::
+
+        with QueueBroker("client") as client:
+            with client.connect("server", 80, required=True) as queue:
+                queue.send(b"hello")
 
     Args:
         name: a non-empty str, or an open `Broker` that gets this face.
@@ -134,6 +138,14 @@ class QueueBroker(Closable):
     ) -> MessageQueue | None:
         """Wait for an accept at the named broker and port; return this side's end.
 
+        ::
+
+            with broker.connect("server", 80, required=True) as queue:
+                queue.send(b"hello")
+
+        If no live broker has that name, the call returns None at once, whatever the
+        timeout, or raises `UnknownBrokerError` with ``required=True``.
+
         strict_half: for this end only (QB-PY-8).
 
         Otherwise as `Broker.connect`; a broker without this face counts as unknown.
@@ -232,3 +244,10 @@ def _queue(end: MessageQueue | Channel) -> MessageQueue:
     # QB-RDV-4: kinds never match one another. An isinstance check would take longer
     # than a lock, because a class with abstract methods answers in Python.
     return cast("MessageQueue", end)
+
+
+# The classes of these modules return one another, so some modules import a name for
+# type checkers only. Here `typing.get_type_hints` gets it.
+vars(broker)["QueueBroker"] = QueueBroker
+vars(broker_manager)["Broker"] = Broker
+vars(current).update(Broker=Broker, QueueBroker=QueueBroker)

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import attrs
 
+from queuebroker.channel.channel import Channel
+from queuebroker.channel.connection import Connection
+from queuebroker.channel.message_queue import MessageQueue
 from queuebroker.closable import Uncopyable
-from queuebroker.observer import Reason
-from queuebroker.waiting.parking import taken_lock
+from queuebroker.observer import Reason, Watch
+from queuebroker.waiting.parking import Parker, taken_lock
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Container, Iterator, Mapping, Sequence
-
-    from queuebroker.channel.channel import Channel
-    from queuebroker.channel.connection import Connection
-    from queuebroker.channel.message_queue import MessageQueue
-    from queuebroker.observer import Watch
-    from queuebroker.waiting.parking import Parker
 
 __all__ = [
     "Caller",

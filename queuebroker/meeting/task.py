@@ -9,9 +9,11 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from types import FrameType
+from typing import Any, Final
 
 from queuebroker import _sync
 from queuebroker.arguments import check_callable, deadline_after, known_as, wrong_type
@@ -20,10 +22,6 @@ from queuebroker.closable import Uncopyable
 from queuebroker.meeting.broker import Broker
 from queuebroker.meeting.current import as_current
 from queuebroker.meeting.queue_broker import QueueBroker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
 
 __all__ = ["Task"]
 

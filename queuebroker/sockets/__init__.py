@@ -1,5 +1,21 @@
 """The same channels between processes and machines (QB-SOCK).
 
+::
+
+    from threading import Thread
+
+    from queuebroker.sockets import SocketQueueBroker
+
+    def ask(address):
+        with SocketQueueBroker("client") as client:
+            with client.connect(address, 1, timeout=10, required=True) as queue:
+                queue.send(b"hello")
+
+    with SocketQueueBroker("server", listen="tcp://127.0.0.1:0") as server:
+        Thread(target=ask, args=[server.address]).start()  # or another machine
+        with server.accept(1, timeout=10) as queue:
+            print(queue.receive())  # b'hello'
+
 General layout; each module uses only those above it:
 
 errors                 the errors that only a connection between processes can have

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
 from queuebroker import _net, _sync
 from queuebroker._green import refuse_green_threads
+from queuebroker._net import Socket
 from queuebroker.arguments import check_instance, check_port, deadline_after, positive
+from queuebroker.channel.message_queue import MessageQueue
 from queuebroker.closable import Closable
 from queuebroker.errors import (
     BrokerClosedError,
@@ -21,6 +24,7 @@ from queuebroker.errors import (
     UnknownBrokerError,
 )
 from queuebroker.meeting.broker import Broker
+from queuebroker.meeting.broker_manager import BrokerManager
 from queuebroker.meeting.meet import meet
 from queuebroker.meeting.queue_broker import CAPACITY_MESSAGES, QueueBroker
 from queuebroker.meeting.rendezvous import Kind, RdV, RdVState
@@ -35,15 +39,7 @@ from queuebroker.sockets.listener import Listener
 from queuebroker.sockets.options import SocketOptions, limits_of
 from queuebroker.sockets.outgoing_connect import OutgoingConnect
 from queuebroker.sockets.tls import CurrentContext, Tls
-from queuebroker.waiting.parking import taken_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from queuebroker._net import Socket
-    from queuebroker.channel.message_queue import MessageQueue
-    from queuebroker.meeting.broker_manager import BrokerManager
-    from queuebroker.waiting.parking import Parker
+from queuebroker.waiting.parking import Parker, taken_lock
 
 __all__ = ["SocketQueueBroker"]
 

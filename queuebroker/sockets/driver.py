@@ -18,6 +18,7 @@ import logging
 import os
 import weakref
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -29,7 +30,6 @@ from queuebroker.waiting.parking import taken_lock
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable
 
 __all__ = [
     "Driver",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -17,9 +17,7 @@ from queuebroker.arguments import (
 )
 from queuebroker.sockets.address import Scheme
 from queuebroker.sockets.frames import MESSAGE_BYTES_MAX
-
-if TYPE_CHECKING:
-    from queuebroker.sockets.peer import Peer
+from queuebroker.sockets.peer import Peer
 
 __all__ = ["Admit", "OnRejected", "SocketOptions", "limits_of"]
 
@@ -137,9 +135,9 @@ class SocketOptions:
 def limits_of(
     options: SocketOptions, scheme: Scheme
 ) -> tuple[float | None, float | None]:
-    """Return the lease and the farewell of links of a scheme, None for no limit.
+    """Return `lease` and `farewell` for the links of a scheme, None for no limit.
 
-    A farewell over UNIX sockets only: an early close of TCP would lose the output in
+    Only UNIX sockets have a farewell: if TCP is closed early, it loses the output in
     transit.
     """
     if scheme is Scheme.IPC:

@@ -7,26 +7,20 @@ in one step. A receiver that must wait sleeps at the socket itself if possible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from queuebroker import _sync
-from queuebroker.arguments import deadline_after, remaining_s, snapshot
+from queuebroker.arguments import Buffer, deadline_after, remaining_s, snapshot
 from queuebroker.channel.end import Stats
 from queuebroker.channel.locked_queue import LockedMessageQueue
+from queuebroker.channel.receive_attempt import Take
+from queuebroker.channel.side import Side
 from queuebroker.channel.status import DONE, Verdict
 from queuebroker.errors import ReceiveTimeoutError
+from queuebroker.sockets.connection import SocketConnection
 from queuebroker.sockets.descriptors import Described, duplicates
+from queuebroker.sockets.peer import Peer
 from queuebroker.waiting.parking import PENDING, Pending, Wait, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from typing_extensions import Buffer
-
-    from queuebroker.channel.receive_attempt import Take
-    from queuebroker.channel.side import Side
-    from queuebroker.sockets.connection import SocketConnection
-    from queuebroker.sockets.peer import Peer
 
 __all__ = ["SocketMessageQueue"]
 

@@ -150,8 +150,8 @@ class ReadOwner:
     def _watch_locked(self, *, reads: bool, writes: bool) -> None:
         if self.over:
             return
-        # Without events to await, `ONCE`: epoll reports a hang-up all the same, and
-        # would repeat that report without end.
+        # `ONCE` if no event is awaited: epoll always reports a hang-up, and would
+        # otherwise repeat the report on every poll.
         wanted = (_net.READ if reads else 0) | (_net.WRITE if writes else 0)
         self._driver.watch(self._descriptor, wanted or _net.ONCE)
 

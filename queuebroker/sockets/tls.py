@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from queuebroker import _net, _sync
-
-if TYPE_CHECKING:
-    from queuebroker._net import TlsContext
+from queuebroker._net import TlsContext
 
 __all__ = ["CurrentContext", "Tls"]
 

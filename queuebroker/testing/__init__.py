@@ -1,5 +1,29 @@
 """Every schedule of real threaded code, under a virtual clock.
 
+::
+
+    import threading
+
+    from queuebroker.testing import explore
+
+    def program(run):
+        forks = [threading.Lock(), threading.Lock()]
+
+        def eat(left, right):
+            with forks[left], forks[right]:
+                pass
+
+        run.spawn(eat, 0, 1)
+        run.spawn(eat, 1, 0)
+        run.join()
+
+    explore(program)  # Failure: deadlock, and the schedule that leads to it
+
+`explore` calls the program anew for each schedule, and `replay` repeats one of them.
+`stress` runs on real threads what the explorer cannot control. `check_linearizable`
+compares a `History` of calls with a `Model`. ``python -m queuebroker.testing --help``
+does the same in a shell, and the fixture ``explore`` in pytest.
+
 Layout; each group uses only those above it:
 
 - ``failure``, ``strategy``, ``task``, ``trouble``: types that the others share

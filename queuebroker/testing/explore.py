@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import _thread
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from queuebroker.testing.bytecode import Bytecode
 from queuebroker.testing.experiment import Experiment
 from queuebroker.testing.housekeeping import housekeeping
 from queuebroker.testing.program import check_program
+from queuebroker.testing.report import Report
+from queuebroker.testing.run import Run
 from queuebroker.testing.substitute import substituted
 from queuebroker.testing.survey import Survey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from queuebroker.testing.report import Report
-    from queuebroker.testing.run import Run
 
 __all__ = ["explore", "replay"]
 

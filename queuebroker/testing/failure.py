@@ -7,10 +7,7 @@ that any test runner shows it; `replay` takes its ``schedule``.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 __all__ = ["Failure", "FailureKind", "UncontrolledError"]
 

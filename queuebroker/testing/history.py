@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final, TypeVar
 
 import attrs
 
 from queuebroker import _sync
 from queuebroker.closable import Uncopyable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 __all__ = ["PENDING", "Call", "History"]
 

@@ -9,12 +9,10 @@ A model defines the effects of one operation on a state, without threads or time
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
-
-    from queuebroker.testing.history import Call
+from queuebroker.testing.history import Call
 
 __all__ = ["Model", "NotLinearizableError", "check_linearizable"]
 

@@ -20,7 +20,7 @@ __all__ = ["blame_errors", "who_goes_on"]
 
 
 def who_goes_on(scheduler: Scheduling) -> list[Task]:
-    """Return the tasks that can go on although none is free; fail if there is none.
+    """Return the tasks to wake when every task waits; fail if none can be woken.
 
     If the predicate of a sleeper is true, its wake-up is lost. This holds even if a
     deadline or a settling test would go on and mask the loss.

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, Unpack
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
 
 from queuebroker.closable import Uncopyable
 from queuebroker.testing import primitives
-from queuebroker.testing.scheduler import caller
-from queuebroker.testing.task import FREE, NEVER, OTHERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from queuebroker.testing.scheduler import Scheduler
-    from queuebroker.testing.task import Task
+from queuebroker.testing.scheduler import Scheduler, caller
+from queuebroker.testing.task import FREE, NEVER, OTHERS, Task
 
 __all__ = ["Run", "Spawned"]
 
@@ -66,7 +61,9 @@ class Spawned(Uncopyable, Generic[T]):
             RuntimeError: it is not done.
         """
         if not self.done:
-            msg = f"cannot tell what came of {self.name}: it is not done"
+            msg = (
+                f"cannot return the error of {self.name}: it still runs; join it first"
+            )
             raise RuntimeError(msg)
         self._task.error_known = True
         return self._task.error

@@ -13,15 +13,13 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from queuebroker.testing.failure import Failure, FailureKind
 from queuebroker.testing.program import NotPlainError, check_program, ran_nothing
 from queuebroker.testing.run import Run, Spawned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 __all__ = ["stress"]
 
@@ -115,7 +113,9 @@ class _RealSpawned(Spawned[T]):
     @property
     def error(self) -> BaseException | None:
         if not self.done:
-            msg = f"cannot tell what came of {self.name}: it is not done"
+            msg = (
+                f"cannot return the error of {self.name}: it still runs; join it first"
+            )
             raise RuntimeError(msg)
         self._looked_at = True
         return self._error

@@ -32,7 +32,7 @@ class Obstacle(Protocol):
         """True while the task must wait."""
 
     def wait_text(self, task: Task) -> str:
-        """Return in words how ``task`` waits for it, for a story."""
+        """Return the text in a story for a ``task`` that waits for this obstacle."""
 
 
 class _Constant:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
-from queuebroker.testing import Failure, UncontrolledError
+from queuebroker.testing import Failure, Run, UncontrolledError
 from specs.conformance import explored, real
-from specs.conformance.level import run_level
+from specs.conformance.level import Level, run_level
 from specs.conformance.scenario import Scenario, Style
 from specs.conformance.stage import Driver, Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from queuebroker.testing import Run
-    from specs.conformance.level import Level
-    from specs.conformance.subject import Subject
+from specs.conformance.subject import Subject
 
 __all__ = ["Outcome", "explorable", "make_stage", "perform"]
 

@@ -10,18 +10,15 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import attrs
 
+from specs.conformance.scenario import Scenario
 from specs.conformance.trial import Trial, try_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
-    from specs.conformance.scenario import Scenario
 
 __all__ = ["Subject", "SubjectError", "load"]
 
@@ -30,6 +27,10 @@ OFFERED_BY_DEFAULT = frozenset({"RDV", "SEND", "RECV", "FIFO", "DISC"})
 
 class SubjectError(ValueError):
     """The given object cannot be tested; the text is one line for the user."""
+
+    def __init__(self, text: str) -> None:
+        # `inspect.signature` finds none in a constructor of the interpreter.
+        super().__init__(text)
 
 
 @attrs.frozen

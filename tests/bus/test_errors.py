@@ -249,6 +249,7 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 
 def test_the_table_above_has_every_error_that_carries_data() -> None:
     carrying = {name for name, each in CLASSES.items() if "__init__" in vars(each)}
+    carrying.discard("BusError")  # its constructor has no data of its own
 
     assert carrying == {name_of(error) for error, _, _ in ERRORS}
 

@@ -15,6 +15,7 @@ from bus.testing import memory_bus
 from bus.threads import callback_failures
 from specs.clauses import clause
 from tests.bus.support import There
+from tests.kit.buses import socket_bus
 from tests.kit.clock import Clock
 from tests.kit.comm_threads import held
 from tests.kit.inspection import info
@@ -221,6 +222,42 @@ def test_a_call_to_a_task_without_a_callback_names_the_remedy(bus: Bus) -> None:
         bus.call("silent", timeout=0.01)
 
     assert caught.value.why == "it has no callback; register it with on_command="
+
+
+@clause("BUS-FLOW-5")
+@pytest.mark.parametrize("served", [False, True], ids=["asleep", "serving"])
+def test_a_call_to_a_task_in_another_process_names_the_remedy_too(
+    near: Bus, served: bool
+) -> None:
+    """The caller sleeps, or serves the thread of the task that asks."""
+    with socket_bus("far") as far:
+        far.register("silent", thread=far.thread())
+        far.register("idle", thread=far.here("mine"), on_command=lambda _: None)
+        asker = near.register("asker", thread=near.here() if served else None)
+        near.wait_for("silent")
+        near.wait_for("idle")
+
+        with pytest.raises(CommandTimeoutError) as silent:
+            asker.call("silent", timeout=0.2)
+        with pytest.raises(CommandTimeoutError) as idle:
+            asker.call("idle", timeout=0.2)
+
+    assert silent.value.why == "it has no callback; register it with on_command="
+    assert idle.value.why.startswith("its thread 'mine' is not being served; ")
+
+
+@clause("BUS-FLOW-5")
+def test_a_call_to_a_process_that_does_not_give_the_reason_ends_nevertheless(
+    near: Bus,
+) -> None:
+    with socket_bus("far") as far:
+        far.register("silent", thread=far.thread())
+        with pytest.raises(CommandTimeoutError):
+            near.call("silent", timeout=0.2)  # now there is a relay
+        with held(far), pytest.raises(CommandTimeoutError) as caught:
+            near.call("silent", timeout=0.05)
+
+    assert caught.value.why == ""
 
 
 @clause("BUS-FLOW-5")

@@ -100,7 +100,7 @@ def test_a_task_leaves_between_two_callbacks() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"factory": "other"}, "no factory is named 'other', only 'log'"),
+        ({"factory": "other"}, "no factory is named 'other'; the factories are: 'log'"),
         ({"factory": 1}, "no factory is named 1"),
     ],
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,6 +18,7 @@ from bus import (
     Service,
     SharedMemoryInfo,
     SlabInfo,
+    TaskInfo,
     open_bus,
 )
 from bus.api.inspector import _shared_memory, inspector_of
@@ -47,6 +50,33 @@ def test_a_process_reports_its_name_role_and_pid(near: Bus) -> None:
         assert 0 <= other["since_s"] < LIMIT_S
         assert "processes" not in other
         assert report(far, "near")["process"] == "near"
+
+
+_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "look-at-a-live-bus.md"
+
+
+def _names(cell: str) -> set[str]:
+    return set(re.findall(r"`(\w+)`", cell))
+
+
+def test_the_page_names_every_key_of_a_report(near: Bus) -> None:
+    table = _PAGE.read_text(encoding="utf-8").partition("| key | value |\n")[2]
+    rows = [line.split("|") for line in table.partition("\n\n")[0].splitlines()[1:]]
+    keys = set[str]().union(*(_names(row[1]) for row in rows))
+    values = {row[1].strip(): _names(row[2]) for row in rows}
+
+    with socket_bus("far") as far:
+        far.register("f", on_command=echo)
+        near.register("n")
+        assert near.call("f", 1) == 1
+        told = report(near, "near")
+
+    assert keys == {*told, "tasks"}
+    for key in ("threads", "links", "relays"):
+        assert values[f"`{key}`"] >= set(told[key][0])
+    tasks = [task for thread in told["threads"] for task in thread["tasks"]]
+    fields = {each.name for each in attrs.fields(TaskInfo)}
+    assert set(tasks[0]) <= fields | {"name"} | values["`tasks` of a thread"]
 
 
 def test_a_master_reports_the_process_that_holds_each_name(near: Bus) -> None:

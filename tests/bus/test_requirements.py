@@ -117,7 +117,7 @@ def test_the_doctor_shows_the_version_found_and_needed(
     told = found[f"package {name}"]
     assert told["state"] == "warn"
     assert told["fact"] == f"{version} found, {needed} needed"
-    assert told["do"] == 'pip install "queuebroker[pipeline]"'
+    assert told["do"] == 'pip install ".[pipeline]" in a clone of queuebroker'
     assert found["Java and Spark"]["state"] == "warn"
     line = f"{name} {version} found, {needed} needed: pip install "
     assert (missing() or "").startswith(line)

@@ -7,6 +7,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from click.testing import CliRunner, Result
 
@@ -16,17 +17,25 @@ from bus.demo import judge
 from bus.demo.files import FileList
 from bus.demo.plant import DEEDS, FAULTS
 from bus.demo.stock import Stock, serial_stock
+from bus.journal import results
+from bus.journal.checker import check
+from bus.journal.reader import open_journals
+from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
+from bus.pipeline import session
 from bus.pipeline.folder import claimed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from bus.pipeline.folder import OutFolder
 
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a machine without Java."""
-    monkeypatch.setattr(judge, "missing", lambda: "no Java found: install it")
+    monkeypatch.setattr(session, "missing", lambda: "no Java found: install it")
 
 
 @pytest.fixture
@@ -40,6 +49,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _demo(*arguments: str | Path) -> Result:
+    """Run the demo, by default with workers in threads."""
+    if "--processes" not in arguments:
+        arguments = (*arguments, "--processes", "1")
     return CliRunner().invoke(main, ["demo", *map(str, arguments)])
 
 
@@ -59,6 +71,98 @@ def test_all_is_well_and_says_so(folder: Path, tmp_path: Path) -> None:
     assert json.loads((out / "verdicts.json").read_text())["verdict"] == "PASS"
     assert (out / "violations.jsonl").read_text() == ""
     assert list((out / "journal").rglob("*.qbj"))
+
+
+def test_by_default_a_worker_is_killed_one_leaves_and_a_fault_is_caught(
+    folder: Path, tmp_path: Path
+) -> None:
+    ran = CliRunner().invoke(
+        main, ["demo", str(folder), "--out", str(tmp_path / "out")]
+    )
+
+    assert ran.exit_code == 0, ran.output
+    lines = ran.output.splitlines()
+    assert any(line.startswith("worker/1 was killed; reported for ") for line in lines)
+    assert any(line.startswith("worker/2 disconnected in the m") for line in lines)
+    assert any("otherwise you write heartbeats, timeouts" in line for line in lines)
+    verdicts = next(i for i, line in enumerate(lines) if line.startswith("J1 "))
+    fault = next(i for i, line in enumerate(lines) if "with a planted fault" in line)
+    assert verdicts < fault
+    assert lines[fault + 1].startswith("  Q2 FAIL: message 1 of worker/1 -> collector")
+    assert lines[fault + 2] == "  found by Q2"
+
+
+def test_a_fault_that_the_check_does_not_find_fails_the_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bus.demo.threads.plant", lambda *_: None)
+
+    ran = _demo(folder, "--out", tmp_path / "out")
+
+    assert ran.output.splitlines()[-2] == "  NOT FOUND"
+    assert ran.exit_code == 1
+
+
+class Spark:
+    """Stands in for Spark: notes the output at its start, and gives some verdicts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, verdict: Verdict) -> None:
+        self.ran = 0
+        self._verdict = verdict
+        monkeypatch.setattr(session, "missing", lambda: None)
+        monkeypatch.setattr(judge, "run_in", self._run_in)
+
+    def _run_in(
+        self, folder: OutFolder, journals: Path, *, progress: Callable[[str], None]
+    ) -> results.Result:
+        self.ran += 1
+        assert json.loads(folder.verdicts.read_text())["verdict"] == "PASS"
+        progress("checking")
+        found = check(open_journals(journals))
+        verdicts = [
+            attrs.evolve(each, verdict=self._verdict) for each in found.verdicts
+        ]
+        summary = attrs.evolve(
+            found.summary, verdicts=tuple(verdicts), report=folder.report
+        )
+        results.write(
+            summary,
+            [],
+            [],
+            verdicts_path=folder.verdicts,
+            violations_path=folder.violations,
+        )
+        return summary
+
+
+def test_spark_checks_again_after_the_verdicts_and_must_agree(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = Spark(monkeypatch, Verdict.FAIL)
+
+    ran = _demo(folder, "--out", tmp_path / "out")
+
+    assert (spark.ran, ran.exit_code) == (1, 1)
+    lines = ran.output.splitlines()
+    begun = next(
+        i for i, line in enumerate(lines) if line.startswith("checking the re")
+    )
+    assert begun > next(i for i, line in enumerate(lines) if line.startswith("B5 "))
+    assert lines[begun + 1] == "Spark: OTHER VERDICTS"
+
+
+def test_no_spark_skips_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = Spark(monkeypatch, Verdict.PASS)
+
+    ran = _demo(folder, "--out", tmp_path / "out", "--no-spark")
+    planted = _demo(
+        *(folder, "--out", tmp_path / "out", "--no-spark", "--plant", "reorder")
+    )
+
+    assert (spark.ran, ran.exit_code, planted.exit_code) == (0, 0, 1)
+    assert "Spark" not in ran.output
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
@@ -412,7 +516,7 @@ def test_a_folder_that_is_not_ours_is_refused(folder: Path, tmp_path: Path) -> N
         ("--seconds", "soon"),
         ("--seconds", "nan"),
         ("--seconds", "inf"),
-        ("--processes", "1"),
+        ("--processes", "0"),
         ("--processes", "65"),
         ("--processes", "some"),
         ("--processes", "3", "--plant", "half"),

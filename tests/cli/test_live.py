@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from bus import open_bus
 from bus.cli import live, queries
 from bus.cli.queries import Answers
 from bus.errors import (
@@ -59,6 +60,22 @@ def test_without_a_bus_one_line_says_where_it_was_looked_for(
     )
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
     assert not own_run_directory.exists()
+
+
+@pytest.mark.parametrize("arguments", LIVE, ids=" ".join)
+def test_the_buses_that_run_are_listed(arguments: tuple[str, ...]) -> None:
+    with open_bus("plant"), open_bus("house"):
+        result = verb(*arguments)
+
+    assert result.exit_code == 1
+    assert "; buses that run: --bus house, --bus plant; start one" in result.stderr
+
+
+def test_the_doctor_lists_the_buses_that_run() -> None:
+    with open_bus("plant"):
+        result = verb("doctor")
+
+    assert "has no process; buses that run: plant" in result.stdout
 
 
 def test_a_bus_that_has_ended_is_none(own_run_directory: Path) -> None:

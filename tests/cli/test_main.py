@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -45,6 +46,45 @@ def test_help_lists_every_verb_with_its_summary(arguments: list[str]) -> None:
     for name, each in VERBS.items():
         assert f"  {name}" in result.output
         assert each.summary in result.output
+
+
+def test_the_list_of_verbs_fits_a_terminal_of_80_by_24() -> None:
+    """One line is left for the next prompt."""
+    lines = CliRunner().invoke(main, ["--help"]).output.splitlines()
+
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_help_of_a_verb_ends_with_an_example_that_it_accepts(name: str) -> None:
+    """`-h` prints it as ``--help`` does."""
+    short, long = (CliRunner().invoke(main, [name, each]) for each in ("-h", "--help"))
+
+    assert short.exit_code == 0
+    assert short.output == long.output
+    last = short.output.splitlines()[-1].strip()
+    assert last.startswith(f"Example: bus {name}")
+    parent = click.Context(main)
+    words = shlex.split(last)[2:]
+    while words:
+        command = parent.command
+        assert isinstance(command, click.Group)
+        _, inner, rest = command.resolve_command(parent, words)
+        assert inner is not None
+        # A wrong option, value or number of arguments is a usage error.
+        parent = inner.make_context(words[0], list(rest), parent=parent)
+        words = rest if isinstance(inner, click.Group) else []
+
+
+@pytest.mark.parametrize("name", ["tree", "list", "top", "monitor", "doctor"])
+def test_an_argument_that_may_be_a_bus_is_taken_for_one(name: str) -> None:
+    result = CliRunner().invoke(main, [name, "plant"])
+
+    assert result.exit_code == 2
+    assert result.stderr.endswith(
+        "Got unexpected extra argument (plant). Did you mean --bus plant?\n"
+    )
 
 
 def test_the_table_names_commands_that_exist() -> None:
@@ -143,7 +183,7 @@ def test_a_verb_with_a_missing_library_names_the_package_to_install(
     assert result.exit_code == 4
     assert result.stderr == (
         "bus: cannot run pipeline: pyspark is not installed; run"
-        ' pip install "queuebroker[all]"\n'
+        ' pip install ".[all]" in a clone of queuebroker\n'
     )
 
 

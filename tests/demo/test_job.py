@@ -15,7 +15,7 @@ ODD = os.fsdecode(b"caf\xe9")  # not UTF-8
 
 def _told() -> bytes:
     files = FileList(Path("/root of it"), "files", ("one", ODD))
-    part = Part("worker/7", leave_at=2, pause_after_s=1.5)
+    part = Part("worker/7", dies=True, from_file=2, after_s=1.5)
     pipe = io.BytesIO()
     Job.of(part, files, Path("/journals"), "ipc:///there", 2**62 - 1).write(pipe)
     return pipe.getvalue()
@@ -25,7 +25,8 @@ def test_a_job_is_read_as_it_was_written() -> None:
     job = Job.read(io.BytesIO(_told()))
 
     assert job is not None
-    assert (job.name, job.leave_at, job.pause_after_s) == ("worker/7", 2, 1.5)
+    assert (job.name, job.leaves, job.dies) == ("worker/7", False, True)
+    assert (job.from_file, job.after_s) == (2, 1.5)
     assert (job.journals, job.address) == (b"/journals", "ipc:///there")
     assert job.channel == 2**62 - 1
     assert (job.files.root, job.files.paths) == (Path("/root of it"), ("one", ODD))

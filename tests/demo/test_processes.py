@@ -90,6 +90,24 @@ def test_all_is_done_and_kept_though_one_leaves_and_one_is_killed(
     assert _left_behind() == ["lock"]
 
 
+def test_in_a_long_list_each_has_done_its_share_before(tmp_path: Path) -> None:
+    root = tmp_path / "files"
+    root.mkdir()
+    for number in range(100):
+        (root / f"{number:02}").write_bytes(b"%d" % number * 99)
+
+    outcome, result, told = _run(list_files(root), tmp_path, 4)
+
+    assert outcome.equal
+    assert result.verdict is Verdict.PASS, result.violations
+    [left] = [news for news in told if isinstance(news, HungUp)]
+    rescued = [news for news in told if isinstance(news, Rescued)]
+    assert left.worker == "worker/2"
+    assert left.unfinished >= 80 or len(outcome.stocks) > 1
+    assert {news.worker for news in rescued} == {"worker/1"}
+    assert min(news.index for news in rescued) >= 60 or len(outcome.stocks) > 1
+
+
 def test_one_worker_alone_is_let_live(folder: Path, tmp_path: Path) -> None:
     outcome, result, told = _run(list_files(folder), tmp_path, 2)
 

@@ -16,13 +16,14 @@ from click.testing import CliRunner
 
 from bus.cli import main
 from bus.config import BusConfig
-from bus.demo import judge, outage
+from bus.demo import outage
 from bus.demo.crew import FAR, NEAR, parts_on_two_machines
 from bus.demo.machines import Machines, impatient
 from bus.demo.messages import ENCODERS, sent
 from bus.demo.outage import CABLE, Outage
 from bus.errors import DemoError
 from bus.journal.reader import open_journals
+from bus.pipeline import session
 from bus.testing import memory_bus
 from tests.kit.serving import serve
 from tests.support import until
@@ -191,7 +192,7 @@ def test_a_silent_link_is_lost_soon() -> None:
 def test_all_is_done_and_kept_though_the_link_is_cut_once(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge, "missing", lambda: "no Java found: install it")
+    monkeypatch.setattr(session, "missing", lambda: "no Java found: install it")
     folder, out = tmp_path / "files", tmp_path / "out"
     folder.mkdir()
     for number in range(60):
@@ -248,7 +249,7 @@ def test_a_missing_package_is_one_line_with_the_remedy(
     assert ran.exit_code == 4, ran.output
     assert ran.stderr == (
         f"bus: cannot use two machines: {package} is not installed;"
-        ' run pip install "queuebroker[net]"\n'
+        ' run pip install ".[net]" in a clone of queuebroker\n'
     )
     assert not out.exists()
     assert list(temporary.iterdir()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -51,15 +51,11 @@ def files(tmp_path: Path) -> FileList:
 
 
 @contextmanager
-def at_work(
-    files: FileList,
-    leave_at: int | None = None,
-    pause_after_s: float | None = None,
-) -> Iterator[tuple[Bus, MessageQueue]]:
+def at_work(files: FileList, **part: Any) -> Iterator[tuple[Bus, MessageQueue]]:
     """Give a bus with a registered worker, and the collector's end."""
     with demo_bus() as bus, BrokerManager() as manager:
         broker = QueueBroker("worker/1", manager=manager)
-        worker = Worker(broker, files, leave_at, pause_after_s)
+        worker = Worker(broker, files, **part)
         thread = bus.thread("worker/1")
         thread.call_soon(lambda: worker.connect("collector", 1))
         with QueueBroker("collector", manager=manager).accept(1) as queue:
@@ -159,7 +155,7 @@ def test_leaves_the_bus_when_the_collector_hangs_up(files: FileList) -> None:
 
 
 def test_hangs_up_in_the_middle_of_the_file_it_is_to(files: FileList) -> None:
-    with at_work(files, leave_at=1) as (bus, queue):
+    with at_work(files, leaves=True) as (bus, queue):
         outcome = give(bus, 0)  # its file has no middle
         receive(queue, Stored())
         outcome()
@@ -177,7 +173,7 @@ def test_hangs_up_in_the_middle_of_the_file_it_is_to(files: FileList) -> None:
 def test_a_worker_due_to_pause_does_so_in_the_middle_of_any_file(
     files: FileList, index: int, pieces: int
 ) -> None:
-    with at_work(files, pause_after_s=0.0) as (bus, queue):
+    with at_work(files, dies=True) as (bus, queue):
         give(bus, index)
 
         assert isinstance(decode_content(queue.receive()), Head)
@@ -192,7 +188,7 @@ def test_a_worker_due_to_pause_does_so_in_the_middle_of_any_file(
 def test_a_worker_due_to_pause_does_so_at_a_file_that_cannot_be_read_too(
     files: FileList,
 ) -> None:
-    with at_work(files, pause_after_s=0.0) as (bus, queue):
+    with at_work(files, dies=True) as (bus, queue):
         give(bus, 3)
 
         assert decode_content(queue.receive()) == Paused()
@@ -200,9 +196,12 @@ def test_a_worker_due_to_pause_does_so_at_a_file_that_cannot_be_read_too(
         serve(bus, lambda: not is_there(bus, "worker/1"), "it leaves")
 
 
-def test_a_worker_that_pauses_later_works_until_then(files: FileList) -> None:
-    with at_work(files, pause_after_s=3600.0) as (bus, queue):
-        outcome = give(bus, 0)
+@pytest.mark.parametrize("later", [{"after_s": 3600.0}, {"from_file": 2}])
+def test_a_worker_that_pauses_later_works_until_then(
+    files: FileList, later: dict[str, float]
+) -> None:
+    with at_work(files, dies=True, **later) as (bus, queue):
+        outcome = give(bus, 1)
         receive(queue, Stored())
 
         assert outcome().error is None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import (
+    AccessDeniedError,
     BusConfig,
     BusyError,
     Role,
@@ -219,6 +220,18 @@ def test_a_lock_that_was_removed_does_not_make_a_second_master(
     with pytest.raises(BusyError, match="the master's place"):
         open_bus(role=Role.MASTER)
     assert near.machine
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_second_machine_in_one_run_directory_is_told_the_remedy(role: Role) -> None:
+    """Two network namespaces of one host may share its file system."""
+    with Far("alpha", role="master") as far:
+        far.started()
+        with pytest.raises((AccessDeniedError, BusyError)) as raised:
+            open_bus(role=role, machine="cellar")
+
+    remedy = "another machine on this file system needs its own BUS_RUN_DIR"
+    assert str(raised.value).endswith(f"; {remedy}")
 
 
 class _NoThread(_sync.Thread):

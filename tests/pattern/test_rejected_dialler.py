@@ -7,15 +7,37 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bus.pattern.dialler
-from bus.pattern import PairSocket, SocketConfig
+from bus.pattern import BusSocket, PairSocket, SocketConfig
 from bus.pattern.redial import Redial
 from specs.clauses import clause
 from tests.pattern.raw_end import RawListener
+from tests.support import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HANDSHAKE = bytes.fromhex("0053500000100000")  # of PAIR
+
+
+@clause("BP-4", "BP-17")
+@pytest.mark.parametrize("scheme", ["tcp", "ipc", "inproc"])
+@pytest.mark.parametrize(
+    ("listens", "dials"), [(BusSocket, PairSocket), (PairSocket, BusSocket)]
+)
+def test_a_dialler_of_another_protocol_names_both(
+    tmp_path: Path,
+    scheme: str,
+    listens: type[BusSocket | PairSocket],
+    dials: type[BusSocket | PairSocket],
+) -> None:
+    place = {"tcp": "127.0.0.1:0", "ipc": f"{tmp_path}/a", "inproc": "a"}[scheme]
+    with listens() as ours, dials() as other:
+        dialler = other.dial(ours.listen(f"{scheme}://{place}").url)
+        until(lambda: "use sockets of" in str(dialler.error), "the dialler is rejected")
+        told = str(dialler.error)
+
+    assert "(BUS)" in told
+    assert "(PAIR0)" in told
 
 
 @clause("BP-17")

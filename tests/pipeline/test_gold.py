@@ -165,6 +165,30 @@ def test_no_records_have_a_scale(spark: SparkSession) -> None:
     assert Scale.of(none) == Scale(0, 0, 1)
 
 
+def test_the_first_disconnect_of_each_of_a_few_channels_is_an_event(
+    spark: SparkSession,
+) -> None:
+    rows = [
+        event(Kind.CLOSE_LOCAL, n=8, task="worker/2", peer="collector"),
+        event(Kind.CLOSE_LOCAL, n=9, side=1, task="collector", peer="worker/2"),
+        event(Kind.CLOSE_LOCAL, n=4, channel=2, task="worker/3", peer="collector"),
+        event(Kind.SEND, n=1, channel=3, seq=1, task="worker/4", peer="collector"),
+    ]
+    many = [
+        event(Kind.CLOSE_LOCAL, n=n, channel=n, task="a", peer="b")
+        for n in range(1, gold.CLOSES_MAX + 2)
+    ]
+
+    found = gold.closes(events(spark, rows)).collect()
+
+    assert {(row["what"], row["name"], row["reason"], row["n"]) for row in found} == {
+        ("disconnect", "worker/2", "from collector", 8),
+        ("disconnect", "worker/3", "from collector", 4),
+    }
+    assert gold.closes(events(spark, many)).collect() == []
+    assert gold.closes(events(spark, many[1:])).count() == gold.CLOSES_MAX
+
+
 def test_a_scene_holds_the_events_around_a_violation(spark: SparkSession) -> None:
     rows = []
     for seq in range(1, 21):

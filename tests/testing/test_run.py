@@ -51,7 +51,9 @@ def test_a_result_before_the_end_is_refused() -> None:
     def program(run: Run) -> None:
         event = threading.Event()
         spawned = run.spawn(event.wait)
-        with pytest.raises(RuntimeError, match="what came of wait: it is not done"):
+        with pytest.raises(
+            RuntimeError, match="the error of wait: it still runs; join"
+        ):
             _ = spawned.result
         event.set()
 

@@ -5,24 +5,22 @@ The driver performs them in order, after it has released the exchange's lock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections import deque
+from collections.abc import Callable, MutableSequence
+from typing import Any, TypeAlias
 
 import attrs
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable, MutableSequence
-
-    from bus.address import Address
-    from bus.core.local.inbound_run import InboundRun
-    from bus.core.local.routing_table import Entry
-    from bus.core.local.trace import Trace
-    from bus.core.streams.horizons import Horizon
-    from bus.core.wire import Frame, LinkKind
-    from bus.errors import BusError
-    from bus.message import Incoming, Presence
-    from bus.registration import Key
+from bus.address import Address
+from bus.core.local.inbound_run import InboundRun
+from bus.core.local.routing_table import Entry
+from bus.core.local.trace import Trace
+from bus.core.streams.horizons import Horizon
+from bus.core.wire import Frame, LinkKind
+from bus.errors import BusError
+from bus.message import Incoming, Presence
+from bus.registration import Key
 
 __all__ = [
     "Action",

@@ -33,7 +33,7 @@ class Departures:
         self._turns = itertools.count()
 
     def next_turn(self) -> int:
-        """Return the next place in the order of departures."""
+        """Return the next number; holders that leave are numbered in their order."""
         return next(self._turns)
 
     def is_leaving(self, name: str) -> bool:

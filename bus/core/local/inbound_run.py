@@ -9,20 +9,17 @@ threads drop messages out of a run, `bus.threads.dropping_account` advances it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct
 
+from bus.core.local.routing_table import Entry
+from bus.core.streams.receipts import Receipt
 from bus.core.wire import Bodies, Lengths
 from bus.message import Incoming, Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bus.core.local.routing_table import Entry
-    from bus.core.streams.receipts import Receipt
 
 __all__ = ["InboundRun"]
 

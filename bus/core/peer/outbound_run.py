@@ -6,23 +6,18 @@ that differ only in their payloads share a run, since they all need the same pro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from bus.arrays import is_array
+from bus.core.local.routing_table import Entry
+from bus.core.local.trace import Trace
 from bus.core.wire import FAILED, RAW
 from bus.error_text import error_text_of, fitting
 from bus.message import Incoming, Kind
-from bus.payload import encode, size_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bus.core.local.routing_table import Entry
-    from bus.core.local.trace import Trace
-    from bus.payload import Payload
+from bus.payload import Payload, encode, size_of
 
 __all__ = ["OutboundRun", "commands_in", "commands_of", "pack_answer", "pack_payload"]
 

@@ -214,7 +214,7 @@ class Peer:
         return known.uid != credentials.uid and not (whole and known.rights.whole)
 
     def is_reported_as_other(self, user: int | None) -> bool:
-        """Return True if the peer is a guest, and the master reports another user."""
+        """Return True if a guest's link proves another user than the master reports."""
         known = self.credentials
         if known is None or known.rights.whole:
             return False

@@ -137,7 +137,7 @@ class MasterDialler:
             self.on_machine_gone(machine)
 
     def on_machine_gone(self, machine: str) -> None:
-        """Stop dialling a machine; a present link stays until it is lost."""
+        """Stop dialling a machine; its link, if there is one, stays open."""
         self._silent.pop(machine, None)
         self._machines.pop(machine, None)
         self.redial_at.pop(machine, None)

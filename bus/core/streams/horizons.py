@@ -80,7 +80,7 @@ class Horizons:
         """
         if self.covers(sender, epoch, number):
             return None
-        # Above the last number there is none to refuse (AMO-15).
+        # At most the last number: no message has a higher one (AMO-15).
         raised = Horizon(epoch, min(number + self._ahead, NUMBERS - 1))
         self._by_sender[sender] = raised
         return raised

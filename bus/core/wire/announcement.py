@@ -141,8 +141,8 @@ def is_signed(data: bytes, keys: Sequence[bytes]) -> bool:
 def _tags_in(data: bytes) -> int | None:
     """Return the number of tags in a datagram; None if it is no announcement.
 
-    A datagram that is too long is none: to hash 64 KiB would take longer than to
-    receive them.
+    A datagram above the maximum length is rejected before its hash is computed: to
+    hash 64 KiB takes longer than to receive them.
     """
     if not data.startswith(_MAGIC) or not (
         _HEAD_BYTES <= len(data) <= ANNOUNCEMENT_BYTES_MAX

@@ -294,9 +294,11 @@ def _check_lengths(lengths: Lengths, bodies: int, message_bytes_max: int) -> Non
 
 def _check_alone(length: int, bodies: int) -> None:
     if bodies:
-        raise WireError(f"MSG has a body that follows, and one of {bodies} bytes")
+        raise WireError(f"MSG has a separate body, and another one of {bodies} bytes")
     if length < FOLLOWS_MIN:
-        raise WireError(f"MSG has a body that follows, of {length} bytes only")
+        raise WireError(
+            f"MSG has a separate body of {length} bytes, allowed: from {FOLLOWS_MIN}"
+        )
 
 
 def _bodiless(heads: bytes | memoryview) -> list[Run]:

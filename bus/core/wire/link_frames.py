@@ -24,7 +24,7 @@ from bus.core.wire.parts import (
     check_registration,
     check_versions,
 )
-from bus.registration import RegistrationId  # noqa: TC001  # read by `msgspec`
+from bus.registration import RegistrationId  # read by `msgspec`
 
 __all__ = [
     "Bye",

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from bus.core.wire.frames import ControlFrame, FrameType
-from bus.core.wire.parts import U32, U64  # noqa: TC001  # read by `msgspec`
+from bus.core.wire.parts import U32, U64  # read by `msgspec`
 
 __all__ = [
     "LEASES_MAX",

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire.frames import ControlFrame, FrameType
-from bus.core.wire.parts import U32, U64, Number  # noqa: TC001  # read by `msgspec`
+from bus.core.wire.parts import U32, U64, Number  # read by `msgspec`
 
 __all__ = [
     "EXTRACTED_MAX",

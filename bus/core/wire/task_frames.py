@@ -24,7 +24,7 @@ from bus.core.wire.parts import (
     check_moved_to,
     check_registration,
 )
-from bus.registration import RegistrationId  # noqa: TC001  # read by `msgspec`
+from bus.registration import RegistrationId  # read by `msgspec`
 from bus.specification import Specification
 
 __all__ = [

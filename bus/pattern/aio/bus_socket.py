@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import Any
+
+from typing_extensions import Buffer
 
 from bus.pattern import bus_socket as plain
 from bus.pattern.aio.sp_socket import SpSocket
+from bus.pattern.group import Group
 from bus.pattern.native import body_of
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from typing_extensions import Buffer
-
-    from bus.pattern.group import Group
 
 __all__ = ["BusSocket"]
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import Any
+
+from typing_extensions import Buffer
 
 from bus.pattern import pair_socket as plain
 from bus.pattern.aio.sp_socket import SpSocket
 from bus.pattern.native import body_of
 from queuebroker.aio.waiting import wait_for
 from queuebroker.arguments import deadline_after
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from typing_extensions import Buffer
 
 __all__ = ["PairSocket"]
 

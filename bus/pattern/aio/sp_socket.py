@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from types import TracebackType
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
+from bus.pattern import sp_socket as plain
+from bus.pattern.dialler import Dialler
+from bus.pattern.listener import Listener
+from bus.pattern.socket_state import Waiting
+from bus.pattern.socket_stats import SocketStats
 from queuebroker.aio.waiting import wait_for
 from queuebroker.arguments import check_instance, deadline_after, positive
 from queuebroker.closable import Closable
 from queuebroker.errors import BrokerClosedError, ReceiveTimeoutError
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
-    from bus.pattern import sp_socket as plain
-    from bus.pattern.dialler import Dialler
-    from bus.pattern.listener import Listener
-    from bus.pattern.socket_state import Waiting
-    from bus.pattern.socket_stats import SocketStats
 
 __all__ = ["SpSocket"]
 

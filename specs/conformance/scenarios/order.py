@@ -25,7 +25,7 @@ def _receive(end: Any, count: int) -> list[bytes]:
 @scenario(style=Style.RACE)
 @clause("QB-FIFO-1")
 def each_direction_keeps_its_order(stage: Stage) -> None:
-    """In both directions at once messages arrive in the order of their sends."""
+    """Both directions deliver in the order of the sends, also if used at once."""
     ends = stage.pair(capacity=2)
     messages = [b"%d" % number for number in range(3)]
     senders = [stage.spawn(_send_all, end, messages) for end in ends]
