@@ -292,7 +292,7 @@ class BusConfig:
         "Maximum length of these further frames before the link is aborted.",
     )
     connect_timeout_s: float = _timeout(
-        5.0, "BUS-CHAN-3", "Maximum time to set up a link."
+        5.0, "BUS-CHAN-3", "Maximum time to reach the host of a link's other end."
     )
     relink_timeout_s: float = _timeout(
         0.5, "BUS-MOVE-8", "Time without a link after which a process is declared lost."

@@ -82,8 +82,12 @@ class GatewayClient:
         self.timeout_s: Final = timeout_s
         self.frame_bytes_max: Final = frame_bytes_max
 
-    def connect(self, broker: SocketQueueBroker, address: str) -> LinkEnd | None:
+    def connect(
+        self, broker: SocketQueueBroker, address: str, timeout_s: float | None = None
+    ) -> LinkEnd | None:
         """Dial an address: directly, at another machine's master, or by this one's.
+
+        timeout_s: of a direct dial; by default that of each request.
 
         Returns None if the process behind a master is not reached.
 
@@ -99,7 +103,8 @@ class GatewayClient:
             )
         place, process = split_gateway_address(address)
         if process is None:
-            queue = broker.connect(place, PORT, timeout=self.timeout_s, required=True)
+            wait_s = self.timeout_s if timeout_s is None else timeout_s
+            queue = broker.connect(place, PORT, timeout=wait_s, required=True)
             assert isinstance(queue, SocketMessageQueue)
             return LinkEnd(queue, self._trust.proved(queue), is_direct=True)
         made = self._ask_for(

@@ -37,7 +37,7 @@ class LinkHelpers:
     Args:
         inbox: takes requests to the owner.
         config: limits the frames in each direction of a link (BUS-CHAN-8), and the time
-            of a connect.
+            of a connect and of a handshake.
         policy: dials an address.
         peer_log: notes each link that is unusable from the start.
         own: called by the owner with each link, and with the callback for its number.
@@ -69,7 +69,10 @@ class LinkHelpers:
     ) -> None:
         self._inbox: Final = inbox
         self._capacity: Final = config.link_frames
-        self._timeout_s: Final = config.connect_timeout_s
+        # The listener has `connect_timeout_s` to be there (`SocketListeners`). After
+        # that, a busy one has as long as it gives a peer itself: work that it has begun
+        # is not thrown away.
+        self._timeout_s: Final = config.connect_timeout_s + config.auth_timeout_s
         self._policy: Final = policy
         self._peer_log: Final = peer_log
         self._own: Final = own

@@ -162,6 +162,7 @@ class SocketListeners:
                 # No data may follow the peer's handshake before it is answered.
                 unanswered_bytes_max=config.unauthenticated_bytes,
                 farewell_s=_FAREWELL_S,
+                connect_s=config.connect_timeout_s,
                 handshake_s=config.auth_timeout_s,
                 unknown_peers_max=config.unauthenticated_links,
                 ports=ports,

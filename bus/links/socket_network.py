@@ -290,7 +290,7 @@ class SocketNetwork:
             queue = found if isinstance(found, SocketMessageQueue) else None
         else:
             assert isinstance(broker, SocketQueueBroker)
-            dialled = self._client.connect(broker, address)
+            dialled = self._client.connect(broker, address, timeout_s)
             queue = None if dialled is None else dialled.queue
         if queue is None:
             return None

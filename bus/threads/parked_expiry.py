@@ -97,7 +97,7 @@ class ParkedExpiry:
 
         def look() -> None:
             for each in armed:
-                each._look(host)
+                each._look(host, deadline)
 
         host.set_timer(deadline, look)
 
@@ -139,9 +139,12 @@ class ParkedExpiry:
 
         self._decide(fail)
 
-    def _look(self, host: ThreadManager) -> None:
+    def _look(self, host: ThreadManager, at: float) -> None:
+        """Expire messages, and set the next timer; ``at``: the time of this one."""
         now = _sync.monotonic()
         with self._lock:
+            if self._check_at not in {None, at}:
+                return  # an earlier timer was set since, and set the next one
             self._check_at = self._host = None
 
         def expire() -> list[Action]:

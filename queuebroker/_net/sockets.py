@@ -30,6 +30,7 @@ __all__ = [
     "credentials_of",
     "dial_tcp",
     "ipc_socket",
+    "is_connected",
     "is_in_use",
     "is_numeric",
     "listen_tcp",
@@ -228,6 +229,15 @@ def connect_error(connecting: Socket) -> OSError | None:
     """Return the error of a failed connect, or None if the connect succeeded."""
     code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     return OSError(code, os.strerror(code)) if code else None
+
+
+def is_connected(connecting: Socket) -> bool:
+    """Return True if the other host has accepted a connect, and is still there."""
+    try:
+        connecting.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 def ipc_socket() -> Socket:

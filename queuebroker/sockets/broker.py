@@ -365,7 +365,14 @@ class SocketQueueBroker(Closable):
 
         lease_s, farewell_s = limits_of(self._options, address.scheme)
         return OutgoingConnect(
-            rdv, address, hello, self._held_driver, secure, lease_s, farewell_s
+            rdv,
+            address,
+            hello,
+            self._held_driver,
+            secure,
+            lease_s,
+            farewell_s,
+            self._options.connect_s,
         )
 
     def accept_iter(self, port: int) -> Iterator[MessageQueue]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -97,6 +98,9 @@ class SocketOptions:
         after this time at the latest (``ipc``: the peer can read the written bytes even
         after that). None: it stays open until the peer has received all messages and
         acknowledged them.
+    connect_s: seconds within which the system of the other host must accept a connect
+        (``tcp``, ``tls``); else nothing listens there. A listener that is there, but
+        slow, has the time of the call.
     handshake_s: seconds within which a peer must send its name and the port it wants.
     unknown_peers_max: peers at a time that have not sent those yet. A further peer
         takes the place of the oldest, since a correct peer sends them at once.
@@ -122,6 +126,7 @@ class SocketOptions:
         default=None, validator=_positive_or_none
     )
     farewell_s: float | None = attrs.field(default=None, validator=_seconds_or_none)
+    connect_s: float = attrs.field(default=math.inf, validator=_seconds)
     handshake_s: float = attrs.field(default=10.0, validator=_seconds)
     unknown_peers_max: int = attrs.field(default=128, validator=_positive)
     waiting_peers_max: int = attrs.field(default=16384, validator=_positive)

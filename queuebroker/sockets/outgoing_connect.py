@@ -7,6 +7,7 @@ elsewhere. So the broker's close and the caller's timeout end it as they end the
 from __future__ import annotations
 
 import errno
+import math
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -80,6 +81,7 @@ class OutgoingConnect:
         secure: Callable[[Socket], Socket] | None,
         lease_s: float | None,
         farewell_s: float | None,
+        connect_s: float = math.inf,
     ) -> None:
         self._rdv = rdv
         self._address = address
@@ -89,6 +91,8 @@ class OutgoingConnect:
         self._lease_s = lease_s
         self._secure = secure
         self._farewell_s = farewell_s
+        self._connect_s = connect_s
+        self._connected: bool = False
         self._link: Link | None = None
         self.error: BaseException | None = None
         self.cause: BaseException | None = None
@@ -179,8 +183,20 @@ class OutgoingConnect:
         except Exception as error:
             self._link.fail(error)
             raise
+        if opening is not None and self._connect_s < math.inf:
+            until = _sync.monotonic() + self._connect_s
+            driver.at(until, self._expire_connect, self)
         if self._rdv.ended():
             self.cancel()
+
+    def _expire_connect(self) -> None:
+        """End a connect that the other host has not accepted in time.
+
+        A busy driver may not have served its socket since.
+        """
+        assert self._link is not None
+        if not (self._connected or _net.is_connected(self._link.socket)):
+            self._fail(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
     def _retry(self, driver: Driver) -> None:
         try:
@@ -205,6 +221,7 @@ class OutgoingConnect:
             error = _net.connect_error(socket)
             if error is not None:
                 raise error
+            self._connected = True
             if self._secure is None:
                 return 0
             socket = self._secure(socket)

@@ -186,7 +186,7 @@ def test_a_stale_static_address_does_not_declare_a_machine_lost() -> None:
     heard(one, Change.FOUND, address=LATER)
     one.remote.on_link_lost(1, 2.0)
     one.remote.tick(2.2)
-    one.remote.links.dialler.dial("m2")
+    one.remote.links.dialler.dial("m2", 2.2)
     one.remote.on_dial_failed(LinkKind.SIGNALLING, (STATIC, ""), 2.3)
     assert [each.machine for each in one.remote.topology.joined()] == ["m2"]
     one.remote.on_dial_failed(LinkKind.SIGNALLING, ("m2", ""), 2.4)

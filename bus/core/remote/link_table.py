@@ -100,7 +100,7 @@ class LinkTable:
     ) -> None:
         """Take over a link that this process has dialled, and send HELLO."""
         if kind is LinkKind.SIGNALLING:
-            self.dialler.on_dialled(key[0])
+            self.dialler.on_dialled(key[0], now)
         if credentials.machine is not None:
             self.dialler.on_found_at(key[0], credentials.machine)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
@@ -348,7 +348,7 @@ class LinkTable:
         peer.since, peer.closing, peer.idle_since = now, False, None
         if link.kind is LinkKind.SIGNALLING:
             if link.wanted is not None:
-                self.dialler.dial(link.wanted[0])
+                self.dialler.dial(link.wanted[0], now)
             else:
                 self.dialler.on_accepted_link_lost(peer.machine, now)
             self.dialler.redial_static(peer.machine, now)

@@ -8,6 +8,7 @@ first (OPEN-20).
 from __future__ import annotations
 
 import math
+import zlib
 from typing import TYPE_CHECKING, Final
 
 from bus.core.local.actions import Dial
@@ -26,6 +27,14 @@ _REDIAL_S_MAX: Final = 0.8
 # The longest delay for masters of other machines: each attempt costs a thread and
 # perhaps a TLS handshake, and a healed network is to be whole within three seconds.
 _REDIAL_OUTSIDE_S_MAX: Final = 2.0
+# Each delay is shorter than that by up to this share, so that machines that lost one
+# another at the same time do not dial at the same time again and again.
+_JITTER: Final = 0.5
+# Dials of other machines that are begun at a time. The handshakes of many more would
+# share the processors, and all end late, if at all. A dial that has no outcome for so
+# long waits for its peer, and takes no processor time: then the next one begins.
+_DIALS_MAX: Final = 4
+_DIAL_TURN_S: Final = 0.5
 # How long the side that has accepted a lost link waits for the other side (OPEN-20).
 _PATIENCE_S: Final = 3.0
 
@@ -37,7 +46,8 @@ class MasterDialler:
     contains ``://``, so it is never a name. ``_found_at`` maps a static address to the
     machine that was found there.
 
-    redial_at: when to dial a master again, by machine, in seconds.
+    redial_at: when a master is to be dialled again, by machine, in seconds. A dial that
+      is due waits for its turn (`_DIALS_MAX`).
     failures: why the last dials failed, by machine.
     found_at: when discovery found a machine, or its restart, in seconds.
 
@@ -48,6 +58,7 @@ class MasterDialler:
 
     __slots__ = (
         "_anew",
+        "_attempts",
         "_delays",
         "_dialling",
         "_found_at",
@@ -77,21 +88,22 @@ class MasterDialler:
         self._delays: Final[dict[str, float]] = {}
         # Machines whose master was restarted: a present link does not count.
         self._anew: Final[set[str]] = set()
-        # Masters of other machines whose dial has no outcome yet.
-        self._dialling: Final[set[str]] = set()
+        # Masters of other machines whose dial has no outcome yet, and when each began.
+        self._dialling: Final[dict[str, float]] = {}
+        self._attempts: int = 0
         # Machines whose announcements ceased while there was a link, and until when a
         # lost link is dialled again; infinite before the first failure.
         self._silent: Final[dict[str, float]] = {}
 
-    def begin(self) -> None:
+    def begin(self, now: float) -> None:
         """Dial the master of this machine or, as master, the static addresses."""
         self.redial_at.clear()  # a new master had to dial the previous one
         if not self._topology.is_master:
-            self.dial(self._topology.me.machine)
+            self.dial(self._topology.me.machine, now)
             return
         for key in list(self._machines):
             if is_static(key):
-                self.dial(key)
+                self.dial(key, now)
 
     def on_machine_found(
         self,
@@ -113,7 +125,7 @@ class MasterDialler:
         if patience_s:
             self.redial_at[machine] = now + patience_s
         else:
-            self.dial(machine)
+            self.dial(machine, now)
 
     def on_machine_restarted(
         self, machine: str, addresses: tuple[str, ...], now: float, patience_s: float
@@ -161,13 +173,14 @@ class MasterDialler:
         else:
             self._found_at[key] = machine
 
-    def on_dialled(self, key: str) -> None:
+    def on_dialled(self, key: str, now: float) -> None:
         """Note that a dial has made a link, which may be refused yet."""
-        self._dialling.discard(key)
+        self._dialling.pop(key, None)
+        self.tick(now)  # the next dial may begin
 
     def on_dial_failed(self, key: str, now: float) -> None:
         """Declare a master lost that no link can reach, and dial it again later."""
-        self._dialling.discard(key)
+        self._dialling.pop(key, None)
         if self._topology.is_master and key == self._topology.me.machine:
             return
         machine = self._found_at.get(key, key)
@@ -183,6 +196,7 @@ class MasterDialler:
         elif until is not None and until <= now:
             self.on_machine_gone(machine)
         self.redial(key, now)
+        self.tick(now)  # the next dial may begin
 
     def on_twin(self, key: str) -> None:
         """Note that a machine already has a link with this process."""
@@ -193,8 +207,11 @@ class MasterDialler:
         if machine in self._machines and machine not in self.redial_at:
             self.redial_at[machine] = now + _PATIENCE_S
 
-    def dial(self, key: str) -> None:
-        """Dial the master of a machine, unless there is a link, or a dial under way."""
+    def dial(self, key: str, now: float) -> None:
+        """Dial the master of a machine, unless there is a link, or a dial under way.
+
+        The master of another machine is dialled later if many dials have just begun.
+        """
         own = key == self._topology.me.machine
         if own and self._topology.is_master:
             return
@@ -203,8 +220,16 @@ class MasterDialler:
         wanted = machine in self._anew or not self._is_linked(machine)
         if addresses and wanted and key not in self._dialling:
             if not own:
-                self._dialling.add(key)
+                if self._turn_at() > now:
+                    self.redial_at[key] = now
+                    return
+                self._dialling[key] = now
             self._topology.todo.append(Dial((key, ""), LinkKind.SIGNALLING, addresses))
+
+    def _turn_at(self) -> float:
+        """Return when another machine may be dialled, unless a dial ends before."""
+        began = sorted(self._dialling.values())[-_DIALS_MAX:]
+        return -math.inf if len(began) < _DIALS_MAX else began[0] + _DIAL_TURN_S
 
     def _is_linked(self, machine: str) -> bool:
         return any(
@@ -215,14 +240,24 @@ class MasterDialler:
     # Time.
 
     def redial(self, key: str, now: float) -> None:
-        """Schedule a dial to a master; each delay is longer than the one before."""
+        """Schedule a dial to a master; each delay is longer than the one before.
+
+        The delays of two machines, or of two attempts, differ (`_JITTER`).
+        """
         own = key == self._topology.me.machine
         if not own and key not in self._machines:
             return  # it was forgotten meanwhile
         delay_s = self._delays.get(key, _REDIAL_S)
-        self.redial_at[key] = now + delay_s
+        self.redial_at[key] = now + delay_s * (1 - _JITTER * self._share(key))
         most_s = _REDIAL_S_MAX if own else _REDIAL_OUTSIDE_S_MAX
         self._delays[key] = min(2 * delay_s, most_s)
+
+    def _share(self, key: str) -> float:
+        """Return a number from 0 to 1, another one for each process and each call."""
+        self._attempts += 1
+        me = self._topology.me
+        words = f"{me.machine} {me.process} {me.incarnation} {key} {self._attempts}"
+        return zlib.crc32(words.encode()) / (2**32 - 1)
 
     def redial_lost(self, machine: str, now: float) -> None:
         """Schedule a dial to a lost master, unless one is scheduled."""
@@ -262,12 +297,23 @@ class MasterDialler:
         for address in self.static_addresses_of(key):
             self.failures.forget(address)
 
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has work to do; None for never."""
+        if not self.redial_at:
+            return None
+        return max(min(self.redial_at.values()), self._turn_at())
+
     def tick(self, now: float) -> None:
-        """Dial the masters that are due to be dialled again."""
-        for key, at in list(self.redial_at.items()):
-            if at <= now:
-                del self.redial_at[key]
-                self.dial(key)
+        """Dial the masters that are due, while it is their turn: the first due first.
+
+        Of those that have waited equally long, the order is that of their entry.
+        """
+        due = [each for each in self.redial_at.items() if each[1] <= now]
+        for key, _ in sorted(due, key=lambda each: each[1]):
+            if self._turn_at() > now:
+                return
+            del self.redial_at[key]
+            self.dial(key, now)
 
 
 def is_static(key: str) -> bool:

@@ -206,10 +206,11 @@ class RemoteManager:
 
         Dials are repeated until there is a link.
 
+        now: the time, in seconds.
         others: for a master, as for `become_master`.
         """
         self.name_registry.begin(now, others)
-        self._dialler.begin()
+        self._dialler.begin(now)
         return self.topology.take_actions()
 
     def become_master(self, now: float, others: Iterable[str]) -> list[Action]:
@@ -222,7 +223,7 @@ class RemoteManager:
             self.topology.lose(peer, now)
         self.topology.role = Role.MASTER
         self.name_registry.become_master(now, others)
-        self._dialler.begin()
+        self._dialler.begin(now)
         return self.topology.take_actions()
 
     def on_link_dialled(
@@ -362,7 +363,7 @@ class RemoteManager:
             self.resolver.next_deadline(),
             self.inbound_messages.next_deadline(),
             self.keep_alive.next_deadline(),
-            *self._dialler.redial_at.values(),
+            self._dialler.next_deadline(),
             *map(self.links.late_at, self.links.by_number.values()),
         ]
         for peer in self.topology.peers.values():

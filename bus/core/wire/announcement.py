@@ -6,6 +6,7 @@ It is a hint: a receiver trusts only the certificate that TLS verifies afterward
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -81,9 +82,16 @@ class Announcement(Part, frozen=True, kw_only=True):
         check_machine_name(self.machine)
         check_machine_name(self.machine_id)
         check_versions(self.versions)
-        host = ipaddress.ip_address(self.host)
-        if host.is_unspecified or host.is_multicast or str(host) == _TO_ALL:
-            raise ValueError(f"host must be one address, got {self.host!r}")
+        _check_host(self.host)
+
+
+# Bounded, since every host of the network can invent addresses. A machine sends the
+# same one each time, and to check it takes longer than to decode the rest.
+@functools.lru_cache(maxsize=512)
+def _check_host(text: str) -> None:
+    host = ipaddress.ip_address(text)
+    if host.is_unspecified or host.is_multicast or str(host) == _TO_ALL:
+        raise ValueError(f"host must be one address, got {text!r}")
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
