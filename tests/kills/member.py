@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Member", "MemberError"]
 
-_LIMIT_S: Final = 20.0
+_LIMIT_S: Final = 60.0
 
 
 class MemberError(AssertionError):
