@@ -24,10 +24,9 @@ class LongMessageCounters:
     released: those among them whose lease has ended, also by the loss of the link.
     beyond_share: messages that travelled by the link, as the recipient would have held
       more than its share of the arena (MC-31).
-    no_room: messages that travelled by the link, as the arena had no room for them, or
-      for one more recipient.
+    no_room: messages that travelled by the link, as the arena had no room for them.
     not_mapped: messages that travelled by the link, as the recipient had refused to map
-      the slab, or had not answered yet.
+      the slab, or had not answered yet. The first message in each slab is one.
     """
 
     shared: int

@@ -2,9 +2,10 @@
 
 A link carries their locations. One body for several links is copied into the memory
 once, if their frames are of one round; and a body that a task wrote there is not copied
-(MC-41). A link carries the body itself if the process at
-its other end cannot read the memory, or holds its share of it, or if there is no room
-(MC-29). So a lack of shared memory makes no sender wait, and no message fail.
+(MC-41). A link carries the body itself if the process at its other end cannot read the
+memory, or has not answered yet that it can (MC-38), or holds its share of it, or if
+there is no room (MC-29). So a lack of shared memory makes no sender wait, and no
+message fail.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import CloseSlab, OfferSlab, encode, encode_located, pieces
-from bus.errors import ArenaFullError, BusFullError
+from bus.errors import ArenaFullError
 from bus.links.lease_account import LeaseAccount
 from bus.links.task_loans import TaskLoans
 from bus.multicast.slab_set import buffer_bytes_for
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedBodies"]
 
-_THREADS_AT: Final = 17  # the number of threads, among the fields behind the name
+_MEMORY_AT: Final = 20  # the size of the memory, among the fields behind the name
 
 
 class SharedBodies:
@@ -137,11 +138,7 @@ class SharedBodies:
         process_id = self._process_id(link)
         if process_id is None:
             return None
-        try:
-            made = _Recipient(self._arena.add_recipient(), process_id)
-        except BusFullError:
-            self._past.no_room += 1
-            return None  # another may leave
+        made = _Recipient(self._arena.add_recipient(), process_id)
         self._recipients[link] = made
         return made
 
@@ -301,20 +298,34 @@ def _slab_info(slab: SlabState) -> SlabInfo:
 
 
 def _has_ended(process_id: int) -> bool:
-    """Return True if a process reads nothing any more; False while that is unknown."""
+    """Return True if a process reads nothing any more; False while that is unknown.
+
+    A process that is killed closes its links before it becomes a zombie, and often its
+    threads are listed for some time. So only the memory of the threads counts: each
+    gives it up first of all, and has a size of 0 from then on.
+    """
+    threads = Path(f"/proc/{process_id}/task")
     try:
-        # Asked first: /proc may hide the processes of other users.
+        listed = os.listdir(threads)
+        if not all(_has_no_memory(threads / each) for each in listed):
+            return False
+        # A thread that was listed may have started another one before it ended.
+        return set(os.listdir(threads)) <= set(listed)
+    except OSError:
+        pass  # it is reaped, or /proc hides the processes of other users
+    try:
         os.kill(process_id, 0)
     except ProcessLookupError:
         return True
     except OSError:
         pass  # of another user
+    return False
+
+
+def _has_no_memory(thread: Path) -> bool:
     try:
-        stat = Path(f"/proc/{process_id}/stat").read_bytes()
-    except OSError:
-        return False
-    # Its state is behind its name, which may hold any bytes but is in parentheses. A
-    # process that waits for its parent has released its memory, unless only its main
-    # thread has ended.
-    fields = stat.rpartition(b")")[2].split()
-    return fields[0] in {b"Z", b"X"} and int(fields[_THREADS_AT]) <= 1
+        stat = (thread / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return True
+    # The fields begin behind its name, which may hold any bytes but is in parentheses.
+    return stat.rpartition(b")")[2].split()[_MEMORY_AT] == b"0"

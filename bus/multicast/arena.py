@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bus.errors import ArenaFullError, BusFullError, StaleLeaseError
+from bus.errors import ArenaFullError, StaleLeaseError
 from bus.multicast.arena_audit import arena_faults
 from bus.multicast.arena_recipient import ArenaRecipient
 from bus.multicast.loan import Loan
@@ -51,8 +50,8 @@ class Arena:
     above. The oldest slab with room takes it, so that few buffers are in turn. If the
     limit leaves no room for another slab, idle slabs are closed for it (MC-36).
 
-    A recipient is a number given by `add_recipient`, such as for one link. It may hold
-    a share of the bytes (MC-31).
+    A recipient is a number given by `add_recipient`, such as for one link. There may be
+    any number of them, and each may hold a share of the bytes (MC-31).
 
     One thread at a time calls an arena, in the process that made it. No call waits for
     a recipient; to make or to close a slab takes up to 0.3 ms a MiB. A call that raises
@@ -62,7 +61,6 @@ class Arena:
         bytes_max: the most bytes of all open slabs. A message has at most the greatest
           power of two within it.
         share: the part of them that one recipient may hold.
-        recipients_max: the most recipients at a time.
 
     Attributes:
         bytes_max: the same.
@@ -70,55 +68,43 @@ class Arena:
         stray_releases: releases of a lease that the recipient does not have (MC-21).
 
     Raises:
-        ValueError: ``bytes_max`` is less than 64 KiB, ``share`` is not above 0 and at
-          most 1, or ``recipients_max`` is less than 1.
+        ValueError: ``bytes_max`` is less than 64 KiB, or ``share`` is not above 0 and
+          at most 1.
     """
 
     __slots__ = (
-        "_free_recipients",
         "_last_lease",
+        "_last_recipient",
         "_loans",
         "_recipients",
-        "_recipients_max",
         "_slabs",
         "bytes_max",
         "held_max",
         "stray_releases",
     )
 
-    def __init__(
-        self, bytes_max: int, *, share: float = 1.0, recipients_max: int = 64
-    ) -> None:
+    def __init__(self, bytes_max: int, *, share: float = 1.0) -> None:
         self._slabs: Final = SlabSet(bytes_max)
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {share}")
-        if recipients_max < 1:
-            raise ValueError(f"recipients_max must be >= 1, got {recipients_max}")
         self.bytes_max: Final = bytes_max
         self.stray_releases: int = 0
         self.held_max: Final = int(share * bytes_max)
-        self._recipients_max: Final = recipients_max
-        # First in, first out: a late call for a lost recipient finds no new one soon.
-        self._free_recipients: Final = deque(range(recipients_max))
-        # By number; none for a free number.
+        # By number. A number is given out once: a late call for a lost recipient finds
+        # no new one.
         self._recipients: Final[dict[int, ArenaRecipient]] = {}
         # The buffer of each loan that has not ended, by the id of its lease.
         self._loans: Final[dict[int, SlabBuffer]] = {}
         self._last_lease = 0
+        self._last_recipient = -1
 
     # Recipients.
 
     def add_recipient(self) -> int:
-        """Return a number for one more recipient.
-
-        Raises:
-            BusFullError: there are ``recipients_max``.
-        """
-        if not self._free_recipients:
-            raise BusFullError("the arena", self._recipients_max, "recipients")
-        number = self._free_recipients.popleft()
-        self._recipients[number] = ArenaRecipient()
-        return number
+        """Return a number for one more recipient; it is never given out again."""
+        self._last_recipient += 1
+        self._recipients[self._last_recipient] = ArenaRecipient()
+        return self._last_recipient
 
     def remove_recipient(self, recipient: int, *, process_ended: bool) -> int:
         """Release all leases of a recipient whose link is closed; return how many.
@@ -132,7 +118,6 @@ class Arena:
         """
         leases = self._recipient(recipient).leases
         del self._recipients[recipient]
-        self._free_recipients.append(recipient)
         for buffer in leases.values():
             if process_ended:
                 self._end(buffer)
@@ -176,7 +161,7 @@ class Arena:
               and no lease is changed.
             RuntimeError: this is a forked child of the owner.
             TypeError: the payload is no contiguous buffer.
-            ValueError: there is no such recipient, or the arena is closed.
+            ValueError: there is no such recipient.
         """
         view = flat_view(payload, "payload")
         if buffer_bytes_for(len(view)) > self.bytes_max:
@@ -280,11 +265,10 @@ class Arena:
         return self._slabs.take_closed()
 
     def close(self) -> None:
-        """Close all slabs, and forget all recipients.
+        """Close all slabs, and forget all recipients; there is no room any more.
 
         Messages that recipients have mapped stay readable (MC-33).
         """
-        self._free_recipients.clear()
         self._recipients.clear()
         self._loans.clear()
         self._slabs.close()

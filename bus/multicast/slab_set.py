@@ -32,7 +32,15 @@ class SlabSet:
         ValueError: ``bytes_max`` is less than 64 KiB.
     """
 
-    __slots__ = ("_closed", "_last_slab", "_messages", "_pid", "by_number", "bytes_max")
+    __slots__ = (
+        "_closed",
+        "_is_open",
+        "_last_slab",
+        "_messages",
+        "_pid",
+        "by_number",
+        "bytes_max",
+    )
 
     def __init__(self, bytes_max: int) -> None:
         if bytes_max < _BUFFER_BYTES_MIN:
@@ -43,6 +51,7 @@ class SlabSet:
         self.by_number: Final[dict[int, Slab]] = {}
         self._pid: Final = os.getpid()
         self._closed: Final[list[int]] = []
+        self._is_open = True
         self._last_slab = 0
         self._messages = 0  # counted for `Slab.used_at`
 
@@ -77,7 +86,7 @@ class SlabSet:
         return None
 
     def _new_slab(self, buffer_bytes: int) -> Slab | None:
-        if buffer_bytes > self.bytes_max:
+        if not self._is_open or buffer_bytes > self.bytes_max:
             return None
         best = max(1, min(_BUFFERS_MAX, _SLAB_BYTES // buffer_bytes))
         # A smaller slab is better than to close an idle one, which may be needed soon.
@@ -127,7 +136,8 @@ class SlabSet:
         return taken
 
     def close(self) -> None:
-        """Close all slabs."""
+        """Close all slabs, and make no other."""
+        self._is_open = False
         for slab in [*self.by_number.values()]:
             self._close(slab)
 

@@ -181,18 +181,32 @@ def test_messages_without_room_are_counted() -> None:
     del kept
 
 
-@clause("MC-39")
-def test_a_process_beyond_64_recipients_has_no_room() -> None:
-    """Its messages are counted, though it is no recipient."""
-    owner, deaf = Owner(), Recipient(arena=False)
-    for link in range(65):
-        owner.link(link, deaf)
-        owner.send(bytes(SIZE), link)
-
-    found = info_of(owner)
-
-    assert len(found.recipients) == 64
-    assert found.messages == counters(no_room=1, not_mapped=64)
+@clause("MC-8", "MC-38", "MC-39")
+def test_of_a_hundred_recipients_each_gets_only_the_first_message_of_a_slab_by_its_link(
+    owner: Owner,
+) -> None:
+    """The pages on shared memory say so; a slab here has 16 buffers."""
+    links = range(1, 101)
+    for link in links:
+        owner.link(link, Recipient())
+    held = []
+    # The first message of a slab, which no recipient has in memory, frees its buffer.
+    for slab in range(2):
+        for number in range(17):
+            held.append(owner.send(bytes([slab, number]) * (SIZE // 2), *links))
+            # Answers are reported; the messages are still in use.
+            owner.answers()
+            in_slab = number + 17 * slab
+            by_link, shared = 100 * (slab + 1), 100 * (in_slab - slab)
+            assert info_of(owner).messages == counters(
+                shared=shared, not_mapped=by_link
+            )
+            assert owner.used == in_slab - slab
+    for at, arrived in enumerate(held):
+        assert len(arrived) == 100
+        assert {bytes(body_of(each)[:2]) for each in arrived} == {bytes(divmod(at, 17))}
+    assert len(info_of(owner).recipients) == 100
+    assert [each.used for each in info_of(owner).slabs] == [16, 16]
 
 
 @clause("MC-39", "MC-29")

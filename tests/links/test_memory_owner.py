@@ -242,24 +242,92 @@ def test_all_leases_that_a_lost_recipient_has_of_one_body_are_abandoned() -> Non
     assert all(body_of(each) == b"v" * MIB for each in held)
 
 
-@pytest.mark.parametrize("reaped", [True, False])
+# Several threads, and memory that takes the system some time to free.
+_BUSY: Final = """
+import threading
+memory = b"x" * (64 << 20)
+for _ in range(3):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print(flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("stage", ["closes its links", "is a zombie", "is reaped"])
 @clause("MC-32")
-def test_all_that_an_ended_process_had_leased_is_free(reaped: bool) -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    owner = Owner(process_id=child.pid)
-    owner.link(1, Recipient())
+def test_all_that_a_killed_process_had_leased_is_free(stage: str) -> None:
+    """At whatever stage of its end the loss of its link is noticed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        owner = Owner(process_id=child.pid)
+        owner.link(1, Recipient())
+        owner.prepared(1)
+        held = owner.send(bytes(SIZE), 1)
+        child.kill()
+        child.stdout.read()  # up to the end, as of its links
+        if stage != "closes its links":
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        if stage == "is reaped":
+            child.wait()
+
+        owner.memory.forget(1)
+
+        assert owner.used == 0
+        assert [each.abandoned for each in owner.arena.slabs()] == [0]
+        del held
+
+
+@clause("MC-32")
+@pytest.mark.parametrize(
+    ("sizes", "ended"),
+    [
+        ([0], True),  # all its links may be closed before it is a zombie
+        ([0, 0], True),
+        ([0, 4096], False),  # the main thread alone has ended
+        ([4096], False),
+    ],
+)
+def test_a_process_has_ended_once_no_thread_of_it_has_memory(
+    sizes: list[int],
+    ended: bool,
+    owner: Owner,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    for number, size in enumerate(sizes):
+        thread = tmp_path / str(number)
+        thread.mkdir()
+        fields = ["R", *["0"] * 49]
+        fields[20] = str(size)
+        (thread / "stat").write_text(f"{number} (a) b) {' '.join(fields)}\n")
     owner.prepared(1)
     held = owner.send(bytes(SIZE), 1)
-    child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    if reaped:
-        child.wait()
+    monkeypatch.setattr(shared_bodies, "Path", lambda _: tmp_path)
 
     owner.memory.forget(1)
 
-    assert owner.used == 0
-    assert [each.abandoned for each in owner.arena.slabs()] == [0]
-    child.communicate()
+    slabs = [(each.free, each.abandoned) for each in owner.arena.slabs()]
+    assert slabs == ([(16, 0)] if ended else [])  # else closed, not used again
+    del held
+
+
+@clause("MC-32")
+def test_a_thread_that_starts_meanwhile_may_still_read(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The threads that were listed have ended since."""
+    lists = iter((["1"], ["2"]))
+    owner.prepared(1)
+    held = owner.send(bytes(SIZE), 1)
+    monkeypatch.setattr(shared_bodies, "Path", lambda _: Path("/proc/none"))
+    monkeypatch.setattr(os, "listdir", lambda _: next(lists))
+
+    owner.memory.forget(1)
+
+    assert list(owner.arena.slabs()) == []  # closed, not used again
     del held
 
 

@@ -45,16 +45,32 @@ def test_a_recipient_that_is_named_twice_gets_a_message_once(arena: Arena) -> No
     assert arena.held_bytes(one) == LEAST
 
 
-def test_one_message_reaches_as_many_recipients_as_there_may_be() -> None:
+@clause("MC-8", "MC-40")
+def test_one_message_reaches_any_number_of_recipients_with_one_copy() -> None:
     """Even if its slab has one buffer."""
-    arena = Arena(LEAST, recipients_max=100)
-    everyone = [arena.add_recipient() for _ in range(100)]
+    arena = Arena(LEAST)
+    everyone = [arena.add_recipient() for _ in range(1000)]
 
     placements = publish(arena, b"x", everyone)
 
-    assert len({each.lease for each in placements}) == 100
-    assert len({each.at for each in placements}) == 1
+    assert len({each.lease for each in placements}) == 1000
+    assert {each.at for each in placements} == {0}
+    assert [arena.held_bytes(each) for each in everyone] == [LEAST] * 1000
+    [slab] = arena.slabs()
+    assert (slab.buffers, slab.free, slab.leases) == (1, 0, 1000)
+    for number, each in zip(everyone, placements, strict=True):
+        assert arena.release(number, each.slab, each.lease)
+    assert [each.free for each in arena.slabs()] == [1]
     arena.close()
+
+
+def test_the_number_of_a_lost_recipient_is_given_to_no_other(arena: Arena) -> None:
+    """A late call for the lost one must not concern another process."""
+    numbers = []
+    for _ in range(100):
+        numbers.append(arena.add_recipient())
+        arena.remove_recipient(numbers[-1], process_ended=True)
+    assert len(set(numbers)) == 100
 
 
 @clause("MC-13")

@@ -54,7 +54,7 @@ def small_owner(bytes_max: int = 4 * SIZE) -> Iterator[Owner]:
     try:
         owner = Owner()
         assert owner.memory._shared is not None
-        arena = Arena(bytes_max, recipients_max=2)
+        arena = Arena(bytes_max)
         owner.memory._shared._arena = arena  # type: ignore[misc]
         yield owner
     finally:
