@@ -17,8 +17,8 @@ class MachineState(enum.Enum):
     WAITING: the other master is to dial this one: it has the lower id (OPEN-20), or had
       dialled the lost link.
     REFUSED: as DIALLING, but one of the two machines has refused the other one.
-    CONFLICT: another machine of its name came earlier, and this one is not dialled
-      (OPEN-3).
+    CONFLICT: another machine has its name, which may be that of this one; it gets no
+      link (BUS-DISC-8).
     """
 
     LINKED = "linked"
@@ -32,9 +32,11 @@ class MachineState(enum.Enum):
 class MachineInfo:
     """Another machine that a master has found, was given, or is linked with.
 
-    name: its name; None for a static address whose machine is not known yet.
+    name: its name; in a conflict perhaps that of this machine; None for a static
+      address whose machine is not known yet.
     address: where its master listens; None if this master was never given an address,
-      since the other one has dialled.
+      since the other one has dialled. In a conflict it may be the host that has
+      dialled, without a port.
     state: the progress towards a link with it.
     since_s: for how long it has been linked or, in any other state, without a link, in
       seconds; None if its first dial has not ended.

@@ -69,6 +69,7 @@ class Credentials:
     outside: True if it came by the network, where no process of this machine comes.
     is_direct: False if a master forwards its frames (BUS-ROUTE-16), and vouches for its
       machine.
+    host: the IP address from which it came by the network; "" if it did not.
     """
 
     uid: int | None = None
@@ -76,6 +77,7 @@ class Credentials:
     machine: str | None = None
     outside: bool = False
     is_direct: bool = True
+    host: str = ""
 
 
 # For peers without an identity, as within a process, and for peers not known yet: the

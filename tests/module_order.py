@@ -223,6 +223,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "undelivered_messages",
         "inbound",
         "inbound_messages",
+        "name_conflicts",
         "dial_failures",
         "master_dialler",
         "discovered_machines",

@@ -289,7 +289,7 @@ def _of_others(remote: RemoteManager) -> tuple[SentCounters, tuple[PeerInfo, ...
 
 def _known_machines(remote: RemoteManager) -> list[MachineInfo]:
     """Return the other machines; the caller holds the exchange's lock."""
-    known = KnownMachines(remote.topology, remote.links, remote.discovered_machines)
+    known = KnownMachines(remote.topology, remote.links)
     return known.report(_sync.monotonic())
 
 

@@ -65,7 +65,8 @@ _ADVICE: Final[Mapping[Fault, str]] = MappingProxyType(
         " in the future",
         Fault.TLS: "give both machines keys made with 'bus keys issue'",
         Fault.MACHINE_NAME: "give each machine the folder of keys that bears its name",
-        Fault.CONFLICT: "give one of the two machines another name, and keys for it",
+        Fault.CONFLICT: "give one of the two machines another name, and keys for it; a"
+        " cloned one also its own /etc/machine-id",
         Fault.VERSION: "install one version of queuebroker on both machines",
         Fault.OTHER_BUS: "open the bus with the same name on both, or pass --bus",
         Fault.ACCESS: "see the log there: its rules do not admit this machine",

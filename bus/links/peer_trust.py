@@ -92,7 +92,8 @@ class PeerTrust:
         if vouched is not None:
             return Credentials(machine=vouched or None, outside=True, is_direct=False)
         if peer.uid is None:
-            return Credentials(machine=_machine_of(peer), outside=True)
+            machine_there, host = _machine_of(peer), peer.host or ""
+            return Credentials(machine=machine_there, outside=True, host=host)
         rights = self._access.rights(peer.uid, peer.gid)
         assert rights is not None
         return Credentials(peer.uid, rights, machine)

@@ -121,6 +121,47 @@ def test_the_former_master_of_this_machine_is_no_conflict() -> None:
     assert event.change is Change.CONFLICT
 
 
+@clause("BUS-DISC-8")
+def test_a_clone_that_began_earlier_than_this_machine_is_a_conflict() -> None:
+    """It goes on with its announcements; a former master does not."""
+    here = discovery(instance=5)
+    hello = {"machine": "here", "machine_id": "id-here", "instance": 4}
+
+    early = [
+        here.on_datagram(datagram(**hello, counter=each), "192.0.2.1", at)
+        for each, at in ((7, 1.0), (8, 2.0), (9, 4.0), (7, 5.0))
+    ]
+    leaves = datagram(**hello, counter=10, leaves=True)
+    assert here.on_datagram(leaves, "192.0.2.1", 5.0) is None
+    event = here.on_datagram(datagram(**hello, counter=11), "192.0.2.1", 5.0)
+
+    assert early == [None] * 4
+    assert event is not None
+    assert event.change is Change.CONFLICT
+
+
+@clause("BUS-DISC-8")
+def test_a_machine_and_its_clone_are_a_conflict_for_others() -> None:
+    """The earlier instance announces itself long after the later one began."""
+    here = discovery()
+    changes: list[Change | None] = []
+    for instance, counter, at in (
+        *((1, 4, 1.0), (2, 1, 1.5)),
+        *((1, 5, 2.0), (2, 2, 4.0)),  # the last ones of the earlier may be late
+        *((1, 5, 5.0), (1, 4, 5.0), (2, 3, 5.5), (1, 6, 6.0)),
+    ):
+        data = datagram(instance=instance, counter=counter)
+        event = here.on_datagram(data, "192.0.2.1", at)
+        changes.append(None if event is None else event.change)
+
+    assert changes == [
+        *(Change.FOUND, Change.RESTARTED, None, None),
+        *(Change.CONFLICT, None, None, None),
+    ]
+    [machine] = here.machines
+    assert machine.instance == 2
+
+
 @clause("BUS-DISC-7", "OPEN-20")
 def test_a_found_machine_is_dialled_by_the_lower_one() -> None:
     """One side of each pair dials, by machine id, then by name."""

@@ -19,9 +19,7 @@ NOBODY = DialFailure(f"{FIRST}: connection refused")
 def known(master: Master, now: float) -> list[MachineInfo]:
     """Return the machines that a master reports."""
     remote = master.remote
-    return KnownMachines(
-        remote.topology, remote.links, remote.discovered_machines
-    ).report(now)
+    return KnownMachines(remote.topology, remote.links).report(now)
 
 
 def only(master: Master, now: float) -> MachineInfo:
@@ -217,7 +215,7 @@ def test_a_conflict_is_reported_until_the_machine_takes_the_name() -> None:
     found = only(one, 3.0)
     assert (found.name, found.address, found.since_s) == ("m2", ADDRESS, 2.0)
     assert found.state is MachineState.CONFLICT
-    assert "give it another one" in found.why
+    assert "open_bus(machine=...)" in found.why
 
     heard(one, Change.FOUND)
     assert only(one, 3.0).state is MachineState.DIALLING

@@ -61,27 +61,40 @@ class Master:
         )
         self.redial = self.remote.links.dialler.redial_at
 
-    def dials(self, number: int, address: str, machine: str | None) -> list[Action]:
+    def dials(
+        self, number: int, address: str, machine: str | None, now: float = 0.0
+    ) -> list[Action]:
         """Take over a link to an address, with the machine that is proved there."""
         return self.remote.on_link_dialled(
             number,
             LinkKind.SIGNALLING,
             (address, ""),
-            0.0,
+            now,
             Credentials(machine=machine, outside=True),
         )
 
 
 def connect(
-    one: Master, two: Master, number: int, address: str, proved: str | None
+    one: Master,
+    two: Master,
+    number: int,
+    address: str,
+    proved: str | None,
+    now: float = 0.0,
+    host: str = "",
 ) -> None:
-    """Let one master dial another, and deliver all frames of the link."""
+    """Let one master dial another, and deliver all frames of the link.
+
+    host: from which it dials.
+    """
     mine = None if proved is None else one.remote.topology.me.machine
-    two.remote.on_link_accepted(number, 0.0, Credentials(machine=mine, outside=True))
-    pending = [(two, frame) for frame in frames(one.dials(number, address, proved))]
+    credentials = Credentials(machine=mine, outside=True, host=host)
+    two.remote.on_link_accepted(number, now, credentials)
+    dialled = frames(one.dials(number, address, proved, now))
+    pending = [(two, frame) for frame in dialled]
     while pending:
         to, frame = pending.pop(0)
-        answers = frames(to.remote.receive(number, frame, 0.0))
+        answers = frames(to.remote.receive(number, frame, now))
         pending += [(one if to is two else two, each) for each in answers]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from bus import BusConfig, Role, UnreachableError, UnresolvedError
+from bus import BusConfig, Network, Role, UnreachableError, UnresolvedError
 from bus.keys.authority import Authority
 from bus.keys.machine_keys import MACHINE as KEYS
 from specs.clauses import clause
@@ -287,6 +287,68 @@ def test_a_peer_that_is_this_machine_itself_is_not_dialled(
         words = f"tls://{own} is this machine: it is not dialled"
         until(lambda: words in caplog.text, "that is logged")
     assert "is rejected" not in caplog.text
+
+
+@clause("BUS-DISC-8", "BUS-DISC-13")
+def test_a_machine_its_clone_and_a_third_one_report_the_conflict(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All have the same `peers`, and the clone has the keys of the original."""
+    third, keys = "cellar", [site.issue(each) for each in (THERE, THERE, "cellar")]
+    ports = (site.ports[HERE], site.ports[THERE], site.free_port())
+    peers = [f"127.0.0.1:{port}" for port in ports]
+    networks = [
+        Network(listen=listen, peers=peers, keys=each)
+        for listen, each in zip(peers, keys, strict=True)
+    ]
+    seen = "[[m.name, m.state.value, m.address] for m in bus.inspect().machines]"
+
+    with (
+        site.here(machine=THERE, network=networks[0]) as original,
+        site.there("far", machine=third, network=networks[2]) as far,
+    ):
+
+        def here() -> list[tuple[str | None, str, str | None]]:
+            found = original.inspect().machines
+            return [(each.name, each.state.value, each.address) for each in found]
+
+        until(lambda: (third, "linked") in {each[:2] for each in here()}, "a link")
+        with site.there("clone", machine=THERE, network=networks[1]) as clone:
+            first, second = (f"tls://{each}" for each in peers[:2])
+            until(lambda: (THERE, "conflict", second) in here(), "here")
+            until(lambda: [THERE, "conflict", first] in clone(seen), "at the clone")
+            until(lambda: [THERE, "conflict", second] in far(seen), "at the third")
+
+            assert (third, "linked") in {each[:2] for each in here()}
+            assert [THERE, "linked", first] in far(seen)
+
+    lines = [each for each in caplog.messages if "two machines are named" in each]
+    assert len(lines) == 1
+    assert f"{THERE!r}: this machine at {first} and the one at" in lines[0]
+    assert "open_bus(machine=...)" in lines[0]
+    itself = [each for each in caplog.messages if "is this machine" in each]
+    assert itself == [f"{first} is this machine: it is not dialled"]
+
+
+@clause("BUS-DISC-8", "BUS-DISC-13")
+def test_two_machines_of_one_name_without_keys_report_the_conflict(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second listens nowhere, and dials the first."""
+    first = f"127.0.0.1:{site.ports[HERE]}"
+    listens = Network(listen=first)
+    with (
+        site.here(machine=THERE, network=listens) as near,
+        site.there("far", network=Network(peers=[first])) as far,
+    ):
+        conflict = [THERE, "conflict"]
+        seen = "[[m.name, m.state.value, m.address] for m in bus.inspect().machines]"
+        until(lambda: far(seen) == [[*conflict, f"tcp://{first}"]], "at the second")
+        [found] = near.inspect().machines
+
+    assert [found.name, found.state.value] == conflict
+    assert found.address == "127.0.0.1"
+    assert "is this machine: it is not dialled" not in caplog.text
 
 
 @clause("OPEN-15")

@@ -140,7 +140,7 @@ def test_each_type_may_come_in_some_states_only(
     greetings = {
         LinkState.DIALLED: {FrameType.WELCOME, FrameType.REFUSED},
         LinkState.ACCEPTED: {FrameType.HELLO},
-        LinkState.OPENING: {FrameType.OPEN_STREAM},
+        LinkState.OPENING: {FrameType.OPEN_STREAM, FrameType.REFUSED},
     }
     of_managers = {
         *(FrameType.EXPORT, FrameType.UNEXPORT, FrameType.SEARCH, FrameType.CANCEL),

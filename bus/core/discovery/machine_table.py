@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from bus.core.wire import Announcement
 
-__all__ = ["MACHINES_MAX", "Change", "Machine", "MachineTable"]
+__all__ = ["CONFLICTS_S", "MACHINES_MAX", "Change", "Machine", "MachineTable"]
 
 MACHINES_MAX: Final = 256  # BUS-DISC-5
 # Reported conflicts, and for how long none of them is reported again.
 _CONFLICTS_MAX: Final = 64
-_CONFLICTS_S: Final = 600.0
+CONFLICTS_S: Final = 600.0
 
 
 class Change(Enum):
@@ -36,6 +36,30 @@ class Change(Enum):
     FULL = "full"
 
 
+@attrs.frozen
+class _Former:
+    """An instance of a machine that a later one has replaced.
+
+    counter: of an announcement of it. since: when that one was overtaken, in seconds.
+    """
+
+    instance: int
+    counter: int
+    since: float
+
+    def is_alive(self, announcement: Announcement, now: float, quiet_s: float) -> bool:
+        """Return True if it still announces itself, so that two machines are alike.
+
+        quiet_s: for how long its last announcements may be under way, in seconds.
+        """
+        return (
+            announcement.instance == self.instance
+            and announcement.counter > self.counter
+            and not announcement.leaves
+            and now - self.since > quiet_s
+        )
+
+
 @attrs.define
 class Machine:
     """A machine that announces itself.
@@ -46,6 +70,7 @@ class Machine:
     found_at, announced_at: the times, in seconds, of the first announcement of that
       instance, and of the latest one.
     counter: of the latest announcement.
+    former: the instance before; None if none is known.
     """
 
     name: str
@@ -55,6 +80,7 @@ class Machine:
     found_at: float
     announced_at: float
     counter: int
+    former: _Former | None = None
 
 
 class MachineTable:
@@ -79,6 +105,7 @@ class MachineTable:
         "_instance",
         "_machines",
         "_me",
+        "_own_former",
         "_quiet_s",
         "_scheme",
     )
@@ -88,6 +115,9 @@ class MachineTable:
     ) -> None:
         self._me: Final = (machine, machine_id)
         self._instance: Final = instance
+        # An earlier master of this machine, when its first announcement arrived: only
+        # a clone of this machine goes on with them.
+        self._own_former: _Former | None = None
         self._quiet_s: Final = quiet_s
         self._scheme: Final = scheme
         # A plain dict finds its first entry behind all those that were moved away.
@@ -127,12 +157,20 @@ class MachineTable:
         # The former master of this machine had a lower instance.
         former = announcement.instance < self._instance
         if former and announcement.machine_id == self._me[1]:
-            return Change.NONE
+            earlier = self._own_former
+            if earlier is None or earlier.instance != announcement.instance:
+                earlier = _Former(announcement.instance, announcement.counter, now)
+                self._own_former = earlier
+            if not earlier.is_alive(announcement, now, self._quiet_s):
+                return Change.NONE
         return self._conflict(announcement, now)
 
     def _on_known(
         self, known: Machine, announcement: Announcement, now: float
     ) -> Change:
+        former = known.former
+        if former is not None and former.is_alive(announcement, now, self._quiet_s):
+            return self._conflict(announcement, now)
         if self._is_repeated(announcement, known, now):
             return Change.REPEATED
         if announcement.leaves:
@@ -141,6 +179,8 @@ class MachineTable:
             self.remove(known.name)
             return Change.LEFT
         restarted = announcement.instance != known.instance
+        if restarted:
+            known.former = _Former(known.instance, known.counter, now)
         known.instance, known.counter = announcement.instance, announcement.counter
         known.announced_at = now
         self._machines.move_to_end(known.name)
@@ -193,7 +233,7 @@ class MachineTable:
         )
 
     def _conflict(self, announcement: Announcement, now: float) -> Change:
-        if now - self._conflicts_at >= _CONFLICTS_S:
+        if now - self._conflicts_at >= CONFLICTS_S:
             self._conflicts.clear()
             self._conflicts_at = now
         other = (announcement.machine, announcement.machine_id)

@@ -4,38 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.discovery.machine_table import Change
+from bus.core.discovery.machine_table import CONFLICTS_S, Change
 
 if TYPE_CHECKING:
     from bus.core.discovery.discovery import Event
     from bus.core.discovery.machine_table import Machine
     from bus.core.local.actions import Action
     from bus.core.remote.master_dialler import MasterDialler
+    from bus.core.remote.name_conflicts import NameConflicts
     from bus.core.remote.topology import Topology
 
 __all__ = ["DiscoveredMachines"]
 
 
 class DiscoveredMachines:
-    """The machines that one master has discovered: it dials each until it removes it.
+    """The machines that a master has discovered: it dials each until it removes it."""
 
-    conflicts: the machines whose name another machine already has. `MachineTable`
-      reports each conflict once, so it is listed here until that machine has the name.
-    """
+    __slots__ = ("_conflicts", "_dialler", "_topology")
 
-    __slots__ = ("_dialler", "_topology", "conflicts")
-
-    def __init__(self, topology: Topology, dialler: MasterDialler) -> None:
+    def __init__(
+        self, topology: Topology, dialler: MasterDialler, conflicts: NameConflicts
+    ) -> None:
         self._topology: Final = topology
         self._dialler: Final = dialler
-        self.conflicts: Final[list[Machine]] = []
+        self._conflicts: Final = conflicts
 
     def on_event(self, event: Event, now: float) -> list[Action]:
         """Handle a change of the known machines."""
         machine, dialler = event.machine, self._dialler
         match event.change:
             case Change.FOUND:
-                self._end_conflict(machine)
+                self._conflicts.end(machine.name, machine.address)
                 dialler.on_machine_found(
                     machine.name, (machine.address,), now, event.patience_s
                 )
@@ -44,25 +43,22 @@ class DiscoveredMachines:
                     machine.name, (machine.address,), now, event.patience_s
                 )
             case Change.CONFLICT:
-                self.conflicts.append(machine)
-                self._topology.complain(
-                    f"two machines are named {machine.name}: this process ignores the "
-                    f"one at {machine.address}, with id {machine.id}; rename one of "
-                    "them (BUS-DISC-8)"
-                )
+                self._on_conflict(machine, now)
             case Change.SILENT:
                 dialler.on_machine_silent(machine.name)
             case _:  # Change.LEFT
                 dialler.on_machine_gone(machine.name)
         return self._topology.take_actions()
 
-    def _end_conflict(self, machine: Machine) -> None:
-        """Remove the conflict of a machine that has the name now."""
-        self.conflicts[:] = [
-            each
-            for each in self.conflicts
-            if (each.name, each.id) != (machine.name, machine.id)
-        ]
+    def _on_conflict(self, machine: Machine, now: float) -> None:
+        """Note a machine whose name another one has; `MachineTable` repeats it."""
+        name, address, lasts_s = machine.name, machine.address, 2 * CONFLICTS_S
+        if name == self._topology.me.machine:
+            self._conflicts.note_own(address, now, lasts_s)
+            return
+        known = name in self._dialler.targets()
+        where = f" at {self._dialler.address_of(name)}" if known else ", found earlier,"
+        self._conflicts.note(name, address, f"the one{where}", now, lasts_s)
 
     def on_found(
         self,

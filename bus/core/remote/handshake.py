@@ -16,6 +16,7 @@ from bus.core.wire import (
     negotiate,
 )
 from bus.errors import VersionMismatchError
+from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
     from bus.core.remote.topology import Topology
@@ -62,9 +63,12 @@ def welcome(topology: Topology) -> Welcome:
 
 
 def refusal(  # noqa: PLR0911 # one reason after another
-    topology: Topology, frame: Hello
+    topology: Topology, frame: Hello, credentials: Credentials = UNRESTRICTED
 ) -> Reason | None:
-    """Return the reason to refuse a HELLO; None to accept it."""
+    """Return the reason to refuse a HELLO; None to accept it.
+
+    credentials: as its connection proves them.
+    """
     other, me = frame.identity, topology.me
     if other.bus != me.bus:
         return Reason.BUS
@@ -76,6 +80,8 @@ def refusal(  # noqa: PLR0911 # one reason after another
         return None
     if not topology.is_master:
         return Reason.BUSY  # another process is the master
+    if _is_namesake(topology, other, credentials):
+        return Reason.MACHINE_NAME
     if (other.machine, other.process) == (me.machine, me.process):
         return Reason.DUPLICATE  # the name of this process itself
     if other.machine == me.machine:
@@ -102,11 +108,7 @@ def objection(
     if not _may_join(topology, identity, credentials):
         return Objection(Reason.ACCESS)
     if _is_other_machine(topology, identity):
-        text = (
-            f"two machines are named {identity.machine}: the one with id "
-            f"{identity.machine_id} gets no link (BUS-DISC-8)"
-        )
-        return Objection(Reason.MACHINE_NAME, text)
+        return Objection(Reason.MACHINE_NAME)
     present = topology.peers.get((identity.machine, identity.process))
     if present is not None and present.is_other(credentials):
         return Objection(Reason.DUPLICATE)
@@ -151,6 +153,25 @@ def _may_join(topology: Topology, identity: Identity, credentials: Credentials) 
         return True
     own = identity.machine == topology.me.machine
     return own and identity.role is Role.SLAVE
+
+
+def _is_namesake(topology: Topology, other: Identity, credentials: Credentials) -> bool:
+    """Return True for the master of another machine with the name of this one.
+
+    By the network comes no process of this machine but this master itself, at one of
+    its own addresses. Whether the ids of the hosts differ does not matter: a cloned
+    machine has the id of the original (BUS-DISC-8).
+    """
+    me = topology.me
+    itself = (me.machine_id, me.process, me.process_id, me.incarnation)
+    if not credentials.outside or credentials.machine not in {None, me.machine}:
+        return False
+    return (
+        other.machine == me.machine
+        and other.role is Role.MASTER
+        and (other.machine_id, other.process, other.process_id, other.incarnation)
+        != itself
+    )
 
 
 def _is_other_machine(topology: Topology, identity: Identity) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core.remote.name_conflicts import REMEDY
 from bus.machine_info import MachineInfo, MachineState
 
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
-    from bus.core.remote.discovered_machines import DiscoveredMachines
     from bus.core.remote.link_table import LinkTable
+    from bus.core.remote.name_conflicts import NameConflict
     from bus.core.remote.topology import Topology
 
 __all__ = ["KnownMachines"]
@@ -22,14 +23,11 @@ class KnownMachines:
     of these at once.
     """
 
-    __slots__ = ("_discovered", "_links", "_topology")
+    __slots__ = ("_links", "_topology")
 
-    def __init__(
-        self, topology: Topology, links: LinkTable, discovered: DiscoveredMachines
-    ) -> None:
+    def __init__(self, topology: Topology, links: LinkTable) -> None:
         self._topology: Final = topology
         self._links: Final = links
-        self._discovered: Final = discovered
 
     def report(self, now: float) -> list[MachineInfo]:
         """Return all of them; a process that is not master knows none.
@@ -43,11 +41,14 @@ class KnownMachines:
         peers = {each.machine: each for each in topology.joined()}
         peers.pop(own, None)
         keys: dict[str, list[str]] = {machine: [] for machine in peers}
+        conflicts = self._links.conflicts.present(now)
+        in_conflict = {each.address for each in conflicts}
         unnamed = []
         for key in dialler.targets():
             machine = dialler.machine_at(key)
             if machine is None:
-                unnamed.append(key)
+                if key not in in_conflict:
+                    unnamed.append(key)
             else:
                 keys.setdefault(machine, []).append(key)
         return [
@@ -56,7 +57,7 @@ class KnownMachines:
                 for each in sorted(keys)
             ),
             *(self._info(None, None, [key], now) for key in unnamed),
-            *self._conflicts(now),
+            *(_conflict(each, now) for each in conflicts),
         ]
 
     def _info(
@@ -99,15 +100,13 @@ class KnownMachines:
             why=failures[-1].why if failures else why,
         )
 
-    def _conflicts(self, now: float) -> list[MachineInfo]:
-        return [
-            MachineInfo(
-                name=each.name,
-                address=each.address,
-                state=MachineState.CONFLICT,
-                since_s=now - each.found_at,
-                round_trip_s=None,
-                why="another machine has this name: give it another one (OPEN-3)",
-            )
-            for each in self._discovered.conflicts
-        ]
+
+def _conflict(conflict: NameConflict, now: float) -> MachineInfo:
+    return MachineInfo(
+        name=conflict.name,
+        address=conflict.address or None,
+        state=MachineState.CONFLICT,
+        since_s=now - conflict.since,
+        round_trip_s=None,
+        why=f"{conflict.holder} has this name, too: {REMEDY}",
+    )

@@ -55,6 +55,8 @@ NEXT: Final[Mapping[tuple[LinkState, FrameType], LinkState | None]] = MappingPro
         (LinkState.DIALLED, FrameType.REFUSED): None,
         (LinkState.ACCEPTED, FrameType.HELLO): LinkState.OPENING,
         (LinkState.OPENING, FrameType.OPEN_STREAM): LinkState.OPEN,
+        # From a dialling side that objects to the machine of WELCOME (BUS-DISC-8).
+        (LinkState.OPENING, FrameType.REFUSED): None,
         **{
             (LinkState.OPEN, each): LinkState.OPEN
             for each in (*_ANY_LINK, *_SIGNALLING)

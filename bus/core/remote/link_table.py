@@ -28,6 +28,7 @@ from bus.rights import UNRESTRICTED
 if TYPE_CHECKING:
     from bus.core.peer.peer import Peer
     from bus.core.remote.handshake import Objection
+    from bus.core.remote.name_conflicts import NameConflicts
     from bus.core.remote.relays import Relays
     from bus.core.remote.topology import Topology
     from bus.core.remote.undelivered_messages import UndeliveredMessages
@@ -44,6 +45,7 @@ class LinkTable:
     """The link table of one process, by the numbers that its driver assigned.
 
     dialler: dials the masters of machines.
+    conflicts: the machines that have one name.
     refusal: the last REFUSED from the master of this machine; None if there was none.
     """
 
@@ -52,6 +54,7 @@ class LinkTable:
         "_topology",
         "_undelivered_messages",
         "by_number",
+        "conflicts",
         "dialler",
         "refusal",
     )
@@ -62,11 +65,13 @@ class LinkTable:
         relays: Relays,
         undelivered_messages: UndeliveredMessages,
         dialler: MasterDialler,
+        conflicts: NameConflicts,
     ) -> None:
         self._topology: Final = topology
         self._relays: Final = relays
         self._undelivered_messages: Final = undelivered_messages
         self.dialler: Final = dialler
+        self.conflicts: Final = conflicts
         self.by_number: Final[dict[int, Link]] = {}
         self.refusal: Refused | None = None
 
@@ -101,7 +106,8 @@ class LinkTable:
         """Take over a link that this process has dialled, and send HELLO."""
         if kind is LinkKind.SIGNALLING:
             self.dialler.on_dialled(key[0], now)
-        if credentials.machine is not None:
+        # Whether a machine of this name is this one, its answer tells.
+        if credentials.machine not in {None, self._topology.me.machine}:
             self.dialler.on_found_at(key[0], credentials.machine)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._topology.send(number, handshake(self._topology, kind))
@@ -126,11 +132,16 @@ class LinkTable:
 
     def on_hello(self, link: Link, frame: Hello, now: float) -> None:
         """Answer HELLO with WELCOME or REFUSED."""
-        reason = refusal(self._topology, frame)
+        reason = refusal(self._topology, frame, link.credentials)
         if reason is None and frame.kind is LinkKind.SIGNALLING:
+            reason = self._objection_to_claim(link, frame.identity, now)
             key = (frame.identity.machine, frame.identity.process)
             peer = self._topology.peers.get(key)
-            if peer is not None and self._has_twin(peer, frame.identity.incarnation):
+            if (
+                reason is None
+                and peer is not None
+                and self._has_twin(peer, frame.identity.incarnation)
+            ):
                 reason = Reason.DUPLICATE
         if reason is None:
             link.kind = frame.kind
@@ -142,6 +153,21 @@ class LinkTable:
             self._topology, frame.identity, link.credentials
         )
         self._refuse(link, reason, frame.identity, now, is_normal=normal)
+
+    def _objection_to_claim(
+        self, link: Link, identity: Identity, now: float
+    ) -> Reason | None:
+        """Return why a master does not get the place of the linked one (BUS-DISC-8).
+
+        None, too, for a peer to which `identify` objects for another reason.
+        """
+        if identity.machine == self._topology.me.machine:
+            return None
+        objected = objection(self._topology, identity, link.credentials)
+        if objected is None:
+            return self.conflicts.on_claim(identity, now)
+        named_alike = objected.reason is Reason.MACHINE_NAME
+        return Reason.MACHINE_NAME if named_alike else None
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
         """Return True if a process already has a signalling link (BUS-INIT-6).
@@ -171,21 +197,65 @@ class LinkTable:
 
         is_normal: True if its process needs no other link, so that nothing is wrong.
         """
+        me, text = self._topology.me.machine, ""
+        conflict = reason is Reason.MACHINE_NAME and (
+            other.machine != me or link.credentials.outside
+        )
+        if conflict:
+            text = self._on_conflict(link, other.machine, now)
         # On BUSY the peer dials another process.
-        if reason is not Reason.BUSY and not is_normal:
+        elif reason is not Reason.BUSY and not is_normal:
             name = f"{other.machine}/{other.process}"
             self._topology.complain(f"{name} is rejected: {reason.value}")
-        if not link.dialled:  # else the peer, which has accepted, expects no REFUSED
-            refused = Refused(
-                reason=reason, versions=VERSIONS, machine=self._topology.me.machine
-            )
+        # A peer that has accepted expects no other REFUSED.
+        if not link.dialled or (conflict and link.kind is LinkKind.SIGNALLING):
+            refused = Refused(reason=reason, text=text, versions=VERSIONS, machine=me)
             self._topology.send(link.id, refused)
         self.hang_up(link)
-        if link.wanted is not None and is_static(link.wanted[0]):
-            self.dialler.redial(link.wanted[0], now)  # the machine there may change
+        if link.wanted is None or link.kind is not LinkKind.SIGNALLING:
+            return
+        key = link.wanted[0]
+        if conflict:
+            self.dialler.on_twin(key)
+        if conflict or reason is Reason.BUSY:
+            self.dialler.forget_found_at(key)
+        if is_static(key) or reason is Reason.BUSY:
+            self.dialler.redial(key, now)  # the machine there may change
+
+    def _on_conflict(self, link: Link, name: str, now: float) -> str:
+        """Report that the peer of a link has the name of another machine.
+
+        Returns the address of that other machine, if it is another one than this.
+        """
+        address = self._address(link)
+        if name == self._topology.me.machine:
+            self.conflicts.note_own(address, now)
+            return ""
+        holder = self.conflicts.linked(name)
+        where = ""
+        if holder is not None:
+            where = self._address(self.by_number[holder.session.link or 0])
+            told = Error(reason=Reason.MACHINE_NAME, text=address)
+            holder.session.send_link_frame(told)
+        at = f" at {where}" if where else ""
+        linked = f"the one{at}, which has the link,"
+        self.conflicts.note(name, address, linked, now)
+        return where
+
+    def _address(self, link: Link) -> str:
+        """Return the address that was dialled, or the host that has dialled."""
+        if link.wanted is not None:
+            key, dialler = link.wanted[0], self.dialler
+            return dialler.address_of(key) if key in dialler.targets() else key
+        return link.credentials.host
 
     def on_refused(self, link: Link, frame: Refused, now: float) -> None:
         """Continue without a link, since the peer refuses it."""
+        if link.peer is not None:  # it objects to WELCOME
+            if frame.reason is Reason.MACHINE_NAME:
+                self.on_conflict_reported(link.peer, frame.text, now)
+            self.drop(link, now)
+            return
         self.hang_up(link)
         assert link.wanted is not None
         assert link.kind is not None
@@ -197,9 +267,11 @@ class LinkTable:
                 self.dialler.on_twin(link.wanted[0])
                 # Both sides have dialled. Without a certificate, the frame tells that
                 # the other link leads to the same machine.
-                proved = link.credentials.machine is not None
-                if frame.machine and not proved:
+                proved = link.credentials.machine
+                if frame.machine and proved in {None, self._topology.me.machine}:
                     self.dialler.on_found_at(link.wanted[0], frame.machine)
+            elif frame.reason is Reason.MACHINE_NAME:
+                self._on_machine_name(link, link.wanted[0], frame, now)
             elif frame.reason is not Reason.BUSY:
                 why = f"{link.wanted[0]} refuses this process: {frame.reason.value}"
                 self._topology.complain(why)
@@ -209,6 +281,37 @@ class LinkTable:
                 self.on_dial_failed(link.kind, link.wanted, now)
             else:
                 peer.dialling = False
+
+    def _on_machine_name(
+        self, link: Link, key: str, frame: Refused, now: float
+    ) -> None:
+        """Report that another machine has the name of this one (BUS-DISC-8).
+
+        It is at the dialled address, or the machine there has a link with it.
+        """
+        if frame.machine == self._topology.me.machine:
+            self.conflicts.note_own(self._address(link), now)
+            return
+        self.conflicts.note_own(frame.text, now)
+        why = f"{key} refuses this process: {frame.reason.value}"
+        self._note(link, why, now, is_refusal=True)
+
+    def on_welcome(self, link: Link, frame: Welcome, now: float) -> None:
+        """Use a dialled link, unless its peer claims the place of a linked master."""
+        if link.kind is LinkKind.SIGNALLING and _is_wanted(link, frame.identity):
+            reason = self._objection_to_claim(link, frame.identity, now)
+            if reason is not None:
+                self._refuse(link, reason, frame.identity, now)
+                return
+        self.identify(link, frame, now)
+
+    def on_conflict_reported(self, peer: Peer, address: str, now: float) -> None:
+        """Note that the master of another machine knows two of this machine's name.
+
+        address: of the other one, as far as the peer knows it.
+        """
+        if self._topology.is_master and peer.machine != self._topology.me.machine:
+            self.conflicts.note_own(address, now)
 
     def identify(self, link: Link, frame: Hello | Welcome, now: float) -> None:
         """Record the identity of the peer; use the link, unless a better one exists."""

@@ -173,6 +173,10 @@ class MasterDialler:
         else:
             self._found_at[key] = machine
 
+    def forget_found_at(self, key: str) -> None:
+        """Forget which machine is at an address: it is not the one that has a link."""
+        self._found_at.pop(key, None)
+
     def on_dialled(self, key: str, now: float) -> None:
         """Note that a dial has made a link, which may be refused yet."""
         self._dialling.pop(key, None)

@@ -26,6 +26,7 @@ from bus.core.remote.inbound_messages import InboundMessages
 from bus.core.remote.keep_alive import KeepAlive
 from bus.core.remote.link_table import LinkTable
 from bus.core.remote.master_dialler import MasterDialler
+from bus.core.remote.name_conflicts import NameConflicts
 from bus.core.remote.name_registry import NameRegistry
 from bus.core.remote.outbound_messages import OutboundMessages
 from bus.core.remote.process_loss import ProcessLoss
@@ -121,9 +122,16 @@ class RemoteManager:
         )
         self._matches: Final = self.remote_subscriptions.matches
         self._dialler: Final = MasterDialler(topology, master, static)
-        self.discovered_machines: Final = DiscoveredMachines(topology, self._dialler)
+        self._conflicts: Final = NameConflicts(topology)
+        self.discovered_machines: Final = DiscoveredMachines(
+            topology, self._dialler, self._conflicts
+        )
         self.links: Final = LinkTable(
-            topology, self.relays, self._undelivered_messages, self._dialler
+            topology,
+            self.relays,
+            self._undelivered_messages,
+            self._dialler,
+            self._conflicts,
         )
         self.idle_links: Final = IdleLinks(
             topology,
@@ -401,7 +409,7 @@ class RemoteManager:
                 self.links.on_hello(link, frame, now)
                 return
             case Welcome():
-                self.links.identify(link, frame, now)
+                self.links.on_welcome(link, frame, now)
                 return
             case Refused():
                 self.links.on_refused(link, frame, now)
@@ -420,10 +428,13 @@ class RemoteManager:
                 self.name_registry.on_ping(peer, frame.number)
             case Pong():
                 self.keep_alive.on_pong(peer, frame.number, now)
+                self._conflicts.on_pong(frame.number)
                 self.name_registry.on_pong(peer, frame.number)
                 self.remote_subscriptions.on_pong(peer, frame.number)
             case Error(reason=Reason.WIRE) | MemoryFrame():
                 pass  # concerns the link alone, so not counted
+            case Error(reason=Reason.MACHINE_NAME):
+                self.links.on_conflict_reported(peer, frame.text, now)
             case Bye():
                 self.idle_links.on_bye(link, peer, now)
             case Error(message=number) if number:

@@ -74,6 +74,8 @@ class Welcome(ControlFrame, frozen=True, kw_only=True):
 class Refused(ControlFrame, frozen=True, kw_only=True):
     """The refusal of a HELLO, before the link is closed (BUS-INIT-5).
 
+    text: if the reason is MACHINE_NAME, and another machine of that name has a link
+      with the refusing one: the address of that other machine (BUS-DISC-8).
     versions: those of the refusing process, for the peer's error (BUS-WIRE-3).
     machine: its machine, so that the peer knows which one is at the address that it
       dialled; "" from a process of an earlier version.
@@ -109,7 +111,8 @@ class ConnectOffer(ControlFrame, frozen=True, kw_only=True):
 class Error(ControlFrame, frozen=True, kw_only=True):
     """The refusal of a request, a message or a frame (OPEN-3, BUS-MSG-20, BUS-WIRE-4).
 
-    text: a description; if the reason is MOVED, the new address of the task.
+    text: a description; if the reason is MOVED, the new address of the task; if it is
+      MACHINE_NAME, the address of another machine with the name of the receiver's.
     id, request: the registration or the request that it is about, if any.
     message: the number of the message that was not delivered (BUS-MSG-20); 0 for none.
     """

@@ -1,0 +1,151 @@
+"""Two machines of one name: what each of them, and a third one, reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.core.remote.name_conflicts import REMEDY
+from bus.core.wire import Error, Ping, Pong, Reason
+from bus.machine_info import MachineState
+from specs.clauses import clause
+from tests.core.test_known_machines import known
+from tests.core.test_static_addresses import FIRST, SECOND, Master, connect, frames
+
+HOST = "192.0.2.9"
+CONFLICT, LINKED = MachineState.CONFLICT, MachineState.LINKED
+
+
+def told(master: Master, now: float = 1.0) -> list[tuple[str | None, str | None]]:
+    """Return the name and the address of each machine in conflict."""
+    return [
+        (each.name, each.address)
+        for each in known(master, now)
+        if each.state is CONFLICT
+    ]
+
+
+def flushed(one: Master, two: Master, number: int, now: float) -> list[object]:
+    """Deliver what one master has collected for another; return these frames."""
+    found = frames(one.remote.flush(now))
+    for each in found:
+        two.remote.receive(number, each, now)
+    return list(found)
+
+
+@clause("BUS-DISC-8", "BUS-DISC-13")
+@pytest.mark.parametrize("proved", [None, "m1"], ids=["no keys", "keys"])
+@pytest.mark.parametrize("id_there", ["m1", "id2"], ids=["clone", "other id"])
+def test_the_master_of_a_machine_of_this_name_is_reported_by_both(
+    proved: str | None, id_there: str
+) -> None:
+    """Once, although the second dials again and again."""
+    one = Master("m1", FIRST, incarnation=2)
+    two = Master("m1", machine_id=id_there)
+    for number in range(1, 20):
+        connect(one, two, number, FIRST, proved, float(number), HOST)
+
+    assert told(one, 20.0) == [("m1", FIRST)]
+    assert told(two, 20.0) == [("m1", HOST)]
+    assert [len(known(each, 20.0)) for each in (one, two)] == [1, 1]
+    for master, other in ((one, FIRST), (two, HOST)):
+        [line] = master.log
+        assert line == (
+            f"two machines are named 'm1': this machine at outside and the one at "
+            f"{other}: {REMEDY} (BUS-DISC-8)"
+        )
+    assert known(one, 20.0)[0].since_s == 19.0
+    assert FIRST in one.redial  # the machine there may get another name
+
+
+@clause("BUS-DISC-8")
+def test_a_conflict_is_reported_for_a_minute_after_its_last_sign() -> None:
+    one, two = Master("m1", FIRST, incarnation=2), Master("m1")
+    connect(one, two, 1, FIRST, None, 1.0, HOST)
+    assert told(two, 60.9) == [("m1", HOST)]
+    assert told(two, 61.1) == []
+
+
+@clause("BUS-DISC-8")
+def test_a_host_that_has_dialled_is_the_machine_that_is_found_there() -> None:
+    """One entry, whose address is the one that can be dialled."""
+    one, two = Master("m1", FIRST, incarnation=2), Master("m1", SECOND)
+    connect(one, two, 1, FIRST, None, 1.0, "198.51.100.2")
+    connect(two, one, 2, SECOND, None, 2.0, "192.0.2.2")
+    connect(one, two, 3, FIRST, None, 3.0, "198.51.100.2")
+
+    assert told(one, 4.0) == [("m1", FIRST)]
+    assert told(two, 4.0) == [("m1", SECOND)]
+    assert known(two, 4.0)[0].since_s == 3.0
+    assert (len(one.log), len(two.log)) == (1, 1)
+
+
+@clause("BUS-DISC-8", "BUS-DISC-13", "BUS-INIT-4")
+@pytest.mark.parametrize("proved", [None, "m2"], ids=["no keys", "keys"])
+def test_a_third_machine_that_dials_both_tells_both(proved: str | None) -> None:
+    """They have never met each other."""
+    third = Master("m1", FIRST, SECOND)
+    original, clone = Master("m2"), Master("m2", machine_id="id2", incarnation=9)
+    connect(third, original, 1, FIRST, proved, 1.0)
+
+    connect(third, clone, 2, SECOND, proved, 2.0)
+    sent = flushed(third, original, 1, 2.0)
+
+    assert told(third, 2.0) == [("m2", SECOND)]
+    assert Error(reason=Reason.MACHINE_NAME, text=SECOND) in sent
+    assert told(original, 2.0) == [("m2", SECOND)]
+    assert told(clone, 2.0) == [("m2", FIRST)]
+    assert [each.name for each in known(third, 2.0)] == ["m2", "m2"]
+    assert known(third, 2.0)[0].state is LINKED
+    for master in (third, original, clone):
+        [line] = master.log
+        assert line.startswith("two machines are named 'm2'")
+        assert REMEDY in line
+    # It is dialled again: its name may change.
+    assert SECOND in {each for each, at in third.redial.items() if at < 5.0}
+    assert third.remote.links.dialler.machine_at(SECOND) is None
+
+
+@clause("BUS-DISC-8")
+def test_a_clone_is_recognised_by_the_answer_of_the_original() -> None:
+    """Until then it is to dial again, and nothing is reported."""
+    third = Master("m1")
+    original = Master("m2")
+    clone = Master("m2", SECOND, incarnation=9)
+    connect(original, third, 1, "m1", "m1", 1.0, "192.0.2.2")
+    connect(clone, third, 2, SECOND, "m1", 2.0, HOST)
+    assert (third.log, clone.log) == ([], [])
+
+    [ping] = [
+        each
+        for each in frames(third.remote.flush(2.0))
+        if isinstance(each, Ping) and each.number > 1
+    ]
+    third.remote.receive(1, Pong(number=ping.number), 2.1)
+    connect(clone, third, 3, SECOND, "m1", 9.0, HOST)
+
+    [peer] = third.remote.topology.joined()
+    assert (peer.session.link, peer.session.incarnation) == (1, 1)
+    assert told(third, 9.0) == [("m2", HOST)]
+    assert told(clone, 9.0) == [("m2", "192.0.2.2")]
+
+
+@clause("BUS-SEC-7")
+def test_a_process_of_this_machine_reports_no_conflict() -> None:
+    """Only a master of another machine can know one."""
+    master = Master("m1")
+    peer = master.remote.topology.add_peer(("m1", "q"), 1, 1.0)
+
+    master.remote.links.on_conflict_reported(peer, FIRST, 1.0)
+
+    assert (told(master), master.log) == ([], [])
+
+
+@clause("BUS-DISC-8")
+def test_invented_names_do_not_fill_the_memory() -> None:
+    master = Master("m1")
+    conflicts = master.remote.links.conflicts
+    for number in range(200):
+        conflicts.note(f"m{number}", FIRST, "another one", 1.0)
+
+    assert len(told(master)) == 64
+    assert told(master)[-1] == ("m199", FIRST)
