@@ -27,8 +27,10 @@ def main() -> None:
         ) as server:
             assert server.stdout is not None
             server.stdout.readline()  # the server listens now
-            client = SocketQueueBroker("client")
-            with client.connect(address, PORT, required=True) as queue:
+            with (
+                SocketQueueBroker("client") as client,
+                client.connect(address, PORT, required=True) as queue,
+            ):
                 queue.send(b"is anybody there?")
                 print(queue.receive().decode())
 

@@ -83,6 +83,8 @@ class Processes:
         self._files: Final = files
         self._machines: Final = machines
         self._manager: Final = BrokerManager()
+        # Kept until its manager closes it.
+        self._broker: SocketQueueBroker | None = None
         self._parts: Final = (
             parts_of(workers, len(files), seconds)
             if machines is None
@@ -131,7 +133,7 @@ class Processes:
             DemoError: one of them ended before it was ready.
             OSError: one of them cannot be started.
         """
-        broker = self._content_broker()
+        broker = self._broker = self._content_broker()
         channels = {name: new_channel() for name in self.names}
         for part in self._parts:
             self._running[part.name] = _net.start_process(

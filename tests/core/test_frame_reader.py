@@ -133,10 +133,13 @@ def followed(*runs: wire.Run) -> bytes:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (followed(run(bytes(FOLLOWS_MIN - 1))), "of 131071 bytes only"),
+        (
+            followed(run(bytes(FOLLOWS_MIN - 1))),
+            "of 131071 bytes, allowed: from 131072",
+        ),
         (followed(run(bytes(FOLLOWS_MIN), b"")), "and another message"),
         (followed(run(bytes(FOLLOWS_MIN)), run(b"")), "and another message"),
-        (long()[0] + b"!", "follows, and one of 1 bytes"),
+        (long()[0] + b"!", "a separate body, and another one of 1 bytes"),
         (long()[0][:-1], "cut short"),
     ],
     ids=["short", "two messages", "two runs", "and bytes", "cut"],
