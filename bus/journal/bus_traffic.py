@@ -11,15 +11,17 @@ messages that may break a rule: objects would take ten times the memory.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bus.journal.finding import Finding, Place
 from bus.journal.format import Flag, Kind
+from bus.journal.wording import AT_PROCESS, INSPECTOR, ON_MACHINE, PID, PROCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from bus.journal.format import Record
     from bus.journal.reader import JournalFacts
@@ -96,12 +98,10 @@ class Line:
 class BusTraffic:
     """The state after all records read so far.
 
-    deliveries: the number of DELIVER records, answers excluded.
     names: the names of registrations.
     """
 
     def __init__(self) -> None:
-        self.deliveries = 0
         self.names: dict[int, str] = {}
         self._lines: dict[_Line, Line] = {}
         self._homes: dict[int, set[int]] = {}
@@ -130,20 +130,56 @@ class BusTraffic:
             self._of_message(journal, record)
 
     def checked(self) -> dict[str, int]:
-        """Return the number of units checked by each rule."""
-        delivered = relayed = accepted = 0
-        for line in self._lines.values():
+        """Return the number of units checked by each rule.
+
+        A notification that reached a process counts at its subscribers there, and once
+        on each link.
+        """
+        delivered = relayed = accepted = deliveries = 0
+        for (_, sort, destination), line in self._lines.items():
+            to_process = destination in self._homes and destination not in self.names
             for steps in line.steps.values():
                 kinds = steps[_KINDS_OF]
-                delivered += _DELIVER in kinds
                 relayed += _OUT in kinds or _IN in kinds
+                if to_process and _DELIVER in kinds:
+                    continue
+                delivered += _DELIVER in kinds
                 accepted += not _ACCEPTS.isdisjoint(kinds)
+                deliveries += 0 if sort & Flag.ANSWER else kinds.count(_DELIVER)
         return {
             "B1": delivered,
             "B2": relayed,
             "B3": accepted,
-            "B5": self.deliveries,
+            "B5": deliveries,
         }
+
+    def shown_names(self, facts: Mapping[int, JournalFacts]) -> dict[int, str]:
+        """Return the names of registrations for people.
+
+        That of a process is "process NAME". A name that several processes use is shown
+        with the process, and a process name that several machines use with the machine.
+        """
+        homes = {each: min(journals) for each, journals in self._homes.items()}
+        processes = {each: PID % (facts[each].pid or "?") for each in homes.values()}
+        for registration, name in self.names.items():
+            if name.startswith(INSPECTOR):
+                processes[homes[registration]] = name.removeprefix(INSPECTOR)
+        machines = [(name, facts[each].machine) for each, name in processes.items()]
+        twins = _several(machines)
+        processes = {
+            each: ON_MACHINE % (facts[each].machine, name) if name in twins else name
+            for each, name in processes.items()
+        }
+        users = [(name, processes[homes[each]]) for each, name in self.names.items()]
+        shared = _several(users)
+        shown = {}
+        for registration, home in homes.items():
+            process = processes[home]
+            name = self.names.get(registration, PROCESS % process)
+            shown[registration] = (
+                AT_PROCESS % (name, process) if name in shared else name
+            )
+        return shown
 
     def settled(self, finding: Finding, facts: Mapping[int, JournalFacts]) -> bool:
         """Return True if a missing record of a message proves that nothing happened."""
@@ -215,7 +251,6 @@ class BusTraffic:
 
     def _in_turn(self, key: _Key, line: Line, place: Place) -> None:
         """Check B5 for one delivery."""
-        self.deliveries += 1
         mid = key[2]
         peak, peak_n = line.peak
         if mid > peak:
@@ -236,6 +271,12 @@ class BusTraffic:
         if destination in self._left:
             return "unaccounted"
         return None if ended else "unexplained"
+
+
+def _several(pairs: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the first parts that occur with several second ones."""
+    counts = Counter(first for first, _ in set(pairs))
+    return {first for first, count in counts.items() if count > 1}
 
 
 def _unpacked(steps: bytes, journals: Sequence[int]) -> Message:

@@ -134,6 +134,7 @@ def _judged(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> Iterator[Vio
 def _judged_of_bus(
     bus: BusTraffic, facts: Mapping[int, JournalFacts]
 ) -> Iterator[Violation]:
+    names = bus.shown_names(facts)
     for finding in bus.findings(facts):
         assert finding.origin is not None
         assert finding.sort is not None
@@ -149,8 +150,8 @@ def _judged_of_bus(
             journal=place.journal if place else None,
             mono=place.mono if place else None,
             other_n=finding.other_n,
-            sender=bus.names.get(finding.origin, ""),
-            receiver=bus.names.get(finding.flow, ""),
+            sender=names.get(finding.origin, ""),
+            receiver=names.get(finding.flow, ""),
             origin=finding.origin,
             sort=SORTS[finding.sort],
         )

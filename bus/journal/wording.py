@@ -12,7 +12,26 @@ from typing import Final
 from bus.events import BusReason
 from queuebroker.observer import Reason
 
-__all__ = ["counted", "hex64", "printable", "reason_name"]
+__all__ = [
+    "AT_PROCESS",
+    "INSPECTOR",
+    "ON_MACHINE",
+    "PID",
+    "PROCESS",
+    "counted",
+    "hex64",
+    "printable",
+    "reason_name",
+]
+
+# The inspector of a process is a task with this and the name of the process.
+INSPECTOR: Final = "_bus/"
+
+# How a process is shown, and a task whose name several processes use.
+PROCESS: Final = "process %s"
+PID: Final = "pid %s"
+ON_MACHINE: Final = "%s/%s"
+AT_PROCESS: Final = "%s (%s)"
 
 _64_BITS: Final = 2**64 - 1
 

@@ -12,9 +12,11 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.format import Flag, Kind
+from bus.journal.wording import AT_PROCESS, ON_MACHINE, PID, PROCESS
 from bus.pipeline.silver import BUS_KINDS, any_died, is_kind
 
 if TYPE_CHECKING:
@@ -75,10 +77,14 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
     `ended`: all journals of the bus have ended; `left`: its destination left.
     `suspect`: it may break B1, B2 or B3, see `suspects`. `sender_machine` and
     `receiver_machine`: the machines of their processes, null if no journal has them.
+    `handed_on`: a notification that reached a process; the deliveries to its
+    subscribers have rows of their own, so this one is no delivery.
 
     `latency_ns` is from the first accept to the first delivery. `to_link_ns` and
     `from_link_ns` are its parts before the first and after the last link, and
     `hop_1_ns` and so on the time on each link; null where clocks cannot be compared.
+    A notification to another process was accepted where its sender is: the row of the
+    process has its times up to the last link, and those of the subscribers the others.
     """
     accepted, delivered = is_kind(*_ACCEPTS), is_kind(Kind.DELIVER)
     out, into = is_kind(Kind.RELAY_OUT), is_kind(Kind.RELAY_IN)
@@ -103,6 +109,9 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
         F.min(F.when(into, F.col("hop"))).alias("into_hop"),
         F.min(F.when(out, F.col("journal"))).alias("out_journal"),
         F.min(F.when(into, F.col("journal"))).alias("into_journal"),
+        F.min(F.when(accepted, F.col("journal"))).alias("accepted_journal"),
+        F.min(F.when(delivered, F.col("journal"))).alias("delivered_journal"),
+        F.min(F.when(accepted, F.col("hop"))).alias("accepted_hop"),
         F.max(F.when(accepted | crossed, F.col("size"))).alias("size"),
         F.min("wall_us").alias("wall_us"),
         F.min("clock").alias("first_clock"),
@@ -117,24 +126,28 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
     if died := any_died(journals):
         facts.append(F.max("is_dead").alias("passed_dead"))
     # Shuffled without a partial sum: the records of a message are in many journals.
+    # Without the destination, so that all of a notification is in one partition.
     rows = (
         steps(events)
         .join(F.broadcast(_clocks(journals)), "journal")
-        .repartition(*MESSAGE)
+        .repartition("origin", "sort", "mid")
         .groupBy(*MESSAGE)
         .agg(*facts)
     )
     tasks = F.broadcast(_tasks(tallies, journals))
     joined = (
         rows.join(
-            tasks.toDF("origin", "known", "home_dead", "sender", "_", "sender_machine"),
+            tasks.toDF(
+                *("origin", "known", "home_dead", "sender", "_", "sender_machine"),
+                "__",
+            ),
             "origin",
             "left",
         )
         .join(
             tasks.toDF(
                 *("destination", "to_known", "to_dead", "receiver", "left"),
-                "receiver_machine",
+                *("receiver_machine", "to_process"),
             ),
             "destination",
             "left",
@@ -148,6 +161,10 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
         "settled": settled[0] & settled[1] & settled[2],
         "left": _true("left"),
     }
+    handed_on = _true("to_process") & (F.col("deliveries") > 0)
+    joined = joined.withColumn("handed_on", handed_on)
+    if not tallies.where(is_kind(Kind.NOTIFY)).isEmpty():
+        joined = _timed_from_their_sender(joined)
     return (
         joined.withColumns(facts_of_rules)
         .withColumn("suspect", _suspect())
@@ -157,6 +174,7 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
             *("sender", "receiver", "sender_machine", "receiver_machine"),
             *("accepts", "deliveries", "outs", "intos"),
             *("explains", "size", "wall_us", "suspect", *facts_of_rules, "ended"),
+            *("to_process", "handed_on"),
             *_latencies(),
         )
     )
@@ -165,16 +183,18 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
 def lines(transfers: DataFrame) -> DataFrame:
     """Return one row for each line: its messages, their outcomes, their bytes.
 
-    `line_delivered`, `line_arrived`: the greatest `mid` that was delivered, or was
-    read from a link.
+    A message that was `handed_on` counts only in the lines to its subscribers, except
+    in `relayed` and `deliveries`. `line_delivered`, `line_arrived`: the greatest `mid`
+    that was delivered, or was read from a link.
     """
     delivered, arrived = F.col("deliveries") > 0, F.col("intos") > 0
-    accepted = F.col("accepts") > 0
+    accepted = (F.col("accepts") > 0) & ~F.col("handed_on")
     return transfers.groupBy(*LINE).agg(
         F.min("sender").alias("sender"),
         F.min("receiver").alias("receiver"),
+        F.max(_true("to_process")).alias("to_process"),
         F.count(F.when(accepted, 1)).alias("accepted"),
-        F.count(F.when(delivered, 1)).alias("delivered"),
+        F.count(F.when(delivered & ~F.col("handed_on"), 1)).alias("delivered"),
         F.count(F.when((F.col("outs") > 0) | arrived, 1)).alias("relayed"),
         F.count(F.when(~delivered & (F.col("explains") > 0), 1)).alias("dropped"),
         F.sum("deliveries").alias("deliveries"),
@@ -231,15 +251,45 @@ def _latencies() -> dict[str, Column]:
     def between(start: str, end: str) -> Column:
         return F.when(one_clock, F.col(end) - F.col(start))
 
+    def to_task(start: str) -> Column:
+        return F.when(~F.col("handed_on"), between(start, "delivered_mono"))
+
     return {
-        "latency_ns": between("accepted_mono", "delivered_mono"),
+        "latency_ns": to_task("accepted_mono"),
         "to_link_ns": between("accepted_mono", "out_mono"),
-        "from_link_ns": between("into_mono", "delivered_mono"),
+        "from_link_ns": to_task("into_mono"),
         **{
             f"hop_{hop}_ns": between(f"out_{hop}", f"into_{hop}")
             for hop in range(1, HOPS_TIMED + 1)
         },
     }
+
+
+def _timed_from_their_sender(rows: DataFrame) -> DataFrame:
+    """Give notifications that another process handed on the times of their way there.
+
+    The journal in which a process accepts them for its subscribers is the one in which
+    it got them. A way that is in no journal leaves no latency.
+    """
+    handed_on = F.col("handed_on")
+    is_copy = (F.col("sort") == int(Flag.MULTICAST)) & (F.col("accepted_hop") > 0)
+    place = F.when(handed_on, F.col("delivered_journal")).when(
+        is_copy, F.col("accepted_journal")
+    )
+    way = Window.partitionBy("origin", "sort", "mid", place)
+
+    def of_way(name: str) -> Column:
+        return F.min(F.when(handed_on, F.col(name))).over(way)
+
+    times = ("accepted_mono", "into_mono", "first_clock", "last_clock")
+    timed = {name: of_way(name) for name in times}
+    timed["wall_us"] = F.coalesce(of_way("wall_us"), "wall_us")
+    return rows.withColumns(
+        {
+            name: F.when(is_copy, time).otherwise(F.col(name))
+            for name, time in timed.items()
+        }
+    )
 
 
 def _clocks(journals: DataFrame) -> DataFrame:
@@ -262,26 +312,50 @@ def _whole(tallies: DataFrame, journals: DataFrame) -> DataFrame:
 
 
 def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
-    """Return, for each registration: has it a home, did one die; name, end, machine."""
+    """Return, for each registration: has it a home, did one die; name, end, machine.
+
+    The last column is true for a registration without a name: that of a process, for
+    notifications on their way. A name that several processes use is shown with the
+    process, and a process name that several machines use with the machine.
+    """
     registers = is_kind(Kind.REGISTER)
-    both = tallies.where(registers | is_kind(Kind.DEREGISTER))
-    # A process has a registration without a name, for notifications on their way.
-    of_process = F.concat(F.lit("process "), F.coalesce("name", F.lit("?")))
-    name = F.coalesce("task", of_process)
+    of_pid = F.format_string(PID, F.coalesce(F.col("pid").cast("string"), F.lit("?")))
+    both = tallies.where(registers | is_kind(Kind.DEREGISTER)).join(
+        F.broadcast(
+            journals.select(
+                *("journal", "died", "machine"),
+                F.coalesce("name", of_pid).alias("process"),
+            )
+        ),
+        "journal",
+    )
+    on_machine = F.format_string(ON_MACHINE, "machine", "process")
+    process = F.when(_differs("machine", "process"), on_machine)
+    at_process = F.format_string(AT_PROCESS, "task", "process")
+    name = (
+        F.when(F.isnull("task"), F.format_string(PROCESS, "process"))
+        .when(_differs("process", "task"), at_process)
+        .otherwise(F.col("task"))
+    )
     return (
-        both.join(
-            F.broadcast(journals.select("journal", "died", "name", "machine")),
-            "journal",
-        )
+        both.withColumn("process", process.otherwise(F.col("process")))
+        .withColumn("shown", name)
         .groupBy("flow")
         .agg(
             F.max(registers),
             F.max(registers & F.col("died")),
-            F.min(F.when(registers, name)),
+            F.min(F.when(registers, F.col("shown"))),
             F.max(is_kind(Kind.DEREGISTER)),
             F.min(F.when(registers, F.col("machine"))),
+            F.max(registers) & F.isnull(F.min(F.when(registers, F.col("task")))),
         )
     )
+
+
+def _differs(value: str, within: str) -> Column:
+    """Return True if a column has several values in rows equal in another one."""
+    rows = Window.partitionBy(within)
+    return F.min(value).over(rows) != F.max(value).over(rows)
 
 
 def _true(name: str) -> Column:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 from bus.events import BusReason
 from bus.journal.format import Kind
 from bus.journal.rules import SORTS
-from bus.journal.wording import reason_name
+from bus.journal.wording import AT_PROCESS, reason_name
 from bus.pipeline.bus_silver import HOPS_TIMED, steps
 from bus.pipeline.schemas import signed
 from bus.pipeline.silver import is_kind, of_channel
@@ -184,7 +184,10 @@ def waits(events: DataFrame) -> DataFrame:
 
 
 def hops(transfers: DataFrame) -> DataFrame:
-    """Return the times of bus messages on each part of their route, and counts."""
+    """Return the times of bus messages on each part of their route, and counts.
+
+    A notification is on a link once for all its subscribers in a process.
+    """
     parts = {
         "to_link_ns": "before the link",
         **{f"hop_{hop}_ns": f"on link {hop}" for hop in range(1, HOPS_TIMED + 1)},
@@ -242,19 +245,29 @@ def drops(events: DataFrame, scale: Scale) -> DataFrame:
     )
 
 
-def marks(events: DataFrame) -> DataFrame:
+def marks(events: DataFrame, journals: DataFrame) -> DataFrame:
     """Return deaths and lost links, the first `MARKS_MAX`: time, name, journal.
 
-    A link that ends because a side has left is not lost.
+    A link that ends because a side has left is not lost. Each process that had a link
+    with a dead one records the death, and the first record counts. A journal records a
+    death once: if it has two with one process number, the number was used again.
     """
     names = {name: reason_name(getattr(BusReason, name)) for name in ("DIED", "LEFT")}
     died, left = (F.col("reason") == each for each in names.values())
+    process = ("died", "boot", "peer", "port", "task")
+    life = F.row_number().over(Window.partitionBy("journal", *process).orderBy("n"))
+    reports = Window.partitionBy(*process, "life").orderBy("wall_us", "journal", "n")
     return (
         events.where(is_kind(Kind.LINK_DOWN))
         .where(F.coalesce(~left, F.lit(True)))
+        .join(F.broadcast(journals.select("journal", "boot")), "journal")
+        .withColumn("died", F.coalesce(died, F.lit(False)))
+        .withColumn("life", life)
+        .withColumn("report", F.row_number().over(reports))
+        .where("report = 1 OR NOT died")
         .select(
             F.col("wall_us").alias("at_us"),
-            F.when(died, "death").otherwise("link lost").alias("what"),
+            F.when(F.col("died"), "death").otherwise("link lost").alias("what"),
             F.coalesce("task", F.lit("?")).alias("name"),
             F.coalesce("reason", F.lit("?")).alias("reason"),
             "journal",
@@ -408,7 +421,7 @@ def all_messages(tables: Tables) -> DataFrame:
     if tables.transfers is None:
         return of_queues
     is_gone = F.expr("deliveries = 0 AND explains > 0").cast("int")
-    of_bus = tables.transfers.select(
+    of_bus = tables.transfers.where("NOT handed_on").select(
         F.lit(BUS).alias("via"),
         *(known(name).alias(name) for name in ("sender", "receiver")),
         *machines,
@@ -427,11 +440,19 @@ def known(name: str) -> Column:
 
 
 def _prefix(name: str) -> Column:
-    """Return the common pattern of similar names: ``worker/*`` for worker/1."""
+    """Return the common pattern of similar names: ``worker/*`` for worker/1.
+
+    For a name that several processes use, it is ``_script1 (*)``.
+    """
     folder = F.regexp_extract(name, "^(.*/)", 1)
     stem = F.regexp_replace(name, "[0-9]+$", "")
+    task = F.regexp_extract(name, r"^(.*) \(.*\)$", 1)
     cut = F.when(folder != "", folder).otherwise(stem)
-    return F.when(cut == F.col(name), cut).otherwise(F.concat(cut, F.lit("*")))
+    return (
+        F.when(task != "", F.format_string(AT_PROCESS, task, F.lit("*")))
+        .when(cut == F.col(name), cut)
+        .otherwise(F.concat(cut, F.lit("*")))
+    )
 
 
 def _labels(tables: Tables) -> DataFrame:

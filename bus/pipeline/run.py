@@ -248,7 +248,9 @@ def _summarize(folder: OutFolder, tables: Tables) -> None:
         "distribution": gold.distribution(profiles),
         "waits": gold.waits(tables.events),
         "drops": gold.drops(tables.events, scale),
-        "marks": gold.marks(tables.events).unionByName(gold.closes(tables.events)),
+        "marks": gold.marks(tables.events, tables.journals).unionByName(
+            gold.closes(tables.events)
+        ),
     }
     if machines.on_several_machines(tables):
         summaries["machines"] = machines.machines(tables)

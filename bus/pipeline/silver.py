@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.events import BusReason
 from bus.journal.format import Kind
-from bus.journal.wording import reason_name
+from bus.journal.wording import INSPECTOR, reason_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,7 +29,6 @@ CHANNEL_KINDS: Final = (int(Kind.BIND), int(Kind.DROP))
 BUS_KINDS: Final = (int(Kind.REGISTER), int(Kind.IN_DOUBT))
 MESSAGE_KINDS: Final = (int(Kind.COMMAND), int(Kind.IN_DOUBT))
 
-INSPECTOR: Final = "_bus/"
 NAMES_MAX: Final = 9
 
 _DIED: Final = reason_name(BusReason.DIED)

@@ -75,7 +75,9 @@ def _checked_of_bus(tables: Tables) -> dict[str, int]:
     counts = _only(
         tables.lines.agg(
             *(F.sum(name).alias(name) for name in ("delivered", "relayed", "accepted")),
-            F.sum(F.when(~is_answer(), F.col("deliveries"))).alias("deliveries"),
+            F.sum(
+                F.when(~is_answer() & ~F.col("to_process"), F.col("deliveries"))
+            ).alias("deliveries"),
         )
     )
     return {

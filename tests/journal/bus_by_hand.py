@@ -18,18 +18,36 @@ from tests.journal.history import Entry, History
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BUS_BROKEN", "BUS_CLEAN", "A", "B", "C", "arrives", "bus", "gone", "sent"]
+__all__ = [
+    "BUS_BROKEN",
+    "BUS_CLEAN",
+    "NOTE",
+    "A",
+    "B",
+    "C",
+    "arrives",
+    "bus",
+    "gone",
+    "heard",
+    "inside",
+    "sent",
+    "taken",
+]
 
 A, B, C = task(0), task(1, 0), task(1, 1)
-_NOTE, _ANSWER = int(Flag.MULTICAST), int(Flag.ANSWER)
+NOTE, _ANSWER = int(Flag.MULTICAST), int(Flag.ANSWER)
 
 
-def bus(*entries: Entry) -> History:
-    """Register all tasks, then append the steps."""
+def bus(*entries: Entry, names: Mapping[int, str] | None = None) -> History:
+    """Register all tasks, then append the steps.
+
+    names: of some registrations; the others are "task-" and their number.
+    """
+    known = {process(0): "", process(1): ""} | dict(names or {})
     registers = [
         Entry(
             Kind.REGISTER,
-            task="" if number % 100 == 0 else f"task-{number}",
+            task=known.get(number, f"task-{number}"),
             journal=number // 100 - 1,
             origin=number,
             destination=number,
@@ -43,7 +61,7 @@ def bus(*entries: Entry) -> History:
 
 def sent(mid: int, *, to: int = B, flags: int = 0, hop: int = 1) -> list[Entry]:
     """A sends a message to another process."""
-    kind = Kind.NOTIFY if flags & _NOTE else Kind.COMMAND
+    kind = Kind.NOTIFY if flags & NOTE else Kind.COMMAND
     return [
         step(kind, A, mid, to, flags=flags),
         step(Kind.RELAY_OUT, A, mid, to, hop=hop, flags=flags),
@@ -95,15 +113,15 @@ def heard() -> list[Entry]:
     """A notifies; B and C in the other process receive it."""
     there = process(1)
     arrival = [
-        step(kind, A, 1, there, journal=1, hop=1, flags=_NOTE)
+        step(kind, A, 1, there, journal=1, hop=1, flags=NOTE)
         for kind in (Kind.RELAY_IN, Kind.DELIVER)
     ]
     copies = [
-        step(kind, A, 1, each, journal=1, hop=1, flags=_NOTE)
+        step(kind, A, 1, each, journal=1, hop=1, flags=NOTE)
         for each in (B, C)
         for kind in (Kind.NOTIFY, Kind.DELIVER)
     ]
-    return [*sent(1, to=there, flags=_NOTE), *arrival, *copies]
+    return [*sent(1, to=there, flags=NOTE), *arrival, *copies]
 
 
 BUS_CLEAN: Mapping[str, History] = {
@@ -117,7 +135,7 @@ BUS_CLEAN: Mapping[str, History] = {
     "a notification before a command": bus(
         *inside(1),
         *[
-            step(kind, C, 2, B, journal=1, flags=_NOTE)
+            step(kind, C, 2, B, journal=1, flags=NOTE)
             for kind in (Kind.NOTIFY, Kind.DELIVER)
         ],
         *taken(1),
@@ -150,7 +168,7 @@ BUS_BROKEN: Mapping[str, tuple[str, str, History, tuple[int, str, int, int]]] = 
     "a notification delivered twice": (
         "B1",
         "twice",
-        bus(*heard(), step(Kind.DELIVER, A, 1, C, journal=1, hop=1, flags=_NOTE)),
+        bus(*heard(), step(Kind.DELIVER, A, 1, C, journal=1, hop=1, flags=NOTE)),
         (A, "notification", 1, C),
     ),
     "an answer delivered twice": (

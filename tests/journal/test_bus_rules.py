@@ -20,12 +20,23 @@ from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
 from specs.clauses import clause
-from tests.journal.bus_by_hand import BUS_BROKEN, BUS_CLEAN, A, B, arrives, bus, sent
+from tests.journal.bus_by_hand import (
+    BUS_BROKEN,
+    BUS_CLEAN,
+    NOTE,
+    A,
+    B,
+    C,
+    arrives,
+    bus,
+    heard,
+    sent,
+)
 from tests.journal.bus_faults import BUS_FAULTS, plant_on_bus
-from tests.journal.bus_history import clean_bus, kill_on_bus, step
+from tests.journal.bus_history import clean_bus, kill_on_bus, process, step
 from tests.journal.checking import checked, found, held, verdicts
 from tests.journal.deaths import KILLED, death
-from tests.journal.histories import Condition, History, store
+from tests.journal.histories import Condition, Entry, History, store
 from tests.journal.predicates import would_be_violations
 
 if TYPE_CHECKING:
@@ -72,6 +83,59 @@ def test_each_rule_says_how_much_it_checked() -> None:
 
     counts = {each.rule: each.checked for each in result.verdicts}
     assert (counts["B1"], counts["B2"], counts["B3"], counts["B5"]) == (1, 3, 3, 1)
+
+
+@clause("B1", "B2", "B3", "B5")
+@pytest.mark.parametrize(
+    ("steps", "counts"),
+    [
+        (heard(), (2, 1, 2, 2)),
+        (sent(1, to=process(1), flags=NOTE), (0, 1, 1, 0)),
+    ],
+    ids=["delivered to two", "lost on the way"],
+)
+def test_a_notification_counts_once_for_each_delivery(
+    steps: list[Entry], counts: tuple[int, ...]
+) -> None:
+    """Was counted at its subscribers, and once more for their process."""
+    result = checked(bus(*steps))
+
+    checks = {each.rule: each.checked for each in result.verdicts}
+    assert tuple(checks[rule] for rule in ("B1", "B2", "B3", "B5")) == counts
+
+
+def test_a_process_and_its_only_name_are_shown_as_they_are() -> None:
+    twice = step(Kind.DELIVER, A, 1, process(1), journal=1, hop=1, flags=NOTE)
+    names = {A: "log", B: "_bus/far"}
+    (one,) = checked(bus(*heard(), twice, names=names)).violations
+
+    assert (one.sender, one.receiver) == ("log", "process far")
+
+
+@pytest.mark.parametrize(
+    ("inspector", "machines", "shown"),
+    [
+        ("_bus/far", ("kitchen", "kitchen"), ("log (pid 1)", "log (far)")),
+        ("_bus/pid 1", ("kitchen", "kitchen"), ("log", "log")),
+        (
+            "_bus/pid 1",
+            ("kitchen", "cellar"),
+            ("log (kitchen/pid 1)", "log (cellar/pid 1)"),
+        ),
+    ],
+    ids=["two processes", "one process, started twice", "two machines"],
+)
+def test_a_name_of_several_processes_is_shown_with_the_process(
+    inspector: str, machines: tuple[str, str], shown: tuple[str, str]
+) -> None:
+    """Was shown as the name alone, so that nobody knew which of the two it was."""
+    delivered_twice = [*sent(1), *arrives(1), arrives(1)[-1]]
+    history = bus(*delivered_twice, names={A: "log", B: "log", C: inspector})
+    conditions = {n: Condition(machine=each) for n, each in enumerate(machines)}
+
+    (one,) = judged(history, conditions).violations
+
+    assert (one.sender, one.receiver) == shown
 
 
 def test_a_violation_tells_where_and_beside_which_record() -> None:
