@@ -264,7 +264,10 @@ def test_a_peer_of_another_protocol_is_rejected(
         counted = pair.counters()
         if library == "nng":
             role = "dialler" if listens else "listener"
-            return sum(counted[f"{role}.{why}"] for why in ("proto", "other")) >= 2
+            return (
+                sum(counted[f"{role}.{why}"] for why in ("proto", "other", "reject"))
+                >= 2
+            )
         return counted["established" if listens else "accepted"] >= 2
 
     until(was_rejected, "the connection is rejected, also the second time")
