@@ -39,6 +39,9 @@ ENDLESS: Final = BusConfig(
     relink_timeout_s=ENDLESS_S,
     command_timeout_s=ENDLESS_S,
     link_linger_s=ENDLESS_S,
+    # Otherwise PINGs would fill the time until such a deadline, step by step.
+    keep_alive_s=ENDLESS_S,
+    lease_s=3 * ENDLESS_S,
 )
 
 
