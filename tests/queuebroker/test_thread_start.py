@@ -22,9 +22,9 @@ def no_memory(_: threading.Thread) -> NoReturn:
 def test_the_start_of_a_thread_that_dies_at_once_raises(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of `threading.Thread` would wait for ever; the thread may start later."""
+    """That of `threading.Thread` would wait for ever; the next thread starts."""
     ran = list[int]()
-    thread = _sync.Thread(target=lambda: ran.append(1), daemon=True)
+    thread = _sync.Thread(target=lambda: ran.append(0), daemon=True)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, step, no_memory)
         with pytest.raises(RuntimeError, match="ended before it began"):
@@ -32,8 +32,9 @@ def test_the_start_of_a_thread_that_dies_at_once_raises(
     assert not thread.is_alive()
     assert thread not in threading.enumerate()
 
-    thread.start()
-    thread.join()
+    following = _sync.Thread(target=lambda: ran.append(1))
+    following.start()
+    following.join()
     assert ran == [1]
 
 

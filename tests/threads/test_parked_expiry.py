@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from bus.testing import memory_bus
+from queuebroker import _sync
 from specs.clauses import clause
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def test_timers_do_not_multiply() -> None:
     process whose messages waited for lost machines soon fired thousands.
     """
     host: Any = Host()
-    waiting = [9.0]
+    later = _sync.monotonic() + 1000.0  # none of these times passes by itself
+    waiting = [later + 9.0]
     parked = SimpleNamespace(next_deadline=lambda: min(waiting, default=None))
     with memory_bus() as bus:
         expiry: Any = bus._exchange.parked_expiry
@@ -45,15 +47,15 @@ def test_timers_do_not_multiply() -> None:
         expiry._manager = SimpleNamespace(parked=parked, expire=lambda *_: [])
         expiry.schedule(host)
         for brief in (1.0, 2.0, 3.0):
-            waiting[:] = [brief, 9.0]
+            waiting[:] = [later + brief, later + 9.0]
             expiry.schedule(host)
-            waiting[:] = [9.0]
+            waiting[:] = [later + 9.0]
             host.fire()
-        assert [at for at, _ in host.timers] == [9.0] * 4
+        assert [at for at, _ in host.timers] == [later + 9.0] * 4
 
-        waiting[:] = [20.0]
+        waiting[:] = [later + 20.0]
         for _ in range(4):
             host.fire()
 
-        assert [at for at, _ in host.timers] == [20.0]
+        assert [at for at, _ in host.timers] == [later + 20.0]
         expiry._manager = manager
