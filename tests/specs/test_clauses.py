@@ -28,7 +28,7 @@ NUMBERS = {
     "QB-DISC": range(1, 16),
     "QB-ERR": range(1, 11),
     "QB-TIME": range(1, 11),
-    "QB-CONC": range(1, 11),
+    "QB-CONC": range(1, 12),
     "QB-PY": range(1, 14),
     "QB-BULK": range(1, 4),
     "QB-BOOK": range(1, 6),
@@ -40,14 +40,14 @@ NUMBERS = {
     "QB-SOCK": range(1, 12),
     # The ones that processes decide; the rest comes with sockets and discovery. 7, to
     # send past the comm thread, is only an optimization.
-    "BUS-CHAN": tuple(range(1, 9)),
+    "BUS-CHAN": tuple(range(1, 10)),
     "BUS-DEREG": range(1, 15),
     "BUS-DISC": range(1, 15),
     "BUS-ENT": (*range(1, 9), *range(10, 15), 16, 17, 18),
     "BUS-FLOW": range(1, 9),
     "BUS-INIT": range(1, 18),
     "BUS-MOVE": range(1, 11),
-    "BUS-MSG": range(1, 19),
+    "BUS-MSG": range(1, 21),
     "BUS-NAME": range(1, 9),
     "BUS-RELAY": range(1, 13),
     # 16, messages by way of the masters, is optional.

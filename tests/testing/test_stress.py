@@ -121,7 +121,7 @@ def test_a_spawned_thread_that_is_not_done_has_no_result_yet() -> None:
         leave = threading.Event()
         spawned = run.spawn(leave.wait)
         assert not spawned.join(timeout=0)
-        with pytest.raises(RuntimeError, match="it is not done"):
+        with pytest.raises(RuntimeError, match="it still runs"):
             _ = spawned.error
         leave.set()
 
