@@ -465,6 +465,8 @@ class Rounds:
             action = self.link_actions.popleft()
             try:
                 match action:
+                    case Send():  # another thread has appended it since
+                        self.link_actions.appendleft(action)
                     case HangUp(link):
                         self._link_pool.hang_up(link)
                         self.readers.forget(link)

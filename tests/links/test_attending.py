@@ -14,6 +14,7 @@ import pytest
 
 from bus import Role
 from bus.core.local.actions import HangUp, Send
+from bus.core.streams.incoming_stream import Acknowledgement
 from bus.core.wire import Ack
 from bus.links.fast_path_driver import _WaitableLink
 from bus.links.link_pool import LinkPool
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from bus.core.local.inbound_run import InboundRun
 
 MANY = 100
+FRAME = Ack.of(Acknowledgement(1), epoch=1, incarnation=1, extracted=(), heard=0)
 
 
 def sends_together(bus: Bus, sender: Task, payloads: list[bytes]) -> None:
@@ -126,15 +128,8 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
         return True
 
     monkeypatch.setattr(LinkPool, "send_all", send_all)
-    frame = Ack.of(
-        SimpleNamespace(next=1, missing=()),  # type: ignore[arg-type]
-        epoch=1,
-        incarnation=1,
-        extracted=(),
-        heard=0,
-    )
-    left: list[HangUp | Send] = [HangUp(2), Send(3, frame)]
-    first = [Send(link, frame) for link in (1, 4, 1)]
+    left: list[HangUp | Send] = [HangUp(2), Send(3, FRAME)]
+    first = [Send(link, FRAME) for link in (1, 4, 1)]
     rounds.link_actions.extend([*first, *left])
 
     with rounds.hold:
@@ -143,6 +138,29 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
     assert sent == [(1, 2), (4, 1)]
     assert list(rounds.link_actions) == left
     assert rounds.is_due()
+
+
+@clause("BUS-CHAN-2")
+def test_a_frame_that_another_thread_adds_while_others_are_sent_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any thread executes decisions, and so appends frames, during a round."""
+    comm, sent = Asleep().comm, list[int]()
+
+    def send_all(_: LinkPool, number: int, __: Sequence[bytes]) -> bool:
+        sent.append(number)
+        if number == 1:
+            for link in (2, 3):
+                comm.do(Send(link, FRAME))
+        return True
+
+    monkeypatch.setattr(LinkPool, "send_all", send_all)
+    comm.do(Send(1, FRAME))
+
+    with comm._rounds.hold:
+        comm._rounds.run()
+
+    assert sent == [1, 2, 3]
 
 
 @clause("BUS-CHAN-7")
