@@ -105,7 +105,9 @@ def test_in_a_long_list_each_has_done_its_share_before(tmp_path: Path) -> None:
     assert left.worker == "worker/2"
     assert left.unfinished >= 80 or len(outcome.stocks) > 1
     assert {news.worker for news in rescued} == {"worker/1"}
-    assert min(news.index for news in rescued) >= 60 or len(outcome.stocks) > 1
+    # The answers of the files before it may be under way when a worker is killed.
+    first = min(news.index for news in rescued)
+    assert first >= 60 - processes.AHEAD or len(outcome.stocks) > 1
 
 
 def test_one_worker_alone_is_let_live(folder: Path, tmp_path: Path) -> None:
