@@ -19,7 +19,7 @@ from bus.api.arguments import (
     wrong_type,
 )
 from bus.api.awaited_command import await_command
-from bus.api.awaited_subscribers import AwaitedSubscribers
+from bus.api.awaited_outcome import AwaitedOutcome
 from bus.api.bus_thread import BusThread
 from bus.api.call import Call
 from bus.api.command_handle import NO_QUESTION, CommandHandle
@@ -31,6 +31,7 @@ from bus.api.subscriber import Subscriber
 from bus.api.subscription import Subscription, Watch
 from bus.api.task_owner import TaskOwner
 from bus.core.local.routing_table import Entry
+from bus.errors import UnknownTaskError
 from bus.links.send_batch import SendBatch
 from bus.loan import Loan
 from bus.message import Incoming, Presence, Response
@@ -300,8 +301,21 @@ class Task(Uncopyable):
         if self._bus._threads.in_callback():
             msg = "cannot wait within a callback: wait for subscribers elsewhere"
             raise RuntimeError(msg)
-        wait = AwaitedSubscribers(self._entry, self._sender.require_host())
-        return wait.wait(self._bus, count, deadline)
+        # The outcome: True once there are enough, False if the task deregisters first.
+        wait = AwaitedOutcome[bool](self._entry, self._sender.require_host())
+        exchange, told = self._bus._exchange, wait.on_outcome
+        manager, entry = exchange.manager, self._entry
+        try:
+            exchange.decide(lambda: manager.await_subscribers(entry, count, told))
+            wait.wait_until_over(self._bus, deadline)
+        finally:
+            exchange.decide_remote(lambda: manager.forget_subscribers(told))
+        if wait.outcome:
+            return True
+        self._bus._lifetime.check()  # a closed bus is the more precise error
+        if wait.is_over():
+            raise UnknownTaskError(entry.name)
+        return False
 
     @guarded("take a loan")
     def loan(

@@ -23,19 +23,15 @@ _PAUSE_S_MAX: Final = 0.5
 
 
 class InternalErrors:
-    """The internal errors of one thread; for that thread alone.
+    """The internal errors of one thread, named ``where``; for that thread alone."""
 
-    where: the thread, for the log.
-    count: the number of errors.
-    """
-
-    __slots__ = ("_parker", "_pause_s", "_where", "count")
+    __slots__ = ("_count", "_parker", "_pause_s", "_where")
 
     def __init__(self, where: str) -> None:
         self._where: Final = where
         self._parker: Final = taken_lock()  # made while there is memory
         self._pause_s: float = _PAUSE_S
-        self.count: int = 0
+        self._count: int = 0
 
     def on_error(self, error: Exception) -> None:
         """Log an error and pause; the caller holds no lock.
@@ -50,12 +46,12 @@ class InternalErrors:
 
     def note(self, error: Exception) -> None:
         """Count and log an error that needs no pause."""
-        self.count += 1
-        if not self.count & (self.count - 1):
+        self._count += 1
+        if not self._count & (self._count - 1):
             with suppress(Exception):  # the log may need memory, too
                 _log.error(
                     "internal error %d in %s, which goes on: %s: %s",
-                    *(self.count, self._where, type(error).__name__, error),
+                    *(self._count, self._where, type(error).__name__, error),
                     exc_info=error,
                 )
 
