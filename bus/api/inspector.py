@@ -220,7 +220,7 @@ def _task(task: TaskInfo) -> dict[str, Any]:
         "late": task.late,
         "unasked": task.unasked,
         "undelivered": task.undelivered,
-        "unheard": task.unheard,
+        "no_subscriber": task.no_subscriber,
     }
 
 

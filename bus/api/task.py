@@ -258,10 +258,10 @@ class Task(Uncopyable):
         ref: passed to ``on_response`` as `Response.reference`.
         timeout: the seconds to wait for answers; required with ``on_response``.
 
-        The notification goes to the subscribers that this process knows now. If there
-        are none, it is dropped and `TaskInfo.unheard` counts it. A subscriber that must
-        not miss the first one subscribes with ``wait=True``, then sends a command. A
-        notifier that must not send too early calls `wait_for_subscribers` first.
+        The notification goes to the subscribers that this process knows now. If it has
+        none, it is dropped and `TaskInfo.no_subscriber` counts it. A subscriber that
+        must not miss the first one subscribes with ``wait=True``, then sends a command.
+        A notifier that must not send too early calls `wait_for_subscribers` first.
 
         Raises:
             BusFullError: a subscriber has no room, and its policy reports that to the

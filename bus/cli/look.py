@@ -113,9 +113,9 @@ def _task_line(task: Mapping[str, Any]) -> str:
         for kind in ("dropped", "expired", "turned_away")
         if counters[kind]
     ]
-    # A process of an earlier version does not report `unheard`.
-    if unheard := task.get("unheard", 0):
-        parts.append(f"{unheard} notified without a subscriber")
+    # A process of an earlier version does not report `no_subscriber`.
+    if no_subscriber := task.get("no_subscriber", 0):
+        parts.append(f"{no_subscriber} notifications without a subscriber")
     parts += map(_subscription_text, task["subscriptions"])
     mark = " (private)" if task["visibility"] == "private" else ""
     return f"{task['name']}{mark}: {', '.join(parts)}"

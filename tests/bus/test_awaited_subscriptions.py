@@ -153,13 +153,13 @@ def test_notifications_without_a_subscriber_are_counted(bus: Bus, there: There) 
     reader = there.register("reader")
     there.bus.wait_for(there.back("news"))
 
-    def unheard() -> int:
+    def no_subscriber() -> int:
         (info,) = [each for each in bus.tasks() if each.address.module == "news"]
-        return info.unheard
+        return info.no_subscriber
 
     for item in range(3):
         notifier.notify(item)
-    until(lambda: unheard() == 3, "they are counted")
+    until(lambda: no_subscriber() == 3, "they are counted")
     got: list[int] = []
     subscription = reader.subscribe(
         there.back("news"), lambda each: got.append(each.payload), wait=True
@@ -167,13 +167,13 @@ def test_notifications_without_a_subscriber_are_counted(bus: Bus, there: There) 
     for item in range(5):
         notifier.notify(item)
     serve(bus, lambda: len(got) == 5, "all are heard")
-    assert unheard() == 3
+    assert no_subscriber() == 3
 
     subscription.cancel()
 
     def notified_in_vain() -> bool:
         notifier.notify("to nobody")
-        return unheard() > 3
+        return no_subscriber() > 3
 
     until(notified_in_vain, "it is taken back")
     assert len(got) == 5
@@ -192,12 +192,14 @@ def test_a_subscriber_in_the_same_process_counts(bus: Bus) -> None:
         notifier.notify(3)
         news = "news"
 
-        def unheard() -> int:
+        def no_subscriber() -> int:
             return sum(
-                each.unheard for each in bus.tasks() if each.address.module == news
+                each.no_subscriber
+                for each in bus.tasks()
+                if each.address.module == news
             )
 
-        until(lambda: unheard() == 1, "the last one is counted")
+        until(lambda: no_subscriber() == 1, "the last one is counted")
 
 
 @clause("BUS-MSG-18", "BUS-DEREG-12")

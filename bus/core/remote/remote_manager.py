@@ -192,7 +192,7 @@ class RemoteManager:
         """
         peers = self._matches.subscribed_peers(source)
         if not (peers or delivered):
-            source.unheard += 1
+            source.no_subscriber += 1
         self.outbound_messages.notify(peers, source, payload, question, trace, gap)
 
     def notify_alike(
@@ -204,7 +204,7 @@ class RemoteManager:
         """
         peers = self._matches.subscribed_peers(source)
         if not peers:
-            source.unheard += len(payloads)
+            source.no_subscriber += len(payloads)
         self.outbound_messages.notify_alike(peers, source, payloads, size, gap)
 
     # Links.
