@@ -152,7 +152,8 @@ def _measure_stream(name: str, scale: float, folder: str) -> list[float]:
         publisher = stack.enter_context(closing(_PUBLISHERS[name](folder)))
         send = publisher.send
         readers = [
-            stack.enter_context(_other(who, name, folder, send)) for who in _SUBSCRIBERS
+            stack.enter_context(_other(role, name, folder, send))
+            for role in _SUBSCRIBERS
         ]
         before, start = _processor_s(*readers), perf_counter()
         for number in range(count):

@@ -144,7 +144,7 @@ class SentCounters:
     returned: messages sent elsewhere.
     failed: messages that expired, found no room, or had no addressee.
     in_doubt: messages that may or may not have been taken: the link was lost before
-      the answer.
+      the acknowledgement.
     present: messages that wait for a link, or are in transit.
     """
 

@@ -286,7 +286,7 @@ class Task(Uncopyable):
         """Wait until this task has ``count`` subscribers; False if time is up first.
 
         Each subscribing task of this process counts, and each other process with one or
-        more of them: how many tasks subscribe there is not known here (BUS-MSG-19).
+        more of them: this process does not know their number there (BUS-MSG-19).
         From then on each notification reaches all of them, or a gap counts it.
 
         timeout: in seconds; None for no limit.
@@ -303,13 +303,13 @@ class Task(Uncopyable):
             raise RuntimeError(msg)
         # The outcome: True once there are enough, False if the task deregisters first.
         wait = AwaitedOutcome[bool](self._entry, self._sender.require_host())
-        exchange, told = self._bus._exchange, wait.on_outcome
-        manager, entry = exchange.manager, self._entry
+        exchange, entry, then = self._bus._exchange, self._entry, wait.on_outcome
+        manager = exchange.manager
         try:
-            exchange.decide(lambda: manager.await_subscribers(entry, count, told))
+            exchange.decide(lambda: manager.await_subscribers(entry, count, then))
             wait.wait_until_over(self._bus, deadline)
         finally:
-            exchange.decide_remote(lambda: manager.forget_subscribers(told))
+            exchange.decide_remote(lambda: manager.forget_subscribers(then))
         if wait.outcome:
             return True
         self._bus._lifetime.check()  # a closed bus is the more precise error

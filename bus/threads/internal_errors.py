@@ -1,4 +1,4 @@
-"""`InternalErrors`: how a thread of the bus goes on after an error of its own code.
+"""`InternalErrors`: how a thread of the bus continues after an error of its code.
 
 Such an error, most often a lack of memory, ends one step of the thread: the read, the
 message or the request that was served. The thread, its tasks and its links outlive it.
@@ -37,7 +37,7 @@ class InternalErrors:
         """Log an error and pause; the caller holds no lock.
 
         The log gets one line at powers of two: an error may repeat as long as its cause
-        lasts. Without the pause it would take a whole processor meanwhile.
+        lasts. Without the pause it would occupy a whole processor.
         """
         self.note(error)
         until = _sync.monotonic() + self._pause_s
@@ -50,7 +50,7 @@ class InternalErrors:
         if not self._count & (self._count - 1):
             with suppress(Exception):  # the log may need memory, too
                 _log.error(
-                    "internal error %d in %s, which goes on: %s: %s",
+                    "internal error %d in %s, which continues: %s: %s",
                     *(self._count, self._where, type(error).__name__, error),
                     exc_info=error,
                 )

@@ -158,8 +158,8 @@ def _may_join(topology: Topology, identity: Identity, credentials: Credentials) 
 def _is_namesake(topology: Topology, other: Identity, credentials: Credentials) -> bool:
     """Return True for the master of another machine with the name of this one.
 
-    By the network comes no process of this machine but this master itself, at one of
-    its own addresses. Whether the ids of the hosts differ does not matter: a cloned
+    The only process of this machine that connects by the network is this master itself,
+    at one of its own addresses. The ids of the machines are not compared: a cloned
     machine has the id of the original (BUS-DISC-8).
     """
     me = topology.me
