@@ -256,7 +256,7 @@ def traffic(near: Bus, far: Bus, number: int) -> None:
 def test_a_thread_outlives_a_lack_of_memory_at_any_call(
     post: Callable[[Bus, Callable[[], object]], None], pair: tuple[Bus, Bus]
 ) -> None:
-    """Whatever call fails, the tasks of its process answer afterwards."""
+    """If any call fails, the tasks of its process answer afterwards."""
     near, far = pair
     struck = set[str]()
     for number in itertools.count(0, 17 if DEEP else 41):
@@ -296,7 +296,7 @@ def test_a_process_accepts_links_after_a_lack_of_memory(
 
 @clause("BUS-CHAN-9")
 def test_messages_are_under_way_no_longer_once_their_task_has_handled_them() -> None:
-    """Also if an error has lost the note of it: else the window would close."""
+    """Also if an error has lost the record of it: else the window would close."""
     with processes(2) as [one, other]:
         lost: list[Incoming] = []
         other.register("echo", on_command=lambda message: message.payload)
@@ -314,7 +314,7 @@ def test_messages_are_under_way_no_longer_once_their_task_has_handled_them() -> 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(tracker), "note", loses)
             one.command("echo", b"lost")
-            until(lambda: bool(lost), "the note is lost")
+            until(lambda: bool(lost), "the record is lost")
         assert one.call("echo", 2, timeout=LIMIT_S) == 2
         [peer] = comm_of(one).remote.topology.peers.values()
         until(lambda: peer.counters.posted == peer.counters.ended, "all have ended")
