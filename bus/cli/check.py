@@ -41,7 +41,7 @@ _COLOURS: Final = {
 }
 
 
-@click.command()
+@click.command(epilog="Example: bus check bus-demo/journal")
 @click.argument("directory", metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(

@@ -57,7 +57,7 @@ PROCESSES_OF_TWO_MIN: Final = 3
 SHOWN: Final = 10
 
 
-@click.command()
+@click.command(epilog="Example: bus demo --plant reorder --no-spark")
 @click.argument("path", required=False, type=click.Path())
 @click.option(
     "--seconds",

@@ -52,7 +52,7 @@ class KeysCommand(click.Command):
             fail(str(error), USAGE)
 
 
-@click.group()
+@click.group(epilog="Example: bus keys init house-keys")
 def keys() -> None:
     """Make, renew and show the keys for links between machines.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["list_names", "tree"]
 
 
-@click.command()
+@click.command(epilog="Example: bus tree --bus house")
 @click.option("--here", is_flag=True, help="Show this machine only.")
 @live_options(10.0)
 def tree(target: Target, here: bool) -> None:
@@ -132,7 +132,7 @@ def _subscription_text(subscription: Mapping[str, Any]) -> str:
     return f"subscribed to {subscription['to']}{suffix}"
 
 
-@click.command("list")
+@click.command("list", epilog="Example: bus list --bus house")
 @live_options(10.0)
 def list_names(target: Target) -> None:
     """List the public names of the machine, each with its process."""

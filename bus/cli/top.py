@@ -70,7 +70,7 @@ class _Row:
     blocked: int
 
 
-@click.command()
+@click.command(epilog="Example: bus top --once")
 @click.option("--once", is_flag=True, help="Print the totals once.")
 @click.option(
     "--interval",
