@@ -12,9 +12,10 @@ import click
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.numbers import FiniteRange
-from bus.cli.queries import Answers, look_around, pause
+from bus.cli.queries import Answers, look_around
 from bus.cli.text import show_table, table_lines
 from queuebroker import _sync
+from queuebroker.waiting.parking import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -10,8 +10,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from queuebroker import _sync
-from queuebroker.waiting.parking import taken_lock
+from queuebroker.waiting.parking import pause, taken_lock
 
 __all__ = ["InternalErrors"]
 
@@ -40,9 +39,9 @@ class InternalErrors:
         lasts. Without the pause it would occupy a whole processor.
         """
         self.note(error)
-        until = _sync.monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, _PAUSE_S_MAX)
-        _sync.park(self._parker, _never, until)
+        seconds = self._pause_s
+        self._pause_s = min(2 * seconds, _PAUSE_S_MAX)
+        pause(seconds, self._parker)
 
     def note(self, error: Exception) -> None:
         """Count and log an error that needs no pause."""
@@ -58,7 +57,3 @@ class InternalErrors:
     def on_success(self) -> None:
         """Note a step without an error."""
         self._pause_s = _PAUSE_S
-
-
-def _never() -> bool:
-    return False
