@@ -372,10 +372,9 @@ class LinkTable:
         self, link: Link, objected: Objection, identity: Identity, now: float
     ) -> None:
         """Refuse a peer; record and log an objection that its operator must mend."""
-        if objected.text:
-            self._topology.complain(objected.text)
-        if objected.is_claim:
-            self._note(link, objected.text, now, is_refusal=True)
+        if objected.claim:
+            self._topology.complain(objected.claim)
+            self._note(link, objected.claim, now, is_refusal=True)
         self._refuse(link, objected.reason, identity, now)
 
     def on_process_up(self, peer: Peer, identity: Identity) -> None:
