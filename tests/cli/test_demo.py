@@ -235,7 +235,7 @@ def test_the_demo_reports_its_processes_and_their_fates(
     told = [line for line in lines if line.startswith(killed)]
     assert told
     for line in told:
-        assert ": peer lost (begun, " in line or ": in doubt (not ack" in line
+        assert ": peer lost (started, " in line or ": in doubt (not ack" in line
         assert line.endswith(" did the file instead")
     assert "the pass is equal" in ran.output
     verdicts = json.loads((tmp_path / "out" / "verdicts.json").read_text())
