@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -27,7 +26,7 @@ import attrs
 import bus
 import queuebroker
 from benchmarks.machine import machine_line
-from benchmarks.program import command, environment
+from benchmarks.program import command, start_program
 from bus import BusConfig, Role, open_bus
 
 if TYPE_CHECKING:
@@ -105,34 +104,31 @@ def measure() -> Hops:
         RuntimeError: the far process did not answer in time.
     """
     recorder = _Recorder()
-    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
-        arguments = command("benchmarks.hops", folder)
-        with subprocess.Popen(
-            arguments, env=environment(), stdout=subprocess.PIPE, text=True
-        ) as far:
-            assert far.stdout is not None
-            far.stdout.readline()
-            recorder.install()
-            try:
-                with open_bus(
-                    process="near", config=BusConfig(run_directory=folder)
-                ) as b:
-                    task = b.register("near", thread=b.here())
-                    b.wait_for("sink", timeout=_LIMIT_S)
-                    for _ in range(_WARM):
-                        task.call("sink", b"", timeout=_LIMIT_S)
-                    # No call tells that the acknowledgements of both sides are out.
-                    time.sleep(_QUIET_S)
-                    far.send_signal(signal.SIGUSR1)
-                    far.stdout.readline()
-                    recorder.calls = []
-                    task.command("sink", b"the one")
-                    line = far.stdout.readline()
-                    near = recorder.take()
-                    b.call("end", timeout=_LIMIT_S)
-            finally:
-                threading.setprofile(None)
-                sys.setprofile(None)
+    with (
+        tempfile.TemporaryDirectory(prefix="qb-") as folder,
+        start_program(command("benchmarks.hops", folder)) as far,
+    ):
+        assert far.stdout is not None
+        far.stdout.readline()
+        recorder.install()
+        try:
+            with open_bus(process="near", config=BusConfig(run_directory=folder)) as b:
+                task = b.register("near", thread=b.here())
+                b.wait_for("sink", timeout=_LIMIT_S)
+                for _ in range(_WARM):
+                    task.call("sink", b"", timeout=_LIMIT_S)
+                # No call tells that the acknowledgements of both sides are out.
+                time.sleep(_QUIET_S)
+                far.send_signal(signal.SIGUSR1)
+                far.stdout.readline()
+                recorder.calls = []
+                task.command("sink", b"the one")
+                line = far.stdout.readline()
+                near = recorder.take()
+                b.call("end", timeout=_LIMIT_S)
+        finally:
+            threading.setprofile(None)
+            sys.setprofile(None)
     if not line:
         raise RuntimeError(f"no command came within {_LIMIT_S:g} s")
     return Hops(near, tuple(json.loads(line)))

@@ -26,7 +26,7 @@ from benchmarks import rivals
 from benchmarks.contest import Contest, Runs, steady_rate
 from benchmarks.figure import OURS
 from benchmarks.namespaces import ADDRESSES, inside, namespace_pair, refusal
-from benchmarks.program import command, environment, run_program
+from benchmarks.program import command, run_program, start_program
 from benchmarks.testbed import Arrivals, Testbed, percentiles_s
 
 if TYPE_CHECKING:
@@ -178,13 +178,7 @@ def _measure(
     testbed = _LINKS[link].testbed(folder)
     message = bytes(_SMALL_BYTES)
     arguments = command(_MODULE, "far", name, job, count, link, folder)
-    with subprocess.Popen(
-        inside(namespace, arguments),
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as far:
+    with start_program(inside(namespace, arguments)) as far:
         assert far.stdin is not None
         assert far.stdout is not None
         far.stdout.readline()  # it is ready to connect

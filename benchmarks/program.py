@@ -12,12 +12,12 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["command", "environment", "far_program", "run_program"]
+__all__ = ["command", "environment", "far_program", "run_program", "start_program"]
 
 _END_S: Final = 5.0  # for the far process to end by itself
 
@@ -32,19 +32,22 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
 
 
+def start_program(arguments: list[str], **options: Any) -> subprocess.Popen[str]:
+    """Start such a program, with pipes to and from it, and ``options`` of `Popen`."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        arguments, env=environment(), stdin=pipe, stdout=pipe, text=True, **options
+    )
+
+
 def run_program(what: str, arguments: list[str], limit_s: float) -> list[float]:
     """Run a program to its end; return the numbers that it prints.
 
     Raises:
         RuntimeError: it failed, or was not done in time; the message names ``what``.
     """
-    with subprocess.Popen(
-        arguments,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # to kill it together with its children
-    ) as process:
+    # A new session, to kill it together with its children.
+    with start_program(arguments, start_new_session=True) as process:
         try:
             answer, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
@@ -68,12 +71,7 @@ def far_program(module: str, *arguments: object) -> Iterator[tuple[str, str]]:
     # A short prefix, since the path of a socket must be short.
     with (
         tempfile.TemporaryDirectory(prefix="qb-") as folder,
-        subprocess.Popen(
-            command(module, *arguments, folder),
-            env=environment(),
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as far,
+        start_program(command(module, *arguments, folder)) as far,
     ):
         assert far.stdout is not None
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 import attrs
 
 from benchmarks.multicast_job import CREDIT, HERE, PROBE
-from benchmarks.program import command, environment
+from benchmarks.program import command, start_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,14 +144,8 @@ class Receivers:
         self._stack.callback(os.close, reading)
         os.set_blocking(reading, False)
         try:
-            process = subprocess.Popen(
-                command(*self._program, number, writing),
-                env=environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                pass_fds=[writing],
-            )
+            program = command(*self._program, number, writing)
+            process = start_program(program, pass_fds=[writing])
         finally:
             os.close(writing)
         self._stack.callback(_end, process)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks.condition import BUSY, possible
 from benchmarks.contest import Contest, Runs
 from benchmarks.figure import OURS
-from benchmarks.program import command, environment, run_program
+from benchmarks.program import command, run_program, start_program
 from bus import open_bus
 
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ def _measure_stream(name: str, scale: float, folder: str) -> list[float]:
         publisher = stack.enter_context(closing(_PUBLISHERS[name](folder)))
         send = publisher.send
         readers = [
-            stack.enter_context(_other(who, name, folder, send)) for who in _SUBSCRIBERS
+            stack.enter_context(_other(role, name, folder, send))
+            for role in _SUBSCRIBERS
         ]
         before, start = _processor_s(*readers), perf_counter()
         for number in range(count):
@@ -181,14 +182,7 @@ def _other(
 
     probe: sends a message, which the other process awaits; called until it has one.
     """
-    arguments = command(_MODULE, role, name, folder)
-    with subprocess.Popen(
-        arguments,
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start_program(command(_MODULE, role, name, folder)) as process:
         assert process.stdout is not None
         try:
             while not select.select([process.stdout], [], [], 0.05)[0]:

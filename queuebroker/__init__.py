@@ -20,7 +20,7 @@
 
 A `QueueBroker` makes a `MessageQueue` for whole messages, a `Broker` a `Channel` for
 bytes, and ``queue.of(type)`` a `TypedQueue` for objects. Each call that may wait takes
-a ``timeout`` in seconds; errors are heirs of `QueueBrokerError`.
+a ``timeout`` in seconds; errors are subclasses of `QueueBrokerError`.
 
 queuebroker.sockets    the same between processes and machines
 queuebroker.aio        the same from asyncio

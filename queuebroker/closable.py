@@ -1,6 +1,6 @@
 """`Uncopyable`: an object of one process; `Closable`: one that ``with`` closes.
 
-They are the bases of brokers, managers, ends, and of the like in `bus`.
+They are the bases of brokers, managers and ends, and of their counterparts in `bus`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Uncopyable:
 
     __slots__ = ()
 
-    # What a program does in place of a copy, for the text of the error.
+    # The alternative to a copy, for the text of the error.
     _in_place_of_copy: ClassVar[str] = "another process creates its own"
 
     def __reduce__(self) -> NoReturn:
-        # pickle, copy and deepcopy all come here.
+        # pickle, copy and deepcopy call this.
         raise TypeError(
             f"cannot pickle or copy {type(self).__name__}: it belongs to its process;"
             f" {self._in_place_of_copy}"

@@ -461,7 +461,6 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "loans",
         "awaited_confirmation",
         "awaited_binding",
-        "awaited_subscribers",
         "subscriber",
         "call",
         "snapshot",

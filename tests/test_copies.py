@@ -2,7 +2,7 @@
 
 A value is what a program passes to a child process: its pickle and its deep copy are
 equal to it. An object that holds threads, locks or descriptors refuses with a sentence
-that names the class and the way out.
+that names the class and the alternative.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def test_undelivered_messages_keep_their_error_in_a_copy() -> None:
         assert vars(made.error) == {"name": "a", "text": "why"}
 
 
-def test_the_keys_of_a_machine_stay_of_their_folder_in_a_copy(tmp_path: Path) -> None:
+def test_the_copied_keys_of_a_machine_keep_their_folder(tmp_path: Path) -> None:
     folder = Authority.create(tmp_path / "authority").issue("m", tmp_path / "m")
 
     for made in _copies(MachineKeys(folder)):
@@ -271,7 +271,7 @@ def _check_refuses(name: str, value: object) -> None:
 
 @clause("QB-ERR-10")
 def test_the_objects_of_a_bus_refuse_to_be_copied() -> None:
-    """A bus says that another process joins it."""
+    """The error of a bus states that another process joins it."""
     with memory_bus() as near:
         received: list[Any] = []
         task = near.register("a", on_command=received.append)

@@ -97,7 +97,7 @@ def test_pydoc_shows_each_public_module(name: str) -> None:
     assert pydoc.render_doc(importlib.import_module(name))
 
 
-def test_no_signature_of_a_class_names_what_is_not_there() -> None:
+def test_no_signature_of_a_class_names_a_missing_object() -> None:
     """A struct of `msgspec` evaluates its annotations for that."""
     for name in _modules():
         module = importlib.import_module(name)

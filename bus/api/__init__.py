@@ -13,7 +13,6 @@ receiver                            the callbacks of a task
 awaited_outcome                     an outcome for which one caller waits
 subscription, subscriber,
 awaited_confirmation                interests in other tasks; the wait for their effect
-awaited_subscribers                 the wait of a notifier for subscribers
 command_handle, sender, call        commands and notifications; a command and its answer
 task_owner, task                    the task, and its bus as the task uses it
 bus_thread, bus_threads             the threads that host tasks

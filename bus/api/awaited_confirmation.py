@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from bus.api.awaited_outcome import AwaitedOutcome
 from bus.errors import CommandTimeoutError, UnknownTaskError
-from queuebroker import _sync
 
 if TYPE_CHECKING:
     from bus.api.subscription import Subscription
@@ -54,12 +53,8 @@ class AwaitedConfirmation(AwaitedOutcome[bool]):
             CommandTimeoutError: a process has not confirmed in time.
             UnknownTaskError: the task deregisters, or a bus is closed meanwhile.
         """
-        thread = bus._threads.of(self._entry, self._host)
         subscription = self._subscription
-        if self.parker is None:
-            thread._serve_until(self.is_over, deadline)
-        else:
-            _sync.park(self.parker, self.is_over, deadline)
+        self.wait_until_over(bus, deadline)
         subscription.then = None
         if not self.is_over():
             assert timeout is not None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Call"]
 
 _LATE_S: Final = 1.0  # maximum wait for an answer that another thread is handing over
-_WHY_S: Final = 0.2  # maximum wait for the reason why there is no answer
+_WHY_S: Final = 0.2  # maximum wait for the cause of a timeout
 
 
 class Call(AwaitedOutcome[Response]):
@@ -43,7 +43,7 @@ class Call(AwaitedOutcome[Response]):
 
         sender: the sender of the calling task.
         bus: the bus of the addressee; None for that of the task.
-        asks_why: True to ask the addressee's process why no answer came in time.
+        asks_why: True to request the cause of a timeout from the addressee's process.
 
         Raises:
             RuntimeError: called within a callback.
@@ -99,9 +99,9 @@ class Call(AwaitedOutcome[Response]):
         question: Question | None,
         bus: str | None,
     ) -> BusError:
-        """Return the error, with the reason of a timeout that is known elsewhere.
+        """Return the error; a timeout with its cause.
 
-        The inspector of another process knows why its task does not answer.
+        The inspector of the addressee's process knows why its task does not answer.
         """
         if not isinstance(error, CommandTimeoutError) or error.why:
             return error

@@ -30,7 +30,7 @@ from bus.payload import freeze_within
 from bus.threads.host_thread import call_in_host_thread
 from bus.threads.internal_errors import InternalErrors
 from queuebroker import _sync
-from queuebroker.waiting.parking import taken_lock
+from queuebroker.waiting.parking import pause, taken_lock
 
 if TYPE_CHECKING:
     from bus.api.arguments import Unset
@@ -260,7 +260,6 @@ def _make(factory: Factory, bus: TaskBus, name: str, state: Any) -> Task:
         try:
             return factory(bus, name, state)
         except NameTakenError:
-            now = _sync.monotonic()
-            if now >= until:
+            if _sync.monotonic() >= until:
                 raise
-            _sync.park(taken_lock(), lambda: False, now + _PAUSE_S)
+            pause(_PAUSE_S)

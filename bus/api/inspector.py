@@ -6,8 +6,8 @@ command with one map of plain values. The state of the manager is read under the
 exchange's lock; each counter of an account has a single writer and is read without one.
 
 A command ``{"frames": ...}`` requests the frames that cross the links of the process;
-see `MonitorLeases`. The answer to ``{"unanswered": name}`` is why the task of that name
-does not answer; see `bus.api.call`.
+see `MonitorLeases`. The answer to ``{"unanswered": name}`` is the reason why the task
+of that name does not answer; see `bus.api.call`.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _task(task: TaskInfo) -> dict[str, Any]:
         "late": task.late,
         "unasked": task.unasked,
         "undelivered": task.undelivered,
-        "unheard": task.unheard,
+        "no_subscriber": task.no_subscriber,
     }
 
 

@@ -112,11 +112,7 @@ class _AwaitedLoan(AwaitedOutcome["list[memoryview | ArenaFullError | None]"]):
     def wait(
         self, sender: Sender, deadline: float | None, nbytes: int
     ) -> memoryview | None:
-        threads = sender.bus._threads
-        if self.parker is not None:
-            _sync.park(self.parker, self.is_over, deadline)
-        else:
-            threads.of(self._entry, self._host)._serve_until(self.is_over, deadline)
+        self.wait_until_over(sender.bus, deadline)
         sender.require_host()  # a task that has left is the more precise error
         if self.outcome is None:
             raise ArenaFullError(nbytes, sender.bus._config.arena_bytes)

@@ -361,7 +361,7 @@ class Sender:
             message = Incoming(
                 kind=Kind.NOTIFICATION,
                 payload=frozen,
-                # If a local task got it, the comm thread must not count it as unheard.
+                # If there are none, the comm thread may count it as `no_subscriber`.
                 subscriptions=audience[0].subscriptions if audience else (),
                 wants_reply=on_response is not None,
                 _source=self._entry,

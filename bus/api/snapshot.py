@@ -96,7 +96,7 @@ class TaskInfo:
     late: the number of answers that arrived after their question had closed.
     unasked: the number of answers it gave that no task requested.
     undelivered: the number of undeliverable commands that requested no answer.
-    unheard: the number of notifications it sent without a subscriber (BUS-FLOW-8).
+    no_subscriber: the number of its notifications without a subscriber (BUS-FLOW-8).
     """
 
     address: Address
@@ -109,7 +109,7 @@ class TaskInfo:
     late: int
     unasked: int
     undelivered: int
-    unheard: int = 0
+    no_subscriber: int = 0
 
 
 @attrs.frozen
@@ -144,7 +144,7 @@ class SentCounters:
     returned: messages sent elsewhere.
     failed: messages that expired, found no room, or had no addressee.
     in_doubt: messages that may or may not have been taken: the link was lost before
-      the answer.
+      the acknowledgement.
     present: messages that wait for a link, or are in transit.
     """
 
@@ -345,7 +345,7 @@ def _task_info(entry: Entry, host: ThreadManager) -> TaskInfo:
         late=receiver.asker.late,
         unasked=receiver.responder.unasked,
         undelivered=receiver.delivery_failures.undelivered,
-        unheard=entry.unheard,
+        no_subscriber=entry.no_subscriber,
     )
 
 

@@ -19,7 +19,7 @@ from bus.api.arguments import (
     wrong_type,
 )
 from bus.api.awaited_command import await_command
-from bus.api.awaited_subscribers import AwaitedSubscribers
+from bus.api.awaited_outcome import AwaitedOutcome
 from bus.api.bus_thread import BusThread
 from bus.api.call import Call
 from bus.api.command_handle import NO_QUESTION, CommandHandle
@@ -31,6 +31,7 @@ from bus.api.subscriber import Subscriber
 from bus.api.subscription import Subscription, Watch
 from bus.api.task_owner import TaskOwner
 from bus.core.local.routing_table import Entry
+from bus.errors import UnknownTaskError
 from bus.links.send_batch import SendBatch
 from bus.loan import Loan
 from bus.message import Incoming, Presence, Response
@@ -257,10 +258,10 @@ class Task(Uncopyable):
         ref: passed to ``on_response`` as `Response.reference`.
         timeout: the seconds to wait for answers; required with ``on_response``.
 
-        The notification goes to the subscribers that this process knows now. If there
-        are none, it is dropped and `TaskInfo.unheard` counts it. A subscriber that must
-        not miss the first one subscribes with ``wait=True``, then sends a command. A
-        notifier that must not send too early calls `wait_for_subscribers` first.
+        The notification goes to the subscribers that this process knows now. If it has
+        none, it is dropped and `TaskInfo.no_subscriber` counts it. A subscriber that
+        must not miss the first one subscribes with ``wait=True``, then sends a command.
+        A notifier that must not send too early calls `wait_for_subscribers` first.
 
         Raises:
             BusFullError: a subscriber has no room, and its policy reports that to the
@@ -285,7 +286,7 @@ class Task(Uncopyable):
         """Wait until this task has ``count`` subscribers; False if time is up first.
 
         Each subscribing task of this process counts, and each other process with one or
-        more of them: how many tasks subscribe there is not known here (BUS-MSG-19).
+        more of them: this process does not know their number there (BUS-MSG-19).
         From then on each notification reaches all of them, or a gap counts it.
 
         timeout: in seconds; None for no limit.
@@ -300,8 +301,21 @@ class Task(Uncopyable):
         if self._bus._threads.in_callback():
             msg = "cannot wait within a callback: wait for subscribers elsewhere"
             raise RuntimeError(msg)
-        wait = AwaitedSubscribers(self._entry, self._sender.require_host())
-        return wait.wait(self._bus, count, deadline)
+        # The outcome: True once there are enough, False if the task deregisters first.
+        wait = AwaitedOutcome[bool](self._entry, self._sender.require_host())
+        exchange, entry, then = self._bus._exchange, self._entry, wait.on_outcome
+        manager = exchange.manager
+        try:
+            exchange.decide(lambda: manager.await_subscribers(entry, count, then))
+            wait.wait_until_over(self._bus, deadline)
+        finally:
+            exchange.decide_remote(lambda: manager.forget_subscribers(then))
+        if wait.outcome:
+            return True
+        self._bus._lifetime.check()  # a closed bus is the more precise error
+        if wait.is_over():
+            raise UnknownTaskError(entry.name)
+        return False
 
     @guarded("take a loan")
     def loan(

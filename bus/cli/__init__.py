@@ -32,103 +32,41 @@ _OURS: Final = ("bus", "queuebroker", "specs")
 
 @attrs.frozen
 class Verb:
-    """The location of a verb ("module:command"), its line of help, and an example.
-
-    example: the end of its help: a command line without the word ``bus``.
-    """
+    """The location of a verb ("module:command"), and its line of help."""
 
     target: str
     summary: str
-    example: str = ""
 
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {
-        "demo": Verb(
-            "bus.cli.demo:demo",
-            "Index a folder, and check the record.",
-            "demo --plant reorder --no-spark",
-        ),
+        "demo": Verb("bus.cli.demo:demo", "Index a folder, and check the record."),
         "tree": Verb(
-            "bus.cli.look:tree",
-            "Show the processes and tasks of a live bus.",
-            "tree --bus house",
+            "bus.cli.look:tree", "Show the processes and tasks of a live bus."
         ),
-        "list": Verb(
-            "bus.cli.look:list_names", "List the public names.", "list --bus house"
-        ),
-        "top": Verb(
-            "bus.cli.top:top", "Show the activity of each process.", "top --once"
-        ),
-        "monitor": Verb(
-            "bus.cli.monitor:monitor",
-            "Show the frames on the links.",
-            "monitor --type MSG --count 10",
-        ),
+        "list": Verb("bus.cli.look:list_names", "List the public names."),
+        "top": Verb("bus.cli.top:top", "Show the activity of each process."),
+        "monitor": Verb("bus.cli.monitor:monitor", "Show the frames on the links."),
         "machines": Verb(
-            "bus.cli.machines:machines",
-            "Show the other machines, and their links.",
-            "machines --bus house",
+            "bus.cli.machines:machines", "Show the other machines, and their links."
         ),
-        "shm": Verb(
-            "bus.cli.shm:shm",
-            "Show the shared memory of each process.",
-            "shm --bus house",
-        ),
-        "route": Verb(
-            "bus.cli.route:route", "Show how a name is reached.", "route thermostat"
-        ),
-        "call": Verb(
-            "bus.cli.talk:call",
-            "Send a command, and print the answer.",
-            """call thermostat '{"celsius": 17}' --bus house""",
-        ),
-        "send": Verb(
-            "bus.cli.talk:send",
-            "Send a command that expects no answer.",
-            """send logger '"hello"' --bus house""",
-        ),
-        "listen": Verb(
-            "bus.cli.talk:listen",
-            "Print the notifications of tasks.",
-            "listen 'sensor/*' --bus house",
-        ),
+        "shm": Verb("bus.cli.shm:shm", "Show the shared memory of each process."),
+        "route": Verb("bus.cli.route:route", "Show how a name is reached."),
+        "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
+        "send": Verb("bus.cli.talk:send", "Send a command that expects no answer."),
+        "listen": Verb("bus.cli.talk:listen", "Print the notifications of tasks."),
         "socket": Verb(
-            "bus.cli.sockets:socket",
-            "Exchange lines with nanomsg and NNG.",
-            "socket listen tcp://127.0.0.1:5555",
+            "bus.cli.sockets:socket", "Exchange lines with nanomsg and NNG."
         ),
-        "wait-for": Verb(
-            "bus.cli.talk:wait_for",
-            "Wait until a task has this name.",
-            "wait-for thermostat --timeout 10",
-        ),
-        "bench": Verb(
-            "bus.cli.bench:bench", "Measure commands between two processes.", "bench"
-        ),
-        "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run.", "doctor"),
-        "keys": Verb(
-            "bus.cli.keys:keys",
-            "Make and show keys for several machines.",
-            "keys init house-keys",
-        ),
-        "check": Verb(
-            "bus.cli.check:check", "Check recorded traffic.", "check bus-demo/journal"
-        ),
-        "journal": Verb(
-            "bus.cli.journal:journal",
-            "List, show and verify journals.",
-            "journal ls bus-demo/journal",
-        ),
-        "pipeline": Verb(
-            "bus.cli.pipeline:pipeline",
-            "Check journals with Spark.",
-            "pipeline all --journals bus-demo/journal --out checked",
-        ),
+        "wait-for": Verb("bus.cli.talk:wait_for", "Wait until a task has this name."),
+        "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
+        "doctor": Verb("bus.cli.doctor:doctor", "Check that a bus can run."),
+        "keys": Verb("bus.cli.keys:keys", "Make and show keys for several machines."),
+        "check": Verb("bus.cli.check:check", "Check recorded traffic."),
+        "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),
+        "pipeline": Verb("bus.cli.pipeline:pipeline", "Check journals with Spark."),
         "conformance": Verb(
-            "bus.cli.conformance:conformance",
-            "Test your own broker, clause by clause.",
-            "conformance my_broker.py:factory",
+            "bus.cli.conformance:conformance", "Test your own broker, clause by clause."
         ),
     }
 )
@@ -182,8 +120,6 @@ class LazyGroup(click.Group):
                 _fail(f"cannot run {name}: {cause}")
             raise
         assert isinstance(command, click.Command)
-        if verb.example:
-            command.epilog = f"Example: bus {verb.example}"
         return command
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

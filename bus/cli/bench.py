@@ -58,7 +58,7 @@ class _Measured:
     trips: int
 
 
-@click.command()
+@click.command(epilog="Example: bus bench")
 @click.option(
     "--seconds",
     type=FiniteRange(0.0, 3600.0, min_open=True),

@@ -41,7 +41,7 @@ _COLOURS: Final = {
 }
 
 
-@click.command()
+@click.command(epilog="Example: bus check bus-demo/journal")
 @click.argument("directory", metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
@@ -112,7 +112,7 @@ def _show_verdicts(verdicts: Sequence[RuleVerdict]) -> None:
 
 
 def violation_line(violation: Violation) -> str:
-    """Return what is wrong, with the record that proves it."""
+    """Return a violation, with the record that proves it."""
     where = f"record {violation.n} of " if violation.n is not None else ""
     journal = violation.journal
     whose = f"journal {hex64(journal)}" if journal is not None else "no journal"

@@ -14,7 +14,10 @@ _ERROR = 4
 
 # Unknown options, and arguments after the subject, are pytest's. The options of this
 # verb may stand on either side of the subject.
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Example: bus conformance my_broker.py:factory",
+)
 @click.option(
     "--level",
     type=click.Choice(["quick", "full"]),

@@ -46,18 +46,18 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-CONTROL: Final = "reorder"  # the fault of the run that shows that faults are found
+CONTROL: Final = "reorder"  # the fault of the control run, which the check must find
 FAILED: Final = 1
 FEW: Final = 60  # the number of its files
 LARGEST: Final = 3
 NAMED: Final = 5
-PROCESSES: Final = 4  # one worker is killed, one leaves, one does the rest
+PROCESSES: Final = 4  # one worker is killed, one disconnects, one completes the work
 PROCESSES_OF_TWO: Final = 5  # two workers on each of two machines
 PROCESSES_OF_TWO_MIN: Final = 3
 SHOWN: Final = 10
 
 
-@click.command()
+@click.command(epilog="Example: bus demo --plant reorder --no-spark")
 @click.argument("path", required=False, type=click.Path())
 @click.option(
     "--seconds",
@@ -222,7 +222,7 @@ def _finds_a_fault(files: FileList) -> bool:
         outcome = take_stock(few, Path(folder), fault=CONTROL)
         result = check_journals(open_journals(folder))
     click.echo(
-        f"the same once more with a planted fault, in {counted(len(few), 'file')}:"
+        f"a second run with a planted fault, on {counted(len(few), 'file')}:"
         f" {DEEDS[CONTROL]}"
     )
     for violation in result.violations[:1]:
@@ -245,15 +245,15 @@ def _check_again(folder: OutFolder, code: int) -> int:
         return code
     before = folder.verdicts.read_bytes()
     click.echo(
-        "checking the record again with Spark, which shares no code that decides, and"
-        " drawing the report; this takes some 20 s"
+        "checking the record again with Spark, by an independent implementation of the"
+        " rules, and drawing the report; this takes some 20 s"
     )
     with Progress() as progress:
         result = judge_again(folder, progress.say)
     if _verdicts(before) == _verdicts(folder.verdicts.read_bytes()):
         click.echo(f"Spark: the same verdicts\nreport: {result.report}")
         return code
-    click.echo("Spark: OTHER VERDICTS")
+    click.echo("Spark: DIFFERENT VERDICTS")
     journals = journals_of(folder)
     show_result(result, result.first[:SHOWN], " in violations.jsonl", journals)
     return FAILED

@@ -35,7 +35,7 @@ _DESCRIPTORS_MIN: Final = 64
 _DESCRIPTORS_GOOD: Final = 1024
 
 
-@click.command()
+@click.command(epilog="Example: bus doctor")
 @live_options(10.0)
 def doctor(target: Target) -> None:
     """Check that a bus can run on this machine, and list missing optional items.

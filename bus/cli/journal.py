@@ -33,7 +33,7 @@ _ERROR: Final = 4
 _AROUND: Final = 5
 
 
-@click.group()
+@click.group(epilog="Example: bus journal ls bus-demo/journal")
 def journal() -> None:
     """List, show and verify journals."""
 

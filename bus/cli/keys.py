@@ -43,7 +43,7 @@ _authority = click.option(
 
 
 class KeysCommand(click.Command):
-    """A command whose wrong values, and damaged files, are wrong usage."""
+    """A command that reports invalid values and damaged files as usage errors."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -52,7 +52,7 @@ class KeysCommand(click.Command):
             fail(str(error), USAGE)
 
 
-@click.group()
+@click.group(epilog="Example: bus keys init house-keys")
 def keys() -> None:
     """Make, renew and show the keys for links between machines.
 

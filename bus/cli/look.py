@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["list_names", "tree"]
 
 
-@click.command()
+@click.command(epilog="Example: bus tree --bus house")
 @click.option("--here", is_flag=True, help="Show this machine only.")
 @live_options(10.0)
 def tree(target: Target, here: bool) -> None:
@@ -113,9 +113,9 @@ def _task_line(task: Mapping[str, Any]) -> str:
         for kind in ("dropped", "expired", "turned_away")
         if counters[kind]
     ]
-    # A process of an earlier version does not report `unheard`.
-    if unheard := task.get("unheard", 0):
-        parts.append(f"{unheard} notified without a subscriber")
+    # A process of an earlier version does not report `no_subscriber`.
+    if no_subscriber := task.get("no_subscriber", 0):
+        parts.append(f"{no_subscriber} notifications without a subscriber")
     parts += map(_subscription_text, task["subscriptions"])
     mark = " (private)" if task["visibility"] == "private" else ""
     return f"{task['name']}{mark}: {', '.join(parts)}"
@@ -132,7 +132,7 @@ def _subscription_text(subscription: Mapping[str, Any]) -> str:
     return f"subscribed to {subscription['to']}{suffix}"
 
 
-@click.command("list")
+@click.command("list", epilog="Example: bus list --bus house")
 @live_options(10.0)
 def list_names(target: Target) -> None:
     """List the public names of the machine, each with its process."""

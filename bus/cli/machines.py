@@ -29,7 +29,7 @@ _COLOURS = {
 }
 
 
-@click.command()
+@click.command(epilog="Example: bus machines --bus house")
 @live_options(10.0)
 def machines(target: Target) -> None:
     """Show the other machines of the bus, as the master of this one knows them.

@@ -46,7 +46,7 @@ _ARROWS: Final = {"out": "-->", "in": "<--"}
 _SAME: Final = re.compile(r"\d{7,}(?=\d{9}\b)")
 
 
-@click.command()
+@click.command(epilog="Example: bus monitor --type MSG --count 10")
 @click.option("--process", metavar="NAME", help="Show the frames of this process only.")
 @click.option(
     "--type",

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Ticker"]
 
-# What the code of a program does without the bus, shown once for each event.
+# The code that a program needs without the bus, shown once for each event.
 _OTHERWISE: Final = {
-    HungUp: "nothing was lost on its way: otherwise you write receipts and a drain",
+    HungUp: "no message was lost; without the bus, that takes receipts and a drain",
     Rescued: (
-        "the bus told apart what was begun and what is in doubt: otherwise you write"
-        " heartbeats, timeouts, and a table of open requests"
+        "the bus reports which commands were started, and which are in doubt; without"
+        " it, that takes heartbeats, timeouts, and a table of open requests"
     ),
 }
 # The outcome that the bus reports for a lost worker's file, and its meaning.
-_HELD: Final = {"in doubt": "not acknowledged", "peer lost": "begun, not answered"}
+_HELD: Final = {"in doubt": "not acknowledged", "peer lost": "started, not answered"}
 _LINKED: Final = {
     "cut": f"the link between {NEAR} and {FAR} is cut: no byte passes, nothing closes",
     "lost": f"after {{:.1f}} s of silence, {NEAR} reports each worker in {FAR} lost",

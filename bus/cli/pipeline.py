@@ -64,7 +64,9 @@ _conf = click.option(
 )
 
 
-@click.group()
+@click.group(
+    epilog="Example: bus pipeline all --journals bus-demo/journal --out checked"
+)
 def pipeline() -> None:
     """Check recorded traffic with Spark.
 

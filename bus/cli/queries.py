@@ -20,7 +20,7 @@ from bus.journal.wording import printable
 from bus.links.run_directory import run_base
 from bus.registration import Visibility
 from queuebroker import _sync
-from queuebroker.waiting.parking import taken_lock
+from queuebroker.waiting.parking import pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -300,8 +300,3 @@ def _known_master(bus: Bus) -> str | None:
         return None
     assert isinstance(master.key[1], str)
     return master.key[1]
-
-
-def pause(seconds: float) -> None:
-    """Sleep; an interrupt ends it early."""
-    _sync.park(taken_lock(), lambda: False, _sync.monotonic() + seconds)

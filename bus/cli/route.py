@@ -69,7 +69,7 @@ class _Route:
     why: str
 
 
-@click.command()
+@click.command(epilog="Example: bus route thermostat")
 @click.argument("name")
 @click.option(
     "--from", "sender", metavar="PROCESS", help="Show the route from this process."

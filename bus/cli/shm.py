@@ -32,7 +32,7 @@ _RECIPIENTS: Final = (
 _VIEWS: Final = ("process", "views_of", "oldest", "views", "slabs")
 
 
-@click.command()
+@click.command(epilog="Example: bus shm --bus house")
 @live_options(10.0)
 def shm(target: Target) -> None:
     """Show the shared memory of each process of this machine.

@@ -181,7 +181,7 @@ class SocketSession:
         return True
 
     def _wait_for_room(self) -> None:
-        """Print messages until the peers have read enough of what was sent to them.
+        """Print messages until the peers have read enough of the lines sent to them.
 
         If a peer reads nothing for `_PATIENCE_S`, do not wait for it again until it
         reads: otherwise every line would be delayed by that time.

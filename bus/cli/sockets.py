@@ -30,7 +30,7 @@ _MULTICAST: Final = frozenset({Transport.MULTICAST})
 _STREAMS: Final = frozenset(Transport) - {Transport.MULTICAST, Transport.INPROC}
 
 
-@click.group()
+@click.group(epilog="Example: bus socket listen tcp://127.0.0.1:5555")
 def socket() -> None:
     """Send lines to other programs on a bus, and print their messages.
 

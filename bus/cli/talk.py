@@ -72,7 +72,7 @@ def _present(target: Target, bus: Bus, name: str) -> float:
     return max(0.0, target.timeout_s - (_sync.monotonic() - begun))
 
 
-@click.command()
+@click.command(epilog="""Example: bus call thermostat '{"celsius": 17}' --bus house""")
 @click.argument("name", callback=_NAME)
 @click.argument("payload", metavar="[JSON]", callback=_PAYLOAD, default="null")
 @live_options(10.0)
@@ -93,7 +93,7 @@ def call(target: Target, name: str, payload: Any) -> None:
     click.echo(to_json(answer))
 
 
-@click.command()
+@click.command(epilog="""Example: bus send logger '"hello"' --bus house""")
 @click.argument("name", callback=_NAME)
 @click.argument("payload", metavar="[JSON]", callback=_PAYLOAD, default="null")
 @live_options(10.0)
@@ -153,7 +153,7 @@ def _is_under_way(bus: Bus) -> bool:
     )
 
 
-@click.command()
+@click.command(epilog="Example: bus listen 'sensor/*' --bus house")
 @click.argument("pattern", callback=_PATTERN)
 @click.option(
     "--count",
@@ -205,7 +205,7 @@ def _notified(target: Target, message: Incoming) -> str:
     return f"{message.sender.module} {to_json(message.payload)}{lost}"
 
 
-@click.command("wait-for")
+@click.command("wait-for", epilog="Example: bus wait-for thermostat --timeout 10")
 @click.argument("name", callback=_NAME)
 @live_options(None)
 def wait_for(target: Target, name: str) -> None:

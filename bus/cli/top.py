@@ -12,9 +12,10 @@ import click
 from bus.cli.json_text import to_json
 from bus.cli.live import joined, live_options
 from bus.cli.numbers import FiniteRange
-from bus.cli.queries import Answers, look_around, pause
+from bus.cli.queries import Answers, look_around
 from bus.cli.text import show_table, table_lines
 from queuebroker import _sync
+from queuebroker.waiting.parking import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 _HEAD: Final = (
-    *("process", "role", "tasks", "messages", "per_s"),
-    *("notified", "notified_per_s", "unheard", "heard", "heard_per_s", "unread"),
-    *("dropped", "expired", "turned_away", "nobody", "in_doubt", "queued", "blocked"),
+    *("process", "role", "tasks", "messages", "per_s", "notified", "notified_per_s"),
+    *("no_subscriber", "received", "received_per_s", "unread", "dropped", "expired"),
+    *("turned_away", "nobody", "in_doubt", "queued", "blocked"),
 )
 
 
@@ -38,9 +39,9 @@ class _Row:
 
     messages: commands and notifications that callbacks got since its tasks registered.
     notified: notifications that its tasks have sent, each counted once.
-    unheard: those among them for which there was no subscriber.
-    heard: the notifications among messages.
-    per_s, notified_per_s, heard_per_s: since the last refresh; None at the first.
+    no_subscriber: those among them for which there was no subscriber.
+    received: the notifications among messages.
+    per_s, notified_per_s, received_per_s: since the last refresh; None at the first.
     dropped: messages dropped to make room for newer ones.
     expired: messages whose deadline had passed.
     turned_away: messages rejected for lack of room.
@@ -57,9 +58,9 @@ class _Row:
     per_s: float | None
     notified: int
     notified_per_s: float | None
-    unheard: int
-    heard: int
-    heard_per_s: float | None
+    no_subscriber: int
+    received: int
+    received_per_s: float | None
     unread: int
     dropped: int
     expired: int
@@ -70,7 +71,7 @@ class _Row:
     blocked: int
 
 
-@click.command()
+@click.command(epilog="Example: bus top --once")
 @click.option("--once", is_flag=True, help="Print the totals once.")
 @click.option(
     "--interval",
@@ -229,10 +230,10 @@ def _rows(answers: Answers, before: Mapping[str, _Row], passed_s: float) -> list
 
 def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -> _Row:
     tasks = [task for thread in told["threads"] for task in thread["tasks"]]
-    heard_counters = [
+    received_counters = [
         each["notifications"] for task in tasks for each in task["subscriptions"]
     ]
-    counters = [*(task["commands"] for task in tasks), *heard_counters]
+    counters = [*(task["commands"] for task in tasks), *received_counters]
 
     def total(kind: str) -> int:
         return sum(each[kind] for each in counters)
@@ -241,7 +242,7 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
     process, messages = told["process"], total("delivered")
     # Each notification is queued once for all other processes together.
     notified = notifying.get("accepted", 0) + notifying.get("turned_away", 0)
-    heard = sum(each["delivered"] for each in heard_counters)
+    received = sum(each["delivered"] for each in received_counters)
     last = before.get(process)
 
     def rate(count: int, counted: int) -> float | None:
@@ -257,9 +258,9 @@ def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -
         notified=notified,
         notified_per_s=rate(notified, last.notified if last else 0),
         # A process of an earlier version does not report it.
-        unheard=sum(task.get("unheard", 0) for task in tasks),
-        heard=heard,
-        heard_per_s=rate(heard, last.heard if last else 0),
+        no_subscriber=sum(task.get("no_subscriber", 0) for task in tasks),
+        received=received,
+        received_per_s=rate(received, last.received if last else 0),
         unread=total("unread"),
         dropped=sum(each.get("dropped", 0) for each in (*counters, sent, notifying)),
         expired=total("expired"),

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 import msgspec
 
+from bus.demo.crew import Part  # read by `msgspec`
 from bus.demo.files import FileList
-
-if TYPE_CHECKING:
-    from bus.demo.crew import Part
 
 __all__ = ["Job"]
 
@@ -24,22 +22,15 @@ class Job(msgspec.Struct, frozen=True):
 
     journals: the folder it records in. address, channel: of its queue to the collector.
     root, paths: the list of files, as the system encodes their names.
-    leaves, dies, from_file, after_s, machine, is_master: as for `bus.demo.crew.Part`.
     network: the file with the network of its machine; None if there is only one.
     """
 
-    name: str
-    leaves: bool
-    dies: bool
-    from_file: int
-    after_s: float
+    part: Part
     journals: bytes
     address: str
     channel: int
     root: bytes
     paths: list[bytes]
-    machine: str | None
-    is_master: bool
     network: bytes | None
 
     @classmethod
@@ -54,18 +45,12 @@ class Job(msgspec.Struct, frozen=True):
     ) -> Job:
         """Build the job of a worker."""
         return cls(
-            part.name,
-            part.leaves,
-            part.dies,
-            part.from_file,
-            part.after_s,
+            part,
             os.fsencode(journals.absolute()),
             address,
             channel,
             os.fsencode(files.root.absolute()),
             [os.fsencode(path) for path in files.paths],
-            part.machine,
-            part.is_master,
             None if network is None else os.fsencode(network),
         )
 

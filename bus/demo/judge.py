@@ -80,7 +80,7 @@ def judge(folder: OutFolder, own: Path, processes: int) -> CheckResult:
 
 
 def judge_again(folder: OutFolder, progress: Callable[[str], None]) -> Result:
-    """Check the record with Spark, write the results anew, and draw the report.
+    """Check the record with Spark, write the results again, and draw the report.
 
     progress: called with a few words at the beginning of each stage.
 

@@ -37,26 +37,27 @@ def main(pipe: IO[bytes]) -> None:
     job = Job.read(pipe)
     if job is None:
         return
-    manager = BrokerManager()
+    part, manager = job.part, BrokerManager()
+    name = part.name.replace("/", "-")  # of the process on the bus
     network, config, tls = None, _CONFIG, None
     if job.network is not None:
         # On the terminal of both machines: a warning must say from which of them it is.
-        logging.basicConfig(format=f"{job.machine}/{_process(job)}: %(message)s")
+        logging.basicConfig(format=f"{part.machine}/{name}: %(message)s")
         network, config = Network.read(os.fsdecode(job.network)), impatient(_CONFIG)
         tls = tls_of(network)
     with (
-        Journal(Path(os.fsdecode(job.journals)), machine=job.machine) as journal,
+        Journal(Path(os.fsdecode(job.journals)), machine=part.machine) as journal,
         open_bus(
             BUS,
-            role=Role.MASTER if job.is_master else Role.SLAVE,
-            process=_process(job),
-            machine=job.machine,
+            role=Role.MASTER if part.is_master else Role.SLAVE,
+            process=name,
+            machine=part.machine,
             config=config,
             network=network,
             journal=journal,
         ) as bus,
         SocketQueueBroker(
-            job.name, tls=tls, manager=manager, strict_half=True
+            part.name, tls=tls, manager=manager, strict_half=True
         ) as broker,
     ):
         try:
@@ -64,22 +65,17 @@ def main(pipe: IO[bytes]) -> None:
             worker = Worker(
                 own,
                 job.files,
-                leaves=job.leaves,
-                dies=job.dies,
-                from_file=job.from_file,
-                after_s=job.after_s,
+                leaves=part.leaves,
+                dies=part.dies,
+                from_file=part.from_file,
+                after_s=part.after_s,
             )
             worker.connect(job.address, CONTENT)
-            worker.register(bus, bus.thread(job.name))
+            worker.register(bus, bus.thread(part.name))
             pipe.read()
         finally:
             # Stops a worker that is still busy: no task waits for its file.
             manager.close(disconnect=True)
-
-
-def _process(job: Job) -> str:
-    """Return the name of the process on the bus."""
-    return job.name.replace("/", "-")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES
 from bus.journal.segment import Segment
 from queuebroker import _sync
+from queuebroker.waiting.parking import pause
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,7 +218,7 @@ class Supply:
             now = _sync.monotonic()
             if now >= deadline:
                 return
-            _pause(min(deadline, now + POLL_S))
+            pause(min(deadline - now, POLL_S))
 
     def _seal(self, segment: Segment) -> None:
         try:
@@ -240,10 +241,3 @@ class Supply:
             except OSError as error:
                 _log.warning("cannot delete %s: %s", oldest, error)
             self._sealed.popleft()
-
-
-def _pause(until: float) -> None:
-    """Sleep until a time on the monotonic clock."""
-    parker = _sync.Lock()
-    parker.acquire()
-    _sync.park(parker, lambda: False, until)

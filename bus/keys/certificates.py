@@ -174,8 +174,8 @@ def parsed(path: Path, parse: Callable[[bytes], T]) -> T:
     try:
         return parse(data)
     except BaseException as error:
-        # `cryptography` has errors of several kinds for what it cannot parse, with no
-        # common base; its Rust code may also panic.
+        # The parse errors of `cryptography` have several types without a common base;
+        # its Rust code may also panic.
         if not (isinstance(error, Exception) or _is_panic(error)):
             raise
         raise ValueError(f"{path} is damaged: {error}") from None

@@ -23,7 +23,7 @@ from bus.links.link_helpers import PORT
 from queuebroker import _sync
 from queuebroker.errors import QueueBrokerError
 from queuebroker.sockets import SocketMessageQueue
-from queuebroker.waiting.parking import taken_lock
+from queuebroker.waiting.parking import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +155,7 @@ class GatewayClient:
                 break
             if _sync.monotonic() >= until:
                 return None
-            _sync.park(taken_lock(), lambda: False, _sync.monotonic() + _PAUSE_S)
+            pause(_PAUSE_S)
         if answer.frame_bytes_max < self.frame_bytes_max:
             queue.disconnect()
             raise PermissionError(

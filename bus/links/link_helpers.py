@@ -69,9 +69,9 @@ class LinkHelpers:
     ) -> None:
         self._inbox: Final = inbox
         self._capacity: Final = config.link_frames
-        # The listener has `connect_timeout_s` to be there (`SocketListeners`). After
-        # that, a busy one has as long as it gives a peer itself: work that it has begun
-        # is not thrown away.
+        # The listener has `connect_timeout_s` to accept (`SocketListeners`). A busy one
+        # then has the time that it grants a peer, so that a handshake that has started
+        # is not discarded.
         self._timeout_s: Final = config.connect_timeout_s + config.auth_timeout_s
         self._policy: Final = policy
         self._peer_log: Final = peer_log

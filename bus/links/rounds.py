@@ -290,7 +290,7 @@ class Rounds:
         """Abort all links after an error of a round; for the comm thread.
 
         The error may have lost frames, of those read or of those to be sent. Over the
-        next link both ends resend what the other has not received.
+        next link each end resends the frames that the other has not received.
 
         Raises:
             HorizonError: the error is final.

@@ -298,7 +298,7 @@ def _slab_info(slab: SlabState) -> SlabInfo:
 
 
 def _has_ended(process_id: int) -> bool:
-    """Return True if a process reads nothing any more; False while that is unknown.
+    """Return True if a process can no longer read; False while that is unknown.
 
     A process that is killed closes its links before it becomes a zombie, and often its
     threads are listed for some time. So only the memory of the threads counts: each

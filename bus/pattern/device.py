@@ -55,8 +55,8 @@ class Device(Closable):
     """The forwarding between one or two sockets, in threads of its own; see `device`.
 
     It owns the messages of its sockets until it ends (BP-14). It ends when it or one of
-    the sockets is closed, and closes all of them. It goes on if no variable refers to
-    it or to them.
+    the sockets is closed, and closes all of them. It keeps forwarding if no variable
+    refers to it or to them.
 
     Attributes:
         error: the error that ended it; None if it was closed, or goes on.

@@ -266,7 +266,7 @@ def _latencies() -> dict[str, Column]:
 
 
 def _timed_from_their_sender(rows: DataFrame) -> DataFrame:
-    """Give notifications that another process handed on the times of their way there.
+    """Add to notifications that another process handed on the times of their route.
 
     The journal in which a process accepts them for its subscribers is the one in which
     it got them. A way that is in no journal leaves no latency.
@@ -312,7 +312,7 @@ def _whole(tallies: DataFrame, journals: DataFrame) -> DataFrame:
 
 
 def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
-    """Return, for each registration: has it a home, did one die; name, end, machine.
+    """Return each registration with its home, death, name, end and machine.
 
     The last column is true for a registration without a name: that of a process, for
     notifications on their way. A name that several processes use is shown with the

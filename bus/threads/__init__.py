@@ -5,6 +5,7 @@ dropping_account        the same for a receiver that drops its oldest message
 delivery                the items in a FIFO besides messages
 inbox, mailbox          the FIFO of a thread, to which other threads post; of one task
 callback_failures       a log of the exceptions of callbacks
+internal_errors         a log of the errors in the code of the bus, with pauses
 scheduler               the turns of the tasks of one thread, and its timers
 thread_manager          one thread, with its tasks
 host_thread             calls in the thread that hosts a task, and moves to another

@@ -202,7 +202,7 @@ class Exchange:
     def count_unheard(self, entry: Entry) -> None:
         """Count a notification without subscribers, while this process is alone."""
         with self._lock:
-            entry.unheard += 1
+            entry.no_subscriber += 1
 
     def _request_flush(self) -> None:
         if self.comm is not None:

@@ -209,7 +209,7 @@ class ThreadManager:
     def run(self) -> None:
         """Serve until stopped; an internal error ends only the step in which it occurs.
 
-        So a lack of memory, say in a read, costs no task of this thread its life.
+        So a lack of memory, for example in a read, ends no task of this thread.
         """
         errors = InternalErrors(f"thread {self.name!r}")
         while self._stop_at is None or (

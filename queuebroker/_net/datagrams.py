@@ -138,12 +138,12 @@ class Datagrams:
         are closed, or if the system does not count them.
         """
         try:
-            told = self._receiver.getsockopt(
+            info = self._receiver.getsockopt(
                 socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO_BYTES
             )
         except OSError:
             return None
-        return int.from_bytes(told[_DROPS], sys.byteorder) if told[_DROPS] else None
+        return int.from_bytes(info[_DROPS], sys.byteorder) if info[_DROPS] else None
 
     def close(self) -> None:
         """Close both sockets."""

@@ -143,8 +143,8 @@ class QueueBroker(Closable):
             with broker.connect("server", 80, required=True) as queue:
                 queue.send(b"hello")
 
-        If no live broker has that name, the call returns None at once, whatever the
-        timeout, or raises `UnknownBrokerError` with ``required=True``.
+        If no live broker has that name, the call returns None at once, without
+        regard to the timeout, or raises `UnknownBrokerError` with ``required=True``.
 
         strict_half: for this end only (QB-PY-8).
 

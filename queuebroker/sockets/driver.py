@@ -26,7 +26,7 @@ from queuebroker import _net, _sync
 from queuebroker.arguments import deadline_after
 from queuebroker.closable import Uncopyable
 from queuebroker.errors import BrokerClosedError
-from queuebroker.waiting.parking import taken_lock
+from queuebroker.waiting.parking import pause, taken_lock
 
 if TYPE_CHECKING:
     import _thread
@@ -426,7 +426,7 @@ class Driver(Uncopyable):
                     # For the events themselves: they are reported again. Each other
                     # lack of memory ends the connection that it concerns.
                     self.failures += 1
-                    _sync.park(parker, _never, _sync.monotonic() + _REVIEW_S)
+                    pause(_REVIEW_S, parker)
         except BaseException as error:  # noqa: BLE001 # else every waiter would hang
             self._end_by(error)
         self._close_descriptors()
@@ -476,10 +476,6 @@ class Driver(Uncopyable):
         self._wakers.clear()
         # Close the epoll, do not empty it: the parent waits on the same kernel object.
         self._close_descriptors()
-
-
-def _never() -> bool:
-    return False
 
 
 _drivers: weakref.WeakSet[Driver] = weakref.WeakSet()

@@ -58,7 +58,7 @@ class Gathering:
 
 
 class Dropping:
-    """Takes the place of a `Gathering` without memory; an empty message comes of it."""
+    """Takes the place of a `Gathering` without memory; yields an empty message."""
 
     __slots__ = ("wanted",)
 

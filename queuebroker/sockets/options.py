@@ -99,8 +99,8 @@ class SocketOptions:
         after that). None: it stays open until the peer has received all messages and
         acknowledged them.
     connect_s: seconds within which the system of the other host must accept a connect
-        (``tcp``, ``tls``); else nothing listens there. A listener that is there, but
-        slow, has the time of the call.
+        (``tcp``, ``tls``); else the connect fails. After that, a slow listener has
+        the timeout of the call.
     handshake_s: seconds within which a peer must send its name and the port it wants.
     unknown_peers_max: peers at a time that have not sent those yet. A further peer
         takes the place of the oldest, since a correct peer sends them at once.

@@ -19,10 +19,11 @@
 
     explore(program)  # Failure: deadlock, and the schedule that leads to it
 
-`explore` calls the program anew for each schedule, and `replay` repeats one of them.
-`stress` runs on real threads what the explorer cannot control. `check_linearizable`
-compares a `History` of calls with a `Model`. ``python -m queuebroker.testing --help``
-does the same in a shell, and the fixture ``explore`` in pytest.
+`explore` calls the program again for each schedule, and `replay` repeats one of them.
+`stress` runs code that the explorer cannot control, on real threads.
+`check_linearizable` compares a `History` of calls with a `Model`. ``python -m
+queuebroker.testing --help`` does the same in a shell, and the fixture ``explore`` in
+pytest.
 
 Layout; each group uses only those above it:
 

@@ -35,6 +35,7 @@ __all__ = [
     "WaitLists",
     "Waitable",
     "check_may_wait",
+    "pause",
     "taken_lock",
     "wait_for",
 ]
@@ -258,6 +259,12 @@ def taken_lock() -> _thread.LockType:
     parker = _sync.Lock()
     parker.acquire()
     return parker
+
+
+def pause(seconds: float, parker: _thread.LockType | None = None) -> None:
+    """Sleep; parker: a taken lock that was made while there was memory."""
+    # `bool()` is False: no thread ends the pause.
+    _sync.park(parker or taken_lock(), bool, _sync.monotonic() + seconds)
 
 
 def check_may_wait(lock: _thread.RLock) -> None:

@@ -229,7 +229,7 @@ def test_a_call_to_a_task_without_a_callback_names_the_remedy(bus: Bus) -> None:
 def test_a_call_to_a_task_in_another_process_names_the_remedy_too(
     near: Bus, served: bool
 ) -> None:
-    """The caller sleeps, or serves the thread of the task that asks."""
+    """The caller sleeps, or serves the thread of the calling task."""
     with socket_bus("far") as far:
         far.register("silent", thread=far.thread())
         far.register("idle", thread=far.here("mine"), on_command=lambda _: None)

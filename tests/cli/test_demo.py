@@ -84,7 +84,7 @@ def test_by_default_a_worker_is_killed_one_leaves_and_a_fault_is_caught(
     lines = ran.output.splitlines()
     assert any(line.startswith("worker/1 was killed; reported for ") for line in lines)
     assert any(line.startswith("worker/2 disconnected in the m") for line in lines)
-    assert any("otherwise you write heartbeats, timeouts" in line for line in lines)
+    assert any("that takes heartbeats, timeouts" in line for line in lines)
     verdicts = next(i for i, line in enumerate(lines) if line.startswith("J1 "))
     fault = next(i for i, line in enumerate(lines) if "with a planted fault" in line)
     assert verdicts < fault
@@ -148,7 +148,7 @@ def test_spark_checks_again_after_the_verdicts_and_must_agree(
         i for i, line in enumerate(lines) if line.startswith("checking the re")
     )
     assert begun > next(i for i, line in enumerate(lines) if line.startswith("B5 "))
-    assert lines[begun + 1] == "Spark: OTHER VERDICTS"
+    assert lines[begun + 1] == "Spark: DIFFERENT VERDICTS"
 
 
 def test_no_spark_skips_it(
@@ -235,7 +235,7 @@ def test_the_demo_reports_its_processes_and_their_fates(
     told = [line for line in lines if line.startswith(killed)]
     assert told
     for line in told:
-        assert ": peer lost (begun, " in line or ": in doubt (not ack" in line
+        assert ": peer lost (started, " in line or ": in doubt (not ack" in line
         assert line.endswith(" did the file instead")
     assert "the pass is equal" in ran.output
     verdicts = json.loads((tmp_path / "out" / "verdicts.json").read_text())

@@ -94,7 +94,7 @@ def test_a_tree_shows_notifications_without_a_subscriber(alpha: Far) -> None:
     alpha("bus.subscribe('news', print) and None")
     for name in ("alone", "news"):
         alpha(f"[made['{name}'].notify(n) for n in range(3)] and None")
-    line = "alone: 0 delivered, 0 unread, 3 notified without a subscriber\n"
+    line = "alone: 0 delivered, 0 unread, 3 notifications without a subscriber\n"
     until(lambda: line in verb("tree").stdout, "they are counted")
 
     assert "news: 0 delivered, 0 unread\n" in verb("tree").stdout

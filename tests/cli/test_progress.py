@@ -77,7 +77,7 @@ def test_a_worker_that_disconnected_is_named_with_its_file() -> None:
         ticker.tell(HungUp("worker/1", 1, 1))
 
     line, otherwise, again = progress.kept
-    assert otherwise.startswith("  nothing was lost on its way: otherwise you write ")
+    assert otherwise.startswith("  no message was lost; without the bus, that takes ")
     assert again == line  # without the explanation
     assert line.startswith(r"worker/1 disconnected in the middle of b\n: ")
     assert "drained 1 message after that" in line
@@ -110,14 +110,14 @@ def test_a_lost_worker_was_killed_or_cut_off() -> None:
         ticker.tell(Rescued("worker/3", 0, "in doubt", "worker/1"))
     ticker.tell(Rescued("worker/3", 0, "peer lost", "worker/3"))
 
-    told = [line for line in progress.kept if not line.startswith("  the bus told ")]
+    told = [line for line in progress.kept if not line.startswith("  the bus reports ")]
     assert len(progress.kept) == len(told) + 2  # once by each ticker
     assert told == [
         "worker/3 was killed; reported for a: in doubt (not acknowledged); worker/1"
         " did the file instead",
         "worker/3 was cut off; reported for a: in doubt (not acknowledged); worker/1"
         " did the file instead",
-        "worker/3 was cut off; reported for a: peer lost (begun, not answered);"
+        "worker/3 was cut off; reported for a: peer lost (started, not answered);"
         " worker/3 did the file again",
     ]
 

@@ -104,25 +104,25 @@ def test_top_counts_notifications_at_the_notifier_and_at_the_subscriber(
     beta("made['reader'].task.subscribe('clock', made['reader']._read) and None")
     table = "bus._node.comm.remote.remote_subscriptions"
     peers = f"len({table}.matches.subscribed_peers(made['clock']._entry))"
-    until(lambda: alpha(peers) == 1, "it is heard")
+    until(lambda: alpha(peers) == 1, "it is received")
     with program("top", "--json", "--interval", "0.1") as top:
         assert top.stdout is not None
         looks = [(json.loads(top.stdout.readline()), json.loads(top.stdout.readline()))]
         alpha("[made['clock'].notify(n) for n in range(5)] and None")
-        while looks[-1][1]["heard"] < 5:
+        while looks[-1][1]["received"] < 5:
             line, other = top.stdout.readline(), top.stdout.readline()
             looks.append((json.loads(line), json.loads(other)))
         top.send_signal(signal.SIGINT)
         top.stdout.read()
 
     notifier, reader = looks[-1]
-    assert (notifier["notified"], notifier["heard"]) == (5, 0)
-    assert (reader["notified"], reader["heard"]) == (0, 5)
-    assert [looks[0][0]["unheard"], notifier["unheard"]] == [0, 0]
-    for (sender, hears), (next_sender, next_hears) in itertools.pairwise(looks):
+    assert (notifier["notified"], notifier["received"]) == (5, 0)
+    assert (reader["notified"], reader["received"]) == (0, 5)
+    assert [looks[0][0]["no_subscriber"], notifier["no_subscriber"]] == [0, 0]
+    for (sender, receiver), (next_sender, next_receiver) in itertools.pairwise(looks):
         for before, look, key in (
             (sender, next_sender, "notified"),
-            (hears, next_hears, "heard"),
+            (receiver, next_receiver, "received"),
         ):
             assert (look[f"{key}_per_s"] > 0) == (look[key] > before[key])
 
@@ -131,7 +131,7 @@ def test_top_counts_notifications_at_the_notifier_and_at_the_subscriber(
 def test_notifications_without_a_subscriber_are_shown(alpha: Far) -> None:
     alpha("made.update(clock=bus.register('clock')) or None")
     alpha("[made['clock'].notify(n) for n in range(5)] and None")
-    until(lambda: read("top", "--once")[0]["unheard"] == 5, "they are counted")
+    until(lambda: read("top", "--once")[0]["no_subscriber"] == 5, "they are counted")
 
 
 @pytest.mark.usefixtures("alpha")

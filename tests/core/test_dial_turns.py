@@ -1,4 +1,4 @@
-"""A master begins few dials at a time, so that those that have begun end."""
+"""A master starts few dials at a time, so that those that have started complete."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_dial_that_waits_for_its_turn_is_dropped_if_the_link_comes() -> None:
 
 @clause("BUS-CHAN-3")
 def test_machines_dial_again_at_different_times_within_bounds() -> None:
-    """They lost one another at the same time."""
+    """They lost each other at the same time."""
     firsts = set()
     for machine in ("m1", "m2", "m3"):
         master, longest_s = Master(machine, TEN[0]), 0.1

@@ -123,7 +123,7 @@ def test_the_former_master_of_this_machine_is_no_conflict() -> None:
 
 @clause("BUS-DISC-8")
 def test_a_clone_that_began_earlier_than_this_machine_is_a_conflict() -> None:
-    """It goes on with its announcements; a former master does not."""
+    """It keeps announcing itself; a former master does not."""
     here = discovery(instance=5)
     hello = {"machine": "here", "machine_id": "id-here", "instance": 4}
 

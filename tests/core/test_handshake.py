@@ -13,6 +13,7 @@ from bus.core.peer.limits import Limits
 from bus.core.remote.handshake import handshake, refusal, welcome
 from bus.core.remote.topology import Topology
 from bus.core.wire import LinkKind, Reason, Role
+from bus.rights import UNRESTRICTED
 from specs.clauses import clause
 from tests.kit.identities import identity
 
@@ -55,20 +56,22 @@ def test_a_master_accepts_only_peers_that_belong_to_it(
     """Its slaves, other masters, and processes of this bus with messages for it."""
     master = topology("p1", role=Role.MASTER)
 
-    assert refusal(master, handshake(topology("p2", **about), kind)) is reason
+    hello = handshake(topology("p2", **about), kind)
+    assert refusal(master, hello, UNRESTRICTED) is reason
 
 
 @clause("BUS-WIRE-3")
 def test_a_peer_without_a_common_version_is_rejected() -> None:
     hello = handshake(topology("p2"), LinkKind.DATA)
 
-    assert refusal(topology("p1"), replace(hello, versions=(90, 91))) is Reason.VERSION
+    later = replace(hello, versions=(90, 91))
+    assert refusal(topology("p1"), later, UNRESTRICTED) is Reason.VERSION
 
 
 def test_a_slave_is_nobodys_master() -> None:
     hello = handshake(topology("p2"), LinkKind.SIGNALLING)
 
-    assert refusal(topology("p1"), hello) is Reason.BUSY
+    assert refusal(topology("p1"), hello, UNRESTRICTED) is Reason.BUSY
 
 
 def test_a_process_that_became_master_announces_that_role() -> None:

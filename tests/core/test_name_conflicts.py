@@ -1,4 +1,4 @@
-"""Two machines of one name: what each of them, and a third one, reports."""
+"""Two machines of one name: the reports of both, and of a third one."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_host_that_has_dialled_is_the_machine_that_is_found_there() -> None:
 
 @clause("BUS-DISC-8", "BUS-DISC-13", "BUS-INIT-4")
 @pytest.mark.parametrize("proved", [None, "m2"], ids=["no keys", "keys"])
-def test_a_third_machine_that_dials_both_tells_both(proved: str | None) -> None:
+def test_a_third_machine_that_dials_both_reports_to_both(proved: str | None) -> None:
     """They have never met each other."""
     third = Master("m1", FIRST, SECOND)
     original, clone = Master("m2"), Master("m2", machine_id="id2", incarnation=9)

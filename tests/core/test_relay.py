@@ -145,7 +145,7 @@ class RelayMachine(RuleBasedStateMachine):
     def a_notification_goes(self) -> None:
         if self.notified:
             self.notified.pop(0)
-            self.peer.audience.drop_oldest()
+            self.peer.audience._drop_oldest(1, 0, 1)
 
     @rule()
     def what_may_goes(self) -> None:

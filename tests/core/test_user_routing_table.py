@@ -36,7 +36,7 @@ def test_the_earlier_of_two_registrations_has_the_name_in_any_order(
 
 @clause("OPEN-3", "BUS-MOVE-7")
 @pytest.mark.parametrize("granted_first", [True, False])
-def test_a_granted_name_is_not_lost_to_an_earlier_registration_that_asks_for_it(
+def test_a_granted_name_is_not_lost_to_an_earlier_registration_that_requests_it(
     granted_first: bool,
 ) -> None:
     asks, granted = user("p1", 1, 10, granted=False), user("p2", 1, 20)

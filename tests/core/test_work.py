@@ -108,7 +108,7 @@ def test_a_parked_message_costs_the_same_however_many_wait(
 
 @clause("BUS-ROUTE-19")
 def test_many_messages_of_one_name_expire_at_the_cost_of_each() -> None:
-    """Not of all that wait for the name."""
+    """The cost does not grow with the messages of the name."""
 
     def parked(count: int) -> ProcessManager:
         one = manager(2, room=MANY)

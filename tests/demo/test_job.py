@@ -11,36 +11,35 @@ from bus.demo.files import FileList
 from bus.demo.job import Job
 
 ODD = os.fsdecode(b"caf\xe9")  # not UTF-8
+PART = Part("worker/7", dies=True, from_file=2, after_s=1.5)
 
 
-def _told() -> bytes:
+def _written() -> bytes:
     files = FileList(Path("/root of it"), "files", ("one", ODD))
-    part = Part("worker/7", dies=True, from_file=2, after_s=1.5)
     pipe = io.BytesIO()
-    Job.of(part, files, Path("/journals"), "ipc:///there", 2**62 - 1).write(pipe)
+    Job.of(PART, files, Path("/journals"), "ipc:///there", 2**62 - 1).write(pipe)
     return pipe.getvalue()
 
 
 def test_a_job_is_read_as_it_was_written() -> None:
-    job = Job.read(io.BytesIO(_told()))
+    job = Job.read(io.BytesIO(_written()))
 
     assert job is not None
-    assert (job.name, job.leaves, job.dies) == ("worker/7", False, True)
-    assert (job.from_file, job.after_s) == (2, 1.5)
+    assert job.part == PART
     assert (job.journals, job.address) == (b"/journals", "ipc:///there")
     assert job.channel == 2**62 - 1
     assert (job.files.root, job.files.paths) == (Path("/root of it"), ("one", ODD))
 
 
 def test_bytes_after_a_job_are_left_in_the_pipe() -> None:
-    pipe = io.BytesIO(_told() + b"more")
+    pipe = io.BytesIO(_written() + b"more")
 
     assert Job.read(pipe) is not None
     assert pipe.read() == b"more"
 
 
 def test_half_a_job_is_none() -> None:
-    whole = _told()
+    whole = _written()
 
     halves = [Job.read(io.BytesIO(whole[:size])) for size in range(len(whole))]
 

@@ -128,7 +128,7 @@ def test_a_process_and_its_only_name_are_shown_as_they_are() -> None:
 def test_a_name_of_several_processes_is_shown_with_the_process(
     inspector: str, machines: tuple[str, str], shown: tuple[str, str]
 ) -> None:
-    """Was shown as the name alone, so that nobody knew which of the two it was."""
+    """Was shown as the name alone, which did not distinguish the two."""
     delivered_twice = [*sent(1), *arrives(1), arrives(1)[-1]]
     history = bus(*delivered_twice, names={A: "log", B: "log", C: inspector})
     conditions = {n: Condition(machine=each) for n, each in enumerate(machines)}

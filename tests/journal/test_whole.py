@@ -72,7 +72,7 @@ def test_a_close_waits_for_a_writer_that_has_drawn_a_slot(
     def come(_: float) -> None:
         waited.append(_write(slot, Kind.SEND, seq=1000))
 
-    monkeypatch.setattr("bus.journal.supply._pause", come)
+    monkeypatch.setattr("bus.journal.supply.pause", come)
     journal.close()
 
     assert waited == [slot[0]]

@@ -1,7 +1,7 @@
 """Files of keys that are damaged, empty, encrypted or of another kind.
 
 Each loader raises a `ValueError` that names the file, and each verb prints it in one
-line and exits with code 2, whatever the package `cryptography` raises.
+line and exits with code 2, for every error that `cryptography` raises.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_an_authority_names_its_damaged_file(copied: Path, name: str, how: str) 
         Authority(path.parent)
 
 
-def test_an_authority_says_how_to_remove_a_passphrase(copied: Path) -> None:
+def test_an_authority_names_the_remedy_for_a_passphrase(copied: Path) -> None:
     path = copied / "authority" / AUTHORITY
     _damaged(path, "encrypted")
 
@@ -237,7 +237,7 @@ Panic.__module__ = "pyo3_runtime"
 
 
 def test_a_panic_of_the_parser_is_a_damaged_file(tmp_path: Path) -> None:
-    """It is no `Exception`; an interrupt is none either, and goes on."""
+    """It is no `Exception`; neither is an interrupt, which propagates."""
     path = tmp_path / "file.pem"
     path.write_bytes(b"")
 

@@ -15,7 +15,6 @@ site          two machines on one host, with keys and TLS; to test their links
 raw_peer      a plain socket connected to a process; to send bytes that break the rules
 stepped_loop  an event loop that runs one callback a step; to put events between them
 cancels       a cancel before every step of a call; to test calls of `aio`
-shortage      a lack of memory at any call of a thread; to test that the thread goes on
 collector     a garbage collection in the middle of a call; to test finalizers there
 work          the bytecodes that a call executes; to test that its cost does not grow
 

@@ -223,7 +223,7 @@ def test_a_machine_that_ends_takes_its_tasks_with_it_and_may_come_back(
 
 @clause("BUS-DEREG-2", "BUS-DEREG-9")
 @pytest.mark.parametrize("gateway", [False, True])
-def test_watchers_in_every_process_are_told_that_a_whole_machine_is_gone(
+def test_watchers_in_every_process_get_the_departure_of_a_whole_machine(
     site: Site, gateway: bool
 ) -> None:
     """Its master and a slave are killed; the watchers are a master and a slave."""
@@ -261,7 +261,7 @@ def test_watchers_in_every_process_are_told_that_a_whole_machine_is_gone(
             far.kill()
 
             gone = dict.fromkeys(names, False)
-            until(lambda: m1("made") == seen == gone, "both are told")
+            until(lambda: m1("made") == seen == gone, "both see the departures")
 
 
 @clause("BUS-ENT-10")

@@ -255,8 +255,8 @@ input()
 
 @pytest.mark.parametrize("stage", ["closes its links", "is a zombie", "is reaped"])
 @clause("MC-32")
-def test_all_that_a_killed_process_had_leased_is_free(stage: str) -> None:
-    """At whatever stage of its end the loss of its link is noticed."""
+def test_all_leases_of_a_killed_process_are_released(stage: str) -> None:
+    """The loss of its link may be detected at any stage of its end."""
     with subprocess.Popen(
         [sys.executable, "-c", _BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
@@ -315,7 +315,7 @@ def test_a_process_has_ended_once_no_thread_of_it_has_memory(
 
 
 @clause("MC-32")
-def test_a_thread_that_starts_meanwhile_may_still_read(
+def test_a_thread_that_starts_in_between_may_still_read(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The threads that were listed have ended since."""

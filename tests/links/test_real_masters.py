@@ -111,7 +111,7 @@ def test_when_the_master_leaves_in_order_another_one_takes_its_place() -> None:
 
 
 @clause("BUS-DEREG-2")
-def test_a_slave_that_is_left_alone_is_told_that_all_others_have_left() -> None:
+def test_a_slave_that_is_left_alone_gets_the_departure_of_all_others() -> None:
     """The master has announced nothing, and no other process takes its place."""
     config = BusConfig(connect_timeout_s=2.0)
     seen: dict[str, bool] = {}
@@ -223,7 +223,7 @@ def test_a_lock_that_was_removed_does_not_make_a_second_master(
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_second_machine_in_one_run_directory_is_told_the_remedy(role: Role) -> None:
+def test_a_second_machine_in_one_run_directory_gets_the_remedy(role: Role) -> None:
     """Two network namespaces of one host may share its file system."""
     with Far("alpha", role="master") as far:
         far.started()

@@ -106,7 +106,7 @@ def test_a_notification_is_sent_to_each_subscriber_once(finished: OutFolder) -> 
         ("sensor", "_script1 (top)"): (1, 1, 0),
         ("sensor", "_script1 (near)"): (1, 1, 0),
         ("sensor", "_script1 (far)"): (1, 1, 0),
-        ("sensor", "process far"): (1, 0, 1),  # nobody knows for whom it was
+        ("sensor", "process far"): (1, 0, 1),  # its subscribers are unknown
     }
     traffic = list(read_rows(finished, "traffic"))
     assert [sum(row[each] for row in traffic) for each in ("sent", "received")] == [
@@ -171,7 +171,7 @@ def test_the_page_shows_the_process_of_each_task_and_a_death_once(
     assert mark["at_us"] == at_us["near"] < at_us["top"]
 
 
-def test_a_death_is_told_apart_from_later_ones_and_from_lost_links(
+def test_a_death_is_distinguished_from_later_ones_and_from_lost_links(
     spark: SparkSession,
 ) -> None:
     """A process number may be used again, by another boot or in a container."""

@@ -22,7 +22,7 @@ def no_memory(_: threading.Thread) -> NoReturn:
 def test_the_start_of_a_thread_that_dies_at_once_raises(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of `threading.Thread` would wait for ever; the next thread starts."""
+    """That of `threading.Thread` would wait without limit; the next thread starts."""
     ran = list[int]()
     thread = _sync.Thread(target=lambda: ran.append(0), daemon=True)
     with monkeypatch.context() as patch:

@@ -63,10 +63,10 @@ def test_each_sender_with_the_former_address_is_told_the_new_one(
 @clause("BUS-MOVE-9", "BUS-SEC-7")
 @pytest.mark.parametrize("holder", ["s1", "s2"], ids=["master", "slave"])
 @pytest.mark.parametrize("watched", [False, True])
-def test_no_link_is_lost_by_the_news_that_a_task_goes_on_elsewhere(
+def test_no_link_is_lost_by_the_departure_of_a_task_that_has_moved(
     holder: str, watched: bool
 ) -> None:
-    """All processes get it, also those of the machine where the task goes on."""
+    """All processes get it, also those of the machine to which the task moves."""
     stage = Stage(machines=3)
     f = stage.task("f", holder)
     g = stage.task("g", "s2", "m2")

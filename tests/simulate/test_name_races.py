@@ -33,7 +33,7 @@ class Race:
     flushed together. Acknowledgements arrive by themselves, since no verdict depends on
     them.
 
-    acts: what is still to happen besides, by name, in any order.
+    acts: the remaining events besides, by name, in any order.
     tasks: the tasks that were registered, by process.
     """
 
@@ -44,7 +44,7 @@ class Race:
         }
         self.tasks: dict[str, SimTask] = {}
         self._returned: set[SimTask] = set()
-        # By link and end: what was put on it, by flush, and when the last flush was.
+        # By link and end: the frames on it, by flush, and the time of the last flush.
         self._in_flight: dict[tuple[Wire, int], deque[list[bytes | None]]] = {}
         self._flushed_at: dict[tuple[Wire, int], float] = {}
         network = self.stage.world.network
@@ -130,7 +130,7 @@ class Race:
         assert len(self._returned) <= 1
 
     def finish(self, seconds: float = 0.1) -> None:
-        """Let all else happen as the seed has it, and check that one task is left."""
+        """Run all other events as the seed has it, and check that one task is left."""
         self._release(waits=0)
         for _ in range(round(seconds / 0.1)):
             self.do(lambda: self.stage.soon(0.1))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulate.task import SimTask
 
 ALL = {"t/s1", "t/s2", "t/s3"}
-# Until each watcher is told: the loss of the link, of the process, and of its tasks.
+# The limits for each report: the loss of the link, of the process, and of its tasks.
 IN_TIME_S = LIMITS.relink_timeout_s + LIMITS.connect_timeout_s + 0.5
 ORDERS = list(permutations(("s1", "s2", "s3")))
 
@@ -50,7 +50,7 @@ def watched_machine(
 
 
 def seen(watchers: Iterable[SimTask]) -> list[set[str]]:
-    """Return the names that each watcher has been told are present."""
+    """Return the names that are present for each watcher."""
     return [
         {address.module for address in each.present[watch]}
         for each in watchers
@@ -68,7 +68,7 @@ def restart(stage: Stage) -> None:
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("gap_s", [0.0, 0.05, 0.8])
 @pytest.mark.parametrize("order", ORDERS)
-def test_every_watcher_is_told_that_the_tasks_of_a_dead_machine_are_gone(
+def test_every_watcher_gets_the_departure_of_the_tasks_of_a_dead_machine(
     order: tuple[str, ...], gap_s: float, linked: bool
 ) -> None:
     """Its processes are killed in any order; later it returns with its tasks."""
@@ -104,7 +104,9 @@ def test_a_machine_that_was_silent_for_the_lease_has_no_tasks(linked: bool) -> N
 
 
 @clause("BUS-DEREG-2", "OPEN-2")
-def test_tasks_of_a_machine_whose_master_is_killed_are_told_within_the_lease() -> None:
+def test_tasks_of_a_machine_with_a_killed_master_are_reported_within_the_lease() -> (
+    None
+):
     """It is shorter here than the time for a link."""
     stage, watchers = watched_machine(keep_alive_s=0.5, lease_s=2.0)
     for name in ("s1", "s2", "s3"):
@@ -115,7 +117,7 @@ def test_tasks_of_a_machine_whose_master_is_killed_are_told_within_the_lease() -
 
 @clause("BUS-DEREG-2")
 @pytest.mark.parametrize("heir", ["s2", "s3"])
-def test_tasks_that_the_next_master_of_their_machine_confirms_are_never_gone(
+def test_tasks_that_the_next_master_of_their_machine_confirms_never_depart(
     heir: str,
 ) -> None:
     stage, watchers = watched_machine()
@@ -130,7 +132,7 @@ def test_tasks_that_the_next_master_of_their_machine_confirms_are_never_gone(
 
 
 @clause("BUS-DEREG-2")
-def test_every_watcher_is_told_of_a_slave_that_dies_with_its_master() -> None:
+def test_each_watcher_gets_the_departure_of_a_slave_that_dies_with_its_master() -> None:
     """The next master does not know it, so it announces no departure."""
     stage, watchers = watched_machine()
     for name in ("s1", "s3"):
@@ -177,7 +179,7 @@ def test_a_slave_that_is_linked_with_a_task_sees_it_though_its_master_does_not()
 
 
 @clause("BUS-DEREG-2")
-def test_a_master_that_is_linked_with_a_task_vouches_for_it_to_its_slaves() -> None:
+def test_a_master_that_is_linked_with_a_task_confirms_it_to_its_slaves() -> None:
     """As long as that link lasts: the slave itself has none."""
     stage, watchers = watched_machine()
     stage.send(watchers[0], "ism://m2/t/s3")
@@ -192,7 +194,7 @@ def test_a_master_that_is_linked_with_a_task_vouches_for_it_to_its_slaves() -> N
 
 
 @clause("BUS-DEREG-2", "BUS-DEREG-5")
-def test_without_a_master_a_task_is_gone_once_the_link_with_it_is_closed() -> None:
+def test_without_a_master_a_task_is_absent_once_the_link_with_it_is_closed() -> None:
     """No process is left that would announce its departure."""
     stage, watchers = watched_machine(linked=True, linger_s=1.0)
     writer, (other, *_) = watchers[1], watchers
@@ -209,7 +211,7 @@ def test_without_a_master_a_task_is_gone_once_the_link_with_it_is_closed() -> No
 
 
 @clause("BUS-DEREG-2", "BUS-RELAY-8")
-def test_a_task_learnt_without_a_master_is_gone_once_its_link_is_closed() -> None:
+def test_a_task_learnt_without_a_master_is_absent_once_its_link_is_closed() -> None:
     """Its process has answered a subscription directly."""
     stage = Stage(linger_s=1.0)
     stage.task("n/1", "s3")
@@ -231,7 +233,7 @@ def test_a_task_learnt_without_a_master_is_gone_once_its_link_is_closed() -> Non
 @clause("BUS-DEREG-2")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_slave_is_told_when_all_other_processes_leave_at_once(
+def test_a_slave_gets_the_departure_of_all_other_processes_at_once(
     order: tuple[str, ...], seed: int
 ) -> None:
     """In order, but the master ends before it can announce the others' departures."""
@@ -275,7 +277,7 @@ def test_the_loss_of_one_master_after_another_delays_no_report() -> None:
 
 
 @clause("BUS-DEREG-2")
-def test_a_watcher_is_told_when_its_own_machine_has_no_master_any_more() -> None:
+def test_a_watcher_gets_departures_when_its_own_machine_has_no_master() -> None:
     """The tasks are of another machine; they are here again with the next master."""
     stage, watchers = watched_machine()
     stage.process("s1").die()

@@ -52,7 +52,7 @@ def sought(names: int) -> SimProcess:
 
 
 @clause("BUS-ROUTE-19")
-def test_a_search_ends_at_the_same_cost_however_many_go_on() -> None:
+def test_a_search_ends_at_the_same_cost_however_many_continue() -> None:
     """With its last message, in the thread that expires it and in the comm thread."""
 
     def expire(process: SimProcess) -> None:
@@ -66,7 +66,7 @@ def test_a_search_ends_at_the_same_cost_however_many_go_on() -> None:
 
 
 @clause("BUS-ROUTE-18", "BUS-DEREG-11")
-def test_a_task_comes_and_goes_at_the_same_cost_however_many_names_are_sought() -> None:
+def test_a_registration_costs_the_same_however_many_names_are_sought() -> None:
     def prepared(names: int) -> SimProcess:
         process = sought(names)
         assert process.register("other") is not None

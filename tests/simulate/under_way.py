@@ -127,8 +127,8 @@ class UnderWay:
         there = self._session(process, peer)
         if there is None:
             return []
-        unheard = there.session.unacked_controls()
-        heard = peer.acks.controls_received - (
-            there.session._controls_sent - len(unheard)
+        unacked = [frame for _, frame in there.session._controls]
+        received = peer.acks.controls_received - (
+            there.session._controls_sent - len(unacked)
         )
-        return unheard[max(0, heard) :]
+        return unacked[max(0, received) :]

@@ -231,7 +231,7 @@ def test_a_table_of_its_own_counts_its_forks_from_0() -> None:
         (queue.Queue, "get", "queue {} has an item"),
     ],
 )
-def test_a_sleeper_is_told_with_the_object_that_it_waits_for(
+def test_a_story_names_the_object_that_a_sleeper_waits_for(
     make: Callable[[], Any], sleep: str, wanted: str
 ) -> None:
     def with_a_name(run: Run) -> None:
@@ -251,7 +251,7 @@ def test_a_sleeper_is_told_with_the_object_that_it_waits_for(
     )
 
 
-def test_a_sleeper_is_told_with_the_full_queue() -> None:
+def test_a_story_names_the_full_queue_of_a_sleeper() -> None:
     def program(run: Run) -> None:
         jobs = queue.Queue[int](1)
         jobs.put(1)

@@ -40,7 +40,7 @@ class Change(Enum):
 class _Former:
     """An instance of a machine that a later one has replaced.
 
-    counter: of an announcement of it. since: when that one was overtaken, in seconds.
+    counter: of an announcement of it. since: when it was replaced, in seconds.
     """
 
     instance: int
@@ -115,8 +115,8 @@ class MachineTable:
     ) -> None:
         self._me: Final = (machine, machine_id)
         self._instance: Final = instance
-        # An earlier master of this machine, when its first announcement arrived: only
-        # a clone of this machine goes on with them.
+        # An earlier master of this machine, when its first announcement arrived. Only
+        # a clone of this machine sends further ones.
         self._own_former: _Former | None = None
         self._quiet_s: Final = quiet_s
         self._scheme: Final = scheme

@@ -1,8 +1,8 @@
 """`ParkedList`: messages whose addressee has no route yet, in order, by name.
 
 It is bounded for each name and in total (BUS-FLOW-1). It uses deadlines but no clock:
-time is an argument. To park a message, to expire or to withdraw it costs the same
-however many others wait.
+time is an argument. The cost of parking, expiring or withdrawing a message does not
+grow with the number of others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Parked:
     turn: float = math.inf
 
 
-# The messages that wait for one name, in order. To remove one costs the same anywhere.
+# The messages that wait for one name, in order; any of them is removed in O(1).
 _Queue: TypeAlias = "OrderedDict[Incoming, Parked]"
 
 

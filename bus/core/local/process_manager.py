@@ -107,7 +107,7 @@ class ProcessManager:
         self.revision: int = 0
         self.remote_tasks: Final = RemoteTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
-        # Notifiers that wait for subscribers: the task, how many, and whom to tell.
+        # By the function to call: the task that waits, and the number of subscribers.
         self._awaited_subscribers: Final[
             dict[Callable[[bool], object], tuple[Entry, int]]
         ] = {}
@@ -358,21 +358,21 @@ class ProcessManager:
         return actions
 
     def await_subscribers(
-        self, entry: Entry, count: int, told: Callable[[bool], object]
+        self, entry: Entry, count: int, then: Callable[[bool], object]
     ) -> list[Action]:
         """Call a function once a task has ``count`` subscribers (BUS-MSG-19).
 
-        told: called with True then, or with False once the task departs; until
+        then: called with True then, or with False once the task departs; until
           `forget_subscribers`.
         """
         if entry not in self.table:
-            return [Settled(partial(told, False))]
-        self._awaited_subscribers[told] = entry, count
+            return [Settled(partial(then, False))]
+        self._awaited_subscribers[then] = entry, count
         return self.review_subscribers()
 
-    def forget_subscribers(self, told: Callable[[bool], object]) -> None:
+    def forget_subscribers(self, then: Callable[[bool], object]) -> None:
         """End a wait for subscribers; does nothing if it is over."""
-        self._awaited_subscribers.pop(told, None)
+        self._awaited_subscribers.pop(then, None)
 
     def review_subscribers(self) -> list[Action]:
         """End the waits of the tasks that now have enough subscribers."""
@@ -381,8 +381,8 @@ class ProcessManager:
     def _has_subscribers(self, entry: Entry, count: int) -> bool:
         """Return True if a task has that many subscribers.
 
-        Each of this process counts, and each other process that has any: how many tasks
-        those are is not known here.
+        Each task of this process counts, and each other process with a subscriber: the
+        number of subscribing tasks there is unknown here.
         """
         remote = 0 if self.remote is None else self.remote.subscribers_of(entry)
         return len(entry.audience) + remote >= count
@@ -392,13 +392,13 @@ class ProcessManager:
     ) -> list[Action]:
         """End the waits for subscribers that are over."""
         over = [
-            told
-            for told, (entry, count) in self._awaited_subscribers.items()
+            then
+            for then, (entry, count) in self._awaited_subscribers.items()
             if is_over(entry, count)
         ]
-        for told in over:
-            del self._awaited_subscribers[told]
-        return [Settled(partial(told, outcome)) for told in over]
+        for then in over:
+            del self._awaited_subscribers[then]
+        return [Settled(partial(then, outcome)) for then in over]
 
     def unsubscribe(self, subscription: Interest) -> bool:
         """End a subscription; False if it had ended."""

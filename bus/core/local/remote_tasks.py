@@ -6,7 +6,7 @@ an address as present with the first of them, and as absent after the departure 
 last.
 
 If the process that forwards departures is lost, each task is in doubt until its own
-process confirms it through another one, or until its time has passed (BUS-DEREG-2).
+process confirms it through another one, or until a time limit has passed (BUS-DEREG-2).
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ class RemoteTasks:
         """Mark the tasks of one machine, or of all, as in doubt until confirmed.
 
         until: when they count as departed, in seconds. A task that is in doubt already
-          keeps its time: else the loss of one master after another would delay it for
-          ever.
+          keeps its time. Otherwise repeated losses of masters would postpone it without
+          limit.
         """
         for number, task in self._tasks.items():
             if machine in {None, number.machine} and task.until is None:
@@ -186,10 +186,10 @@ class RemoteTasks:
         """Return the tasks that were in doubt for too long.
 
         A task with a confirmed relay is not among them: its process announces the
-        departure on its own link. The task is looked at again later, since that link
-        may be closed.
+        departure on its own link. The task is checked again later, since that link may
+        be closed.
 
-        again_at: when that is, in seconds.
+        again_at: the time of that check, in seconds.
         """
         if self._due_at is None or self._due_at > now:
             return []

@@ -56,7 +56,7 @@ class Entry:
     table: the table of its process and bus, while it can be found.
     relay: the number by which other processes know a task of this process; 0 until one
       does.
-    unheard: how many notifications it has sent without a subscriber (BUS-FLOW-8).
+    no_subscriber: the number of its notifications without a subscriber (BUS-FLOW-8).
     overflow: policy for commands that exceed its capacity (BUS-FLOW-6).
     moved_to: its address at the machine where it goes on after its departure; "" if it
       does not say (BUS-MOVE-9).
@@ -74,7 +74,7 @@ class Entry:
     remote: bool = False
     table: RoutingTable | None = attrs.field(default=None, repr=False)
     relay: int = 0
-    unheard: int = 0
+    no_subscriber: int = 0
     overflow: Overflow = "error"
     moved_to: str = ""
     order: object = attrs.field(default=None, repr=False)

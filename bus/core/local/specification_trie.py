@@ -133,10 +133,6 @@ class SpecificationTrie(Generic[T]):
         found.sort(key=lambda numbered: numbered[0])  # values need not be comparable
         return [value for _, value in found]
 
-    def specifications(self) -> list[Specification]:
-        """Return the specifications that hold a value, in order of addition."""
-        return list(self._held)
-
 
 def _after(nodes: Iterable[_Node[T]], segment: str) -> Iterable[_Node[T]]:
     """Yield the nodes that one more segment of a name leads to."""

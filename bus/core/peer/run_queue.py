@@ -150,10 +150,6 @@ class RunQueue:
                 return
             self._drop_oldest(many, long, self.queued - 1)
 
-    def drop_oldest(self) -> None:
-        """Drop the oldest queued notification; its sender's next one reports it."""
-        self._drop_oldest(1, 0, 1)
-
     def _drop_oldest(self, messages: int, size: int, most: int) -> None:
         """Drop that many messages and bytes of the oldest run, as far as it has them.
 

@@ -180,10 +180,6 @@ class Session:
         if self.ready:
             self._outbox.append(frame)
 
-    def unacked_controls(self) -> list[ControlFrame]:
-        """Return the control frames not known to have arrived, sent or unsent."""
-        return [frame for _, frame in self._controls]
-
     @property
     def backlog(self) -> int:
         """The number of control frames not known to have arrived, sent or unsent."""

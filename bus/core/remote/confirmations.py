@@ -36,10 +36,10 @@ class _Confirmation:
 
     settled: the functions to call on confirmation.
     own: True if the subscriber is in this process.
-    abroad: True if it is for another machine, and a process of this one subscribes.
+    abroad: True if a process of this machine subscribes to tasks of another machine.
     numbers: the processes that have not confirmed it, by the number of their PONG.
-    waits: True if it is not forwarded yet, since there is no link with the master of
-      this machine, or of that for which it is.
+    waits: True if it is not forwarded yet: there is no link with the master of this
+      machine, or of the machine that it names.
     """
 
     own: bool
@@ -72,9 +72,9 @@ class Confirmations:
     def begin(self, request: Request[Subscribe], settled: Callable[[], object]) -> None:
         """Call a function once a request is confirmed; forward the request after this.
 
-        If this process asks, it is called as an action, without a lock; else at once.
-        If another process asks, only the last call counts, since it has repeated the
-        request.
+        If this process subscribes, the function is called as an action, without a lock;
+        else at once. If another process subscribes, only the last call counts, since it
+        has repeated the request.
         """
         number, origin = request.frame.id, request.origin
         confirmation = self._open.get(number)

@@ -164,10 +164,10 @@ class ControlFrames:
                 pass
 
     def _has_moved(self, frame: Eliminate) -> bool:
-        """Return True if the holder of a name of this machine goes on at another one.
+        """Return True if the holder of a name of this machine has moved to another one.
 
-        A slave's master passes on the departures of other machines' tasks, too: these
-        may go on here.
+        A slave's master also forwards the departures of other machines' tasks. These
+        may have moved to this machine.
 
         Raises:
             WireError: its new address is on this machine.

@@ -51,7 +51,7 @@ class DiscoveredMachines:
         return self._topology.take_actions()
 
     def _on_conflict(self, machine: Machine, now: float) -> None:
-        """Note a machine whose name another one has; `MachineTable` repeats it."""
+        """Record that two machines have one name; called again while that lasts."""
         name, address, lasts_s = machine.name, machine.address, 2 * CONFLICTS_S
         if name == self._topology.me.machine:
             self._conflicts.note_own(address, now, lasts_s)

@@ -16,7 +16,6 @@ from bus.core.wire import (
     negotiate,
 )
 from bus.errors import VersionMismatchError
-from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
     from bus.core.remote.topology import Topology
@@ -29,13 +28,12 @@ __all__ = ["Objection", "handshake", "needs_no_link", "objection", "refusal", "w
 class Objection(NamedTuple):
     """Why a peer gets no link although its HELLO or WELCOME is well-formed.
 
-    text: the line for the log; "" if the refusal itself tells enough. is_claim: True if
-      the peer claims an identity that its credentials contradict.
+    claim: the line for the log if the peer claims an identity that its credentials
+      contradict; else "".
     """
 
     reason: Reason
-    text: str = ""
-    is_claim: bool = False
+    claim: str = ""
 
 
 def handshake(topology: Topology, kind: LinkKind) -> Hello:
@@ -63,7 +61,7 @@ def welcome(topology: Topology) -> Welcome:
 
 
 def refusal(  # noqa: PLR0911 # one reason after another
-    topology: Topology, frame: Hello, credentials: Credentials = UNRESTRICTED
+    topology: Topology, frame: Hello, credentials: Credentials
 ) -> Reason | None:
     """Return the reason to refuse a HELLO; None to accept it.
 
@@ -101,10 +99,10 @@ def objection(
     proved = credentials.machine
     if proved not in {None, identity.machine}:
         claim = f"machine {proved} claims to be {identity.machine} (BUS-SEC-5)"
-        return Objection(Reason.ACCESS, claim, is_claim=True)
+        return Objection(Reason.ACCESS, claim)
     if credentials.outside and identity.machine == topology.me.machine:
         claim = "a process of this machine came by the network"
-        return Objection(Reason.ACCESS, claim, is_claim=True)
+        return Objection(Reason.ACCESS, claim)
     if not _may_join(topology, identity, credentials):
         return Objection(Reason.ACCESS)
     if _is_other_machine(topology, identity):
@@ -158,8 +156,8 @@ def _may_join(topology: Topology, identity: Identity, credentials: Credentials) 
 def _is_namesake(topology: Topology, other: Identity, credentials: Credentials) -> bool:
     """Return True for the master of another machine with the name of this one.
 
-    By the network comes no process of this machine but this master itself, at one of
-    its own addresses. Whether the ids of the hosts differ does not matter: a cloned
+    The only process of this machine that connects by the network is this master itself,
+    at one of its own addresses. The ids of the machines are not compared: a cloned
     machine has the id of the original (BUS-DISC-8).
     """
     me = topology.me

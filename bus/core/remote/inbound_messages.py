@@ -268,7 +268,7 @@ class InboundMessages:
     ) -> None:
         """Deliver an answer.
 
-        body: None if this process cannot take it; the asking task gets an error.
+        body: None if this process cannot take it; the caller gets an error.
         """
         ends = self._ends(peer, run, 1)
         if ends is None:
@@ -290,7 +290,7 @@ class InboundMessages:
         if body is None:
             limit = self._topology.limits.message_bytes_max
             got = int.from_bytes(run.bodies[0]) if run.flags & FOLLOWS else 0
-            why = "the process of the asking task has no memory for the answer"
+            why = "the process of the caller has no memory for the answer"
             error = MessageTooLargeError(got or len(run.bodies[0]), limit, why)
         elif failed:
             error = RemoteError(source.address.module, str(payload))
@@ -410,8 +410,8 @@ class InboundMessages:
     def settle_receipts(self, is_idle: Callable[[Entry], bool], now: float) -> bool:
         """Settle the receipts after an internal error; see `Peer.settle_receipts`.
 
-        An error may have lost the note that a task extracted a message. Without it the
-        sender would count that message, and all later ones, as under way for ever.
+        An error may have lost the record that a task extracted a message. The sender
+        would count that message, and all later ones, as under way without end.
 
         is_idle: returns True if a task has no message to handle.
         """

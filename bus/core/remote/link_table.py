@@ -106,7 +106,7 @@ class LinkTable:
         """Take over a link that this process has dialled, and send HELLO."""
         if kind is LinkKind.SIGNALLING:
             self.dialler.on_dialled(key[0], now)
-        # Whether a machine of this name is this one, its answer tells.
+        # A machine with the name of this one may be this one: its answer shows that.
         if credentials.machine not in {None, self._topology.me.machine}:
             self.dialler.on_found_at(key[0], credentials.machine)
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
@@ -157,9 +157,9 @@ class LinkTable:
     def _objection_to_claim(
         self, link: Link, identity: Identity, now: float
     ) -> Reason | None:
-        """Return why a master does not get the place of the linked one (BUS-DISC-8).
+        """Return the reason to keep the link of another master instead (BUS-DISC-8).
 
-        None, too, for a peer to which `identify` objects for another reason.
+        Also None for a peer that `identify` refuses for another reason.
         """
         if identity.machine == self._topology.me.machine:
             return None
@@ -225,7 +225,7 @@ class LinkTable:
     def _on_conflict(self, link: Link, name: str, now: float) -> str:
         """Report that the peer of a link has the name of another machine.
 
-        Returns the address of that other machine, if it is another one than this.
+        Returns the address of that other machine; "" if it is this one.
         """
         address = self._address(link)
         if name == self._topology.me.machine:
@@ -235,8 +235,8 @@ class LinkTable:
         where = ""
         if holder is not None:
             where = self._address(self.by_number[holder.session.link or 0])
-            told = Error(reason=Reason.MACHINE_NAME, text=address)
-            holder.session.send_link_frame(told)
+            error = Error(reason=Reason.MACHINE_NAME, text=address)
+            holder.session.send_link_frame(error)
         at = f" at {where}" if where else ""
         linked = f"the one{at}, which has the link,"
         self.conflicts.note(name, address, linked, now)
@@ -306,9 +306,9 @@ class LinkTable:
         self.identify(link, frame, now)
 
     def on_conflict_reported(self, peer: Peer, address: str, now: float) -> None:
-        """Note that the master of another machine knows two of this machine's name.
+        """Record that the master of another machine knows two of this machine's name.
 
-        address: of the other one, as far as the peer knows it.
+        address: of the other machine of that name; "" if the peer does not know it.
         """
         if self._topology.is_master and peer.machine != self._topology.me.machine:
             self.conflicts.note_own(address, now)
@@ -372,10 +372,9 @@ class LinkTable:
         self, link: Link, objected: Objection, identity: Identity, now: float
     ) -> None:
         """Refuse a peer; record and log an objection that its operator must mend."""
-        if objected.text:
-            self._topology.complain(objected.text)
-        if objected.is_claim:
-            self._note(link, objected.text, now, is_refusal=True)
+        if objected.claim:
+            self._topology.complain(objected.claim)
+            self._note(link, objected.claim, now, is_refusal=True)
         self._refuse(link, objected.reason, identity, now)
 
     def on_process_up(self, peer: Peer, identity: Identity) -> None:

@@ -27,12 +27,12 @@ _REDIAL_S_MAX: Final = 0.8
 # The longest delay for masters of other machines: each attempt costs a thread and
 # perhaps a TLS handshake, and a healed network is to be whole within three seconds.
 _REDIAL_OUTSIDE_S_MAX: Final = 2.0
-# Each delay is shorter than that by up to this share, so that machines that lost one
-# another at the same time do not dial at the same time again and again.
+# Each delay is shorter than that by up to this share, so that machines that lost each
+# other at the same time do not keep dialling at the same time.
 _JITTER: Final = 0.5
-# Dials of other machines that are begun at a time. The handshakes of many more would
-# share the processors, and all end late, if at all. A dial that has no outcome for so
-# long waits for its peer, and takes no processor time: then the next one begins.
+# The number of dials of other machines that start at a time. The handshakes of many
+# more would compete for the processors, and all time out. A dial without an outcome
+# after its turn waits for its peer and takes no processor time: the next one starts.
 _DIALS_MAX: Final = 4
 _DIAL_TURN_S: Final = 0.5
 # How long the side that has accepted a lost link waits for the other side (OPEN-20).

@@ -80,9 +80,9 @@ class NameConflicts:
     # The two machines.
 
     def on_claim(self, identity: Identity, now: float) -> Reason | None:
-        """Return why a master does not get the place of the linked one.
+        """Return the reason to keep the link of another master of that name instead.
 
-        BUSY while it is not known whether the linked one is alive: the peer dials again
+        BUSY until the linked one has proved to be alive or not: the peer dials again
         soon. None if no other process of that machine has a link, or none that answers.
         """
         rival = self.linked(identity.machine)

@@ -6,7 +6,7 @@ all processes (BUS-DEREG-6).
 
 A process that becomes master does not know the names that the previous master granted.
 So it grants none until the other processes have joined it and announced their tasks, or
-until they have had the time to. Meanwhile it keeps the names that are asked for, and
+until they have had the time to. Until then it keeps the requested names, and
 defers the PONGs that would grant them.
 """
 
@@ -49,8 +49,8 @@ class NameRegistry:
     """
 
     __slots__ = (
-        "_askers",
         "_awaited",
+        "_claimants",
         "_decides_at",
         "_deferred_pongs",
         "_expects_until",
@@ -74,12 +74,12 @@ class NameRegistry:
         self.users: Final = UserRoutingTable()
         self.pending_names: Final = PendingNames(topology)
         self._since_ns: Final[dict[RegistrationId, int]] = {}
-        # In a new master: when to decide on the names that are asked for, in seconds;
-        # None if each is decided at once. `_awaited`: where the processes listen that
-        # have not announced their tasks. `_askers`: the processes that ask for names.
+        # In a new master: when to decide on the requested names, in seconds; None if
+        # each is decided at once. `_awaited`: the addresses of the processes that have
+        # not announced their tasks. `_claimants`: the processes that request names.
         self._decides_at: float | None = None
         self._awaited: Final[set[str]] = set()
-        self._askers: Final[set[Key]] = set()
+        self._claimants: Final[set[Key]] = set()
         self._deferred_pongs: list[tuple[Peer, int]] = []
         # In a slave without a master: until when it expects one, in seconds.
         self._expects_until = 0.0
@@ -162,7 +162,7 @@ class NameRegistry:
     # The decisions of a new master.
 
     def _await(self, others: Iterable[str], now: float) -> None:
-        """Decide on names once other processes have announced theirs, or in a while."""
+        """Decide on names once other processes have announced theirs, or in time."""
         self._awaited.update(others)
         self._awaited.difference_update(self._topology.addresses)
         if self._awaited:
@@ -180,7 +180,7 @@ class NameRegistry:
         """Grant each name to the task that has it; from now on decide at once."""
         self._decides_at = None
         self._awaited.clear()
-        self._askers.clear()
+        self._claimants.clear()
         self.users.grant(*self.users.owners())
         self.pending_names.confirm_all()
         pongs, self._deferred_pongs = self._deferred_pongs, []
@@ -211,8 +211,8 @@ class NameRegistry:
             peer.session.send_link_frame(Ping(number=self._topology.new_ping()))
 
     def on_ping(self, peer: Peer, number: int) -> None:
-        """Answer a PING; in a new master not before the names asked for are decided."""
-        if peer.key in self._askers:
+        """Answer a PING; in a new master only once it decides on names."""
+        if peer.key in self._claimants:
             self._deferred_pongs.append((peer, number))
         else:
             peer.session.send_link_frame(Pong(number=number))
@@ -254,7 +254,7 @@ class NameRegistry:
         if loser is not None:
             self._give_up(loser)
         if self._decides_at is not None:
-            self._askers.add(peer.key)
+            self._claimants.add(peer.key)
         else:
             self.users.grant(frame.name)
         return loser is not user

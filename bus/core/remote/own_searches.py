@@ -77,8 +77,8 @@ class OwnSearches:
         # that task deregisters (BUS-DEREG-11).
         self._by_sender: Final[dict[int, dict[str, None]]] = {}
         self.again: Final[dict[str, float]] = {}
-        # The names that a relay has, which cannot be reached yet. Their searches go on
-        # until it can, though no message waits.
+        # The names of relays that cannot be reached yet. Their searches continue until
+        # they can, even if no message waits.
         self._found: Final[dict[str, None]] = {}
         # New addresses told by a master, of names whose former holders still return
         # their unread messages. These go first.
@@ -130,7 +130,7 @@ class OwnSearches:
         self._ledger.spread(request)
 
     def restart(self, now: float) -> None:
-        """Begin all searches anew: an error may have cut off a decision on one."""
+        """Restart all searches: an error may have cut off a decision on one."""
         for name in list(self.by_name):
             with suppress(KeyError):  # as far as that decision came
                 self._end(name)

@@ -34,7 +34,7 @@ class PendingNames:
     def __init__(self, topology: Topology) -> None:
         self._topology: Final = topology
         # The number of the PING that followed the EXPORT of each task, in rising order;
-        # 0 if no master was asked.
+        # 0 before the first one.
         self._asked: Final[dict[Entry, int]] = {}
 
     def is_pending(self, task: Entry) -> bool:
@@ -46,7 +46,7 @@ class PendingNames:
         return list(self._asked)
 
     def add(self, task: Entry) -> None:
-        """Add a task that was just registered, before a master is asked."""
+        """Add a task that was just registered, before its EXPORT."""
         self._asked[task] = 0
 
     def ask(self, master: Peer, task: Entry) -> None:
@@ -71,7 +71,7 @@ class PendingNames:
         The number must be that of their PING: a new master defers these PONGs, and may
         send later ones, about other things, before them.
         """
-        # Those before were asked about earlier; all of them would be scanned for one.
+        # The numbers rise, so the scan ends with the first higher one.
         asked = itertools.takewhile(lambda each: each[1] <= number, self._asked.items())
         for task in [each for each, of_ping in asked if of_ping == number]:
             self._confirm(task)

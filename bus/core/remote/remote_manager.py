@@ -192,7 +192,7 @@ class RemoteManager:
         """
         peers = self._matches.subscribed_peers(source)
         if not (peers or delivered):
-            source.unheard += 1
+            source.no_subscriber += 1
         self.outbound_messages.notify(peers, source, payload, question, trace, gap)
 
     def notify_alike(
@@ -204,7 +204,7 @@ class RemoteManager:
         """
         peers = self._matches.subscribed_peers(source)
         if not peers:
-            source.unheard += len(payloads)
+            source.no_subscriber += len(payloads)
         self.outbound_messages.notify_alike(peers, source, payloads, size, gap)
 
     # Links.
@@ -224,8 +224,8 @@ class RemoteManager:
     def become_master(self, now: float, others: Iterable[str]) -> list[Action]:
         """Become master, since the previous one is lost (OPEN-1).
 
-        others: where other processes of this machine listen; this process grants no
-          name until it knows theirs, or for a second at most (OPEN-3).
+        others: the addresses of the other processes of this machine; this one grants no
+          name until they have announced theirs, or for a second at most (OPEN-3).
         """
         for peer in self.topology.joined():
             self.topology.lose(peer, now)
@@ -300,7 +300,7 @@ class RemoteManager:
     ) -> list[Action]:
         """Close a link after an error of this process in the handling of its frames.
 
-        The peer sends again what it does not know as received, over the next link.
+        The peer resends the messages that are not acknowledged, over the next link.
         """
         link = self.links.by_number.get(number)
         if link is not None:

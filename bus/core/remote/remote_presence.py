@@ -7,7 +7,7 @@ So each of its tasks is in doubt until another peer confirms it, and counts as d
 if none does in time.
 
 A master withdraws such a task of another machine from its slaves (UNEXPORT): they know
-it from this master, which is not lost. ELIMINATE would say more than the master knows.
+it from this master, which is not lost. ELIMINATE would state a certain departure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["RemotePresence"]
 
 
 class RemotePresence:
-    """The remote tasks that this process has been told of, or has passed on.
+    """The remote tasks that peers have reported here, and those reported to slaves.
 
     ``_own``: those that its own watches and subscriptions match. ``_passed_on``: those
     of other machines that this master has reported to its slaves.
@@ -66,11 +66,11 @@ class RemotePresence:
         self._passed_on.on_disappeared(task)
 
     def on_withdrawn(self, task: RegistrationId) -> None:
-        """Report that the master confirms a task of another machine no more."""
+        """Report that the master no longer confirms a task of another machine."""
         self._topology.todo += self._own.on_withdrawn(task)
 
     def on_process_lost(self, peer: Peer, now: float) -> bool:
-        """Report that the tasks of a lost process have departed; doubt those it knew.
+        """Report the departure of a lost process's tasks; doubt those it announced.
 
         Returns True if this process knew any task of the lost one.
         """
@@ -87,7 +87,7 @@ class RemotePresence:
         topology, limits = self._topology, self._topology.limits
         abroad = peer.machine != topology.me.machine
         if topology.is_master and not abroad:
-            return  # the tasks of other processes were not learnt from a slave
+            return  # no slave announces the tasks of other processes
         # A machine that was silent for the lease has no other master that could join.
         # In this machine silence proves nothing, since a process may be stopped.
         last = peer.received_at if abroad else now

@@ -30,7 +30,7 @@ __all__ = ["TaskAnnouncer"]
 
 
 class TaskAnnouncer:
-    """The announcements of the tasks of one process to all other processes.
+    """The announcements of the tasks of one process; `Remote` has the contracts.
 
     The driver holds the exchange's lock in each call. A call without a result leaves
     its actions in ``topology.todo``, for the next call that returns some.
@@ -72,11 +72,6 @@ class TaskAnnouncer:
     # Tasks and their names.
 
     def claim(self, name: str) -> list[Action]:
-        """Claim a name for a task of this process; supersede a relay that holds it.
-
-        Raises:
-            NameTakenError: another process holds the name.
-        """
         self._name_registry.check(name)
         present = self._manager.table.find(name)
         if present is not None:
@@ -84,11 +79,9 @@ class TaskAnnouncer:
         return self._topology.take_actions()
 
     def awaits_verdict(self, entry: Entry) -> bool:
-        """Return True if the verdict on the name of a task will come soon (OPEN-3)."""
         return self._name_registry.awaits_verdict(entry)
 
     def on_registered(self, task: Entry, now: float) -> list[Action]:
-        """Announce a new public task of this process to the processes concerned."""
         self._name_registry.on_registered(task, now)
         self._relays.introduce([task])
         self._resolver.on_registered(task, now)
@@ -96,7 +89,6 @@ class TaskAnnouncer:
         return self._topology.take_actions()
 
     def on_departure(self, task: Entry, *, final: bool) -> list[Action]:
-        """Announce that a task of this process can no longer be found."""
         if task.visibility is Visibility.PUBLIC or task.relay:
             self._name_registry.on_departure(task, final=final)
         return self._topology.take_actions()
@@ -116,7 +108,6 @@ class TaskAnnouncer:
         return self._topology.take_actions()
 
     def end_proxy(self, task: Entry, now: float) -> list[Action]:
-        """Announce that a task of another bus has departed from that bus."""
         proxy = self._relays.proxies.end(task)
         if proxy is not None:
             self._end_sending(proxy, now, final=False)
@@ -130,15 +121,12 @@ class TaskAnnouncer:
     # Searches.
 
     def seek(self, name: str, now: float) -> None:
-        """Search for a name that parked messages wait for."""
         self._own_searches.seek(name, now)
 
     def on_named(self, entry: Entry) -> None:
-        """End the search for a name that is now found."""
         self._own_searches.on_named(entry)
 
     def end_search(self, name: str) -> None:
-        """End the search for a name that no message waits for any more."""
         self._own_searches.end_unneeded(name)
 
     # Subscriptions and watches.
@@ -146,25 +134,17 @@ class TaskAnnouncer:
     def on_subscribed(
         self, interest: Interest, settled: Callable[[], object] | None = None
     ) -> list[Action]:
-        """Extend a subscription to the tasks of other processes.
-
-        settled: called once all processes have received it.
-        """
         self._remote_subscriptions.on_subscribed(interest, settled)
         return self._topology.take_actions()
 
     def subscribers_of(self, entry: Entry) -> int:
-        """Return how many other processes have a subscriber to a task of this one."""
         return len(self._remote_subscriptions.matches.subscribed_peers(entry))
 
     def on_unsubscribed(self, interest: Interest) -> None:
-        """End a subscription to the tasks of other processes."""
         self._remote_subscriptions.on_unsubscribed(interest)
 
     def on_watched(self, interest: Interest) -> None:
-        """Extend a watch to the tasks of other processes."""
         self._remote_subscriptions.on_watched(interest)
 
     def on_unwatched(self, interest: Interest) -> None:
-        """End a watch of the tasks of other processes."""
         self._remote_subscriptions.on_unsubscribed(interest, presence=True)

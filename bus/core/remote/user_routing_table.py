@@ -31,7 +31,7 @@ class User:
     def goes_before(self, other: User) -> bool:
         """Return True if this task has the name rather than the other one.
 
-        A task that was granted the name precedes one that asks for it (OPEN-3). Of two
+        A task that was granted the name precedes one that requests it (OPEN-3). Of two
         of the same kind, the earlier registration precedes (BUS-MOVE-7).
         """
         if self.granted is not other.granted:

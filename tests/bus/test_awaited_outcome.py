@@ -1,4 +1,4 @@
-"""``subscribe(wait=True)``: later notifications arrive, at each distance."""
+"""``subscribe(wait=True)`` and `Task.wait_for_subscribers`, at each distance."""
 
 from __future__ import annotations
 
@@ -32,8 +32,12 @@ def is_long(items: list[int], count: int) -> bool:
     return len(items) == count
 
 
+def waits(bus: Bus) -> bool:
+    return bool(bus._exchange.manager._awaited_subscribers)
+
+
 @pytest.fixture
-def deaf(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
+def unconfirmed(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
     """Yield a process whose subscriptions no other process confirms."""
     monkeypatch.setattr(Confirmations, "_review", lambda *_: None)
     with memory_bus(process="other", beside=bus):
@@ -58,7 +62,7 @@ def test_each_notification_after_the_wait_arrives(bus: Bus, there: There) -> Non
         reader.subscribe(there.at("news"), read, wait=True)
         for item in range(COUNT):
             notifier.notify(item)
-        serve(bus, partial(is_long, got, COUNT), "all are heard")
+        serve(bus, partial(is_long, got, COUNT), "all are received")
         assert got == [*range(COUNT)]
         reader.deregister()
 
@@ -71,78 +75,93 @@ def test_scripts_wait_as_well(bus: Bus, there: There) -> None:
     bus.wait_for(there.at("news"))
     got: list[int] = []
     bus.subscribe(there.at("news"), lambda each: got.append(each.payload), wait=True)
-    heard = bus.listen(there.at("news"), timeout=30.0, wait=True)
+    iterator = bus.listen(there.at("news"), timeout=30.0, wait=True)
     for item in range(3):
         notifier.notify(item)
-    assert [next(heard).payload for _ in range(3)] == [0, 1, 2]
-    until(lambda: got == [0, 1, 2], "all are heard")
+    assert [next(iterator).payload for _ in range(3)] == [0, 1, 2]
+    until(lambda: got == [0, 1, 2], "all are received")
 
 
 @clause("BUS-MSG-18")
-def test_a_subscription_that_is_not_confirmed_in_time_is_cancelled(deaf: Bus) -> None:
+def test_a_subscription_that_is_not_confirmed_in_time_is_cancelled(
+    unconfirmed: Bus,
+) -> None:
     """In the thread of the task, and in another one."""
-    for thread in (deaf.here(), deaf.thread()):
-        reader = deaf.register("reader", thread=thread)
+    for thread in (unconfirmed.here(), unconfirmed.thread()):
+        reader = unconfirmed.register("reader", thread=thread)
         with pytest.raises(
             CommandTimeoutError, match=r"no confirmation .*'news'.*0\.05 s"
         ):
             reader.subscribe("news", print, wait=True, timeout=0.05)
         assert not reader._receiver.interests
         reader.deregister()
-        until(lambda: not is_there(deaf, "reader"), "it leaves")
+        until(lambda: not is_there(unconfirmed, "reader"), "it leaves")
 
 
-@clause("BUS-MSG-18", "BUS-MSG-11")
-def test_a_waiting_subscribe_is_refused_within_a_callback(bus: Bus) -> None:
+@clause("BUS-MSG-18", "BUS-MSG-19", "BUS-MSG-11")
+def test_a_wait_is_refused_within_a_callback(bus: Bus) -> None:
     errors: list[Exception] = []
 
     def read(_: Incoming) -> None:
-        for subscribe in (task.subscribe, bus.subscribe):
+        for wait in (
+            lambda: task.subscribe("news", print, wait=True),
+            lambda: bus.subscribe("news", print, wait=True),
+            task.wait_for_subscribers,
+        ):
             try:
-                subscribe("news", print, wait=True)
+                wait()
             except RuntimeError as error:
                 errors.append(error)
 
     task = bus.register("task", thread=bus.here(), on_command=read)
     task.call("task", timeout=5.0)
-    assert len(errors) == 2
+    assert len(errors) == 3
 
 
-@clause("BUS-MSG-18", "BUS-DEREG-12")
+@clause("BUS-MSG-18", "BUS-MSG-19", "BUS-DEREG-12")
 @pytest.mark.parametrize("act", ["close", "deregister"])
-def test_a_waiting_subscribe_raises_if_its_task_leaves(deaf: Bus, act: str) -> None:
-    reader = deaf.register("reader")
-    told: list[Any] = []
+@pytest.mark.parametrize("call", ["subscribe", "wait_for_subscribers"])
+def test_a_wait_raises_if_its_task_deregisters(
+    unconfirmed: Bus, act: str, call: str
+) -> None:
+    task = unconfirmed.register("task")
+    outcomes: list[str] = []
 
     def wait() -> None:
-        with suppress(UnknownTaskError):
-            told.append(reader.subscribe("news", print, wait=True, timeout=None))
-        told.append("over")
+        try:
+            if call == "subscribe":
+                task.subscribe("news", print, wait=True, timeout=None)
+            else:
+                task.wait_for_subscribers()
+        except UnknownTaskError:
+            outcomes.append("raised")
 
     with Threads() as threads:
         threads.start(wait)
-        until(lambda: bool(reader._receiver.interests), "it waits")
+        until(lambda: bool(task._receiver.interests) or waits(unconfirmed), "it waits")
         if act == "close":
-            deaf.close()
+            unconfirmed.close()
         else:
-            reader.deregister()
-    assert told == ["over"]
+            task.deregister()
+    assert outcomes == ["raised"]
+    with pytest.raises(UnknownTaskError):
+        task.wait_for_subscribers(timeout=0)
 
 
 @clause("BUS-MSG-18")
-def test_a_waiting_subscribe_returns_if_it_is_cancelled(deaf: Bus) -> None:
-    reader = deaf.register("reader")
-    told: list[Any] = []
+def test_a_waiting_subscribe_returns_if_it_is_cancelled(unconfirmed: Bus) -> None:
+    reader = unconfirmed.register("reader")
+    returned: list[Any] = []
 
     def wait() -> None:
-        told.append(reader.subscribe("news", print, wait=True, timeout=None))
+        returned.append(reader.subscribe("news", print, wait=True, timeout=None))
 
     with Threads() as threads:
         threads.start(wait)
         until(lambda: bool(reader._receiver.interests), "it waits")
         (subscription,) = reader._receiver.interests
         subscription.cancel()
-    assert [each.active for each in told] == [False]
+    assert [each.active for each in returned] == [False]
 
 
 @clause("BUS-FLOW-8")
@@ -153,27 +172,27 @@ def test_notifications_without_a_subscriber_are_counted(bus: Bus, there: There) 
     reader = there.register("reader")
     there.bus.wait_for(there.back("news"))
 
-    def unheard() -> int:
+    def no_subscriber() -> int:
         (info,) = [each for each in bus.tasks() if each.address.module == "news"]
-        return info.unheard
+        return info.no_subscriber
 
     for item in range(3):
         notifier.notify(item)
-    until(lambda: unheard() == 3, "they are counted")
+    until(lambda: no_subscriber() == 3, "they are counted")
     got: list[int] = []
     subscription = reader.subscribe(
         there.back("news"), lambda each: got.append(each.payload), wait=True
     )
     for item in range(5):
         notifier.notify(item)
-    serve(bus, lambda: len(got) == 5, "all are heard")
-    assert unheard() == 3
+    serve(bus, lambda: len(got) == 5, "all are received")
+    assert no_subscriber() == 3
 
     subscription.cancel()
 
     def notified_in_vain() -> bool:
         notifier.notify("to nobody")
-        return unheard() > 3
+        return no_subscriber() > 3
 
     until(notified_in_vain, "it is taken back")
     assert len(got) == 5
@@ -192,16 +211,18 @@ def test_a_subscriber_in_the_same_process_counts(bus: Bus) -> None:
         notifier.notify(3)
         news = "news"
 
-        def unheard() -> int:
+        def no_subscriber() -> int:
             return sum(
-                each.unheard for each in bus.tasks() if each.address.module == news
+                each.no_subscriber
+                for each in bus.tasks()
+                if each.address.module == news
             )
 
-        until(lambda: unheard() == 1, "the last one is counted")
+        until(lambda: no_subscriber() == 1, "the last one is counted")
 
 
 @clause("BUS-MSG-18", "BUS-DEREG-12")
-def test_a_task_leaves_between_the_word_and_the_end_of_its_wait(
+def test_a_task_deregisters_between_the_wake_up_and_the_end_of_its_wait(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread used to wake the waiter twice, and let the task leave halfway."""
@@ -233,3 +254,57 @@ def test_a_task_leaves_between_the_word_and_the_end_of_its_wait(
             reader.subscribe("news", print, wait=True)
     assert not is_there(bus, "reader")
     bus.register("reader", thread=host).deregister()
+
+
+@clause("BUS-MSG-19")
+@at_each_distance
+@pytest.mark.parametrize("hosted", [True, False], ids=["own thread", "other thread"])
+def test_a_notifier_waits_for_its_subscriber(
+    bus: Bus, there: There, *, hosted: bool
+) -> None:
+    """Its first notification arrives, though the subscriber does not wait."""
+    notifier = bus.register("news", thread=bus.here() if hosted else bus.thread())
+    reader = there.register("reader")
+    got: list[int] = []
+
+    def subscribe() -> None:
+        until(lambda: waits(bus), "it waits")
+        reader.subscribe(there.back("news"), lambda each: got.append(each.payload))
+
+    with Threads() as threads:
+        threads.start(subscribe)
+        assert notifier.wait_for_subscribers(1, timeout=30.0)
+    notifier.notify(1)
+    serve(bus, lambda: got == [1], "it is received")
+    assert not waits(bus)
+
+
+@clause("BUS-MSG-19")
+@at_each_distance
+def test_a_wait_for_present_subscribers_ends_at_once(bus: Bus, there: There) -> None:
+    notifier = bus.register("news")
+    there.bus.wait_for(there.back("news"))
+    there.register("reader").subscribe(there.back("news"), print, wait=True)
+    assert notifier.wait_for_subscribers(timeout=0)
+    assert not notifier.wait_for_subscribers(2, timeout=0.05)
+    assert not waits(bus)
+
+
+@clause("BUS-MSG-19")
+def test_each_task_of_the_own_process_counts_once(bus: Bus) -> None:
+    notifier = bus.register("news")
+    reader = bus.register("reader")
+    for specification in ("news", "*", "news"):
+        reader.subscribe(specification, print)
+    assert not notifier.wait_for_subscribers(2, timeout=0)
+    bus.register("second").subscribe("news", print)
+    assert notifier.wait_for_subscribers(2, timeout=0)
+
+
+@clause("BUS-MSG-19")
+@pytest.mark.parametrize("count", [0, -1, True, 1.0, "1"])
+def test_a_wait_for_a_wrong_number_of_subscribers_is_refused(
+    bus: Bus, count: Any
+) -> None:
+    with pytest.raises((TypeError, ValueError), match="count"):
+        bus.register("news").wait_for_subscribers(count)
