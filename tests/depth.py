@@ -1,8 +1,9 @@
 """The depth of a run of the tests, set by the environment variable ``TEST_DEEP``.
 
 By default a run tests each behaviour once, and tries few schedules of each scenario.
-With ``TEST_DEEP=1``, set by ``.ci/run`` and by the mutants, it tries many schedules and
-runs the tests marked ``deep``: the same behaviour in more cases or on more data.
+``TEST_DEEP=1``, set by the mutants, also runs the tests marked ``deep`` (the same
+behaviour in more cases or on more data) and tries many schedules. A fraction runs the
+same tests with that part of the schedules: ``.ci/run`` sets one that ends in time.
 """
 
 from __future__ import annotations
@@ -10,11 +11,18 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["DEEP", "schedules"]
+__all__ = ["DEEP", "among", "schedules"]
 
-DEEP: Final = os.environ.get("TEST_DEEP", "") not in ("", "0")
+_SHARE: Final = min(1.0, float(os.environ.get("TEST_DEEP") or 0))
+
+DEEP: Final = _SHARE > 0
+
+
+def among(few: int, many: int) -> int:
+    """Return how many to try: few by default, and part or all of many in a deep run."""
+    return max(few, -int(-many * _SHARE // 1))
 
 
 def schedules(count: int) -> int:
-    """Return how many schedules to try: so many in a deep run, else a fifth of them."""
-    return count if DEEP else -(-count // 5)
+    """Return how many schedules to try: all or part in a deep run, else a fifth."""
+    return among(-(-count // 5), count)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Final
 
 from specs.conformance.level import LEVEL_VARIABLE, Level, run_level
-from tests.depth import DEEP
+from tests.depth import DEEP, among
 
 __all__ = ["effort"]
 
-_BRIEF: Final = Level("brief", 1, 10, limit=40, rounds=5, seconds=0.3, volume=1)
-
 
 def effort() -> Level:
-    """Return the level ``CONFORMANCE_LEVEL``; if unset, a brief one or quick."""
-    return run_level() if DEEP or LEVEL_VARIABLE in os.environ else _BRIEF
+    """Return the level ``CONFORMANCE_LEVEL``; if unset, quick or a part of it."""
+    if LEVEL_VARIABLE in os.environ:
+        return run_level()
+    return Level(
+        "brief",
+        bound=2 if DEEP else 1,
+        random=among(10, 40),
+        limit=among(40, 200),
+        rounds=among(5, 20),
+        seconds=0.3,
+        volume=1,
+    )

@@ -21,14 +21,14 @@ from tests.crash_states.disk import (
     Truncation,
     Write,
 )
-from tests.depth import DEEP
+from tests.depth import among
 from tests.mutants.catalogue import load_mutants
 from tests.mutants.mutant import plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COUNT = 10_000 if DEEP else 2_000
+COUNT = among(2_000, 10_000)
 ROOT: Final = Path(__file__).parents[2]
 # Each of these deletes one sync, or one of the calls that make it.
 SYNCS: Final = ("D1", "D2", "D3", "D4", "D5", "D6")

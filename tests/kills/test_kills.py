@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
-from tests.depth import DEEP
+from tests.depth import among
 from tests.kills import soak, sweep
 from tests.kills.__main__ import main
 from tests.kills.blow import STATES
@@ -56,7 +56,7 @@ def test_a_killed_process_loses_only_the_messages_it_held(
     Masters, slaves and clients are killed, or stopped for a while, under load;
     afterwards the accounts balance.
     """
-    count = 12 if DEEP else 4
+    count = among(4, 12)
     assert main(["--count", f"{count}", "--seed", "7"]) == 0, capsys.readouterr().out
 
     out = capsys.readouterr().out.splitlines()

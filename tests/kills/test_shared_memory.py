@@ -15,7 +15,7 @@ import pytest
 from bus.multicast.memory_mapping import MemoryMapping
 from bus.multicast.shared_memory import SharedMemory
 from specs.clauses import clause
-from tests.depth import DEEP
+from tests.depth import DEEP, among
 from tests.kills.__main__ import main
 from tests.kills.bytecode_strike import BUS, MEMORY
 from tests.kills.long_messages import is_whole, number_of, payload
@@ -38,7 +38,7 @@ def test_kills_leave_no_memory_and_change_no_message_that_is_held(
 
     The owner or a receiver is killed before a random bytecode, or at a random moment.
     """
-    count = 20 if DEEP else 8
+    count = among(8, 20)
     arguments = ["--shared-memory", "--count", f"{count}", "--seed", "4"]
     assert main([*arguments, "--spare", spared]) == 0, capsys.readouterr().out
 

@@ -27,9 +27,9 @@ def test_a_repeated_cycle_leaves_nothing_behind(kind: str) -> None:
     looks: list[Look] = []
 
     # Three steps: with two, a single resize of a table would count in both.
-    assert repeated(kind, 210, looks=3, see=looks.append) == []
+    assert repeated(kind, 105, looks=3, see=looks.append) == []
 
-    assert [look.cycles for look in looks] == [70, 140, 210, 280]
+    assert [look.cycles for look in looks] == [35, 70, 105, 140]
 
 
 def _unseen(_: Look) -> None:

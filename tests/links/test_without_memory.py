@@ -15,7 +15,7 @@ from bus.errors import BusError
 from bus.links.link_helpers import LinkHelpers
 from queuebroker.sockets import gathering
 from specs.clauses import clause
-from tests.depth import DEEP
+from tests.depth import among
 from tests.kit.buses import processes, socket_bus
 from tests.kit.comm_threads import comm_of
 from tests.kit.tasks import Reader
@@ -259,7 +259,7 @@ def test_a_thread_outlives_a_lack_of_memory_at_any_call(
     """If any call fails, the tasks of its process answer afterwards."""
     near, far = pair
     struck = set[str]()
-    for number in itertools.count(0, 17 if DEEP else 41):
+    for number in itertools.count(0, 41 - among(0, 24)):
         shortage = Shortage(number)
         done_in(post, far, shortage.install)
         shortage.begin()

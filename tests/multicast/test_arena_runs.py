@@ -20,7 +20,7 @@ from bus.errors import ArenaFullError
 from bus.multicast.arena import Arena
 from bus.multicast.slab_mappings import SlabMappings
 from specs.clauses import clause
-from tests.depth import DEEP
+from tests.depth import among
 from tests.multicast.arena_reader import LEAST, MIB, Reader, buffer_for
 from tests.multicast.support import content_of
 
@@ -225,6 +225,6 @@ def test_any_course_of_publishes_releases_and_losses() -> None:
     run_state_machine_as_test(
         ArenaMachine,
         settings=settings(
-            max_examples=100 if DEEP else 25, stateful_step_count=30, deadline=None
+            max_examples=among(25, 100), stateful_step_count=30, deadline=None
         ),
     )

@@ -15,7 +15,7 @@ from bus.multicast import Excerpt, Mode
 from bus.multicast.control_block import INDIRECT
 from bus.multicast.recipient import Recipient
 from specs.clauses import clause
-from tests.depth import DEEP
+from tests.depth import among
 from tests.multicast.support import CountingRegion, Site, content_of
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def test_no_buffer_is_lost_by_borrowing(mode: Mode) -> None:
     site = Site(buffers=7, size=4, icbs=1, users=3)
     orders = list(itertools.permutations(range(3)))
 
-    for turn in range(10_000 if DEEP else 1_000):
+    for turn in range(among(1_000, 10_000)):
         site.pool.publish(
             content_of(5 if mode is Mode.WHOLE else 4), range(3), mode=mode
         )

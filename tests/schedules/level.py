@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from tests.depth import DEEP
+from tests.depth import among
 
 __all__ = [
     "BRIEF",
@@ -18,7 +18,6 @@ __all__ = [
     "LEVELS",
     "QUICK",
     "SAMPLE",
-    "SPIN",
     "Level",
     "inside",
 ]
@@ -53,11 +52,7 @@ QUICK: Final = Level("quick", None, limit=3_000, random=300, least=300, doubles=
 FULL: Final = Level("full", 2, limit=30_000, random=10_000, least=1_000, doubles=True)
 
 
-# Inside of the fast kind: a few schedules, a sample for a deep run, and the size of a
-# campaign.
-SPIN: Final = Level(
-    "spin", 1, limit=16, random=4, least=4, doubles=False, bytecode=True
-)
+# Inside of the fast kind: a sample, and the size of a campaign.
 SAMPLE: Final = Level(
     "sample", 1, limit=200, random=40, least=40, doubles=False, bytecode=True
 )
@@ -65,11 +60,11 @@ BYTECODE: Final = Level(
     "bytecode", 2, limit=100_000, random=2_000, least=200, doubles=False, bytecode=True
 )
 
-LEVELS: Final = {
-    level.name: level for level in (BRIEF, QUICK, FULL, SPIN, SAMPLE, BYTECODE)
-}
+LEVELS: Final = {level.name: level for level in (BRIEF, QUICK, FULL, SAMPLE, BYTECODE)}
 
 
 def inside() -> Level:
     """Return the level for tests inside of the fast kind."""
-    return SAMPLE if DEEP else SPIN
+    random = among(4, SAMPLE.random)
+    limit = among(16, SAMPLE.limit)
+    return attrs.evolve(SAMPLE, limit=limit, random=random, least=random)

@@ -15,7 +15,7 @@ from queuebroker.lockfree import (
 )
 from queuebroker.testing import Failure, explore
 from queuebroker.waiting import shared_parker
-from tests.depth import DEEP
+from tests.depth import DEEP, among
 from tests.schedules.level import BRIEF, QUICK
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ def check(scenario: Scenario) -> None:
         Failure: a schedule goes wrong.
         AssertionError: there are more schedules than the level quick can try.
     """
-    finding = survey(scenario, QUICK if DEEP else BRIEF)
+    random = among(BRIEF.random, QUICK.random)
+    level = attrs.evolve(QUICK if DEEP else BRIEF, random=random, least=random)
+    finding = survey(scenario, level)
     if finding.failure is not None:
         raise finding.failure
     report = finding.report

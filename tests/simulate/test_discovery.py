@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specs.clauses import clause
-from tests.depth import DEEP
+from tests.depth import among
 from tests.simulate.dialling_invariants import (
     both_use_the_same_link,
     one_link_is_open,
@@ -102,7 +102,7 @@ def test_a_machine_that_vanishes_is_forgotten_after_the_lease() -> None:
 @clause("BUS-DISC-3", "BUS-DISC-10")
 def test_most_machines_join_in_time_although_datagrams_are_lost() -> None:
     """With 30 % loss, at least 99 % of all pairs are linked within 5 s."""
-    trials = 1000 if DEEP else 200
+    trials = among(200, 1_000)
     late = 0
     for seed in range(trials):
         world = world_of(2, loss=0.3, seed=seed)
@@ -114,14 +114,14 @@ def test_most_machines_join_in_time_although_datagrams_are_lost() -> None:
 @clause("BUS-DISC-10")
 def test_many_machines_become_one_bus() -> None:
     world = Mesh(1, announced=0.1)
-    for number in range(60 if DEEP else 20):
+    for number in range(among(20, 60)):
         world.start(f"m{number}", "s1", master=True)
     world.run(10.0)
     assert is_whole(world)
 
 
 @clause("OPEN-10")
-@pytest.mark.parametrize("seed", range(100 if DEEP else 10))
+@pytest.mark.parametrize("seed", range(among(10, 100)))
 def test_runs_with_discovery_keep_all_promises(seed: int) -> None:
     failure = run(seed, machines=3, announced=0.3)
     assert failure is None, failure
