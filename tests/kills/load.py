@@ -105,7 +105,7 @@ class Load:
         self._thread.start()
 
     def go(self, names: Sequence[str]) -> None:
-        """Send to these names from now on."""
+        """Send to these names from now on; to none is a pause."""
         with self._lock:
             self.names, self._going = names, True
 
@@ -165,7 +165,7 @@ class Load:
         while not self._over.wait(self.tick_s):
             ticks += 1
             with self._lock:
-                if not self._going:
+                if not (self._going and self.names):
                     continue
                 self._send_some_locked()
                 if ticks % 16 == 0:

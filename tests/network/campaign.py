@@ -97,8 +97,14 @@ class Campaign:
     ) -> None:
         self._site.__exit__()
 
-    def run(self, profile: str, seconds: float) -> ProfileResult:
-        """Inject the faults of a profile, and check all promises."""
+    def run(
+        self, profile: str, seconds: float, *, loaded: bool = True
+    ) -> ProfileResult:
+        """Inject the faults of a profile, and check all promises.
+
+        loaded: False to pause the load after the faults, until all machines are
+          reached. Many machines send more messages than the processors can carry.
+        """
         site = self._site
         self._await_links(_QUIET_S)
         before = site.ethernet.counts()
@@ -106,6 +112,8 @@ class Campaign:
         for each in PROFILES[profile](site, seconds, Random(f"{self._seed}/{profile}")):
             sleep(each)
         site.ethernet.impose(GOOD)
+        if not loaded:
+            self._go([])
         healed = monotonic()
         links_s = self._await_links(_QUIET_S, healed)
         if links_s > LINKS_S:
@@ -113,6 +121,8 @@ class Campaign:
         all_s = self._await_all(healed)
         if all_s > ALL_S:
             violations.append(f"all machines were reached only after {all_s:.1f} s")
+        if not loaded:
+            self._go(site.tasks())
         self._stop_load()
         verdict = self._judge()
         frames = {
@@ -179,9 +189,13 @@ class Campaign:
         self._read_notes()
         verdict = self._ledger.judge(self._site.dead, self._orphaned())
         self._site.dead.clear()
-        for each in self._site.members:
-            each.do("go", self._site.tasks())
+        self._go(self._site.tasks())
         return verdict
+
+    def _go(self, names: list[str]) -> None:
+        """Let all machines send to these names; to none is a pause."""
+        for each in self._site.members:
+            each.do("go", names)
 
     def _read_notes(self) -> None:
         for life, words in self._reader.news():
