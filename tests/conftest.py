@@ -64,7 +64,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Keep tests marked ``deep`` for deep runs, and for a command that names a test."""
+    """Keep tests marked ``deep`` for deep runs, and for a command that names a test.
+
+    One worker runs all tests of the pipeline: they come first, since they take longest.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/pipeline/"))
     if DEEP or any("::" in each for each in config.args):
         return
     deep = [item for item in items if item.get_closest_marker("deep")]

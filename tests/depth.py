@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["DEEP", "among", "schedules"]
+__all__ = ["DEEP", "FULL", "among", "schedules"]
 
 _SHARE: Final = min(1.0, float(os.environ.get("TEST_DEEP") or 0))
 
 DEEP: Final = _SHARE > 0
+FULL: Final = _SHARE == 1
 
 
 def among(few: int, many: int) -> int:

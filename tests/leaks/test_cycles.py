@@ -29,7 +29,7 @@ def test_a_repeated_cycle_leaves_nothing_behind(kind: str) -> None:
     # Three steps: with two, a single resize of a table would count in both.
     assert repeated(kind, 105, looks=3, see=looks.append) == []
 
-    assert [look.cycles for look in looks] == [35, 70, 105, 140]
+    assert [look.cycles for look in looks] == [50, 85, 120, 155]
 
 
 def _unseen(_: Look) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -74,29 +73,6 @@ def test_a_journal_of_unknown_end_is_exit_code_3(
     assert result.stderr.splitlines() == [
         f"bus: cannot read 1 line of {folder / 'meta.jsonl'}: number 1"
     ]
-
-
-@pytest.mark.spark
-@pytest.mark.deep
-def test_a_run_of_its_own_says_its_verdicts_and_nothing_else(
-    spark: SparkSession, journals: Path, tmp_path: Path
-) -> None:
-    """Spark's own output does not reach the terminal (exit code 0)."""
-    out = tmp_path / "out"
-    command = [sys.executable, "-m", "bus", "pipeline", "all"]
-    command += ["--journals", str(journals), "--out", str(out)]
-
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert ended.stderr == ""
-    assert ended.returncode == 0
-    *table, last = ended.stdout.splitlines()
-    assert len(table) == 1 + len(RULES)
-    for line in table[1:]:
-        expected = " nothing to check " if line.startswith("B") else " PASS "
-        assert expected in line
-    assert last == f"report: {out / 'report.html'}"
-    assert OutFolder(out).log.stat().st_size > 0
 
 
 @pytest.mark.spark

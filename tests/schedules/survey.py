@@ -15,7 +15,7 @@ from queuebroker.lockfree import (
 )
 from queuebroker.testing import Failure, explore
 from queuebroker.waiting import shared_parker
-from tests.depth import DEEP, among
+from tests.depth import FULL, among
 from tests.schedules.level import BRIEF, QUICK
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def check(scenario: Scenario) -> None:
         AssertionError: there are more schedules than the level quick can try.
     """
     random = among(BRIEF.random, QUICK.random)
-    level = attrs.evolve(QUICK if DEEP else BRIEF, random=random, least=random)
+    level = attrs.evolve(QUICK if FULL else BRIEF, random=random, least=random)
     finding = survey(scenario, level)
     if finding.failure is not None:
         raise finding.failure
     report = finding.report
     assert report is not None
-    assert report.exhausted or not DEEP, f"too large for the level quick:\n{report}"
+    assert report.exhausted or not FULL, f"too large for the level quick:\n{report}"
