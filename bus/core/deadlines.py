@@ -40,12 +40,14 @@ class Deadlines(Generic[Item]):
 
     def add(self, item: Item, deadline: float) -> None:
         """Add a deadline; call this before the item waits with it."""
-        if len(self._heap) >= self._entries_max:
-            self._drop_stale()
+        # Stale entries stay until `next`: others may have been added for items that
+        # begin to wait together with this one.
         heapq.heappush(self._heap, (deadline, next(self._numbers), item))
 
     def next(self) -> float | None:
         """Return the earliest deadline, in seconds; None if no item waits."""
+        if len(self._heap) >= self._entries_max:
+            self._drop_stale()
         heap, deadline_of = self._heap, self._deadline_of
         while heap:
             deadline, _, item = heap[0]

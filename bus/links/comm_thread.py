@@ -393,18 +393,21 @@ class CommThread:
     def _run(self) -> None:
         self._relay_outbox.ident = _sync.get_ident()
         rounds, shutdown = self._rounds, self._shutdown
-        ends = False
+        ends = failed = False
         try:
             while not ends:
                 try:
+                    if failed:  # here: an error of this call, too, ends no thread
+                        self.on_internal_error()
+                    failed = False
                     ends = shutdown.may_end()
                     if not ends:
                         self._serve_once()
                 except (HorizonError, BrokerClosedError):
                     raise
                 except Exception as error:  # noqa: BLE001 # such as a lack of memory
+                    failed = True
                     self._errors.on_error(error)
-                    self.on_internal_error()
         except HorizonError as error:
             _log.error("this process leaves the bus: %s", error)
         except Exception:

@@ -70,3 +70,15 @@ def test_an_interrupted_item_stays_due() -> None:
 
     assert list(deadlines.due(3.0)) == ["a", "b"]
     assert list(deadlines.due(3.0)) == []
+
+
+@clause("BUS-ROUTE-19")
+def test_of_many_items_that_begin_to_wait_together_each_becomes_due() -> None:
+    """Each has its deadline before the first of them waits."""
+    until = dict[int, float]()
+    deadlines: Deadlines[int] = Deadlines(until.get)
+    for item in range(200):
+        deadlines.add(item, 1.0)
+    until.update(dict.fromkeys(range(200), 1.0))
+
+    assert len(list(deadlines.due(1.0))) == 200
