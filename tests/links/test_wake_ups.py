@@ -254,7 +254,7 @@ def test_a_message_expires_although_each_round_takes_long(
     rounds, manager = comm._rounds, comm._exchange.manager
     monkeypatch.setattr(_sync, "monotonic", lambda: now)
     comm._relay_outbox.ident = _sync.get_ident()
-    source = manager.table.named("sender")
+    (source,) = manager.table
     for payload, deadline in ((b"long", None), (b"short", now + 1.0)):
         message = new_message(
             payload, _source=source, _name="nobody", _deadline=deadline
