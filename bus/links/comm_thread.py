@@ -369,6 +369,16 @@ class CommThread:
             case _:
                 raise AssertionError(action)
 
+    def on_cut_off(self, action: Action) -> None:
+        """Handle an interrupt or an error in `do`, which may not have begun."""
+        match action:
+            case Send(link):
+                # The frame may be lost. Over the next link it is sent again.
+                self._fast_path_driver.abort_link(link)
+            case HangUp() | Dial():  # both may be repeated
+                self._rounds.link_actions.append(action)
+                self._rounds.wake()
+
     def on_rejected(self, text: str) -> None:
         """Count and log a peer of another machine that got no link (BUS-SEC-9).
 
