@@ -88,7 +88,8 @@ class LinkHelpers:
         on_accepted: called with the number of each link.
 
         Raises:
-            RuntimeError: no thread can be started for it; the broker is closed.
+            RuntimeError, MemoryError: no thread can be started for it; the broker is
+              closed.
         """
         if self._closed:
             broker.close()
@@ -110,7 +111,7 @@ class LinkHelpers:
 
         try:
             self._start_helper(f"{broker.name} accepts", accept)
-        except RuntimeError:
+        except Exception:  # else the broker would keep its address
             self._brokers.remove(broker)
             broker.close()
             raise
@@ -196,7 +197,7 @@ class LinkHelpers:
         self.threads.append(helper)
         try:
             helper.start()
-        except RuntimeError:
+        except Exception:
             self.threads.remove(helper)  # no thread can join a helper that never ran
             raise
 
