@@ -91,7 +91,9 @@ class NameConflicts:
             return None
         session = rival.session
         if not session.ready:
-            return Reason.BUSY  # no PING reaches it until its link is open
+            # No PING reaches it, but its link may be about to open.
+            opens = now - rival.received_at < _ANSWER_S
+            return Reason.BUSY if opens else None
         # A PING is not repeated on another link.
         key = (*rival.key, session.incarnation, session.link, *life)
         claim = self._claims.get(key)
