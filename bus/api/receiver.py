@@ -359,8 +359,7 @@ class Receiver:
     def run_openings(self) -> None:
         """Run the postponed openings; does nothing if there are none."""
         self._released = True
-        while self._openings:
-            opening = self._openings[0]
+        for opening in self._openings.copy():  # later ones are run by `postpone`
             opening()  # before the removal: an interrupt may repeat it, never lose it
             with suppress(ValueError):  # another thread was quicker
                 self._openings.remove(opening)

@@ -38,11 +38,16 @@ class Deadlines(Generic[Item]):
         self._numbers = itertools.count()
         self._entries_max: int = 2 * _STALE_MIN
 
-    def add(self, item: Item, deadline: float) -> None:
-        """Add a deadline; call this before the item waits with it."""
+    def add(self, *waiting: tuple[Item, float]) -> None:
+        """Add items, each with its deadline; call this before they wait with it.
+
+        Of items that begin to wait together, one call adds all: another call could
+        drop the deadlines of those that do not wait yet.
+        """
         if len(self._heap) >= self._entries_max:
             self._drop_stale()
-        heapq.heappush(self._heap, (deadline, next(self._numbers), item))
+        for item, deadline in waiting:
+            heapq.heappush(self._heap, (deadline, next(self._numbers), item))
 
     def next(self) -> float | None:
         """Return the earliest deadline, in seconds; None if no item waits."""

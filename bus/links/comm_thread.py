@@ -369,6 +369,16 @@ class CommThread:
             case _:
                 raise AssertionError(action)
 
+    def on_cut_off(self, action: Action) -> None:
+        """Handle an interrupt or an error in `do`, which may not have begun."""
+        match action:
+            case Send(link):
+                # The frame may be lost. Over the next link it is sent again.
+                self._fast_path_driver.abort_link(link)
+            case HangUp() | Dial():  # both may be repeated
+                self._rounds.link_actions.append(action)
+                self._rounds.wake()
+
     def on_rejected(self, text: str) -> None:
         """Count and log a peer of another machine that got no link (BUS-SEC-9).
 
@@ -393,18 +403,21 @@ class CommThread:
     def _run(self) -> None:
         self._relay_outbox.ident = _sync.get_ident()
         rounds, shutdown = self._rounds, self._shutdown
-        ends = False
+        ends = failed = False
         try:
             while not ends:
                 try:
+                    if failed:  # here: an error of this call, too, ends no thread
+                        self.on_internal_error()
+                    failed = False
                     ends = shutdown.may_end()
                     if not ends:
                         self._serve_once()
                 except (HorizonError, BrokerClosedError):
                     raise
                 except Exception as error:  # noqa: BLE001 # such as a lack of memory
+                    failed = True
                     self._errors.on_error(error)
-                    self.on_internal_error()
         except HorizonError as error:
             _log.error("this process leaves the bus: %s", error)
         except Exception:

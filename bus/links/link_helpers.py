@@ -88,7 +88,8 @@ class LinkHelpers:
         on_accepted: called with the number of each link.
 
         Raises:
-            RuntimeError: no thread can be started for it; the broker is closed.
+            RuntimeError, MemoryError: no thread can be started for it; the broker is
+              closed.
         """
         if self._closed:
             broker.close()
@@ -110,7 +111,7 @@ class LinkHelpers:
 
         try:
             self._start_helper(f"{broker.name} accepts", accept)
-        except RuntimeError:
+        except Exception:  # else the broker would keep its address
             self._brokers.remove(broker)
             broker.close()
             raise
@@ -120,7 +121,7 @@ class LinkHelpers:
         if why := _why_unusable(queue):
             self._reject(queue, f"a peer is rejected: {why}")
         else:
-            self._hand_over(queue, on_accepted)
+            self._hand_over(queue, partial(self._own, queue, on_accepted))
 
     def dial(
         self,
@@ -176,11 +177,19 @@ class LinkHelpers:
         if queue is not None:
             why = _why_unusable(queue)
             if not why:
-                self._hand_over(queue, attempt.succeed)
+                self._hand_over(queue, partial(self._use, queue, address, attempt))
                 return
             failure = DialFailure(f"{address} is not used: {why}")
             self._reject(queue, failure.why)
         self._post(partial(attempt.fail, failure))
+
+    def _use(self, queue: MessageQueue, address: str, attempt: _Attempt) -> None:
+        """Use a dialled link, in the owner; an internal error is a failed dial."""
+        try:
+            self._own(queue, attempt.succeed)
+        except Exception:
+            attempt.fail(DialFailure(f"{address}: this process failed to use the link"))
+            raise
 
     def _start_helper(self, name: str, work: Callable[[], None]) -> None:
         self.threads[:] = [each for each in self.threads if each.is_alive()]
@@ -188,7 +197,7 @@ class LinkHelpers:
         self.threads.append(helper)
         try:
             helper.start()
-        except RuntimeError:
+        except Exception:
             self.threads.remove(helper)  # no thread can join a helper that never ran
             raise
 
@@ -196,9 +205,10 @@ class LinkHelpers:
         queue.disconnect()
         self._post(partial(self._peer_log.note, why))
 
-    def _hand_over(self, queue: MessageQueue, on_link: Callable[[int], object]) -> None:
+    def _hand_over(self, queue: MessageQueue, take: Callable[[], object]) -> None:
+        """Let the owner call ``take``, which makes the link its own."""
         try:
-            self._post(partial(self._own, queue, on_link))
+            self._post(take)
         except BaseException:
             queue.disconnect()  # else the peer would wait for a first frame
             raise
@@ -235,13 +245,16 @@ class _Attempt:
         self._failure: DialFailure | None = None
 
     def succeed(self, number: int) -> bool:
-        """Use a link; return False if an earlier one is used instead."""
-        self._pending -= 1
-        if self._linked:
-            return False
+        """Use a link; return False if an earlier one is used instead.
+
+        After an error the caller calls `fail`.
+        """
+        is_first = not self._linked
+        if is_first:
+            self._on_dialled(number)
         self._linked = True
-        self._on_dialled(number)
-        return True
+        self._pending -= 1
+        return is_first
 
     def fail(self, failure: DialFailure) -> None:
         """Note that an address yields no link; report the dial if none did."""

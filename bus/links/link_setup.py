@@ -61,7 +61,7 @@ class LinkSetup:
         """Accept links at a broker.
 
         Raises:
-            RuntimeError: see `LinkHelpers.accept_links`.
+            RuntimeError, MemoryError: see `LinkHelpers.accept_links`.
         """
         self._helpers.accept_links(broker, self._on_accepted)
 
@@ -84,7 +84,7 @@ class LinkSetup:
             try:
                 for broker in brokers:
                     self.accept_links(broker)
-            except RuntimeError:  # no thread for it: a later attempt may succeed
+            except (RuntimeError, MemoryError):  # a later attempt may succeed
                 self._policy.on_end()
                 for broker in brokers:  # else one of them would keep the address
                     broker.close()

@@ -252,7 +252,7 @@ class Rounds:
 
     def _next_deadline(self, now: float, end_at: float | None) -> float | None:
         parked = self._exchange.manager.parked.next_deadline()
-        if parked is not None:
+        if parked is not None and parked > now:
             # Many expire together, as in `ParkedExpiry`, whose timer is usually first.
             parked = max(parked, now + self._review_s)
         self.acknowledgement_tracker.wakes_soon = (

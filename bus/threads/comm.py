@@ -91,6 +91,9 @@ class Comm(Protocol):
     def do(self, action: Action) -> None:
         """Execute an action that concerns other processes, or came from them."""
 
+    def on_cut_off(self, action: Action) -> None:
+        """Handle an interrupt or an error in `do`, which may not have begun."""
+
     def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Open a relay; it sends the messages parked for its name first."""
 

@@ -382,15 +382,16 @@ class Exchange:
             self.decide(lambda: self.manager.on_bound(action, now))
             self._taken = None
             return
-        self._taken = None
         if type(action) is Post:
             assert self.comm is not None
+            self._taken = None
             try:
                 self.comm.do(action)
             except MemoryError:
                 self._taken = action  # it has the messages that are left
                 raise
             return
+        self._taken = None  # no call between this line and those below
         match action:
             case Tell(entry, watch, presence):
                 _give(News(_to=entry, watch=watch, presence=presence))
@@ -406,7 +407,11 @@ class Exchange:
                     self.comm.report(f"task {entry.name!r} is deregistered: {error}")
             case _:
                 assert self.comm is not None
-                self.comm.do(action)
+                try:
+                    self.comm.do(action)
+                except BaseException:
+                    self.comm.on_cut_off(action)
+                    raise
 
     def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Open a task; fail each message that was parked for it and finds no room."""

@@ -143,8 +143,9 @@ class ParkedExpiry:
         """Expire messages, and set the next timer; ``at``: the time of this one."""
         now = _sync.monotonic()
         with self._lock:
-            if self._check_at not in {None, at}:
+            if self._check_at is not None and self._check_at > at:
                 return  # an earlier timer was set since, and set the next one
+            # An earlier one that is overdue is in a thread that is in a callback.
             self._check_at = self._host = None
 
         def expire() -> list[Action]:

@@ -211,11 +211,15 @@ class ThreadManager:
 
         So a lack of memory, for example in a read, ends no task of this thread.
         """
-        errors = InternalErrors(f"thread {self.name!r}")
+        errors, failed = InternalErrors(f"thread {self.name!r}"), False
         while self._stop_at is None or (
             self.pending() and _sync.monotonic() < self._stop_at
         ):
             try:
+                # Here: an error of this call, too, ends only this step.
+                if failed and self.on_internal_error is not None:
+                    self.on_internal_error()
+                failed = False
                 with self.driving:
                     assert self.is_owner()
                     self._serve(None)
@@ -224,9 +228,8 @@ class ThreadManager:
             except Exception as error:  # of the bus: a callback contains its own
                 if not self.is_owner():
                     raise
+                failed = True
                 errors.on_error(error)
-                if self.on_internal_error is not None:
-                    self.on_internal_error()
         self.return_lease()
 
     def poll(self, timeout: float | None) -> int:

@@ -15,6 +15,7 @@ from bus import (
     UnknownTaskError,
     UnresolvedError,
 )
+from bus.api.receiver import Receiver
 from bus.testing import memory_bus
 from queuebroker.testing import explore, replay
 from specs.clauses import clause
@@ -315,3 +316,35 @@ def test_an_answer_wakes_the_calling_thread_and_not_the_host_of_its_task() -> No
         wakeups = inbox.wakeups
         assert [caller.call("doer", n) for n in range(1, 4)] == [1, 2, 3]
         assert inbox.wakeups == wakeups
+
+
+@clause("BUS-INIT-7")
+def test_two_threads_that_open_a_new_task_at_once_open_it() -> None:
+    """The registering thread, and the one that executes the action."""
+
+    def program(run: Run) -> None:
+        with memory_bus() as bus:
+            receiver, opened = bus.register("task")._receiver, list[bool]()
+
+            def opens() -> None:
+                opened.append(True)
+
+            def execute() -> None:
+                if not receiver.postpone(opens):
+                    opens()
+
+            receiver.postpone_openings()
+            executes = run.spawn(execute)
+            receiver.run_openings()
+            executes.join()
+            assert opened
+
+    code = [Receiver.postpone, Receiver.run_openings]
+    explore(
+        program,
+        bound=1,
+        limit=schedules(200),
+        random=schedules(300),
+        bytecode=code,
+        seed=1,
+    )

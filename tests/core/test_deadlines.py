@@ -19,7 +19,7 @@ class Waiting(RuleBasedStateMachine):
 
     @rule(item=st.integers(0, 9), deadline=st.integers(0, 20))
     def waits(self, item: int, deadline: float) -> None:
-        self.deadlines.add(item, deadline)
+        self.deadlines.add((item, deadline))
         self.until[item] = deadline
 
     @rule(item=st.integers(0, 9))
@@ -29,7 +29,7 @@ class Waiting(RuleBasedStateMachine):
     @rule(items=st.integers(100, 300))
     def many_wait_and_end(self, items: int) -> None:
         for item in range(1000, 1000 + items):
-            self.deadlines.add(item, 5.0)
+            self.deadlines.add((item, 5.0))
 
     @rule(now=st.integers(0, 20), removes=st.booleans())
     def time_passes(self, now: float, *, removes: bool) -> None:
@@ -41,7 +41,7 @@ class Waiting(RuleBasedStateMachine):
                 del self.until[item]
             else:
                 self.until[item] = 100.0
-                self.deadlines.add(item, 100.0)
+                self.deadlines.add((item, 100.0))
         assert found == expected
 
     @invariant()
@@ -62,7 +62,7 @@ def test_an_interrupted_item_stays_due() -> None:
     until = {"a": 1.0, "b": 2.0}
     deadlines: Deadlines[str] = Deadlines(until.get)
     for item, deadline in until.items():
-        deadlines.add(item, deadline)
+        deadlines.add((item, deadline))
 
     for item in deadlines.due(3.0):
         assert item == "a"
@@ -70,3 +70,15 @@ def test_an_interrupted_item_stays_due() -> None:
 
     assert list(deadlines.due(3.0)) == ["a", "b"]
     assert list(deadlines.due(3.0)) == []
+
+
+@clause("BUS-ROUTE-19")
+def test_of_many_items_that_begin_to_wait_together_each_becomes_due() -> None:
+    """Each has its deadline before the first of them waits."""
+    until = dict[int, float]()
+    deadlines: Deadlines[int] = Deadlines(until.get)
+    together = dict.fromkeys(range(200), 1.0)
+    deadlines.add(*together.items())
+    until.update(together)
+
+    assert len(list(deadlines.due(1.0))) == 200

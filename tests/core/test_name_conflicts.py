@@ -7,6 +7,7 @@ import pytest
 from bus.core.remote.name_conflicts import REMEDY
 from bus.core.wire import Error, Ping, Pong, Reason
 from bus.machine_info import MachineState
+from bus.rights import Credentials
 from specs.clauses import clause
 from tests.core.test_known_machines import known
 from tests.core.test_static_addresses import FIRST, SECOND, Master, connect, frames
@@ -149,3 +150,63 @@ def test_invented_names_do_not_fill_the_memory() -> None:
 
     assert len(told(master)) == 64
     assert told(master)[-1] == ("m199", FIRST)
+
+
+def originals(third: Master) -> list[tuple[int | None, int]]:
+    """Return the link and the incarnation of each linked master."""
+    return [
+        (each.session.link, each.session.incarnation)
+        for each in third.remote.topology.joined()
+    ]
+
+
+@clause("BUS-DISC-8")
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_clone_waits_a_second_for_the_link_of_the_original(*, opens: bool) -> None:
+    """No PING reaches the original before its link is open."""
+    third, original = Master("m1"), Master("m2")
+    clone = Master("m2", incarnation=9)
+    third.remote.on_link_accepted(1, 1.0, Credentials(machine="m2", outside=True))
+    [hello] = frames(original.dials(1, "m1", "m1", 1.0))
+    answers = frames(third.remote.receive(1, hello, 1.0))
+    third.remote.topology.peers["m2", "p"].joined = True  # it had a link before
+
+    connect(clone, third, 2, "m1", "m1", 1.9)
+    for answer in answers if opens else ():
+        for frame in frames(original.remote.receive(1, answer, 1.9)):
+            third.remote.receive(1, frame, 1.9)
+    connect(clone, third, 3, "m1", "m1", 3.0)
+
+    assert originals(third) == [(1, 1) if opens else (3, 9)]
+
+
+@clause("BUS-DISC-8")
+def test_the_original_is_tested_again_over_its_next_link() -> None:
+    """The PING was lost with the former link."""
+    third, original = Master("m1"), Master("m2")
+    clone = Master("m2", incarnation=9)
+    connect(original, third, 1, "m1", "m1", 1.0)
+    connect(clone, third, 2, "m1", "m1", 2.0)
+    for each in (original, third):
+        each.remote.on_link_lost(1, 2.1)
+    connect(original, third, 3, "m1", "m1", 2.2)
+
+    connect(clone, third, 4, "m1", "m1", 9.0)
+
+    assert originals(third) == [(3, 1)]
+
+
+@clause("BUS-DISC-8", "BUS-SEC-7")
+def test_only_the_linked_master_itself_proves_that_it_is_alive() -> None:
+    """Else another member could keep a machine that was restarted from its link."""
+    third, original, other = Master("m1"), Master("m2"), Master("m3")
+    restarted = Master("m2", incarnation=9)
+    connect(original, third, 1, "m1", "m1", 1.0)
+    connect(other, third, 2, "m1", "m1", 1.0)
+    connect(restarted, third, 3, "m1", "m1", 2.0)
+    for number in range(20):
+        third.remote.receive(2, Pong(number=number), 2.0)
+
+    connect(restarted, third, 4, "m1", "m1", 9.0)
+
+    assert (4, 9) in originals(third)

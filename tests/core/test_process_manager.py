@@ -386,3 +386,15 @@ def test_messages_parked_between_two_departures_stay_between_their_messages(
     _, actions = register(lists, "t")
     assert isinstance(actions[0], Open)
     assert payloads(actions[0].messages) == [1, 2, 3, 4, 5, 6]
+
+
+@clause("BUS-ROUTE-19", "BUS-DEREG-4")
+def test_each_of_many_messages_that_a_departed_task_returns_expires() -> None:
+    one = manager()
+    entry, _ = register(one, "c")
+    one.leave(entry)
+    unread = [command("c", number) for number in range(200)]
+    one.on_emptied(entry, unread, NOW, final=False)
+
+    assert given_up(one, NOW + RESOLVE_S) == [*range(200)]
+    assert len(one.parked) == 0

@@ -425,3 +425,28 @@ def test_of_notifications_sent_in_parts_only_the_first_reports_the_gap() -> None
     audience.pump()
     assert [type(each) for each in session.flush(0.0)] == [Batch]
     assert not audience.queue
+
+
+@clause("BUS-FLOW-5", "BUS-DEREG-5")
+def test_each_of_many_requests_that_are_extracted_at_once_expires() -> None:
+    """Otherwise the relay, and its link, would wait for the answers for ever."""
+    limits = Limits.of(BusConfig(window=300, stream_window=300))
+    session = Session(5, own=1, incarnation=2, nonce=0, limits=limits)
+    peer = Peer(("m1", "s2"), session, 0.0, limits=limits, counters=RelayCounters())
+    link_up(session, window=300)
+    peer.announced.update(SENDERS)
+    relay = Relay(peer, ADDRESSEE, 0.0, limits=limits)
+    peer.relays[relay.number] = relay
+    for number in range(200):
+        message = Incoming(
+            Kind.COMMAND, b"x", _source="d", _deadline=1.0, wants_reply=True
+        )
+        run = outbound_run((b"x",), id=number, message=message, name=None)
+        relay.append([run])
+        relay.pump()
+    relay.on_all_extracted()
+    assert len(relay.asked) == 200
+
+    relay.expire(1.0)
+
+    assert not relay.busy

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bus
 from bus import Role
-from bus.core.local.actions import HangUp, Send
+from bus.core.local.actions import Dial, HangUp, Send
 from bus.core.streams.incoming_stream import Acknowledgement
-from bus.core.wire import Ack
+from bus.core.wire import Ack, LinkKind
 from bus.links.fast_path_driver import _WaitableLink
 from bus.links.link_pool import LinkPool
 from bus.links.rounds import Rounds
@@ -26,6 +27,7 @@ from tests.kit.messages import inbound_run
 from tests.kit.tasks import Reader
 from tests.links.alone import Alone, Short
 from tests.links.test_wake_ups import Asleep
+from tests.strikes import everywhere
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from bus import Bus, Task
     from bus.core.local.inbound_run import InboundRun
+    from tests.strikes import Blow
 
 MANY = 100
 FRAME = Ack.of(Acknowledgement(1), epoch=1, incarnation=1, extracted=(), heard=0)
@@ -161,6 +164,37 @@ def test_a_frame_that_another_thread_adds_while_others_are_sent_is_sent(
         comm._rounds.run()
 
     assert sent == [1, 2, 3]
+
+
+@clause("BUS-CHAN-9", "BUS-RELAY-10")
+@pytest.mark.parametrize(
+    "action",
+    [Send(1, FRAME), HangUp(1), Dial(("m", "p"), LinkKind.DATA, ())],
+    ids=["send", "hang up", "dial"],
+)
+def test_an_interrupt_loses_no_action_on_a_link(
+    action: Send | HangUp | Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A main thread executes it; if its frame may be lost, the link ends.
+
+    A lack of memory comes at the same points.
+    """
+    aborted = list[int]()
+    monkeypatch.setattr(LinkPool, "abort", lambda _, link: aborted.append(link))
+
+    def case(interrupted: Blow) -> None:
+        comm = Asleep().comm
+        exchange, done = comm._exchange, comm._rounds.link_actions
+        exchange.comm = comm
+        aborted.clear()
+        exchange._todo.append(action)
+        interrupted(exchange.act)
+        exchange.act()
+
+        assert done or aborted == [1]
+        assert all(each is action for each in done)
+
+    everywhere(case, packages=[bus])
 
 
 @clause("BUS-CHAN-7")

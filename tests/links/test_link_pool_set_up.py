@@ -329,3 +329,29 @@ def test_after_the_end_nothing_is_made() -> None:
         assert not any(each.is_alive() for each in desk.link_pool.helpers.threads)
 
     under_some_schedules(program)
+
+
+@clause("BUS-CHAN-9", "BUS-CHAN-3")
+def test_a_dial_fails_if_an_error_prevents_the_use_of_its_link() -> None:
+    """Without an outcome no other dial of that process would begin."""
+
+    def program(run: Run) -> None:
+        desk, outcomes = Desk(), list[int | None]()
+
+        def on_dialled(number: int | None) -> None:
+            outcomes.append(number)
+            if number is not None:
+                raise MemoryError
+
+        desk.open()
+        far = run.spawn(desk.there.accept, PORT)
+        desk.link_pool.helpers.dial(["there"], on_dialled)
+        with pytest.raises(MemoryError):
+            desk.until(lambda: outcomes)
+        far.join()
+        far.result.disconnect()
+        desk.close()
+
+        assert outcomes == [1, None]
+
+    under_every_schedule(program, bound=0)

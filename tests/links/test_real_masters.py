@@ -238,11 +238,12 @@ class _NoThread(_sync.Thread):
     """A thread that the system does not start if it is to accept links."""
 
     tried = 0
+    error: type[Exception] = RuntimeError
 
     def start(self) -> None:
         if self.name.endswith("accepts"):
             _NoThread.tried += 1
-            raise RuntimeError("can't start new thread")
+            raise self.error("can't start new thread")
         super().start()
 
 
@@ -259,13 +260,15 @@ def test_where_no_thread_can_be_started_no_bus_is_opened(
         assert bus.machine
 
 
-@clause("BUS-CHAN-3", "OPEN-1")
+@clause("BUS-CHAN-3", "BUS-CHAN-9", "OPEN-1")
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
 def test_a_process_that_cannot_accept_peers_yet_becomes_master_later(
-    monkeypatch: pytest.MonkeyPatch,
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket_bus("near") as near, socket_bus("heir") as heir:
         topology = comm_of(heir).remote.topology
         with monkeypatch.context() as patch:
+            patch.setattr(_NoThread, "error", error)
             patch.setattr(_sync, "Thread", _NoThread)
             before = _NoThread.tried
             near.close()

@@ -19,7 +19,7 @@ from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.depth import schedules
 from tests.kit.buses import PATIENT
-from tests.kit.messages import inbound_run
+from tests.kit.messages import inbound_run, new_message
 from tests.kit.station import IDENTITY, Station
 
 if TYPE_CHECKING:
@@ -243,3 +243,28 @@ def _run_of(count: int) -> InboundRun:
     """Return a run of commands, the first with number 7."""
     to = _Gone()
     return inbound_run([b""] * count, to, to, receipt=object(), number=7)
+
+
+@clause("BUS-ROUTE-19")
+def test_a_message_expires_although_each_round_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its time is over before each check of the deadlines."""
+    comm, now = Asleep().comm, 100.0
+    rounds, manager = comm._rounds, comm._exchange.manager
+    monkeypatch.setattr(_sync, "monotonic", lambda: now)
+    comm._relay_outbox.ident = _sync.get_ident()
+    (source,) = manager.table
+    for payload, deadline in ((b"long", None), (b"short", now + 1.0)):
+        message = new_message(
+            payload, _source=source, _name="nobody", _deadline=deadline
+        )
+        manager.park("nobody", message, now)
+    for _ in range(300):  # each begins at once, and ends after 10 ms
+        rounds.deadline(None)
+        with rounds.hold:
+            rounds.run()
+        now += 0.01
+
+    failures = source.mailbox.client.failures
+    assert [payload for payload, _ in failures] == [b"short"]

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pytest
 
 from bus import BusConfig, MessageTooLargeError
+from bus.core.remote.remote_manager import RemoteManager
 from bus.errors import BusError
+from bus.links.comm_thread import CommThread
 from bus.links.link_helpers import LinkHelpers
 from queuebroker.sockets import gathering
 from specs.clauses import clause
 from tests.depth import among
 from tests.kit.buses import processes, socket_bus
-from tests.kit.comm_threads import comm_of
+from tests.kit.comm_threads import comm_of, settled
 from tests.kit.tasks import Reader
 from tests.support import LIMIT_S, until
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from bus import Bus
+    from bus.core.local.actions import Action
     from bus.message import Incoming, Undelivered
     from bus.payload import Payload
 
@@ -292,6 +295,50 @@ def test_a_process_accepts_links_after_a_lack_of_memory(
         with socket_bus("second") as second:
             assert second.call("echo", 1, timeout=LIMIT_S) == 1
     assert failed
+
+
+@clause("BUS-CHAN-9")
+def test_a_process_dials_again_after_a_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has no memory for the first link to its master."""
+    handle, failed = RemoteManager.on_link_dialled, list[object]()
+
+    def fails_once(*args: Any) -> list[Action]:
+        if not failed:
+            failed.append(1)
+            raise MemoryError
+        return handle(*args)
+
+    with socket_bus("first") as first:
+        first.register("echo", on_command=lambda message: message.payload)
+        monkeypatch.setattr(RemoteManager, "on_link_dialled", fails_once)
+        with socket_bus("second") as second:
+            assert second.call("echo", 1, timeout=LIMIT_S) == 1
+    assert failed
+
+
+@clause("BUS-CHAN-9")
+def test_the_comm_thread_outlives_errors_of_its_recovery(
+    pair: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory is short, one error follows another."""
+    near, far = pair
+    recover, errors = CommThread.on_internal_error, [MemoryError(), MemoryError()]
+
+    def fails_twice(self: CommThread) -> None:
+        if errors:
+            raise errors.pop()
+        recover(self)
+
+    def fails() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(CommThread, "on_internal_error", fails_twice)
+    comm_of(far)._relay_outbox.ask(fails)
+    until(lambda: not errors, "it has recovered")
+    settled(far)
+    assert near.call("echo", 2, timeout=LIMIT_S) == 2
 
 
 @clause("BUS-CHAN-9")

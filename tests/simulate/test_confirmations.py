@@ -311,3 +311,34 @@ def test_a_subscriber_that_waits_gets_each_task_once() -> None:
     types = stage.types("s1", "s2")
     assert types.count("ADD_RELAY") == 5
     assert stage.types("s2", "s1").count("SUBSCRIBE") == 1
+
+
+@clause("BUS-MSG-18")
+@pytest.mark.parametrize("machine", ["m1", "m2"])
+def test_subscribers_of_one_pattern_that_wait_at_once_are_all_confirmed(
+    machine: str,
+) -> None:
+    """The second one repeats the request before the first one is confirmed."""
+    stage = Stage(slaves=3, machines=2)
+    first, second = stage.task("h", "s2"), stage.task("i", "s2")
+    pattern = f"ism://{machine}/news"
+    told = ask(first, pattern), ask(second, pattern)
+    stage.soon()
+
+    assert list(map(len, told)) == [1, 1]
+
+
+@clause("BUS-MSG-18", "BUS-INIT-3")
+def test_a_subscriber_waits_no_longer_once_its_process_is_the_first_master() -> None:
+    """It has never had a master, and no other process joins it."""
+    stage = Stage(slaves=0)
+    stage.process("s1").die()
+    process = stage.world.start("m1", "s2")
+    stage.soon()
+    told = ask(stage.task("h", "s2"))
+    stage.soon()
+    before = list(told)
+    stage.world.promote(process)
+    wait(stage, told)
+
+    assert not before

@@ -59,3 +59,31 @@ def test_timers_do_not_multiply() -> None:
 
         assert [at for at, _ in host.timers] == [later + 20.0]
         expiry._manager = manager
+
+
+@clause("BUS-ROUTE-19", "BUS-ENT-8")
+def test_an_overdue_timer_of_another_thread_postpones_no_message() -> None:
+    """That thread is in a callback that does not return."""
+    here, blocked = Host(), Host()
+    later = _sync.monotonic() + 1000.0  # none of these times passes by itself
+    waiting, expired = [later + 9.0], list[object]()
+
+    def expire(*_: object) -> None:
+        expired.extend(waiting)
+        waiting.clear()
+
+    parked = SimpleNamespace(next_deadline=lambda: min(waiting, default=None))
+    with memory_bus() as bus:
+        expiry: Any = bus._exchange.parked_expiry
+        manager = expiry._manager
+        expiry._manager = SimpleNamespace(parked=parked, expire=expire)
+        expiry.schedule(here)
+        waiting.append(later + 1.0)
+        expiry.schedule(blocked)
+
+        here.fire()
+
+        assert expired == [later + 9.0, later + 1.0]
+        blocked.fire()  # once its callback has returned
+        assert (here.timers, blocked.timers) == ([], [])
+        expiry._manager = manager

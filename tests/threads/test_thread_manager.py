@@ -120,6 +120,23 @@ def test_an_internal_error_ends_one_request_and_not_the_thread(
 
 
 @clause("BUS-CHAN-9")
+def test_a_thread_outlives_an_error_of_its_recovery(station: Station) -> None:
+    told, host = list[int](), station.home
+
+    def fails() -> None:
+        told.append(1)
+        if len(told) < 3:
+            raise MemoryError
+
+    host.on_internal_error = fails
+    host.ask(fails)
+    host.stop(0.0)
+    host.run()
+
+    assert told == [1, 1, 1]
+
+
+@clause("BUS-CHAN-9")
 def test_without_memory_each_item_stays_in_the_inbox_until_a_mailbox_has_it(
     station: Station,
 ) -> None:

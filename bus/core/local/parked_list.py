@@ -19,7 +19,7 @@ from bus.core.local.actions import Fail
 from bus.errors import BusFullError, UnresolvedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from bus.core.local.actions import Action, ActionQueue, Bind
     from bus.errors import BusError
@@ -128,7 +128,7 @@ class ParkedList:
     def append(self, name: str, parked: Parked) -> None:
         """Add a message behind all others of that name."""
         message = parked.message
-        self._deadlines.add((name, message), parked.deadline)
+        self._deadlines.add(((name, message), parked.deadline))
         queue = self._by_name.get(name)
         if queue is None:
             first = OrderedDict({message: parked})
@@ -146,8 +146,7 @@ class ParkedList:
         The holder that departed first may return its messages last.
         """
         if messages:
-            for each in messages:
-                self._deadlines.add((name, each.message), each.deadline)
+            self._add_deadlines(name, messages)
             queue = self._by_name.setdefault(name, OrderedDict())
             turn = messages[0].turn
             earlier = list(
@@ -205,8 +204,7 @@ class ParkedList:
         """
         while self.removals:
             *earlier, last = self.removals
-            for message, each in last.waited.items():
-                self._deadlines.add((last.name, message), each.deadline)
+            self._add_deadlines(last.name, last.waited.values())
             count = len(last.waited)
             # No call between these lines: an interrupt finds all changes or none.
             self.removals = (*earlier,)
@@ -235,6 +233,11 @@ class ParkedList:
     def next_deadline(self) -> float | None:
         """Return the earliest deadline; None if no message waits."""
         return self._deadlines.next()
+
+    def _add_deadlines(self, name: str, messages: Iterable[Parked]) -> None:
+        self._deadlines.add(
+            *(((name, each.message), each.deadline) for each in messages)
+        )
 
     def _deadline_of(self, place: tuple[str, Incoming]) -> float | None:
         name, message = place

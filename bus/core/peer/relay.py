@@ -294,7 +294,8 @@ class Relay(RunQueue):
             if message is not None and message.wants_reply:
                 key = (outbound_run.source, outbound_run.id)
                 if key in self._unanswered:
-                    self._note_deadline(key, message)
+                    if message._deadline is not None:
+                        self._asked_until.add((key, message._deadline))
                     self._unanswered.discard(key)
                     self.asked[key] = message
         self.counters.take(taken, commands)
@@ -308,8 +309,9 @@ class Relay(RunQueue):
                 commands += len(outbound_run.bodies)
             key = (outbound_run.source, outbound_run.id)
             if key in self._unanswered and outbound_run.message is not None:
-                self._note_deadline(key, outbound_run.message)
                 asked[key] = outbound_run.message
+        until = [(key, message._deadline) for key, message in asked.items()]
+        self._asked_until.add(*((key, at) for key, at in until if at is not None))
         keys, taken = set(asked), self.under_way
         rest: deque[tuple[int, OutboundRun]] = deque()
         own, whole = self.counters, self.peer.counters
@@ -431,10 +433,6 @@ class Relay(RunQueue):
         asked = self._asked_until.next()
         at = waiting if asked is None else min(waiting, asked)
         return None if at == math.inf else at
-
-    def _note_deadline(self, key: tuple[Entry, int], message: Incoming) -> None:
-        if message._deadline is not None:
-            self._asked_until.add(key, message._deadline)
 
     def _deadline_of(self, key: tuple[Entry, int]) -> float | None:
         message = self.asked.get(key)

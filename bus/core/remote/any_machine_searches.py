@@ -160,7 +160,7 @@ class AnyMachineSearches:
         if request.candidates is None:
             deadline = now if request.deadline is None else request.deadline
             until = now + max(0.0, deadline - now) / 2
-            self._patience.add(request.frame.id, until)
+            self._patience.add((request.frame.id, until))
             request.candidates = Candidates(self._topology.me.machine, until)
         return request.candidates
 

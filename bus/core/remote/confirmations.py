@@ -63,7 +63,8 @@ class Confirmations:
         self._open: Final[dict[RequestId, _Confirmation]] = {}
         # The request that each outstanding PONG confirms, by its number.
         self._requests: Final[dict[int, RequestId]] = {}
-        self._lost_master = False
+        # True while a slave has no master, also before it has found the first one.
+        self._lost_master = not topology.is_master
         self._until: float | None = None
 
     def __len__(self) -> int:
@@ -92,8 +93,12 @@ class Confirmations:
         confirmation = self._open.get(request)
         if confirmation is None:
             return 0
+        # The peer answers a repeated request with the PONG of the last number alone.
+        numbers = confirmation.numbers
+        for earlier in [each for each, to in numbers.items() if to is way]:
+            del numbers[earlier], self._requests[earlier]
         number = self._topology.new_ping()
-        confirmation.numbers[number] = way
+        numbers[number] = way
         self._requests[number] = request
         confirmation.waits = False
         return number

@@ -89,7 +89,13 @@ class NameConflicts:
         life = (identity.process, identity.incarnation)
         if rival is None or (rival.key[1], rival.session.incarnation) == life:
             return None
-        key = (*rival.key, rival.session.incarnation, *life)
+        session = rival.session
+        if not session.ready:
+            # No PING reaches it, but its link may be about to open.
+            opens = now - rival.received_at < _ANSWER_S
+            return Reason.BUSY if opens else None
+        # A PING is not repeated on another link.
+        key = (*rival.key, session.incarnation, session.link, *life)
         claim = self._claims.get(key)
         if claim is None or claim.answered:
             self._claims[key] = _Claim(self._topology.new_ping(), now)
@@ -102,10 +108,11 @@ class NameConflicts:
         del self._claims[key]
         return None
 
-    def on_pong(self, number: int) -> None:
-        """Note that a linked master is alive, if this answers the PING of a claim."""
-        for claim in self._claims.values():
-            claim.answered = claim.answered or claim.ping == number
+    def on_pong(self, peer: Peer, number: int) -> None:
+        """Note that a linked master is alive, if it answers the PING of a claim."""
+        for key, claim in self._claims.items():
+            if claim.ping == number and key[:2] == peer.key:
+                claim.answered = True
 
     def linked(self, machine: str) -> Peer | None:
         """Return the master of another machine that has a link; None if none has."""

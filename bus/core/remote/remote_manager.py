@@ -428,7 +428,7 @@ class RemoteManager:
                 self.name_registry.on_ping(peer, frame.number)
             case Pong():
                 self.keep_alive.on_pong(peer, frame.number, now)
-                self._conflicts.on_pong(frame.number)
+                self._conflicts.on_pong(peer, frame.number)
                 self.name_registry.on_pong(peer, frame.number)
                 self.remote_subscriptions.on_pong(peer, frame.number)
             case Error(reason=Reason.WIRE) | MemoryFrame():

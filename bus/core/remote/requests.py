@@ -162,7 +162,7 @@ class Requests(Generic[Asked]):
         if known is None:
             self._by_asker[_asker(number)] += 1
         if request.deadline is not None:
-            self._deadlines.add(request, request.deadline)
+            self._deadlines.add((request, request.deadline))
         there = self._by_place.setdefault(place, {})
         # No call between these lines: an interrupt finds both changes or none.
         self.revision += 1
