@@ -3,7 +3,7 @@
 By default a run tests each behaviour once, and tries few schedules of each scenario.
 ``TEST_DEEP=1``, set by the mutants, also runs the tests marked ``deep`` (the same
 behaviour in more cases or on more data) and tries many schedules. A fraction runs the
-same tests with that part of the schedules: ``.ci/run`` sets one that ends in time.
+same tests with that part of the schedules: ``.ci/run`` sets one, to end in time.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ def _amounts(folder: OutFolder) -> dict[tuple[str, str, str], list[Any]]:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_messages_belong_to_the_machines_of_both_tasks(
     spark: SparkSession, tmp_path: Path
 ) -> None:

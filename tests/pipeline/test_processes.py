@@ -24,7 +24,7 @@ from tests.pipeline.page import Page
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 NAMES: Final = ("top", "near", "far")
 TOP, NEAR, FAR = range(3)
