@@ -15,7 +15,7 @@ import pytest
 from bus.multicast.memory_mapping import MemoryMapping
 from bus.multicast.shared_memory import SharedMemory
 from specs.clauses import clause
-from tests.depth import DEEP, among
+from tests.depth import among
 from tests.kills.__main__ import main
 from tests.kills.bytecode_strike import BUS, MEMORY
 from tests.kills.long_messages import is_whole, number_of, payload
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 @clause("MC-24", "MC-32", "MC-33", "MC-35", "MC-36", "MC-38")
-@pytest.mark.parametrize("spared", ["c", "o"] if DEEP else ["c"])
+@pytest.mark.parametrize("spared", ["c", "o"])
+@pytest.mark.deep
 def test_kills_leave_no_memory_and_change_no_message_that_is_held(
     capsys: pytest.CaptureFixture[str], spared: str
 ) -> None:

@@ -185,6 +185,7 @@ def test_a_location_is_read_as_a_lone_message(flags: int, size: int) -> None:
 
 
 @clause("QB-ERR-9", "MC-29")
+@pytest.mark.deep
 def test_an_interrupted_call_leaves_a_working_memory(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

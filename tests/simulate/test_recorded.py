@@ -42,6 +42,7 @@ def again(seed: int, machines: int) -> str | None:
 
 
 @clause("B1", "B2", "B3", "B5")
+@pytest.mark.deep
 def test_recorded_runs_keep_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even with losses; all runs together contain every kind of record."""
     told = Counter[int]()
