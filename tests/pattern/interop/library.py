@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from tests.pattern.interop.peer import Peer
 
-__all__ = ["ForeignPeer", "Library", "LibraryDiedError", "missing_package"]
+__all__ = [
+    "ForeignPeer",
+    "Library",
+    "LibraryDiedError",
+    "LibraryHangsError",
+    "missing_package",
+]
 
 
 def missing_package(library: str) -> str:
@@ -47,11 +53,16 @@ class LibraryDiedError(AssertionError):
         self.code = code
 
 
+class LibraryHangsError(AssertionError):
+    """The program has not answered in time; it is killed."""
+
+
 class Library:
     """One program with one library.
 
     Raises, from all methods:
         LibraryDiedError: the program has ended.
+        LibraryHangsError: the program has not answered, and is killed.
         OSError: the library has refused a call; the text has its reason.
     """
 
@@ -84,9 +95,12 @@ class Library:
         assert self._program.stdout is not None
         data = b""
         while len(data) < size:
-            # A watchdog: the library hangs.
             if not select.select([self._program.stdout], [], [], LIMIT_S)[0]:
-                raise AssertionError(f"{self.name} has not answered in {LIMIT_S:g} s")
+                self._program.kill()  # or all later tests would wait for it as well
+                self._program.wait()
+                raise LibraryHangsError(
+                    f"{self.name} has not answered in {LIMIT_S:g} s"
+                )
             piece = self._program.stdout.read(size - len(data))
             if not piece:
                 raise LibraryDiedError(self.name, self._program.wait())
@@ -118,11 +132,6 @@ class Library:
         for pipe in (self._program.stdin, self._program.stdout):
             if pipe is not None:
                 pipe.close()
-
-    @property
-    def ended(self) -> bool:
-        """True once the program has ended."""
-        return self._program.poll() is not None
 
 
 class ForeignPeer:

@@ -13,6 +13,7 @@ from tests.pattern.interop.library import (
     ForeignPeer,
     Library,
     LibraryDiedError,
+    LibraryHangsError,
     missing_package,
 )
 from tests.pattern.interop.own_peer import OwnPeer
@@ -37,14 +38,11 @@ class Libraries:
 
     def get(self, name: str) -> Library:
         """Return a running program; skip the test if the library is not installed."""
-        running = self._running.get(name)
-        if running is None or running.ended:
+        if name not in self._running:
             if missing := missing_package(name):
                 pytest.skip(missing)
-            if running is not None:
-                running.close()
-            running = self._running[name] = Library(name)
-        return running
+            self._running[name] = Library(name)
+        return self._running[name]
 
     def start_if_present(self, name: str) -> None:
         """Start a program now, if its library is installed."""
@@ -52,10 +50,17 @@ class Libraries:
             self.get(name)
 
     def close_sockets(self) -> None:
-        """Close all sockets, after a test."""
-        for each in list(self._running.values()):
-            with contextlib.suppress(LibraryDiedError):
+        """Close all sockets, after a test; start a library again that died or hangs.
+
+        `nng_close` may deadlock (nng #1543 and #1813); the test has passed by then.
+        """
+        for name, each in list(self._running.items()):
+            try:
                 each.call("close_all")
+            except (LibraryDiedError, LibraryHangsError):
+                # Here, not in the next test, which would seem to leak their pipes.
+                each.close()
+                self._running[name] = Library(name)
 
     def close(self) -> None:
         """End the programs."""
