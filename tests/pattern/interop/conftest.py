@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -15,15 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+# Programs start outside of a test, which would seem to leak their pipes.
+_LIBRARIES: Final = Libraries()
+
+
 @pytest.fixture(scope="module")
 def libraries() -> Iterator[Libraries]:
     """Provide the programs of the foreign libraries."""
-    made = Libraries()
-    # Started here, not in a test, which would seem to leak their pipes.
     for name in ("nng", "nanomsg"):
-        made.start_if_present(name)
-    yield made
-    made.close()
+        _LIBRARIES.start_if_present(name)
+    yield _LIBRARIES
+    _LIBRARIES.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Start libraries again that died or hung in the test before."""
+    _LIBRARIES.start_again()
 
 
 @pytest.fixture

@@ -133,6 +133,11 @@ class Library:
             if pipe is not None:
                 pipe.close()
 
+    @property
+    def ended(self) -> bool:
+        """True once the program has ended."""
+        return self._program.poll() is not None
+
 
 class ForeignPeer:
     """A socket of a foreign library; a `Peer`."""

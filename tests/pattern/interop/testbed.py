@@ -50,22 +50,25 @@ class Libraries:
             self.get(name)
 
     def close_sockets(self) -> None:
-        """Close all sockets, after a test; start a library again that died or hangs.
+        """Close all sockets, after a test; a library that hangs then is killed.
 
         `nng_close` may deadlock (nng #1543 and #1813); the test has passed by then.
         """
-        for name, each in list(self._running.items()):
-            try:
+        for each in self._running.values():
+            with contextlib.suppress(LibraryDiedError, LibraryHangsError):
                 each.call("close_all")
-            except (LibraryDiedError, LibraryHangsError):
-                # Here, not in the next test, which would seem to leak their pipes.
+
+    def start_again(self) -> None:
+        """Start the programs again that have ended."""
+        for name, each in list(self._running.items()):
+            if each.ended:
                 each.close()
                 self._running[name] = Library(name)
 
     def close(self) -> None:
         """End the programs."""
-        for each in self._running.values():
-            each.close()
+        while self._running:
+            self._running.popitem()[1].close()
 
 
 class Testbed:
