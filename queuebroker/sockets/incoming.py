@@ -33,12 +33,16 @@ class Incoming:
 
     If ``described``, descriptors may arrive with the bytes, and each read requests
     them.
+
+    handed_on: True unless bytes were taken from the socket that the protocol has not
+      handled. An error then leaves a stream without these bytes, which must end.
     """
 
-    __slots__ = ("_fds", "described")
+    __slots__ = ("_fds", "described", "handed_on")
 
     def __init__(self, *, described: bool) -> None:
         self.described: bool = described
+        self.handed_on: bool = True
         # Descriptors that arrived before their message, oldest first.
         self._fds: list[int] = []
 
@@ -64,7 +68,9 @@ class Incoming:
             with gathering.room as room:
                 size = len(room)
                 count = socket.recv_into(room, 0, flags)
+            self.handed_on = False
             protocol.receive_gathered(count)
+            self.handed_on = True
             return secured or count == size
         size = min(max(READ_BYTES, reader.wanted), READ_BYTES_MAX)
         if data is None:
@@ -72,7 +78,9 @@ class Incoming:
         if not data:
             protocol.receive_eof()
             return False
+        self.handed_on = False
         protocol.receive_data(data)
+        self.handed_on = True
         # Not if ``described``: `recv_into` would drop the descriptors that arrive.
         long = reader.long_bytes()
         if READ_BYTES < long <= GATHERED_BYTES_MAX and not self.described:
@@ -82,8 +90,9 @@ class Incoming:
     def _receive(self, socket: Socket, size: int, flags: int) -> bytes:
         if not self.described:
             return socket.recv(size, flags)
-        data, fds = _net.receive_with_fds(socket, size, FDS_MAX)
-        self._fds += fds
+        data, ancillary = _net.receive_described(socket, size, FDS_MAX)
+        self.handed_on = False
+        self._fds += _net.fds_of(ancillary)
         return data
 
     def take_fds(self, count: int) -> list[int] | None:

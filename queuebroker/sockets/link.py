@@ -115,19 +115,20 @@ class Link(LinkWriter):
 
         first: bytes that were read already. most: the maximum number of reads.
         """
-        protocol = self.protocol
+        protocol, incoming = self.protocol, self._incoming
+        incoming.handed_on = first is None
         self.mid_io = True
         # Read every byte that TLS has deciphered: the kernel does not report it again.
         for _ in itertools.count() if self.secured else range(most):
             try:
-                whole = self._incoming.read(self.socket, protocol, self._flags, first)
+                whole = incoming.read(self.socket, protocol, self._flags, first)
             except _net.WOULD_BLOCK:
                 break
             except OSError as error:
                 protocol.receive_eof(lost(error))
                 break
             except MemoryError as error:
-                if not protocol.reader.drop_message():
+                if not (incoming.handed_on and protocol.reader.drop_message()):
                     protocol.abort(failed(error))
                     break
                 whole = True

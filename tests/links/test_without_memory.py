@@ -16,6 +16,7 @@ from bus.errors import BusError
 from bus.links.comm_thread import CommThread
 from bus.links.link_helpers import LinkHelpers
 from queuebroker.sockets import gathering
+from queuebroker.sockets.protocol import Protocol
 from specs.clauses import clause
 from tests.depth import among
 from tests.kit.buses import processes, socket_bus
@@ -213,6 +214,29 @@ def test_a_payload_that_cannot_be_encoded_for_lack_of_memory_fails_alone(
     until(lambda: bool(undelivered), "the first is reported")
     assert "no memory to encode it" in str(undelivered[0].error)
     until(lambda: len(reader.got) == 1, "the other arrives")
+
+
+@clause("QB-SOCK-10", "BUS-CHAN-9")
+def test_bytes_that_were_taken_without_memory_end_their_link(
+    pair: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes behind them would be read in their place, and no message arrive."""
+    near, far = pair
+    receive, lost = Protocol.receive_gathered, list[int]()
+
+    def fails_once(self: Protocol, count: int) -> None:
+        if not lost:
+            lost.append(count)
+            raise MemoryError
+        receive(self, count)
+
+    reader = Reader(far, "reader")
+    monkeypatch.setattr(Protocol, "receive_gathered", fails_once)
+    for payload in (LONG, b"after"):
+        near.command("reader", payload)
+
+    until(lambda: len(reader.got) == 2, "both arrive, over another link")
+    assert lost
 
 
 # An error at any call of a thread.
