@@ -338,20 +338,26 @@ def test_a_dial_fails_if_an_error_prevents_the_use_of_its_link() -> None:
     def program(run: Run) -> None:
         desk, outcomes = Desk(), list[int | None]()
 
+        def accept() -> None:
+            with suppress(BrokerClosedError):  # the dial was out of time
+                desk.there.accept(PORT).disconnect()
+
         def on_dialled(number: int | None) -> None:
             outcomes.append(number)
             if number is not None:
                 raise MemoryError
 
         desk.open()
-        far = run.spawn(desk.there.accept, PORT)
+        far = run.spawn(accept)
         desk.link_pool.helpers.dial(["there"], on_dialled)
-        with pytest.raises(MemoryError):
+        with suppress(MemoryError):
             desk.until(lambda: outcomes)
-        far.join()
-        far.result.disconnect()
         desk.close()
+        far.join()
 
-        assert outcomes == [1, None]
+        assert outcomes in ([1, None], [None])
+        ends.add(len(outcomes))
 
+    ends = set[int]()
     under_every_schedule(program, bound=0)
+    assert 2 in ends
