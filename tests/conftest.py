@@ -21,19 +21,24 @@ import hypothesis
 import hypothesis.strategies
 import pytest
 
-from tests.depth import DEEP
+from tests.depth import DEEP, among
 from tests.leaks import Snapshot
 from tests.watchdog import HANG_S, watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from xdist.workermanage import Producer
+    from xdist.workermanage import Producer, WorkerController
 
     from tests.workers import Shares
 
 hypothesis.settings.register_profile(
-    "ci", derandomize=True, deadline=None, database=None, print_blob=True
+    "ci",
+    max_examples=among(25, 100),
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
 )
 hypothesis.settings.register_profile(
     "night", max_examples=10_000, deadline=None, print_blob=True
@@ -41,6 +46,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ci")
 
 _tests: Final = itertools.count(1)
+_LEFT_OUT: Final = pytest.StashKey[int]()
 
 
 @functools.cache
@@ -71,9 +77,41 @@ def pytest_collection_modifyitems(
     items.sort(key=lambda item: not item.nodeid.startswith("tests/pipeline/"))
     if DEEP or any("::" in each for each in config.args):
         return
-    deep = [item for item in items if item.get_closest_marker("deep")]
+    deep = [item for item in items if _is_deep(item)]
     config.hook.pytest_deselected(items=deep)
-    items[:] = [item for item in items if not item.get_closest_marker("deep")]
+    items[:] = [item for item in items if not _is_deep(item)]
+    config.stash[_LEFT_OUT] = len(deep)
+
+
+def _is_deep(item: pytest.Item) -> bool:
+    """Return True for a test with Spark, too: its session takes seconds to start."""
+    return any(map(item.get_closest_marker, ("deep", "spark")))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Report the number of tests left out to the process that began the workers."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = session.config.stash.get(_LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController) -> None:
+    """Take the number of tests left out from a worker; each collects all tests."""
+    left_out = getattr(node, "workeroutput", {}).get("left_out", 0)
+    node.config.stash[_LEFT_OUT] = left_out
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say what a deep run adds."""
+    if left_out := config.stash.get(_LEFT_OUT, 0):
+        terminalreporter.write_line(
+            f"{left_out} tests marked deep were left out, and most tests that explore"
+            " schedules tried a twentieth of them: TEST_DEEP=1 pytest runs it all"
+            " (TEST_DEEP=0.2: all tests, a fifth of the schedules)"
+        )
 
 
 @pytest.hookimpl(optionalhook=True)

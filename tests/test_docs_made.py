@@ -106,6 +106,7 @@ def test_only_the_text_between_the_markers_is_replaced() -> None:
     assert make.made(made) == made
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("part", sorted(make.PARTS))
 def test_a_made_part_is_the_same_every_time(part: str) -> None:
     """Even with threads: the output only has events whose order is fixed."""

@@ -9,6 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.leaks import Snapshot
 from tests.support import Threads
 
@@ -106,6 +108,7 @@ with open("{path}", "wb"):
 """
 
 
+@pytest.mark.deep
 def test_the_fixture_fails_exactly_the_tests_that_leak(tmp_path: Path) -> None:
     shm = tmp_path / "shm"
     shm.mkdir()

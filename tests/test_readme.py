@@ -65,7 +65,15 @@ def links_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", _pages(), ids=lambda page: str(page.relative_to(_ROOT))
+    "page",
+    [
+        pytest.param(
+            page,
+            id=str(page.relative_to(_ROOT)),
+            marks=() if page.name == "README.md" else pytest.mark.deep,
+        )
+        for page in _pages()
+    ],
 )
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     program = program_of(page.read_text(encoding="utf-8"))

@@ -121,6 +121,7 @@ EXAMPLES: Final = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_help_begins_with_an_example_that_runs(name: str, tmp_path: Path) -> None:
     """Users meet the use of a module before the layout of its source."""

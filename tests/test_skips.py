@@ -47,6 +47,7 @@ def test_a_skip_that_is_not_listed_fails(
     assert said.endswith("4 tests, 3 skipped, 2 of them not allowed\n")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("text", "code"),
     [

@@ -21,6 +21,7 @@ _FOLDER = Path(__file__).parents[1] / "docs" / "tutorial"
 _PRINT = re.compile(r"^ *print\(.*\)(?:  # (.+))?$", re.MULTILINE)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "page", sorted(_FOLDER.glob("*.md")), ids=lambda page: str(page.name)
 )

@@ -358,6 +358,7 @@ def test_an_interrupt_sends_no_message_twice_to_the_new_address() -> None:
 # Registrations.
 
 
+@pytest.mark.deep
 @clause("BUS-INIT-7", "BUS-NAME-7", "BUS-NAME-8", "BUS-ROUTE-20")
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("place", ["alone", "master", "slave"])

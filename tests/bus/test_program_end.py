@@ -69,6 +69,7 @@ def _received(bus: Bus) -> tuple[list[Any], list[bool]]:
     return got, seen
 
 
+@pytest.mark.deep
 @clause("OPEN-21")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_program_with_a_bus_thread_ends_with_its_code(near: Bus, end: str) -> None:
@@ -147,6 +148,7 @@ print("child", code)
 """
 
 
+@pytest.mark.deep
 @clause("OPEN-21", "BUS-INIT-16")
 @pytest.mark.parametrize("way", ["os.fork", "multiprocessing"])
 def test_a_forked_child_ends_in_order_too(near: Bus, way: str) -> None:

@@ -80,6 +80,7 @@ def test_each_kind_of_message_is_in_the_counters_of_its_relay_and_of_its_link(
     assert mine["all"] == mine["two"]
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-3", "BUS-FLOW-7")
 @pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest", "error"])
 def test_a_remote_subscriber_gets_the_number_of_all_dropped_notifications(

@@ -63,6 +63,7 @@ def text_of(payload: Any) -> str:
     return payload.decode() if isinstance(payload, bytes) else str(payload)
 
 
+@pytest.mark.deep
 @clause("BUS-ENT-18")
 @pytest.mark.parametrize(
     ("distance", "call", "handler"),

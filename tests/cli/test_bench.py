@@ -137,6 +137,7 @@ def test_the_partner_imports_nothing_from_where_it_is_started(
     assert read("bench", *BRIEF)["round_trips"] >= 10
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_the_partner_trusts_the_same_owner_as_the_verb(own_run_directory: Path) -> None:
     own_run_directory.mkdir(0o700)
@@ -153,6 +154,7 @@ def test_the_partner_trusts_the_same_owner_as_the_verb(own_run_directory: Path) 
     assert told["round_trips"] >= 10
 
 
+@pytest.mark.deep
 def test_bench_leaves_nothing_behind_when_it_is_terminated(
     own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +206,7 @@ def test_each_shell_gets_its_script(
     assert f"_BUS_COMPLETE={shell}_complete" in script
 
 
+@pytest.mark.deep
 def test_a_shell_completes_verbs_and_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -271,6 +271,7 @@ def test_a_name_that_another_process_holds_is_reported_in_one_line(
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
 
 
+@pytest.mark.deep
 def test_a_verb_waits_for_a_hung_master_no_longer_than_its_timeout(
     alpha: Far, own_run_directory: Path
 ) -> None:
@@ -287,6 +288,7 @@ def test_a_verb_waits_for_a_hung_master_no_longer_than_its_timeout(
     alpha.signal(signal.SIGCONT)
 
 
+@pytest.mark.deep
 def test_an_unresponsive_process_is_named_and_the_others_are_shown(beta: Far) -> None:
     beta.signal(signal.SIGSTOP)
     result = verb("tree", "--timeout", "2", "--json")

@@ -112,6 +112,7 @@ def test_a_mistyped_verb_is_guessed() -> None:
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["doctor"]])
 def test_a_failed_write_to_stdout_is_one_line(arguments: list[str]) -> None:
     """Even for the help, which no verb writes; nothing more is printed at exit."""

@@ -109,6 +109,7 @@ def test_json_is_a_line_for_each_frame_and_names_the_process(
     }
 
 
+@pytest.mark.deep
 @clause("OPEN-12")
 def test_an_interrupt_ends_the_monitor_and_monitoring_in_every_process(
     alpha: Far, beta: Far
@@ -156,6 +157,7 @@ def test_a_process_that_is_not_there_is_one_line() -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
 
 
+@pytest.mark.deep
 def test_an_unresponsive_process_is_named_once(
     beta: Far, monkeypatch: pytest.MonkeyPatch
 ) -> None:

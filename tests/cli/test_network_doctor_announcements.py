@@ -53,6 +53,7 @@ def announced(site: Site, port: int, **given: Any) -> Iterator[None]:
         helper.join()
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-14", "BUS-DISC-11")
 @pytest.mark.parametrize(
     ("given", "state", "words", "fault"),
@@ -105,6 +106,7 @@ def test_ignored_announcements_are_reported_with_their_reason(
     assert heard["fact"].endswith(" s: no other machine of the bus")
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-14", "BUS-DISC-8")
 def test_a_clock_that_was_set_back_is_no_machine_of_the_same_name(site: Site) -> None:
     """The master of this host announces an instance that is later than now."""
@@ -118,6 +120,7 @@ def test_a_clock_that_was_set_back_is_no_machine_of_the_same_name(site: Site) ->
     assert "named" not in one["fact"]
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-14")
 def test_without_ignored_announcements_none_is_mentioned(site: Site) -> None:
     port = free_udp_port()
@@ -131,6 +134,7 @@ def test_without_ignored_announcements_none_is_mentioned(site: Site) -> None:
     assert (heard["state"], "firewalls" in heard["do"]) == ("warn", True)
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-14", "BUS-SEC-6")
 def test_a_found_machine_is_tried_and_must_be_the_announced_one(site: Site) -> None:
     port = free_udp_port()

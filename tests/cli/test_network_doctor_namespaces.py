@@ -51,6 +51,7 @@ def inside(ethernet: Ethernet, site: Site, **given: Any) -> list[Finding]:
     return found
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-14")
 def test_an_address_that_no_host_has_is_named(ethernet: Ethernet, site: Site) -> None:
     failed = failure(inside(ethernet, site, peers=["10.83.0.9"]))
@@ -62,6 +63,7 @@ def test_an_address_that_no_host_has_is_named(ethernet: Ethernet, site: Site) ->
     assert is_fault(failed, Fault.NO_HOST)
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-14")
 def test_a_network_that_drops_all_packets_is_named(
     ethernet: Ethernet, site: Site
@@ -81,6 +83,7 @@ def test_a_network_that_drops_all_packets_is_named(
     assert is_fault(failed, Fault.DROPPED)
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-14", "BUS-DISC-2")
 @pytest.mark.parametrize("scope", ["lan", "wan"])
 def test_a_missing_route_for_announcements_is_named(

@@ -145,6 +145,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("form", "body", "line"), FORMS)
 def test_a_message_is_printed_as_one_line(
     form: tuple[str, ...], body: bytes, line: str, socket: BusSocket, url: str
@@ -276,6 +277,7 @@ def test_an_interrupt_is_a_regular_end(socket: BusSocket, url: str) -> None:
         assert ended(here) == (0, "", "")
 
 
+@pytest.mark.deep
 @clause("BP-4")
 def test_messages_that_a_peer_does_not_read_are_reported(url: str) -> None:
     """The program ends nevertheless, in time."""

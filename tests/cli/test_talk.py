@@ -74,6 +74,7 @@ def test_a_task_that_fails_is_one_line(alpha: Far) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.deep
 def test_a_task_that_does_not_answer_is_a_timeout(alpha: Far) -> None:
     alpha(SILENT)
 
@@ -94,6 +95,7 @@ def test_a_name_that_no_task_has_is_one_line(name: str) -> None:
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["call", "send"])
 @pytest.mark.parametrize("to", ["far", "ism://bus1@machine/far"])
 def test_a_hung_process_is_a_timeout_and_not_an_unknown_name(
@@ -141,6 +143,7 @@ def test_send_returns_after_the_task_has_taken_the_command(
     assert alpha("made['echo'].got") == [[1]]
 
 
+@pytest.mark.deep
 def test_a_command_sent_to_a_task_that_does_not_read_stays_unread(alpha: Far) -> None:
     alpha(SILENT)
 
@@ -157,6 +160,7 @@ def test_a_command_sent_to_a_task_that_does_not_read_stays_unread(alpha: Far) ->
     assert shelf["commands"]["unread"] == 1
 
 
+@pytest.mark.deep
 def test_listen_prints_one_line_for_each_notification(beta: Far) -> None:
     beta("made.update({'clock/a': bus.register('clock/a')})")
 

@@ -134,6 +134,7 @@ def test_notifications_without_a_subscriber_are_shown(alpha: Far) -> None:
     until(lambda: read("top", "--once")[0]["no_subscriber"] == 5, "they are counted")
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 def test_it_goes_on_until_it_is_interrupted() -> None:
     with program("top", "--interval", "0.1") as top:
@@ -188,6 +189,7 @@ def test_a_table_that_is_too_wide_is_several() -> None:
 # Processes that do not answer.
 
 
+@pytest.mark.deep
 def test_top_names_an_unresponsive_process_at_each_look(beta: Far) -> None:
     beta.signal(signal.SIGSTOP)
     table = verb("top", "--count", "2", "--interval", "0.1", "--timeout", "0.3")

@@ -49,6 +49,7 @@ def _entry_points() -> set[str]:
     return {entry.value for entry in metadata.entry_points(group="pytest11")}
 
 
+@pytest.mark.deep
 def test_all_held_ends_with_0(tmp_path: Path) -> None:
     """The output says so."""
     done = run_bus(tmp_path, OWN, "-k", "RDV-1-")
@@ -204,6 +205,7 @@ def test_a_subject_outside_the_explorers_control_runs_on_real_threads(
     assert "\nscenarios: 1 on real threads\n" in done.stdout
 
 
+@pytest.mark.deep
 def test_pytest_with_the_option_alone_runs_the_suite(tmp_path: Path) -> None:
     """It does not collect other tests in the folder."""
     (tmp_path / "test_mine.py").write_text("def test_mine():\n    raise OSError\n")
@@ -237,6 +239,7 @@ def test_pytest_with_workers_still_gives_one_verdict(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-4:-1] == ["held: 1", "  QB-RDV-1", "failed: 0"]
 
 
+@pytest.mark.deep
 def test_pytest_without_the_option_names_the_missing_option(tmp_path: Path) -> None:
     """Collecting the suite without an implementation is not a failure."""
     done = run_pytest(tmp_path, "-q", SUITE)

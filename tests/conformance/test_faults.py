@@ -31,6 +31,7 @@ def reference() -> Subject:
     return load("tests.conformance.reference:factory", SCENARIOS)
 
 
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_fault_is_found(reference: Subject, fault: Fault) -> None:

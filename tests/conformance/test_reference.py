@@ -25,6 +25,7 @@ def reference() -> Subject:
     return load("tests.conformance.reference:factory", SCENARIOS)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_reference(reference: Subject, scenario: Scenario) -> None:
     """The scenario is offered, and its clauses hold."""

@@ -17,6 +17,7 @@ from bus.core.streams.incoming_stream import NUMBERS, IncomingStream
 from bus.errors import WireError
 from specs.clauses import clause
 from specs.models.stream import Stream
+from tests.depth import among
 
 WINDOW = 6
 RANGES = 3
@@ -82,7 +83,7 @@ def _state(stream: IncomingStream[int]) -> tuple[object, ...]:
 
 
 @clause("AMO-3", "AMO-5", "AMO-9", "AMO-10", "AMO-14", "AMO-15")
-@settings(max_examples=300)
+@settings(max_examples=among(60, 300))
 @given(
     first=st.sampled_from([1, 3, NUMBERS - 9]),
     ordered=st.booleans(),

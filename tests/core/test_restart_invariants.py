@@ -13,6 +13,7 @@ STEPS = 800
 (MODEL,) = (model for model in MODELS if model.name == "restarts")
 
 
+@pytest.mark.deep
 @clause("AMO-8", "AMO-16", "AMO-17", "AMO-19", "AMO-20", "AMO-22")
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("seed", range(40))

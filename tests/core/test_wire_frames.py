@@ -18,6 +18,7 @@ from bus.message import Kind
 from bus.registration import RegistrationId, Visibility
 from specs.clauses import clause
 from tests.core.golden import VECTORS
+from tests.depth import among
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -264,7 +265,7 @@ LIKELY = st.one_of(
 
 
 @clause("BUS-WIRE-1")
-@settings(max_examples=max(2_000, settings().max_examples))
+@settings(max_examples=among(200, 2_000))
 @given(LIKELY)
 def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
     try:

@@ -88,6 +88,7 @@ def bind(one: ProcessManager) -> None:
     assert any(isinstance(each, Bind) for each in actions)
 
 
+@pytest.mark.deep
 @clause("BUS-ROUTE-19", "BUS-ROUTE-20", "BUS-FLOW-1")
 @pytest.mark.parametrize("room", [1, 0], ids=["room", "full"])
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.mutants.mutant import plant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COUNT = among(2_000, 10_000)
+COUNT = among(300, 10_000)
 ROOT: Final = Path(__file__).parents[2]
 # Each of these deletes one sync, or one of the calls that make it.
 SYNCS: Final = ("D1", "D2", "D3", "D4", "D5", "D6")

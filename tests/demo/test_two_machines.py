@@ -189,6 +189,7 @@ def test_a_silent_link_is_lost_soon() -> None:
 # All of it.
 
 
+@pytest.mark.deep
 def test_all_is_done_and_kept_though_the_link_is_cut_once(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

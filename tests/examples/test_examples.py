@@ -126,6 +126,7 @@ _VARIES = {"camera.py"}
 _ELSEWHERE = {"naive_broker.py"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", sorted(_PRINTS))
 def test_an_example_prints_its_expected_output(name: str) -> None:
     path = _FOLDER / name
@@ -161,6 +162,7 @@ _LIMITS = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("limit", _LIMITS)
 def test_each_viewer_of_the_camera_knows_how_many_frames_it_missed(limit: str) -> None:
     prefix = _LIMITS[limit]

@@ -109,6 +109,7 @@ _CURES = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", _CURES)
 def test_the_advice_of_the_chapter_cures_the_fault(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -101,6 +101,7 @@ def complaints(log: str) -> list[str]:
     return [each for each in log.splitlines() if "this machine" not in each]
 
 
+@pytest.mark.deep
 def test_the_programs_of_two_laptops_end_quietly(house: dict[str, Path]) -> None:
     """Each dials the other and itself: both have the same list of peers."""
     boiler, kitchen = programs("two-laptops.md")

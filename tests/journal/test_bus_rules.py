@@ -20,6 +20,7 @@ from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
 from specs.clauses import clause
+from tests.depth import among
 from tests.journal.bus_by_hand import (
     BUS_BROKEN,
     BUS_CLEAN,
@@ -218,7 +219,7 @@ def test_a_death_explains_no_second_delivery() -> None:
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=among(10, 40))
 @given(seed=st.integers(0, 10**6), journals=st.integers(1, 3))
 def test_a_history_of_a_bus_passes(seed: int, journals: int) -> None:
     result = checked(clean_bus(seed, journals=journals))
@@ -228,7 +229,7 @@ def test_a_history_of_a_bus_passes(seed: int, journals: int) -> None:
 
 
 @clause("B2", "B3")
-@settings(max_examples=40)
+@settings(max_examples=among(10, 40))
 @given(
     seed=st.integers(0, 10**6),
     dead=st.integers(0, 1),
@@ -248,7 +249,7 @@ def test_a_history_of_a_bus_passes_though_any_process_is_killed(
 
 
 @clause("B1", "B2", "B3", "B5")
-@settings(max_examples=60)
+@settings(max_examples=among(15, 60))
 @given(fault=st.sampled_from(sorted(BUS_FAULTS)), seed=st.integers(0, 10**6))
 def test_a_planted_fault_is_found_and_nothing_else(fault: str, seed: int) -> None:
     """Anywhere in traffic of a bus, whatever its other messages are."""
@@ -269,7 +270,7 @@ CONDITIONS = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=among(15, 60))
 @given(
     seed=st.integers(0, 10**6),
     faults=st.lists(st.sampled_from(sorted(BUS_FAULTS)), max_size=4),

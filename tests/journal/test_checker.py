@@ -17,6 +17,7 @@ from bus.journal.format import Kind
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from specs.clauses import clause
+from tests.depth import among
 from tests.journal.by_hand import (
     A_LEAVES,
     BROKEN,
@@ -155,7 +156,7 @@ def test_a_wild_number_does_not_fill_the_memory() -> None:
 # Random traffic.
 
 
-@settings(max_examples=40)
+@settings(max_examples=among(10, 40))
 @given(st.integers(0, 10**6), st.integers(1, 3))
 def test_a_history_of_the_model_passes(seed: int, journals: int) -> None:
     result = checked(clean(seed, journals=journals))
@@ -164,7 +165,7 @@ def test_a_history_of_the_model_passes(seed: int, journals: int) -> None:
     assert verdicts(result) == held(result)
 
 
-@settings(max_examples=40)
+@settings(max_examples=among(10, 40))
 @given(st.sampled_from(sorted(FAULTS)), st.integers(0, 10**6))
 def test_a_planted_fault_is_found_and_nothing_else(fault: str, seed: int) -> None:
     history = clean(seed)
@@ -186,7 +187,7 @@ CONDITIONS = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=among(15, 60))
 @given(
     seed=st.integers(0, 10**6),
     faults=st.lists(st.sampled_from(sorted(FAULTS)), max_size=5),

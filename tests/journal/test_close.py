@@ -32,6 +32,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("records", [1, SLOTS - 1])
 def test_a_close_that_was_interrupted_is_finished_by_the_next(records: int) -> None:
     """With room for the last record in the current segment, or in a spare one."""
@@ -58,6 +59,7 @@ def test_a_close_that_was_interrupted_is_finished_by_the_next(records: int) -> N
     everywhere(case, packages=[bus])
 
 
+@pytest.mark.deep
 def test_the_end_of_the_program_finishes_a_close_that_was_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -113,6 +115,7 @@ def supply_of_three(folder: Path) -> Supply:
     return supply
 
 
+@pytest.mark.deep
 def test_all_segments_are_sealed_once_though_that_is_interrupted() -> None:
     def case(struck: Blow) -> None:
         with tempfile.TemporaryDirectory() as name:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SEEDS = range(120)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_damage_makes_a_verb_fail(tmp_path: Path, seed: int) -> None:
     attempt(tmp_path, seed)

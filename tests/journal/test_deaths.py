@@ -23,6 +23,7 @@ from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
 from specs.clauses import clause
+from tests.depth import among
 from tests.journal.by_hand import DEATHS, killed_with
 from tests.journal.checking import found, held, verdicts
 from tests.journal.deaths import KILLED, death, kill, split
@@ -106,7 +107,7 @@ def test_a_journal_that_lacks_records_is_not_made_whole_by_a_death(
     assert Verdict.PASS not in verdicts(result).values()
 
 
-@settings(max_examples=60)
+@settings(max_examples=among(15, 60))
 @given(
     seed=st.integers(0, 10**6),
     dead=st.integers(0, 1),
@@ -129,7 +130,7 @@ def test_a_history_of_the_model_passes_though_any_process_is_killed(
     assert verdicts(result) == held(result)
 
 
-@settings(max_examples=60)
+@settings(max_examples=among(15, 60))
 @given(
     seed=st.integers(0, 10**6),
     fault=st.sampled_from(["lost", "foreign", "unaccounted", "duplicate", "alone"]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bus.journal.reader import open_journals
 from tests.journal.telling import only, told
 from tests.processes import run, start
@@ -43,6 +45,7 @@ _KILLED = """
 """
 
 
+@pytest.mark.deep
 def test_a_killed_writer_has_lost_nothing_it_had_written(tmp_path: Path) -> None:
     counters = tmp_path / "counters"
     counters.write_bytes(bytes(32))

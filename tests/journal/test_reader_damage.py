@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES, LOST_OFFSET, SEAL_OFFSET
 from specs.clauses import clause
+from tests.depth import among
 from tests.journal.histories import History, journal_id, store
 from tests.journal.reading import entries, facts, patch, stored
 from tests.journal.telling import only
@@ -32,7 +33,7 @@ def damaged(folder: Path, problem: str) -> None:
     assert "seg-00001.qbj" in line
 
 
-@settings(max_examples=60)
+@settings(max_examples=among(15, 60))
 @given(data=st.data())
 def test_any_changed_byte_of_a_sealed_segment_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

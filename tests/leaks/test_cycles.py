@@ -47,6 +47,7 @@ def _keep_things(kept: list[object]) -> None:
     thing.__dict__["it"] = thing
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("keep", "words"),
     [

@@ -183,6 +183,7 @@ def test_a_stopped_process_keeps_its_name_and_later_executes_its_commands(
 # The end of the master.
 
 
+@pytest.mark.deep
 @clause("BUS-INIT-3", "BUS-ENT-13")
 def test_slaves_that_may_not_be_master_wait_for_theirs_and_go_on() -> None:
     quick = BusConfig(resolve_timeout_s=0.3)
@@ -209,6 +210,7 @@ def test_slaves_that_may_not_be_master_wait_for_theirs_and_go_on() -> None:
             assert near.call("late", 4, timeout=LIMIT_S) == 4
 
 
+@pytest.mark.deep
 @clause("OPEN-2", "BUS-INIT-3")
 def test_a_newcomer_is_isolated_until_the_stopped_master_resumes() -> None:
     quick = BusConfig(connect_timeout_s=0.3, resolve_timeout_s=0.3)

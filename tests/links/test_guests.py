@@ -84,6 +84,7 @@ def hosts(bus: Bus) -> None:
     bus.register("open/notify", on_command=lambda _: news.notify(7))
 
 
+@pytest.mark.deep
 @clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-SEC-4", "OPEN-3")
 @pytest.mark.parametrize("at", ["the master", "a slave"])
 def test_a_guest_of_another_user_acts_within_its_grants(

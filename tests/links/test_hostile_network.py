@@ -69,6 +69,7 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.deep
 @clause("BUS-SEC-9")
 def test_500_silent_connections_keep_no_machine_out(
     site: Site, port: int, near: Bus

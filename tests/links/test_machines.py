@@ -223,6 +223,7 @@ def test_a_machine_that_ends_takes_its_tasks_with_it_and_may_come_back(
     assert [event.here for event in events] == [True, False] * 2
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-2", "BUS-DEREG-9")
 @pytest.mark.parametrize("gateway", [False, True])
 def test_watchers_in_every_process_get_the_departure_of_a_whole_machine(

@@ -185,6 +185,7 @@ def test_a_peer_that_never_greets_on_a_link_is_disconnected(
 # After a correct handshake.
 
 
+@pytest.mark.deep
 @clause("BUS-WIRE-2", "BUS-WIRE-4", "BUS-SEC-7", "BUS-SEC-8")
 @pytest.mark.parametrize("what", VIOLATIONS)
 def test_a_violation_ends_the_link_and_no_other(
@@ -202,6 +203,7 @@ def test_a_violation_ends_the_link_and_no_other(
         served(near, other)
 
 
+@pytest.mark.deep
 @clause("BUS-WIRE-3", "BUS-WIRE-4")
 @pytest.mark.parametrize("what", STRANGE)
 def test_a_strange_frame_that_is_no_violation_changes_nothing(
@@ -389,6 +391,7 @@ def test_searches_of_one_peer_are_bounded(near: Bus, other: Bus, place: Path) ->
         assert other.call("late", 4, timeout=LIMIT_S) == 4
 
 
+@pytest.mark.deep
 @clause("QB-SOCK-9", "BUS-INIT-4", "BUS-ENT-17")
 @pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=999)], ids=[""])
 def test_hundreds_of_rejected_peers_leave_nothing_behind(
@@ -409,6 +412,7 @@ def test_hundreds_of_rejected_peers_leave_nothing_behind(
     until(lambda: len(os.listdir("/proc/self/fd")) <= before, "all is closed")
 
 
+@pytest.mark.deep
 @clause("BUS-CHAN-2", "BUS-WIRE-4")
 def test_several_misbehaving_peers_at_once_delay_no_other(
     near: Bus, other: Bus, place: Path

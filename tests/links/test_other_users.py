@@ -148,6 +148,7 @@ _NOBODY = """
 """
 
 
+@pytest.mark.deep
 @clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-INIT-5")
 @as_root
 @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])

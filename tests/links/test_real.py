@@ -80,6 +80,7 @@ def test_sockets_are_named_after_bus_and_role_and_go_with_their_processes(
     assert names(place) == ["lock"]
 
 
+@pytest.mark.deep
 @clause("BUS-ENT-16")
 def test_processes_with_the_same_pid_share_a_run_directory() -> None:
     """Each in its own pid namespace or, where none can be made, with a faked pid 1.

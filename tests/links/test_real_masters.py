@@ -50,6 +50,7 @@ def test_of_ten_that_start_at_once_one_is_master_and_all_are_joined() -> None:
             assert each(f"bus.call('t{other}', {number})") == number
 
 
+@pytest.mark.deep
 @clause("BUS-INIT-3", "BUS-INIT-15")
 def test_a_slave_works_alone_until_its_master_comes() -> None:
     with Far("far", role="slave") as far:
@@ -110,6 +111,7 @@ def test_when_the_master_leaves_in_order_another_one_takes_its_place() -> None:
                 assert third.call("echo", 1, timeout=LIMIT_S) == 1
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-2")
 def test_a_slave_that_is_left_alone_gets_the_departure_of_all_others() -> None:
     """The master has announced nothing, and no other process takes its place."""

@@ -225,6 +225,6 @@ def test_any_course_of_publishes_releases_and_losses() -> None:
     run_state_machine_as_test(
         ArenaMachine,
         settings=settings(
-            max_examples=among(25, 100), stateful_step_count=30, deadline=None
+            max_examples=among(10, 100), stateful_step_count=30, deadline=None
         ),
     )

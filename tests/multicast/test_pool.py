@@ -226,5 +226,5 @@ def _excerpts(place: int, length: int) -> st.SearchStrategy[Excerpt]:
 
 @clause("MC-23", "MC-24", "MC-10", "MC-14", "MC-15", "MC-16", "MC-19", "MC-22", "MC-26")
 def test_a_pool_does_as_its_model_of_plain_lists() -> None:
-    runs = settings(max_examples=among(100, 300), stateful_step_count=40)
+    runs = settings(max_examples=among(20, 300), stateful_step_count=40)
     run_state_machine_as_test(PoolMachine, settings=runs)

@@ -17,6 +17,7 @@ REFUSED = refusal_reason()
 pytestmark = pytest.mark.skipif(bool(REFUSED), reason=REFUSED)
 
 
+@pytest.mark.deep
 @clause("OPEN-10")
 def test_a_faulty_network_breaks_no_promise() -> None:
     """One campaign for all profiles, since the machines take seconds to start."""
@@ -32,6 +33,7 @@ def test_a_faulty_network_breaks_no_promise() -> None:
     shutil.rmtree(folder)
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-2", "BUS-DISC-12")
 @pytest.mark.parametrize(("discovery", "version"), [("lan", 6), ("wan", 4)])
 def test_machines_also_find_each_other_by_multicast(
@@ -48,6 +50,7 @@ def test_machines_also_find_each_other_by_multicast(
     shutil.rmtree(folder)
 
 
+@pytest.mark.deep
 @clause("OPEN-10")
 def test_a_partition_among_twelve_machines_heals() -> None:
     """Their 66 links are made anew at about the same time.

@@ -70,17 +70,20 @@ def send(ethernet: Ethernet, to: str, *receivers: int) -> list[list[str]]:
     return [each.communicate(timeout=60)[0].split() for each in listening]
 
 
+@pytest.mark.deep
 def test_a_good_network_delivers_all_frames_in_order(ethernet: Ethernet) -> None:
     [one] = send(ethernet, ethernet.address(1), 1)
     assert one == [str(COUNT), str(COUNT), "True"]
 
 
+@pytest.mark.deep
 def test_a_broadcast_reaches_each_other_machine(ethernet: Ethernet) -> None:
     assert (
         send(ethernet, "10.79.255.255", 1, 2) == [[str(COUNT), str(COUNT), "True"]] * 2
     )
 
 
+@pytest.mark.deep
 def test_a_bad_network_loses_duplicates_and_reorders_frames(ethernet: Ethernet) -> None:
     # First without faults, so that the kernel resolves the hardware address.
     send(ethernet, ethernet.address(1), 1)
@@ -91,6 +94,7 @@ def test_a_bad_network_loses_duplicates_and_reorders_frames(ethernet: Ethernet) 
     assert in_order == "False"
 
 
+@pytest.mark.deep
 def test_a_cut_wire_leaves_all_other_wires_intact(ethernet: Ethernet) -> None:
     ethernet.impose(Conditions(cut=True), of=0, to=1)
     first, second = send(ethernet, "10.79.255.255", 1, 2)

@@ -273,6 +273,7 @@ def test_a_descriptor_is_right_after_an_interrupted_receive() -> None:
     everywhere(case, packages=[bus])
 
 
+@pytest.mark.deep
 def test_an_interrupted_close_is_completed_by_the_next_one(tmp_path: Path) -> None:
     def case(struck: Blow) -> None:
         url = fresh_url("ipc", tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bus.pattern.device import Device
 from bus.pattern.drop_reason import DropReason
 from queuebroker import _sync
@@ -169,6 +171,7 @@ def test_a_call_that_drains_waits_for_a_message_in_the_hands_of_another() -> Non
     under_schedules(program)
 
 
+@pytest.mark.deep
 @clause("BP-11", "BP-14")
 def test_a_device_forwards_and_ends() -> None:
     def program(run: Run) -> None:

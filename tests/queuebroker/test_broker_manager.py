@@ -20,6 +20,7 @@ from queuebroker import (
     RendezvousTimeoutError,
     default_manager,
 )
+from tests.depth import among
 from tests.meetings import meet
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Naming(RuleBasedStateMachine):
 
 
 TestNaming = Naming.TestCase
-TestNaming.settings = settings(max_examples=50, stateful_step_count=40)
+TestNaming.settings = settings(max_examples=among(12, 50), stateful_step_count=40)
 
 
 def test_the_default_manager_is_made_once_and_used_by_default() -> None:

@@ -40,6 +40,7 @@ from queuebroker.meeting.rendezvous import Kind, RdV, RdVState, Terms
 from specs.clauses import clause
 from specs.models.answers import Answer, Ending
 from specs.models.rendezvous import Brokers, Medium
+from tests.depth import among
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,5 +275,5 @@ def test_a_timeout_says_the_seconds(
 def test_brokers_behave_like_the_model() -> None:
     """Matches, waiting callers and rejections are those of the model."""
     run_state_machine_as_test(
-        Meeting, settings=settings(max_examples=60, stateful_step_count=40)
+        Meeting, settings=settings(max_examples=among(15, 60), stateful_step_count=40)
     )

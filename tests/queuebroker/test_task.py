@@ -357,6 +357,7 @@ threading.Thread(target=end, daemon=True).start()
 """
 
 
+@pytest.mark.deep
 @clause("QB-NAME-9")
 @pytest.mark.parametrize("traced", [False, True])
 def test_a_program_that_cannot_end_logs_its_blocking_queue(traced: bool) -> None:

@@ -111,8 +111,11 @@ def check(scenario: Scenario) -> None:
         Failure: a schedule goes wrong.
         AssertionError: there are more schedules than the level quick can try.
     """
-    random = among(BRIEF.random, QUICK.random)
-    level = attrs.evolve(QUICK if FULL else BRIEF, random=random, least=random)
+    random = among(5, QUICK.random)
+    limit = QUICK.limit if FULL else among(20, 5 * BRIEF.limit)
+    level = attrs.evolve(
+        QUICK if FULL else BRIEF, limit=limit, random=random, least=random
+    )
     finding = survey(scenario, level)
     if finding.failure is not None:
         raise finding.failure

@@ -240,6 +240,7 @@ def test_only_the_answer_that_counts_makes_a_relay_at_the_sender() -> None:
     rest(stage)
 
 
+@pytest.mark.deep
 @clause("BUS-NAME-8", "BUS-ROUTE-21")
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_runs_with_faults_and_many_commands_to_any_machine(

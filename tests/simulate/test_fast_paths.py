@@ -37,6 +37,7 @@ def test_the_fast_path_leaves_the_same_counters_as_rounds() -> None:
     assert ends[0] == ends[1]
 
 
+@pytest.mark.deep
 @clause("AMO-7")
 @pytest.mark.parametrize("seed", range(30))
 def test_each_question_has_one_end_whatever_becomes_of_the_link(seed: int) -> None:

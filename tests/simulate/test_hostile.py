@@ -70,6 +70,7 @@ def plausible(random: Random, me: SimProcess) -> list[Frame]:
     ]
 
 
+@pytest.mark.deep
 @clause("BUS-WIRE-4")
 @pytest.mark.parametrize("greeted", [False, True], ids=["unknown", "known"])
 @pytest.mark.parametrize("seed", range(150))

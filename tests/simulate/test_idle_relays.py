@@ -133,6 +133,7 @@ def test_a_relay_stays_if_it_comes_to_use_while_its_process_is_asked() -> None:
         stage.world.checks.rest()
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-13", "BUS-RELAY-12")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_relay_stays_if_a_search_of_its_task_was_answered_meanwhile(

@@ -182,6 +182,7 @@ def test_a_new_master_forwards_only_the_subscriptions_that_are_repeated() -> Non
     assert [each.subscriber.id for each in asked] == [hearer.id]
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-2")
 @pytest.mark.parametrize("heir", [None, "s2", "s5"])
 @pytest.mark.parametrize("seed", range(8))

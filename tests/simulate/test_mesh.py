@@ -11,6 +11,7 @@ from tests.simulate.mesh import main, measure, table_of
 TASKS = 2
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-10")
 @pytest.mark.parametrize("machines", [10, 30])
 def test_one_master_among_unlinked_others_costs_as_much_as_in_a_mesh(
@@ -29,6 +30,7 @@ def test_one_master_among_unlinked_others_costs_as_much_as_in_a_mesh(
     assert 0.8 * mesh.bytes < one.bytes < 1.1 * mesh.bytes
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-5", "BUS-DISC-11")
 def test_a_mesh_beyond_the_table_has_missing_links_and_counts_the_refusals() -> None:
     """A pair has a link if at least one of the two has room for the other."""

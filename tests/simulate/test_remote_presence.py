@@ -64,6 +64,7 @@ def restart(stage: Stage) -> None:
         stage.world.start("m2", name, master=name == "s1").register(f"t/{name}")
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-2", "BUS-DEREG-9")
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("gap_s", [0.0, 0.05, 0.8])

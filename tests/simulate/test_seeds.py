@@ -13,6 +13,7 @@ from tests.simulate.run import run
 FOUND = (3, 15, 24, 48, 106, 133, 195, 233, 312, 325, 399, 504, 550, 604, 967, 1495)
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-7", "BUS-MOVE-8", "BUS-MSG-15", "BUS-DEREG-9")
 @pytest.mark.parametrize("seed", [*range(1, 121), *FOUND])
 def test_a_machine_keeps_its_promises(seed: int) -> None:
@@ -21,6 +22,7 @@ def test_a_machine_keeps_its_promises(seed: int) -> None:
     assert failure is None, failure.error
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-7", "BUS-MOVE-8", "BUS-ROUTE-14", "BUS-DEREG-6")
 @pytest.mark.parametrize("seed", [*range(1, 31), 1140])
 def test_machines_keep_their_promises(seed: int) -> None:

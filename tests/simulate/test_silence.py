@@ -10,6 +10,7 @@ from specs.clauses import clause
 from tests.simulate.silence import DETECTED_S, FAST, PAUSE_S, main, simulate
 
 
+@pytest.mark.deep
 @clause("OPEN-2")
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_crashes_are_detected_in_time_and_no_pause_counts_as_one(seed: int) -> None:

@@ -54,6 +54,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
         yield make
 
 
+@pytest.mark.deep
 @clause("QB-CONC-10")
 @pytest.mark.parametrize("handled", HANDLERS)
 @pytest.mark.parametrize("called", CALLS)

@@ -196,6 +196,7 @@ while True:
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"], ids=["unix", "tcp"])
 @clause("QB-SOCK-4")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +24,7 @@ from queuebroker.sockets.frames import (
 from queuebroker.sockets.protocol import PINGS_MAX, Event, Lost, Protocol
 from queuebroker.sockets.states import TRANSITIONS, Act, State
 from specs.clauses import clause
+from tests.depth import among
 from tests.sockets.protocol_pairs import (
     HEARD,
     HELLO,
@@ -39,7 +39,7 @@ from tests.sockets.test_frames import encoded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EXAMPLES = int(os.environ.get("SOCKET_EXAMPLES", "300"))
+EXAMPLES = among(60, 300)
 
 
 def test_a_hello_and_a_welcome_open_a_connection() -> None:

@@ -61,6 +61,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Ends]:
         yield made
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 1 << 20, (8 << 20) + 1])
 def test_a_message_of_any_length_arrives_whole(pair: Ends, size: int) -> None:
     """It is longer than every buffer on the way."""

@@ -82,6 +82,7 @@ CALLS: dict[str, Call] = {
 }
 
 
+@pytest.mark.deep
 @clause("QB-PY-11", "QB-ERR-9")
 @both_kinds
 @pytest.mark.parametrize("name", CALLS)

@@ -19,6 +19,7 @@ from queuebroker import (
     SendTimeoutError,
 )
 from specs.clauses import clause
+from tests.depth import among
 from tests.pairs import queue_pair
 from tests.support import LIMIT_S, Threads, until
 
@@ -102,7 +103,7 @@ ACTS = st.lists(
 
 
 @clause("QB-BOOK-5")
-@settings(max_examples=150)
+@settings(max_examples=among(37, 150))
 @given(ACTS)
 def test_readable_is_exactly_when_a_receive_would_not_wait(
     acts: list[tuple[int, str]],

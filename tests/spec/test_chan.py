@@ -14,6 +14,7 @@ from queuebroker import (
     SendTimeoutError,
 )
 from specs.clauses import clause
+from tests.depth import among
 from tests.pairs import channel_pair
 from tests.support import Threads
 
@@ -62,7 +63,7 @@ def _read(end: Channel, sizes: list[int]) -> bytes:
 
 
 @clause("QB-CHAN-3")
-@settings(max_examples=40)
+@settings(max_examples=among(10, 40))
 @given(
     data=st.binary(max_size=60),
     capacity=st.integers(1, 11),

@@ -94,6 +94,7 @@ def one_after_the_other(
         return results[0], results[1], left_behind(left, right)
 
 
+@pytest.mark.deep
 @clause("QB-CONC-10", "QB-FIFO-1", "QB-BUF-3")
 @pytest.mark.parametrize("unread", range(CAPACITY + 1))
 @pytest.mark.parametrize("handled", HANDLERS)

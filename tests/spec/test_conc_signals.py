@@ -105,6 +105,7 @@ manager.close(disconnect=True)
 """
 
 
+@pytest.mark.deep
 @clause("QB-CONC-10")
 @pytest.mark.parametrize("act", ["send", "receive", "stats", "disconnect", "manager"])
 @pytest.mark.parametrize("kind", ["fast", "locked", "observed", "channel"])

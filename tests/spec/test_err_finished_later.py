@@ -108,6 +108,7 @@ def test_a_wake_up_that_found_a_buffer_shut_is_handed_on_if_an_interrupt_strikes
     everywhere(case)
 
 
+@pytest.mark.deep
 @clause("QB-RDV-11", "QB-TIME-4", "QB-NAME-6")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("role", ["accept", "connect"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from queuebroker import DisconnectedQueueError, MessageQueue
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.depth import schedules
+from tests.depth import among, schedules
 from tests.pairs import queue_pair
 from tests.support import Threads, until
 
@@ -106,7 +106,7 @@ PARTS = st.lists(st.sampled_from(["send", "receive", "goodbye"]), max_size=4)
 
 
 @clause("QB-FIFO-6")
-@settings(max_examples=40)
+@settings(max_examples=among(10, 40))
 @given(left_does=PARTS, right_does=PARTS, seed=st.integers(0, 999))
 def test_an_end_receives_a_prefix_wherever_either_side_disconnects(
     left_does: list[str], right_does: list[str], seed: int

@@ -25,6 +25,7 @@ from queuebroker.testing import explore
 from specs.clauses import clause
 from specs.models.answers import Ending
 from specs.models.rendezvous import Brokers, Medium
+from tests.depth import among
 from tests.meetings import accepts_wait, are_a_pair, connects_wait, nobody_waits
 from tests.spec.faces import both_faces
 from tests.support import Threads
@@ -46,7 +47,7 @@ Script = list[tuple[bool, str, str, int, Medium]]
 
 
 @clause("QB-RDV-4", "QB-NAME-12")
-@settings(max_examples=40)
+@settings(max_examples=among(10, 40))
 @given(st.lists(CALLS, min_size=2, max_size=8))
 def test_name_port_and_kind_must_agree(script: Script) -> None:
     """Blocking calls on several brokers, ports and kinds meet as in the model."""

@@ -45,6 +45,7 @@ def _sound(sender: MessageQueue, receiver: MessageQueue) -> None:
     assert fits(sender) == 3
 
 
+@pytest.mark.deep
 @clause("QB-WAIT-1", "QB-ERR-9")
 @both_kinds
 @pytest.mark.parametrize("messages", [0, 2])
@@ -69,6 +70,7 @@ def test_an_interrupt_anywhere_costs_no_place(
     everywhere(case)
 
 
+@pytest.mark.deep
 @clause("QB-WAIT-1", "QB-ERR-9", "QB-CONC-4")
 @both_kinds
 def test_an_interrupt_anywhere_leaves_no_waiter_asleep(

@@ -150,6 +150,7 @@ def test_a_page_that_cannot_be_written_is_a_wrong_use(
     assert "specs: " in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_our_own_project_is_read_within_the_limit() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "specs", "--json"],

@@ -216,6 +216,7 @@ def test_an_unexpected_verdict_fails_the_run(
 needs_spin = pytest.mark.skipif(not has_tools, reason="needs spin and a C compiler")
 
 
+@pytest.mark.deep
 @needs_spin
 def test_spin_judges_a_small_model(tmp_path: Path) -> None:
     spin = Spin(tmp_path)

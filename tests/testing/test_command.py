@@ -196,6 +196,7 @@ def test_a_file_may_only_import_its_program(write: Callable[[str, str], str]) ->
     assert main([write("main.py", "from votes import program"), "--seed", "1"]) == 1
 
 
+@pytest.mark.deep
 def test_global_variables_are_new_in_every_run(
     write: Callable[[str, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,7 @@ PEERS = 100
 ROUNDS = 5
 
 
+@pytest.mark.deep
 @clause("BP-1", "BP-19")
 @pytest.mark.parametrize("transport", ["ipc", "tcp"])
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -127,6 +127,7 @@ def test_a_message_above_our_limit_ends_the_connection_and_nothing_arrives(
     expect_in_order(ours, [expect_after])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_a_message_above_their_limit_makes_them_close_and_we_dial_again(
@@ -154,6 +155,7 @@ def test_a_message_above_their_limit_makes_them_close_and_we_dial_again(
     expect_in_order(other, [b"short"])
 
 
+@pytest.mark.deep
 def test_a_message_of_16_mib_passes_between_ours_and_nng(testbed: Testbed) -> None:
     """NNG has no limit by default; ours is 64 MiB."""
     ours, other = testbed.own(), testbed.foreign("nng")

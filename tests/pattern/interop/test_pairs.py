@@ -19,6 +19,7 @@ ROLES = pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials
 LENGTHS = (0, 1, 3, 4, 5, 4096, 65_536, 1_000_000)
 
 
+@pytest.mark.deep
 @EVERY
 @ROLES
 @pytest.mark.parametrize(("library", "kind"), KINDS)

@@ -19,6 +19,7 @@ EVERY = pytest.mark.parametrize("transport", TRANSPORTS)
 ROLES = pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials"])
 
 
+@pytest.mark.deep
 @BOTH
 @EVERY
 @ROLES
@@ -42,6 +43,7 @@ def test_our_socket_restarts_and_the_other_library_connects_again(
         wait_for_mesh([ours, other])
 
 
+@pytest.mark.deep
 @BOTH
 @EVERY
 @ROLES

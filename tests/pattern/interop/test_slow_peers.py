@@ -72,6 +72,7 @@ def test_a_peer_that_never_reads_loses_messages_and_no_other_does(
         assert arrived[:ROOM] == [*range(ROOM)]
 
 
+@pytest.mark.deep
 @clause("BP-4")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("library", ["nng", "nanomsg"])

@@ -140,6 +140,7 @@ def test_a_frame_of_another_type_closes_an_ipc_connection(
     check_served(ours, other)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("sent", [0, 3, 4, 7])
 def test_a_silent_peer_is_closed_after_the_time_limit_and_blocks_no_other(

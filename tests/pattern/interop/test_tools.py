@@ -41,6 +41,7 @@ def running(tool: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             program.kill()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("listens", [True, False], ids=["listens", "dials"])
 @pytest.mark.parametrize(("tool", "kind", "option"), KINDS)

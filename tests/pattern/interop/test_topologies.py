@@ -64,6 +64,7 @@ def exchange(nodes: Sequence[Peer], length: int = 1) -> None:
         expect(node, [each for each in sent if each != own])
 
 
+@pytest.mark.deep
 @clause("BP-1", "BP-3")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("mix", MIXES, ids=ids)
@@ -81,6 +82,7 @@ def test_in_a_full_mesh_each_node_receives_exactly_the_messages_of_the_others(
         expect_nothing_before(node, [each for each in nodes if each is not node])
 
 
+@pytest.mark.deep
 @clause("BP-2")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("mix", MIXES, ids=ids)
@@ -99,6 +101,7 @@ def test_a_cooked_hub_does_not_forward(
     expect_nothing_before(hub, leaves)
 
 
+@pytest.mark.deep
 @clause("BP-11")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("leaves", LEAVES, ids=ids)
@@ -121,6 +124,7 @@ def test_a_device_of_one_socket_reflects_to_all_but_the_sender(
         expect_nothing_before(node, [each for each in nodes if each is not node])
 
 
+@pytest.mark.deep
 @clause("BP-12")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("sides", [*itertools.product(LIBRARIES, repeat=2)], ids=ids)
@@ -147,6 +151,7 @@ def test_a_device_of_two_sockets_forwards_to_the_other_side_only(
             expect_nothing_before(node, far)
 
 
+@pytest.mark.deep
 @clause("BP-12")
 @pytest.mark.parametrize("ends", [*itertools.product(LIBRARIES, repeat=2)], ids=ids)
 def test_a_message_crosses_a_chain_of_25_devices_of_all_libraries(
