@@ -309,6 +309,7 @@ def test_brokers_and_sockets_refuse_to_be_copied() -> None:
             _check_refuses(type(each).__name__, each)
 
 
+@pytest.mark.deep
 def test_another_process_gets_an_equal_config() -> None:
     """As a child of `multiprocessing` does with spawn and forkserver."""
     config = BusConfig(encoders={complex: double}, window=9)

@@ -53,6 +53,7 @@ def test_everything_that_is_made_has_its_place_on_one_page() -> None:
     assert sorted(places) == sorted(make.PARTS)
 
 
+@pytest.mark.deep
 def test_every_public_name_of_the_bus_is_explained_once() -> None:
     found = runpy.run_path(str(_DOCS / "api_reference.py"))
     names = [name for group in found["GROUPS"].values() for name in group]

@@ -101,6 +101,7 @@ def test_modules_import_only_modules_above_them(tree: Tree, package: str) -> Non
     assert house.out_of_order(tree, package, ORDER[package]) == []
 
 
+@pytest.mark.deep
 def test_no_other_modules_name_one_another(tree: Tree) -> None:
     found = [{name.rpartition(".")[2] for name in each} for each in tree.circles()]
 

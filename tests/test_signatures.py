@@ -92,6 +92,7 @@ def test_signatures_and_type_hints_of_public_callables_can_be_read(name: str) ->
             pytest.fail(f"{name}.{where}: {error}")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", PUBLIC)
 def test_pydoc_shows_each_public_module(name: str) -> None:
     assert pydoc.render_doc(importlib.import_module(name))

@@ -24,6 +24,7 @@ def test_expected_to_fail(): assert False
 """
 
 
+@pytest.mark.deep
 def test_skips_and_expected_failures_of_a_real_run_are_found(tmp_path: Path) -> None:
     results = _results_of(tmp_path, _SKIPPING)
 
@@ -36,6 +37,7 @@ def test_skips_and_expected_failures_of_a_real_run_are_found(tmp_path: Path) -> 
     }
 
 
+@pytest.mark.deep
 def test_a_skip_that_is_not_listed_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -246,7 +246,7 @@ def _check_again(folder: OutFolder, code: int) -> int:
     before = folder.verdicts.read_bytes()
     click.echo(
         "checking the record again with Spark, by an independent implementation of the"
-        " rules, and drawing the report; this takes some 20 s"
+        " rules, and drawing the report; this takes one or two minutes"
     )
     with Progress() as progress:
         result = judge_again(folder, progress.say)

@@ -138,6 +138,7 @@ def test_no_peer_exhausts_the_stack(level: bytes) -> None:
         decode(level * 200_000)
 
 
+@pytest.mark.deep
 @given(data=spoilt() | ODD.map(bytes) | PAYLOADS.map(freeze).map(encode))
 @example(
     data=encode(freeze(nested(DEPTH_MAX - 2, ["x" * 256, b"x" * 65_536, [1] * 16])))

@@ -236,6 +236,7 @@ def test_the_next_process_is_master_when_the_first_leaves() -> None:
             assert two.call("doer", 3) == 3
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-9", "BUS-FLOW-5")
 @pytest.mark.parametrize("seed", range(4))
 def test_each_command_has_one_outcome_whatever_tasks_do(seed: int) -> None:

@@ -73,6 +73,7 @@ def test_all_is_well_and_says_so(folder: Path, tmp_path: Path) -> None:
     assert list((out / "journal").rglob("*.qbj"))
 
 
+@pytest.mark.deep
 def test_by_default_a_worker_is_killed_one_leaves_and_a_fault_is_caught(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -177,6 +178,7 @@ def test_a_planted_fault_ends_with_one_and_names_the_message(
     assert json.loads(line)["seq"] == 1
 
 
+@pytest.mark.deep
 def test_a_fault_is_planted_between_processes_too(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
@@ -221,6 +223,7 @@ def test_a_planted_fault_that_no_rule_finds_fails_the_run(
     assert ran.exit_code == 1
 
 
+@pytest.mark.deep
 def test_the_demo_reports_its_processes_and_their_fates(
     folder: Path, tmp_path: Path
 ) -> None:

@@ -232,6 +232,7 @@ def test_every_type_is_drawn() -> None:
     assert len(OF_EACH_TYPE) == len(FrameType)
 
 
+@pytest.mark.deep
 @clause("BUS-WIRE-1")
 @pytest.mark.parametrize("kind", OF_EACH_TYPE, ids=lambda kind: kind.__name__)
 def test_a_frame_comes_back_as_it_was(kind: type) -> None:

@@ -55,6 +55,7 @@ def test_the_command_prints_the_number_of_states(
 # No clause: these are tests of the campaign, and a mutant is planted already.
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", SYNCS)
 def test_a_deleted_sync_is_found_by_crash_states_alone(
     tmp_path: Path, number: str

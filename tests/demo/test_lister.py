@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from bus import NOREPLY
 from bus.demo.agenda import Agenda
 from bus.demo.lister import Lister
@@ -16,8 +18,6 @@ from tests.kit.inspection import info, is_there
 from tests.kit.serving import serve
 
 if TYPE_CHECKING:
-    import pytest
-
     from bus import Bus, BusThread, Incoming
     from queuebroker.testing import Run
 
@@ -192,6 +192,7 @@ def test_a_late_outcome_does_not_count_against_a_worker_that_is_back() -> None:
         assert lister.unanswered == {"in doubt": 2}
 
 
+@pytest.mark.deep
 def test_every_file_is_done_once_though_one_leaves_with_a_file_in_hand() -> None:
     def program(_run: Run) -> None:
         with demo_bus() as bus:

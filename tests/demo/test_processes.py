@@ -63,6 +63,7 @@ def _left_behind() -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.deep
 def test_all_is_done_and_kept_though_one_leaves_and_one_is_killed(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -90,6 +91,7 @@ def test_all_is_done_and_kept_though_one_leaves_and_one_is_killed(
     assert _left_behind() == ["lock"]
 
 
+@pytest.mark.deep
 def test_in_a_long_list_each_has_done_its_share_before(tmp_path: Path) -> None:
     root = tmp_path / "files"
     root.mkdir()
@@ -159,6 +161,7 @@ def test_in_many_passes_one_is_killed_once(folder: Path, tmp_path: Path) -> None
     assert len([each for each in result.facts if not each.closed]) == 1
 
 
+@pytest.mark.deep
 def test_others_can_look_at_its_bus(folder: Path, tmp_path: Path) -> None:
     seen: list[dict[str, object]] = []
 

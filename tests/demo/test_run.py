@@ -89,6 +89,7 @@ def test_passes_go_on_until_the_time_is_up(folder: Path, tmp_path: Path) -> None
     assert outcome.equal
 
 
+@pytest.mark.deep
 def test_no_news_is_dropped_for_a_console_that_is_slow(tmp_path: Path) -> None:
     root = tmp_path / "files"
     root.mkdir()

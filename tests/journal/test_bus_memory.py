@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
+
 from bus.journal.bus_traffic import BusTraffic
 from bus.journal.format import Kind, Record
 
@@ -11,6 +13,7 @@ MESSAGES = 5000
 KEPT_MAX = 300  # objects took 1,000 to 1,500
 
 
+@pytest.mark.deep
 def test_a_message_that_arrived_takes_no_more_than_its_packed_records() -> None:
     """A million messages on links are a fifth of a gigabyte."""
     traffic = BusTraffic()

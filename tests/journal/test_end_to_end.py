@@ -155,6 +155,7 @@ def test_a_byte_channel_is_recorded_and_breaks_no_promise(tmp_path: Path) -> Non
     assert {Kind.WRITE, Kind.READ} <= kinds
 
 
+@pytest.mark.deep
 @clause("QB-BOOK-4")
 def test_a_send_that_is_interrupted_anywhere_breaks_no_rule() -> None:
     """A receivable message is recorded as sent, or the journal reports a gap."""

@@ -46,6 +46,7 @@ def sound(folder: Path) -> tuple[JournalFacts, int]:
     return facts, sum(map(len, by_flow.values()))
 
 
+@pytest.mark.deep
 def test_operations_that_are_not_recorded_are_counted() -> None:
     def program(run: Run) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -172,6 +172,7 @@ def test_a_context_names_its_damaged_file(
     assert caught.value.filename == str(path)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("verb", ["show", "issue", "rotate", "retire"])
 @pytest.mark.parametrize(
     ("name", "how"),

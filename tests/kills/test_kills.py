@@ -47,6 +47,7 @@ def take(ledger: Ledger, *lines: str) -> None:
         ledger.take(life, words.split())
 
 
+@pytest.mark.deep
 @clause("OPEN-1", "OPEN-2", "BUS-MOVE-8", "BUS-DEREG-9", "AMO-19", "BUS-ENT-17")
 def test_a_killed_process_loses_only_the_messages_it_held(
     capsys: pytest.CaptureFixture[str],

@@ -88,6 +88,7 @@ def test_the_memory_of_a_process_is_listed_while_it_is_mapped() -> None:
     assert memory.name not in ProcessMemory.of(os.getpid()).names
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("place", [MEMORY, BUS])
 def test_a_process_kills_itself_before_a_chosen_bytecode(
     tmp_path: Path, place: str

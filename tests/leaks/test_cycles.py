@@ -66,6 +66,7 @@ def test_growth_of_each_kind_is_reported(
     assert any(words in each for each in said), said
 
 
+@pytest.mark.deep
 def test_a_thread_that_is_kept_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.leaks.growth._WHILE_S", 0.0)
     end = threading.Event()
@@ -84,6 +85,7 @@ def test_a_thread_that_is_kept_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
     assert any("threads, were" in each for each in said), said
 
 
+@pytest.mark.deep
 def test_objects_kept_for_a_while_are_no_leak() -> None:
     """A timer may still hold it."""
     kept: list[object] = []

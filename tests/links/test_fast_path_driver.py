@@ -266,6 +266,7 @@ def test_a_thread_that_waits_at_a_link_detects_the_departure_of_the_peer(
     assert talk.near.call("echo", 3, timeout=LIMIT_S) == 3
 
 
+@pytest.mark.deep
 @clause("QB-ERR-9")
 def test_an_interrupted_call_leaves_a_working_bus(
     talk: Talk, monkeypatch: pytest.MonkeyPatch

@@ -210,6 +210,7 @@ def test_a_message_without_room_in_the_arena_goes_by_the_link() -> None:
     assert not in_memory(larger)
 
 
+@pytest.mark.deep
 @clause("MC-8", "MC-37")
 def test_one_body_for_many_tasks_of_one_process_is_one_message_in_memory() -> None:
     """Each task has a lease of its own."""
@@ -229,6 +230,7 @@ def test_one_body_for_many_tasks_of_one_process_is_one_message_in_memory() -> No
     assert owner.used == 0
 
 
+@pytest.mark.deep
 @clause("MC-32")
 def test_all_leases_that_a_lost_recipient_has_of_one_body_are_abandoned() -> None:
     owner = Owner(arena_bytes=1024 * MIB, arena_share=1.0)

@@ -129,6 +129,7 @@ def _name(what: object) -> str:
     return getattr(what, "__name__", str(what))
 
 
+@pytest.mark.deep
 @clause("BUS-CHAN-7", "BUS-FLOW-7", "BUS-MSG-15")
 @pytest.mark.parametrize(("one", "other"), _PAIRS, ids=_name)
 def test_each_message_has_one_outcome_whatever_happens_beside_it(

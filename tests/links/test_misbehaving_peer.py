@@ -337,6 +337,7 @@ def test_a_peer_that_ends_in_the_middle_of_a_frame_is_lost(
     served(near, other)
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-3", "BUS-FLOW-7", "BUS-CHAN-3", "BUS-DEREG-12")
 def test_a_peer_that_reads_nothing_delays_no_other(
     near: Bus, other: Bus, place: Path

@@ -147,6 +147,7 @@ def test_several_threads_may_send_for_one_task() -> None:
             assert came == [b"%s%d" % (who, number) for number in range(count)]
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-2", "BUS-FLOW-6", "BUS-MSG-15")
 def test_very_many_commands_reach_a_slow_receiver_in_order() -> None:
     """The sender waits for room, again and again."""

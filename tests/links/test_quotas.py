@@ -231,6 +231,7 @@ _ANSWERS: Final = {
 }
 
 
+@pytest.mark.deep
 @clause("BUS-CHAN-8", "BUS-FLOW-1")
 @pytest.mark.parametrize(("config", "size"), _ANSWERS.values(), ids=list(_ANSWERS))
 def test_a_peer_that_asks_on_and_takes_no_answers_loses_its_link(

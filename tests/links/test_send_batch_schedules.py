@@ -69,6 +69,7 @@ def test_payloads_added_while_another_sender_needs_room_arrive() -> None:
     under_every_schedule(program)
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-1", "BUS-MSG-15")
 @pytest.mark.parametrize("second", [b"2", b"2".ljust(SHORT_MAX + 1)])
 @pytest.mark.parametrize("leaves", [False, True])

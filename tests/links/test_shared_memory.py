@@ -116,6 +116,7 @@ def test_long_answers_do_so_as_well(near: Bus, far: Far) -> None:
     until(lambda: far(USED) == 0, "its buffer is home")
 
 
+@pytest.mark.deep
 @clause("MC-8")
 def test_one_long_payload_for_hundreds_of_tasks_reaches_them_all(near: Bus) -> None:
     """Their messages share one buffer."""

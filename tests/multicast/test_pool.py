@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -224,6 +225,7 @@ def _excerpts(place: int, length: int) -> st.SearchStrategy[Excerpt]:
     )
 
 
+@pytest.mark.deep
 @clause("MC-23", "MC-24", "MC-10", "MC-14", "MC-15", "MC-16", "MC-19", "MC-22", "MC-26")
 def test_a_pool_does_as_its_model_of_plain_lists() -> None:
     runs = settings(max_examples=among(20, 300), stateful_step_count=40)

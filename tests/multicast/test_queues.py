@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -127,6 +128,7 @@ class Users(RuleBasedStateMachine):
             assert (control.head, control.tail) == ends
 
 
+@pytest.mark.deep
 @clause("MC-5", "MC-20", "MC-22")
 def test_free_queues_are_two_deques() -> None:
     run_state_machine_as_test(Free)

@@ -16,6 +16,7 @@ MODES = pytest.mark.parametrize("mode", list(Mode))
 SIZES = pytest.mark.parametrize("size", [0, 3, 4, 11])
 
 
+@pytest.mark.deep
 @clause("MC-17", "MC-19", "MC-20", "MC-24")
 @MODES
 @SIZES

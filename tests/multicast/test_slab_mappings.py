@@ -263,6 +263,7 @@ while True:
 """
 
 
+@pytest.mark.deep
 @clause("MC-32", "MC-24")
 @pytest.mark.parametrize("turn", range(3))
 def test_a_killed_recipient_gives_back_all_it_held(turn: int) -> None:

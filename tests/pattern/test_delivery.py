@@ -93,6 +93,7 @@ def test_the_messages_of_each_peer_arrive_in_order(
         assert counts == [*range(MANY)]
 
 
+@pytest.mark.deep
 @clause("BP-20")
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 1 << 20, 5 << 20])
 def test_messages_of_all_lengths_arrive_whole(

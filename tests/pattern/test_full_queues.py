@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bus.pattern import BusSocket, Drop, DropReason, SocketConfig
 from specs.clauses import clause
 from tests.pattern.nodes import LIMIT_S, all_of, attach, fresh_url, queued
@@ -119,6 +121,7 @@ def test_a_peer_that_floods_takes_no_room_from_another(
     ]
 
 
+@pytest.mark.deep
 @clause("BP-6")
 def test_a_socket_that_blocks_loses_nothing_at_the_receiver(
     transport: str, tmp_path: Path, stack: ExitStack, *, native: bool

@@ -147,6 +147,7 @@ def test_an_interrupted_hand_over_costs_no_peer_a_message_of_the_batch(
     everywhere(case, packages=[bus])
 
 
+@pytest.mark.deep
 @clause("BP-4", "BP-16")
 @pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize("kind", ["gathers", "sends at once", "reads the account"])
@@ -207,6 +208,7 @@ def test_a_batch_is_flushed_after_an_interrupt() -> None:
     everywhere(case, packages=[bus])
 
 
+@pytest.mark.deep
 @clause("BP-4")
 def test_a_drain_ends_after_an_interrupted_send_to_a_native_peer(
     tmp_path: Path,

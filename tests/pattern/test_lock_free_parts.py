@@ -34,6 +34,7 @@ def _under_schedules(program: Callable[[Run], None], part: object) -> None:
     )
 
 
+@pytest.mark.deep
 @clause("BP-4")
 def test_each_drop_is_reported_once() -> None:
     """Two threads and their callbacks cause drops."""
@@ -61,6 +62,7 @@ def test_each_drop_is_reported_once() -> None:
     _under_schedules(program, DropLedger)
 
 
+@pytest.mark.deep
 @clause("BP-17")
 @pytest.mark.parametrize("others", [["dial"], ["dial", "leave"], ["leave", "leave"]])
 def test_a_dialler_of_the_process_finds_its_listener(others: list[str]) -> None:

@@ -312,6 +312,7 @@ def test_messages_before_a_fault_are_returned() -> None:
         protocol.receive_data(frame_head(1 << 40, is_ipc=False))
 
 
+@pytest.mark.deep
 @clause("BP-4")
 def test_a_message_in_small_pieces_takes_little_more_memory_than_its_length() -> None:
     """A hostile peer chooses the pieces; as objects they would take 30 times that."""

@@ -53,6 +53,7 @@ def drawn(rng: random.Random, *, is_ipc: bool) -> bytes:
     return bytes(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.3 else data)
 
 
+@pytest.mark.deep
 @clause("BP-4")
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_bytes_are_read_or_refused(seed: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bus.journal.format import COUNT_MAX, FIELDS, Kind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
@@ -17,11 +19,11 @@ from tests.pipeline.reading import long_history, read, reader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
 _MONO = 10**12  # of record 0, and a tenth of the wall clock, in `store`
 
 
+@pytest.mark.deep
 def test_every_field_of_every_record_is_a_column(tmp_path: Path) -> None:
     store(long_history(journals=2), tmp_path, slots=64)
 

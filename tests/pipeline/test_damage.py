@@ -39,6 +39,7 @@ def spoiled(folder: Path, rng: Random) -> bool:
     return True
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_damaged_journal_becomes_rows_as_far_as_it_can_be_read(
     tmp_path: Path, seed: int
@@ -56,6 +57,7 @@ def test_a_damaged_journal_becomes_rows_as_far_as_it_can_be_read(
     assert sum(share.facts().num_rows for share in shares) == len(shares)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:24])
 def test_no_number_in_the_side_file_is_too_large_for_a_column(
     tmp_path: Path, number: str

@@ -130,6 +130,7 @@ def test_all_pictures_are_drawn(tmp_path: Path) -> None:
         assert text in page.text, text
 
 
+@pytest.mark.deep
 def test_a_violation_names_its_message(tmp_path: Path) -> None:
     page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
 
@@ -140,6 +141,7 @@ def test_a_violation_names_its_message(tmp_path: Path) -> None:
     assert "to far" in told
 
 
+@pytest.mark.deep
 def test_a_violation_of_the_bus_names_its_message(
     tmp_path: Path,
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_violation_of_the_bus_names_its_message(
     assert "from near" not in told
 
 
+@pytest.mark.deep
 def test_a_violation_of_a_journal_or_a_channel_names_it(tmp_path: Path) -> None:
     nowhere: dict[str, Any] = {"n": None, "other_n": None, "mono": None, "seq": None}
     tables: dict[str, Any] = gold() | {
@@ -170,6 +173,7 @@ def test_a_violation_of_a_journal_or_a_channel_names_it(tmp_path: Path) -> None:
     assert f"Channel {1:016x}, near → far, port 5: why." in told
 
 
+@pytest.mark.deep
 def test_only_the_first_violations_of_each_rule_are_shown(tmp_path: Path) -> None:
     many = [violation(rule, seq=n) for rule in ("Q2", "Q3") for n in range(1, 50)]
     tables = gold() | {"violations": many}
@@ -180,6 +184,7 @@ def test_only_the_first_violations_of_each_rule_are_shown(tmp_path: Path) -> Non
     assert page.text.count("Q2 first in, first out") == 10
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [EVIL, "a" * 1000, "$x^{ #010101", ""])
 def test_names_are_text_and_nothing_else(tmp_path: Path, name: str) -> None:
     html = render(results(tmp_path, verdict="FAIL", **gold(name)))
@@ -192,6 +197,7 @@ def test_names_are_text_and_nothing_else(tmp_path: Path, name: str) -> None:
     assert "cannot read <a file>: it no longer exists" in page.text
 
 
+@pytest.mark.deep
 def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
     html = render(results(tmp_path, verdict="FAIL", **gold()))
 
@@ -200,6 +206,7 @@ def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
     assert "<script" not in html
 
 
+@pytest.mark.deep
 def test_figures_take_their_colours_from_the_page(tmp_path: Path) -> None:
     html = render(results(tmp_path, verdict="FAIL", **gold()))
 
@@ -212,6 +219,7 @@ def test_figures_take_their_colours_from_the_page(tmp_path: Path) -> None:
         assert html.count(f"{variable}: #") == 2  # light and dark
 
 
+@pytest.mark.deep
 def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
     folder = results(tmp_path, verdict="FAIL", **gold())
 
@@ -254,6 +262,7 @@ def test_failed_rules_come_first_and_unknown_ones_next(
     assert sorted(rows) == sorted(RULES)
 
 
+@pytest.mark.deep
 def test_all_figures_over_time_span_all_records_and_carry_the_marks(
     tmp_path: Path,
 ) -> None:
@@ -270,6 +279,7 @@ def test_all_figures_over_time_span_all_records_and_carry_the_marks(
     assert "1 s death near died" in told
 
 
+@pytest.mark.deep
 def test_a_violation_is_a_mark_where_its_journal_has_a_clock(tmp_path: Path) -> None:
     clock = journal(journal=1, first_mono=4000)
     late = violation("Q3", mono=4000 + 10**9)
@@ -281,6 +291,7 @@ def test_a_violation_is_a_mark_where_its_journal_has_a_clock(tmp_path: Path) -> 
     assert "1 s violation Q3 no duplicate twice" in " ".join(page.text.split())
 
 
+@pytest.mark.deep
 def test_the_report_describes_its_recording(tmp_path: Path) -> None:
     about = {
         "command": "/opt/env/bin/bus pipeline all --journals x",
@@ -306,6 +317,7 @@ def test_the_report_describes_its_recording(tmp_path: Path) -> None:
     assert "desk" in told
 
 
+@pytest.mark.deep
 def test_others_are_no_cell_of_the_heat_map(tmp_path: Path) -> None:
     tables: dict[str, Any] = gold()
     (route,) = tables["routes"]
@@ -323,6 +335,7 @@ def test_others_are_no_cell_of_the_heat_map(tmp_path: Path) -> None:
     assert OTHERS in page.text
 
 
+@pytest.mark.deep
 def test_messages_of_a_bus_have_the_parts_of_their_way(tmp_path: Path) -> None:
     times = {"p50": 10, "p90": 20, "p99": 3000, "p999": 3000, "most": 4000}
     part = {"place": 1, "part": "on link 1", "messages": 17} | times

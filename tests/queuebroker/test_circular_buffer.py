@@ -159,6 +159,7 @@ def test_the_message_buffer_is_a_deque_with_a_limit() -> None:
     run_state_machine_as_test(MessageBuffer)
 
 
+@pytest.mark.deep
 @clause("QB-BUF-6", "QB-BUF-8")
 def test_the_byte_buffer_is_a_bytearray_with_a_limit() -> None:
     """Bulk and single forms move bytes in order, also where the ring wraps."""

@@ -57,6 +57,7 @@ def test_a_library_that_has_patched_nothing_that_matters_is_no_obstacle(
     refuse_green_threads()
 
 
+@pytest.mark.deep
 @clause("BUS-INIT-17")
 def test_an_import_in_a_patched_process_names_the_library() -> None:
     """Without the check, it fails to import `open_bus`, as there is no `epoll`."""

@@ -208,6 +208,7 @@ class TwoEnds(RuleBasedStateMachine):
         assert connection.deferred == []
 
 
+@pytest.mark.deep
 @clause("QB-DISC-1", "QB-DISC-2", "QB-DISC-13", "QB-TIME-8")
 def test_two_ends_behave_like_the_model() -> None:
     """After any sequence of operations, each result and state is the model's."""

@@ -67,7 +67,14 @@ SCENARIOS = [
 @clause("QB-CONC-4", "QB-CONC-6", "QB-CONC-7", "QB-CONC-9")
 @clause("QB-SEND-2", "QB-RECV-2", "QB-RECV-6", "QB-DISC-1", "QB-TIME-8", "QB-BUF-2")
 @clause("QB-BULK-1")
-@pytest.mark.parametrize("stage", ["open", "taken", "fresh"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "open",
+        pytest.param("taken", marks=pytest.mark.deep),
+        pytest.param("fresh", marks=pytest.mark.deep),
+    ],
+)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=attrgetter("name"))
 def test_each_instruction(
     scenario: Scenario, stage: str, monkeypatch: pytest.MonkeyPatch

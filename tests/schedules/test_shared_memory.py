@@ -184,6 +184,7 @@ def both_ends_are_closed_while_a_lease_ends(run: Run) -> None:
         assert bytes(kept) == BODIES[0]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
     """The clauses hold in every schedule with few preemptions, and in random ones."""

@@ -85,6 +85,7 @@ def test_the_search_ignores_a_moved_task_of_an_asked_machine() -> None:
     assert letter.taken_by == heir.id
 
 
+@pytest.mark.deep
 @clause("BUS-NAME-8")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("recorded", [False, True])

@@ -38,6 +38,7 @@ def is_whole(world: World) -> bool:
     return all(linked(world, name) == names - {name} for name in names)
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-10", "OPEN-20")
 @pytest.mark.parametrize("seed", range(20))
 def test_machines_that_start_at_once_have_one_link_a_pair(seed: int) -> None:
@@ -120,6 +121,7 @@ def test_many_machines_become_one_bus() -> None:
     assert is_whole(world)
 
 
+@pytest.mark.deep
 @clause("OPEN-10")
 @pytest.mark.parametrize("seed", range(among(3, 100)))
 def test_runs_with_discovery_keep_all_promises(seed: int) -> None:

@@ -163,6 +163,7 @@ def test_each_notifier_tells_of_its_own(
     assert sum(only.gaps) < sum(both.gaps)
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-3", "BUS-RELAY-10")
 @pytest.mark.parametrize("seed", range(10))
 @both_ways

@@ -106,6 +106,7 @@ def test_the_relay_of_a_notifier_is_released_with_its_last_subscription() -> Non
     assert (number, hearer.id) in stage.world.counters.heard
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-13")
 def test_a_relay_stays_if_it_comes_to_use_while_its_process_is_asked() -> None:
     """The new use may cross the request and its answer at any point."""

@@ -52,6 +52,7 @@ def subscriptions(stage: Stage, process: str) -> int:
     return sum(request.origin is not None for request in ledger.all())
 
 
+@pytest.mark.deep
 @clause("BUS-RELAY-8", "BUS-FLOW-3", "BUS-ENT-13")
 @pytest.mark.parametrize("heir", NEW_MASTERS)
 @pytest.mark.parametrize("seed", range(3))

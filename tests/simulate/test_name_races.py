@@ -156,6 +156,7 @@ def every_order(make: Callable[[], Race]) -> Iterator[Race]:
         path[-1] += 1
 
 
+@pytest.mark.deep
 @clause("OPEN-3", "BUS-MOVE-7")
 @pytest.mark.parametrize(
     ("processes", "at_least"),
@@ -172,6 +173,7 @@ def test_one_of_several_registrations_returns_a_task(
     assert count >= at_least
 
 
+@pytest.mark.deep
 @clause("OPEN-3")
 @pytest.mark.parametrize("processes", [("s1", "s2"), ("s2", "s3")], ids="-".join)
 def test_one_registration_returns_a_task_if_a_link_is_lost_meanwhile(
@@ -186,6 +188,7 @@ def test_one_registration_returns_a_task_if_a_link_is_lost_meanwhile(
         race.finish(1.0)
 
 
+@pytest.mark.deep
 @clause("OPEN-3", "OPEN-1")
 @pytest.mark.parametrize("processes", [("s2", "s3"), ("s3", "s4")], ids="-".join)
 def test_one_registration_returns_a_task_if_the_master_is_replaced_meanwhile(

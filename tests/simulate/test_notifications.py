@@ -80,6 +80,7 @@ def test_a_subscription_survives_the_loss_and_return_of_a_process() -> None:
     assert (number, hearer.id) in stage.world.counters.heard
 
 
+@pytest.mark.deep
 @clause("BUS-RELAY-8", "BUS-DEREG-5")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_notifier_that_registers_as_a_link_closes_reaches_its_subscriber(

@@ -226,6 +226,7 @@ def test_one_acknowledgement_covers_many_extracted_messages() -> None:
     assert acks[-1].extracted[0][1] == LIMITS.window + 1
 
 
+@pytest.mark.deep
 @clause("BUS-RELAY-10", "BUS-MOVE-8")
 @pytest.mark.parametrize("seed", range(20))
 def test_a_link_that_is_lost_loses_nothing(seed: int) -> None:

@@ -30,6 +30,7 @@ def test_machines_keep_their_promises(seed: int) -> None:
     assert failure is None, failure.error
 
 
+@pytest.mark.deep
 @clause("BUS-RELAY-8", "BUS-DEREG-5")
 @pytest.mark.parametrize("seed", [20169, 20459])
 def test_subscribers_keep_receiving_on_many_machines(seed: int) -> None:

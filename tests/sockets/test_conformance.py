@@ -60,6 +60,7 @@ def seen_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real, "RealDriver", Carried)
 
 
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 @clause("QB-SOCK-1")

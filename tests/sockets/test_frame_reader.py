@@ -123,6 +123,7 @@ def test_any_flipped_bit_causes_at_most_one_loss_and_no_exception() -> None:
         )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", range(256))
 @clause("QB-SOCK-5")
 def test_a_length_is_judged_before_the_body_comes(kind: int) -> None:

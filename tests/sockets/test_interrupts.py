@@ -136,6 +136,7 @@ def test_a_send_of_several_that_is_interrupted(pair: Callable[[], Ends]) -> None
     everywhere(case)
 
 
+@pytest.mark.deep
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "takes"])
 @pytest.mark.parametrize("size", [1, len(LARGE)])

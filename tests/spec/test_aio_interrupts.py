@@ -128,6 +128,7 @@ def loop_runs(loop: SteppedLoop) -> None:
     asyncio._set_running_loop(loop._as_loop)
 
 
+@pytest.mark.deep
 @clause("QB-PY-11", "QB-ERR-9")
 @both_kinds
 def test_an_interrupt_anywhere_in_a_send_costs_no_place(kind: str) -> None:

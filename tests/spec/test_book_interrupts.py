@@ -86,6 +86,7 @@ def test_an_interrupt_does_not_upset_the_counters_of_a_channel(name: str) -> Non
     everywhere(case)
 
 
+@pytest.mark.deep
 @clause("QB-BOOK-5", "QB-ERR-9")
 @pytest.mark.parametrize("name", INTERRUPTED)
 def test_an_interrupt_leaves_no_event_loop_asleep(name: str) -> None:

@@ -63,6 +63,7 @@ def _look(end: MessageQueue) -> object:
     )
 
 
+@pytest.mark.deep
 @clause("QB-CONC-1")
 @pytest.mark.usefixtures("eager_switching")
 def test_every_method_may_be_called_from_every_thread_at_once() -> None:
@@ -99,6 +100,7 @@ def test_every_method_may_be_called_from_every_thread_at_once() -> None:
             assert counters.sent == peers.received + counters.dropped + peers.pending
 
 
+@pytest.mark.deep
 @clause("QB-CONC-4")
 @pytest.mark.parametrize("leg", range(LEGS))
 def test_a_hundred_thousand_round_trips_through_one_slot(leg: int) -> None:

@@ -161,6 +161,7 @@ def bytes_left_behind(left: Channel, right: Channel) -> list[object]:
     return [*seen, outcome(drained), left.stats(), right.stats(), left.status]
 
 
+@pytest.mark.deep
 @clause("QB-CONC-10", "QB-CHAN-3", "QB-BUF-8")
 @pytest.mark.parametrize("unread", [0, 1, 3, 5])
 @pytest.mark.parametrize("handled", BYTE_CALLS)
@@ -213,6 +214,7 @@ def test_a_handler_anywhere_in_a_call_on_a_channel_is_before_it_or_after_it(
 # deferred.
 
 
+@pytest.mark.deep
 @clause("QB-CONC-10", "QB-BOOK-4")
 @pytest.mark.parametrize("handled", HANDLERS)
 @pytest.mark.parametrize("called", CALLS)
@@ -282,6 +284,7 @@ MEETING_HANDLERS: dict[str, Callable[[QueueBroker, QueueBroker], object]] = {
 }
 
 
+@pytest.mark.deep
 @clause("QB-CONC-10", "QB-RDV-16")
 @pytest.mark.parametrize("somebody_waits", [False, True])
 @pytest.mark.parametrize("handled", MEETING_HANDLERS)

@@ -125,6 +125,7 @@ def _play(
     history.check()
 
 
+@pytest.mark.deep
 @clause("QB-CONC-7", "QB-SEND-2", "QB-DISC-14", "QB-FIFO-2", "QB-BULK-1", "QB-BULK-2")
 def test_the_history_of_real_threads_on_a_queue_is_linearizable() -> None:
     """Two to four threads, three operations each, capacity 1 or 2, strict or not."""
@@ -138,6 +139,7 @@ def test_the_history_of_real_threads_on_a_queue_is_linearizable() -> None:
             _play(history, ends, script)
 
 
+@pytest.mark.deep
 @clause("QB-CONC-7", "QB-CHAN-3", "QB-CHAN-4")
 def test_the_history_of_real_threads_on_a_channel_is_linearizable() -> None:
     """Two to four threads, three operations each, three bytes of room."""
@@ -149,6 +151,7 @@ def test_the_history_of_real_threads_on_a_channel_is_linearizable() -> None:
             _play(history, ends, script)
 
 
+@pytest.mark.deep
 @clause("QB-CONC-7", "QB-RDV-4", "QB-NAME-6", "QB-TIME-4")
 def test_the_history_of_real_threads_on_brokers_is_linearizable() -> None:
     """Three or four threads accept, connect, time out and close, two calls each."""

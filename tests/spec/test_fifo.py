@@ -26,6 +26,7 @@ EACH = 1_500
 pytestmark = pytest.mark.usefixtures("eager_switching")
 
 
+@pytest.mark.deep
 @clause("QB-FIFO-1")
 @pytest.mark.parametrize("capacity", [1, 7, 1000])
 def test_a_long_stream_arrives_in_its_order(capacity: int) -> None:

@@ -113,6 +113,7 @@ def test_a_finalizer_that_is_interrupted_lets_go_of_the_lock() -> None:
     everywhere(case)
 
 
+@pytest.mark.deep
 @clause("QB-PY-7")
 @pytest.mark.parametrize("locked", ["", "1"])
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ OBJECTS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.deep
 @clause("QB-PY-12")
 @both_kinds
 @pytest.mark.parametrize("name", OBJECTS)

@@ -166,6 +166,7 @@ def test_our_own_project_is_read_within_the_limit() -> None:
     assert done.returncode == (0 if told["sound"] else 1)
 
 
+@pytest.mark.deep
 def test_every_clause_has_a_test_and_every_test_names_clauses_in_force(
     tmp_path: Path,
 ) -> None:

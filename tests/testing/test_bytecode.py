@@ -181,6 +181,7 @@ def _handing_over(make: type[Handover]) -> Callable[[Run], None]:
     return program
 
 
+@pytest.mark.deep
 def test_a_handover_of_exact_capacity_is_exhausted() -> None:
     report = explore(_handing_over(Handover), bytecode=[Handover], bound=2, random=100)
 

@@ -112,6 +112,7 @@ def test_locks_made_along_the_way_do_not_confuse_the_translation() -> None:
     assert found.kind is FailureKind.DEADLOCK
 
 
+@pytest.mark.deep
 def test_a_failure_of_the_exhaustive_search_has_a_schedule_for_replay() -> None:
     """That search has no switch points after releases, `replay` has."""
     found = failure_of(_deadlock_among_many, bound=1, random=0)

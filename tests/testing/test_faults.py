@@ -101,6 +101,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", FAULTS)
 def test_exhaustive_search_finds_the_fault(name: str) -> None:
     faulty, kind, schedules = FAULTS[name]
@@ -137,6 +138,7 @@ def test_a_fault_is_replayed_every_time(name: str) -> None:
     }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_right_queue_passes_every_schedule_up_to_the_bound(name: str) -> None:
     actors, counts, classes = RIGHT[name]

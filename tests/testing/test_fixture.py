@@ -108,6 +108,7 @@ def test_random_schedules_are_as_many_as_the_option_says(tmp_path: Path) -> None
     assert "deadlock: nobody can go on" in ran.stdout
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "code",
     [
@@ -133,6 +134,7 @@ def test_a_test_that_does_not_explore_does_not_load_the_explorer(
     assert ran.returncode == 0, ran.stdout
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
 def test_an_exploration_of_no_schedule_is_wrong_usage(
     tmp_path: Path, number: str
@@ -144,6 +146,7 @@ def test_an_exploration_of_no_schedule_is_wrong_usage(
     assert told in ran.stderr
 
 
+@pytest.mark.deep
 def test_a_test_fails_if_its_program_would_not_run(tmp_path: Path) -> None:
     code = """
 async def program(run):

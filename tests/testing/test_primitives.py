@@ -92,6 +92,7 @@ def test_locks_can_be_referred_to_weakly() -> None:
     explore(program, bound=0, random=0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", LOCKS)
 def test_only_one_task_has_a_lock(kind: str) -> None:
     def program(run: Run) -> None:

@@ -121,6 +121,7 @@ RETURNING: dict[str, Callable[[Run], object]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", RETURNING)
 def test_a_program_that_returns_a_coroutine_or_generator_is_refused_in_its_run(

@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from queuebroker.testing import FailureKind, Report, explore
 from tests.testing.failing import failure_of
 
@@ -84,6 +86,7 @@ def test_daemons_may_be_left() -> None:
     assert unwound in ([], [True])
 
 
+@pytest.mark.deep
 def test_steps_without_end_are_a_livelock() -> None:
     def program(_run: Run) -> None:
         while True:

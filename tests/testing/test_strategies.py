@@ -92,6 +92,7 @@ def test_a_test_draws_a_schedule_together_with_the_items_of_its_program(
     assert replay(program, schedule).schedules == 1
 
 
+@pytest.mark.deep
 @settings(repeatable, max_examples=200)
 @given(schedules(switches=3, gap=2, options=2))
 def test_a_drawn_schedule_keeps_to_its_limits(schedule: Schedule) -> None:

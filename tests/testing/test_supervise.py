@@ -91,6 +91,7 @@ def test_a_signal_handler_of_the_caller_can_interrupt_the_exploration() -> None:
     explore(lambda run: None, bound=0, random=0)
 
 
+@pytest.mark.deep
 def test_no_thread_is_left() -> None:
     def program(run: Run) -> None:
         for _ in range(3):

@@ -40,6 +40,7 @@ def connected(testbed: Testbed, first: Peer, second: Peer, transport: str) -> No
     wait_for_mesh([first, second])
 
 
+@pytest.mark.deep
 @clause("BP-20")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("foreign", FOREIGN)

@@ -35,6 +35,7 @@ def numbered(i: int) -> bytes:
     return i.to_bytes(4) + bytes(3996)
 
 
+@pytest.mark.deep
 @clause("BP-4", "BP-19")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_peer_that_never_reads_loses_messages_and_no_other_does(

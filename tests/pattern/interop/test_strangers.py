@@ -66,6 +66,7 @@ def check_served(ours: Peer, other: Peer) -> None:
     expect_in_order(ours, [b"pong"])
 
 
+@pytest.mark.deep
 @clause("BP-4")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("wrong", WRONG_HANDSHAKES.values(), ids=WRONG_HANDSHAKES)
