@@ -136,6 +136,7 @@ def test_an_array_may_come_in_a_shorter_form_of_the_extension() -> None:
         assert encode(received) == extension()
 
 
+@pytest.mark.deep
 @clause("BUS-MSG-16", "BUS-SEC-8")
 def test_of_random_headers_each_is_an_array_or_that_error() -> None:
     """Thousands, and each truncation of some; no other error, whole or nested."""

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 from specs.clauses import clause
 from tests.support import LIMIT_S
 
@@ -69,6 +71,7 @@ _PROGRAM = """
 """
 
 
+@pytest.mark.deep
 @clause("BUS-INIT-16")
 def test_a_child_is_refused_and_the_parent_goes_on() -> None:
     done = subprocess.run(

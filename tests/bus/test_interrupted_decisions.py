@@ -110,6 +110,7 @@ asks_or_not = pytest.mark.parametrize("asks", [False, True])
 # Messages that are given up.
 
 
+@pytest.mark.deep
 @clause("BUS-ROUTE-19")
 @asks_or_not
 def test_an_interrupt_of_an_expiry_loses_no_report(*, asks: bool) -> None:
@@ -143,6 +144,7 @@ def test_an_interrupt_of_an_expiry_loses_no_report(*, asks: bool) -> None:
     interrupt_everywhere(run)
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-12")
 @asks_or_not
 def test_an_interrupted_close_fails_the_messages_of_other_buses_once(

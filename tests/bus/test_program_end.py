@@ -86,6 +86,7 @@ def test_a_program_with_a_bus_thread_ends_with_its_code(near: Bus, end: str) -> 
     assert got == list(range(100))
 
 
+@pytest.mark.deep
 @clause("OPEN-21")
 def test_commands_that_are_queued_at_the_end_are_served(near: Bus) -> None:
     """The program's own tasks serve them, in their threads."""

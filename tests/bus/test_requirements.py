@@ -37,6 +37,7 @@ def test_the_versions_match_pyproject() -> None:
     assert unfit("pipeline", "net") == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "version", "fits"),
     [

@@ -123,6 +123,7 @@ def test_the_doctor_of_a_bus_that_runs_warns_of_shared_names(site: Site) -> None
         assert f"machines {', '.join(sorted((HERE, THERE)))} have it" in warning["fact"]
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-14", "BUS-NAME-8")
 def test_the_doctor_reports_names_that_it_could_not_compare(site: Site) -> None:
     """A slave that hangs is not queried: its master has the names of its machine."""

@@ -80,6 +80,7 @@ def test_where_no_bus_runs_it_has_one_of_its_own(own_run_directory: Path) -> Non
     assert not own_run_directory.exists()
 
 
+@pytest.mark.deep
 def test_a_partner_that_does_not_come_is_a_timeout() -> None:
     result = verb("bench", *BRIEF, "--timeout", "0")
 
@@ -190,6 +191,7 @@ def test_an_invalid_option_is_a_mistake_in_usage(wrong: tuple[str, str]) -> None
 # Shell completion.
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("shell", "word"),
     [("bash", "complete -o"), ("zsh", "#compdef bus"), ("fish", "complete --no-files")],

@@ -245,6 +245,7 @@ def test_the_demo_reports_its_processes_and_their_fates(
     assert verdicts["verdict"] == "PASS"
 
 
+@pytest.mark.deep
 def test_the_demo_reports_that_it_spares_its_only_worker(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -355,6 +356,7 @@ def test_a_run_with_its_own_journal_missing_does_not_pass(
     assert "PASS" not in ran.output
 
 
+@pytest.mark.deep
 def test_a_run_with_the_journal_of_one_process_missing_does_not_pass(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,6 +214,7 @@ def test_a_route_says_why() -> None:
         ]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 @pytest.mark.parametrize(
     ("arguments", "line"),

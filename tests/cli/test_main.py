@@ -128,6 +128,7 @@ def test_a_failed_write_to_stdout_is_one_line(arguments: list[str]) -> None:
     assert (exit_code, complaints) == (4, "bus: No space left on device\n")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("arguments", ["--help", "doctor"])
 def test_output_to_a_closed_stdout_is_discarded(arguments: str) -> None:
     """The output is discarded; the exit code does not change."""

@@ -78,6 +78,7 @@ def test_a_message_is_one_line_of_its_sender_and_one_of_its_receiver(
     ]
 
 
+@pytest.mark.deep
 @clause("OPEN-12")
 def test_json_is_a_line_for_each_frame_and_names_the_process(
     alpha: Far, beta: Far

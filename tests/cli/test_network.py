@@ -71,6 +71,7 @@ def test_a_route_to_another_machine_says_which_way_and_why(site: Site) -> None:
         assert words in result.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("gateway", [False, True])
 def test_a_route_says_whether_it_is_direct(
     site: Site, gateway: bool, tmp_path: Path

@@ -160,6 +160,7 @@ def test_a_message_is_printed_as_one_line(
         json.loads(answer[1])
 
 
+@pytest.mark.deep
 def test_with_hex_lines_are_digits_and_wrong_ones_are_reported(
     socket: BusSocket, url: str
 ) -> None:
@@ -172,6 +173,7 @@ def test_with_hex_lines_are_digits_and_wrong_ones_are_reported(
     assert complaints == "bus: not sent, since it is not hexadecimal: 'xyz'\n"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("option", "version"), [("--pair", 0), ("--pair1", 1)])
 def test_a_pair_talks_with_one_peer(option: str, version: int, url: str) -> None:
     with PairSocket(version=version) as pair, program("listen", option, url) as there:
@@ -258,6 +260,7 @@ def test_without_a_listener_the_reason_is_printed(url: str) -> None:
     assert len(complaint.splitlines()) == 1
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("socket")
 def test_too_few_messages_before_the_timeout(url: str) -> None:
     with program("dial", url, "--timeout", "1", "--count", "2") as here:

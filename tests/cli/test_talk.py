@@ -38,6 +38,7 @@ def test_text_is_printed_as_it_is_where_the_output_can_carry_it() -> None:
     assert verb("call", "echo", '"ü\\u009b\\u202e"').stdout == '"ü\\u009b\\u202e"\n'
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 def test_text_is_escaped_where_the_output_cannot_carry_it(
     monkeypatch: pytest.MonkeyPatch,
@@ -178,6 +179,7 @@ def test_listen_prints_one_line_for_each_notification(beta: Far) -> None:
     }
 
 
+@pytest.mark.deep
 def test_listen_ends_quietly_when_its_output_is_closed(beta: Far) -> None:
     """As the verbs do that print once."""
     beta("made.update(clock=bus.register('clock'))")

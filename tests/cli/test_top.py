@@ -80,6 +80,7 @@ def test_one_look_shows_totals(alpha: Far, beta: Far) -> None:
     assert [row.split()[0] for row in rows] == ["alpha", "beta"]
 
 
+@pytest.mark.deep
 def test_from_the_second_look_on_it_knows_how_many_a_second(alpha: Far) -> None:
     with program("top", "--json", "--interval", "0.1") as top:
         assert top.stdout is not None
@@ -148,6 +149,7 @@ def test_it_goes_on_until_it_is_interrupted() -> None:
     assert (top.returncode, complaints) == (0, "")
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("alpha")
 def test_on_a_terminal_one_look_takes_the_place_of_the_last() -> None:
     code, screen = screen_of(150, "--count", "3")

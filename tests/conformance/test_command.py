@@ -63,6 +63,7 @@ def test_all_held_ends_with_0(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_some_failed_ends_with_1(tmp_path: Path) -> None:
     """The output has the failed clause and the scenario that found it."""
     done = run_bus(tmp_path, NAIVE, "-k", "RDV-13 or RDV-14 or RDV-1-")
@@ -78,6 +79,7 @@ def test_some_failed_ends_with_1(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_a_wrong_subject_ends_with_2(tmp_path: Path) -> None:
     """One clear line and no traceback."""
     done = run_bus(tmp_path, "nothing.py:factory")

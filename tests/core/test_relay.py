@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -310,6 +311,7 @@ class RelayMachine(RuleBasedStateMachine):
         ]
 
 
+@pytest.mark.deep
 @clause("BUS-RELAY-9", "BUS-RELAY-11", "BUS-FLOW-1", "BUS-MSG-15")
 def test_which_messages_share_an_outbound_run_makes_no_difference() -> None:
     run_state_machine_as_test(RelayMachine)

@@ -13,6 +13,7 @@ STEPS = 400
 (MODEL,) = (model for model in MODELS if model.name == "stream")
 
 
+@pytest.mark.deep
 @clause("AMO-9", "AMO-10", "AMO-12", "AMO-13", "AMO-16", "AMO-19")
 @pytest.mark.parametrize("seed", range(40))
 def test_every_safety_property_of_the_model_holds_at_every_step(seed: int) -> None:

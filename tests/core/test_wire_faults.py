@@ -46,6 +46,7 @@ def test_a_frame_with_something_after_it_is_refused(name: str, more: bytes) -> N
         decode(VECTORS[name] + more)
 
 
+@pytest.mark.deep
 @clause("BUS-WIRE-1")
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_frame_with_one_bit_wrong_is_another_frame_or_refused(name: str) -> None:

@@ -132,6 +132,7 @@ def test_all_segments_are_sealed_once_though_that_is_interrupted() -> None:
     everywhere(case, packages=[bus])
 
 
+@pytest.mark.deep
 def test_a_change_of_segments_that_is_interrupted_leaves_each_in_one_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

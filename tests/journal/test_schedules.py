@@ -62,6 +62,7 @@ def test_operations_that_are_not_recorded_are_counted() -> None:
     explore(program, bound=1, random=30, seed=1)
 
 
+@pytest.mark.deep
 def test_a_close_among_writers_leaves_a_sound_journal() -> None:
     def program(run: Run) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -84,6 +84,7 @@ def test_a_process_killed_in_its_first_record_had_not_begun(tmp_path: Path) -> N
     assert (facts.begun, facts.lossy, facts.complete) == (False, False, False)
 
 
+@pytest.mark.deep
 @clause("J1")
 @pytest.mark.parametrize(
     "sign", ["name", "loss", "second record", "second segment", "no segment"]

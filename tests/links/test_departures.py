@@ -43,6 +43,7 @@ def test_a_process_closes_while_another_searches() -> None:
         assert reader.got == [5]
 
 
+@pytest.mark.deep
 def test_a_name_is_still_found_after_a_searching_process_closes() -> None:
     with processes(3) as [bus, searcher, _]:
         searcher.register("asker").command("reader", 5)

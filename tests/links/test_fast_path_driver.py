@@ -240,6 +240,7 @@ def test_a_question_that_is_not_answered_ends_with_its_time(talk: Talk) -> None:
     assert talk.ask(2) == 2
 
 
+@pytest.mark.deep
 @clause("BUS-CHAN-5", "BUS-DEREG-8")
 def test_a_thread_that_waits_at_a_link_detects_the_departure_of_the_peer(
     talk: Talk,

@@ -84,6 +84,7 @@ def test_500_silent_connections_keep_no_machine_out(
         joins(site, port, near)
 
 
+@pytest.mark.deep
 @clause("BUS-SEC-8", "BUS-SEC-9")
 @pytest.mark.parametrize(
     "data",

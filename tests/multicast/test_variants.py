@@ -185,6 +185,7 @@ def test_a_variant_may_be_the_original_of_another() -> None:
     assert [len(each) for each in site.free] == [8, 8]
 
 
+@pytest.mark.deep
 @clause("MC-28")
 def test_a_shared_buffer_is_never_written_again() -> None:
     site, lease = with_original()

@@ -121,6 +121,7 @@ def test_a_run_without_messages_has_a_report(tmp_path: Path) -> None:
     assert "svg" not in page.tags
 
 
+@pytest.mark.deep
 def test_all_pictures_are_drawn(tmp_path: Path) -> None:
     page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
 
@@ -245,6 +246,7 @@ def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
     assert OTHERS not in told
 
 
+@pytest.mark.deep
 def test_failed_rules_come_first_and_unknown_ones_next(
     tmp_path: Path,
 ) -> None:

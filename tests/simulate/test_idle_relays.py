@@ -250,6 +250,7 @@ def test_a_notifier_gets_its_answer_from_a_former_subscriber() -> None:
     assert hearer.process.remote.outbound_messages.answer(question, 1)
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-13")
 def test_a_message_that_crosses_the_release_of_its_relay_is_delivered() -> None:
     """That message is delivered with its sender; then the relay has a use."""

@@ -127,6 +127,7 @@ def test_a_message_that_no_correct_process_sends_closes_its_link(
     assert not f.items
 
 
+@pytest.mark.deep
 @clause("BUS-WIRE-2")
 @pytest.mark.parametrize("kind", list(FrameType))
 @pytest.mark.parametrize("state", list(LinkState))

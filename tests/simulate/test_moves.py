@@ -19,6 +19,7 @@ HERE, NEW = "ism://m1/f", "ism://m2/f"
 RESOLVE_S = 5.0  # of all simulated processes
 
 
+@pytest.mark.deep
 @clause("BUS-MOVE-9", "BUS-NAME-3")
 @pytest.mark.parametrize("holder", ["s1", "s3"], ids=["master", "slave"])
 @pytest.mark.parametrize("seed", range(4))

@@ -102,6 +102,7 @@ FAULTS: list[tuple[str, str, Callable[..., None]]] = [
 ]
 
 
+@pytest.mark.deep
 @clause("B1", "B2", "B3", "B5")
 @pytest.mark.parametrize(("rule", "name", "fault"), FAULTS)
 def test_a_broken_record_is_seen(

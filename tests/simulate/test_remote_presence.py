@@ -231,6 +231,7 @@ def test_a_task_learnt_without_a_master_is_absent_once_its_link_is_closed() -> N
     assert seen([watcher]) == [set()]
 
 
+@pytest.mark.deep
 @clause("BUS-DEREG-2")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("order", ORDERS)

@@ -54,6 +54,7 @@ def taken(world: Mesh, *senders: SimTask, steps: int) -> set[tuple[bool, ...]]:
     return found
 
 
+@pytest.mark.deep
 @clause("BUS-DISC-8", "AMO-18", "AMO-16")
 @pytest.mark.parametrize("clone_name", ["s1", "s2"], ids=["one process name", "two"])
 @pytest.mark.parametrize("seed", range(5))

@@ -117,6 +117,7 @@ def test_only_the_host_of_a_public_task_answers() -> None:
     assert letter.taken_by == f.id
 
 
+@pytest.mark.deep
 @clause("BUS-ROUTE-11")
 @pytest.mark.parametrize("seed", range(40))
 def test_two_processes_that_find_one_another_at_once_share_one_link(seed: int) -> None:

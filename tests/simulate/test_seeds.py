@@ -38,6 +38,7 @@ def test_subscribers_keep_receiving_on_many_machines(seed: int) -> None:
     assert failure is None, failure.error
 
 
+@pytest.mark.deep
 @clause("BUS-ROUTE-18", "BUS-DEREG-11", "BUS-DEREG-3")
 @pytest.mark.parametrize("seed", [361, 4300, 101113])
 def test_larger_machines_keep_their_promises_for_longer(seed: int) -> None:

@@ -32,6 +32,7 @@ def test_with_the_defaults_no_paused_machine_is_declared_lost() -> None:
     assert limit_s - config.keep_alive_s <= silence.detected_s[0] <= limit_s + 0.1
 
 
+@pytest.mark.deep
 def test_with_a_lease_below_a_pause_paused_machines_are_declared_lost() -> None:
     """The simulation can fail."""
     short = attrs.evolve(FAST, lease_s=0.8 * PAUSE_S)

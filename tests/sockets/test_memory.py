@@ -46,6 +46,7 @@ def _faults(how: str) -> int:
     return int(found.stdout)
 
 
+@pytest.mark.deep
 @clause("QB-SOCK-8")
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
 def test_long_messages_reuse_the_pages_of_freed_messages() -> None:

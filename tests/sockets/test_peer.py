@@ -174,6 +174,7 @@ with SocketQueueBroker("another") as broker:
 """
 
 
+@pytest.mark.deep
 @clause("QB-SOCK-9")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("mode", [0o600, 0o666])

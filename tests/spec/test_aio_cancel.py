@@ -59,6 +59,7 @@ def test_after_a_cancelled_receive_the_next_one_gets_the_message(kind: str) -> N
         assert loop.run_until(loop.start(face.receive())) == b"x"
 
 
+@pytest.mark.deep
 @clause("QB-PY-11")
 @both_kinds
 @pytest.mark.parametrize("name", RECEIVES)

@@ -153,6 +153,7 @@ def test_an_interrupt_anywhere_in_a_send_costs_no_place(kind: str) -> None:
     everywhere(case)
 
 
+@pytest.mark.deep
 @clause("QB-PY-11", "QB-RDV-11", "QB-RDV-12")
 @warns_of_the_end
 @pytest.mark.parametrize("accepts", [True, False])

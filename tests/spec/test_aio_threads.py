@@ -34,6 +34,7 @@ MANY = 500
 # The blocking and the asyncio face at once.
 
 
+@pytest.mark.deep
 @clause("QB-PY-11")
 @both_kinds
 @pytest.mark.parametrize("capacity", [1, 16])
@@ -100,6 +101,7 @@ def test_threads_tasks_and_loops_share_the_messages_of_one_end(kind: str) -> Non
     assert sorted(taken) == sorted(messages)
 
 
+@pytest.mark.deep
 @clause("QB-PY-11")
 @both_kinds
 @pytest.mark.usefixtures("eager_switching")

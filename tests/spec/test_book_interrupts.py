@@ -43,6 +43,7 @@ INTERRUPTED: dict[str, Callable[[MessageQueue, MessageQueue], object]] = {
 }
 
 
+@pytest.mark.deep
 @clause("QB-BOOK-1", "QB-ERR-9")
 @pytest.mark.parametrize("name", INTERRUPTED)
 def test_an_interrupt_does_not_upset_the_counters(name: str) -> None:

@@ -53,6 +53,7 @@ def run_noisy(*args: str) -> str:
     return done.stderr
 
 
+@pytest.mark.deep
 @clause("QB-BOOK-5")
 def test_the_library_is_silent_unless_logging_is_set_up() -> None:
     """Messages go to the logger `queuebroker`; they appear only if it is set up."""

@@ -336,6 +336,7 @@ def test_a_handler_anywhere_in_a_meeting_leaves_sound_lists(
     everywhere_handled(case)
 
 
+@pytest.mark.deep
 @clause("QB-CONC-10", "QB-CONC-4")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("handled", ["send_nowait", "disconnect"])

@@ -235,6 +235,7 @@ def test_a_hundred_brokers_connect_to_themselves(manager: BrokerManager) -> None
     nobody_waits(*brokers)
 
 
+@pytest.mark.deep
 @clause("QB-RDV-15")
 def test_32_threads_make_ten_thousand_matches(manager: BrokerManager) -> None:
     """On one broker and four ports, every token arrives once at the matched caller."""

@@ -106,6 +106,7 @@ WAYS: dict[str, Callable[[QueueBroker], object]] = {
 }
 
 
+@pytest.mark.deep
 @clause("QB-ERR-9", "QB-NAME-6")
 @pytest.mark.parametrize("way", WAYS)
 def test_an_interrupted_close_can_be_repeated(way: str) -> None:

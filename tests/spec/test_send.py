@@ -55,6 +55,7 @@ FORMS: dict[str, Callable[[bytes], Any]] = {
 SIZE = 16
 
 
+@pytest.mark.deep
 @clause("QB-SEND-1", "QB-SEND-3")
 @pytest.mark.parametrize("form", FORMS)
 @given(

@@ -58,6 +58,7 @@ def test_a_reading_and_the_clauses_it_decides_name_each_other(number: str) -> No
     assert decided == citing
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_only_clauses_readings_and_pages_that_exist(page: str) -> None:
     text = PAGES[page].replace("QB-XYZ-1", "")  # the sample of README.md

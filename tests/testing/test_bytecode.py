@@ -100,6 +100,7 @@ def test_to_check_and_then_to_act_is_two_steps() -> None:
     assert failure_of(program, bytecode=[get_or_make]).kind is FailureKind.EXCEPTION
 
 
+@pytest.mark.deep
 def test_a_call_of_a_c_function_is_one_step() -> None:
     def add(items: list[int], new: int) -> None:
         items.append(new)

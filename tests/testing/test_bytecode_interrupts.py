@@ -64,6 +64,7 @@ def _python(state: Any = None) -> None:
         state.steps = 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("line", "strikes"),
     [

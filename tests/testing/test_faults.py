@@ -120,6 +120,7 @@ def test_random_search_finds_the_fault(name: str, seed: int) -> None:
         explore(faulty, limit=0, random=400, seed=seed)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_replayed_every_time(name: str) -> None:
     faulty, kind, _ = FAULTS[name]

@@ -53,6 +53,7 @@ def _pytest(folder: Path, *arguments: str, code: str = TESTS) -> CompletedProces
     return run_pytest(folder, "-p", "no:cacheprovider", "-q", *arguments)
 
 
+@pytest.mark.deep
 def test_a_failure_shows_the_story_and_not_the_explorer(tmp_path: Path) -> None:
     ran = _pytest(tmp_path, "-k", "test_found and not random")
 
@@ -82,6 +83,7 @@ def test_a_failure_tells_the_seed_and_the_seed_repeats_it(tmp_path: Path) -> Non
     assert seed.startswith(told.strip().removeprefix("--explore-seed="))
 
 
+@pytest.mark.deep
 def test_a_test_that_passes_shows_nothing(tmp_path: Path) -> None:
     ran = _pytest(tmp_path, "-k", "not_found or right")
 

@@ -72,6 +72,7 @@ def test_a_fault_of_depth_3_is_found_that_a_random_walk_does_not_meet() -> None:
     assert _finders(deep, 10, random=0, pct=400, depth=1) == 0
 
 
+@pytest.mark.deep
 def test_where_no_task_has_to_be_left_alone_for_long_it_is_no_better() -> None:
     shallow = _deep(2)
 

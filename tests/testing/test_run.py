@@ -202,6 +202,7 @@ def test_a_sleeper_forgotten_before_settle_is_a_lost_wake_up() -> None:
     assert found.kind is FailureKind.LOST_WAKEUP
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "wait", ["lock", "timed lock", "event", "sleep", "park", "join"]
 )

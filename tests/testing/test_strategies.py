@@ -49,6 +49,7 @@ def _put(queue: Bounded) -> None:
     queue.put("item")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("make", "actors", "switches"),
     [(LooksTwice, [_get, _put], 1), (LooksOnce, [_get, _get, _put, _put], 4)],
@@ -68,6 +69,7 @@ def test_a_fault_is_found_and_its_schedule_shrinks(
     assert again.value.story == found.value.story
 
 
+@pytest.mark.deep
 @settings(repeatable, max_examples=100)
 @given(items=st.lists(st.integers(), max_size=3), schedule=schedules())
 def test_a_test_draws_a_schedule_together_with_the_items_of_its_program(

@@ -228,6 +228,7 @@ def test_no_more_is_unread_than_the_bound_says(overflow: Any) -> None:
     explore(program, bound=1, random=schedules(100), seed=1, limit=schedules(500))
 
 
+@pytest.mark.deep
 @clause("BUS-FLOW-1")
 @pytest.mark.parametrize("run_of", [0, 2])
 def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
