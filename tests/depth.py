@@ -1,9 +1,9 @@
 """The depth of a run of the tests, set by the environment variable ``TEST_DEEP``.
 
-By default a run tests each behaviour once, and tries few schedules of each scenario.
-``TEST_DEEP=1``, set by the mutants, also runs the tests marked ``deep`` (the same
-behaviour in more cases or on more data) and tries many schedules. A fraction runs the
-same tests with that part of the schedules: ``.ci/run`` sets one, to end in time.
+By default a run leaves out the tests marked ``deep``, which are slow or need a quiet
+machine, and tries few schedules of each scenario. ``TEST_DEEP=1``, set by the mutants,
+runs all tests, and tries many schedules. A fraction runs the same tests with that part
+of the schedules: ``.ci/run`` sets one, to end in time.
 """
 
 from __future__ import annotations
