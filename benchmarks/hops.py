@@ -25,8 +25,8 @@ import attrs
 
 import bus
 import queuebroker
+from benchmarks.job import start_program
 from benchmarks.machine import machine_line
-from benchmarks.program import command, start_program
 from bus import BusConfig, Role, open_bus
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def measure() -> Hops:
     recorder = _Recorder()
     with (
         tempfile.TemporaryDirectory(prefix="qb-") as folder,
-        start_program(command("benchmarks.hops", folder)) as far,
+        start_program([sys.executable, "-m", "benchmarks.hops", folder]) as far,
     ):
         assert far.stdout is not None
         far.stdout.readline()
