@@ -27,7 +27,7 @@ from benchmarks.machine import machine_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarks.contest import Suite
+    from benchmarks.contest import Suite, Values
 
 __all__ = ["SUITES", "load", "main"]
 
@@ -111,6 +111,7 @@ def _measure(name: str, effort: Effort) -> tuple[list[Figure], int]:
     end = time.monotonic() + effort.limit_s
     figures: list[Figure] = []
     left_out: list[str] = []
+    done: set[int] = set()
     code = 0
     for number, contest in enumerate(contests):
         now = time.monotonic()
@@ -119,7 +120,7 @@ def _measure(name: str, effort: Effort) -> tuple[list[Figure], int]:
             continue
         print(f"measuring {contest.label} ...", file=sys.stderr, flush=True)
         until = now + (end - now) / (len(contests) - number)
-        rounds: list[Mapping[str, Sequence[float]]] = []
+        rounds: list[Mapping[str, Values]] = []
         try:
             for values in contest.rounds(effort.rounds, until):
                 rounds.append(values)  # noqa: PERF402 # those before Ctrl-C count
@@ -130,12 +131,14 @@ def _measure(name: str, effort: Effort) -> tuple[list[Figure], int]:
             code = _FAILED
         if rounds:
             figures += contest.figures_of(rounds)
+            done.add(len(rounds))
         if code == _INTERRUPTED:
             print("interrupted: these are the figures measured by then")
             break
     if left_out:
         print(f"left out by --quick, for lack of time: {', '.join(left_out)}")
-    print(f"medians of {effort.rounds} rounds; ratio: ours / rival in the same round")
+    counts = " to ".join(map(str, sorted({min(done), max(done)}))) if done else "no"
+    print(f"medians of {counts} rounds; ratio: ours / rival in the same round")
     print()
     print(terminal_table(figures))
     return figures, code

@@ -19,19 +19,18 @@ import attrs
 from benchmarks.figure import OURS, Figure
 
 __all__ = [
-    "ROUNDS_MIN",
     "Contest",
     "Effort",
     "Measure",
     "Row",
     "Suite",
+    "Values",
     "steady_rate",
 ]
 
-ROUNDS_MIN: Final = 3
-
-# Does one turn and returns the value of each row, in its unit.
-Measure = Callable[[], Sequence[float]]
+# Does one turn and returns its values by name, each in the unit of its row.
+Values = Mapping[str, float]
+Measure = Callable[[], Values]
 
 # Does that many operations and returns their duration in seconds.
 Work = Callable[[int], float]
@@ -57,7 +56,7 @@ class Effort:
     @classmethod
     def of(cls, *, quick: bool) -> Effort:
         """Return the effort of a quick look, or of figures worth keeping."""
-        return cls(ROUNDS_MIN, 0.1, 50.0) if quick else cls()
+        return cls(3, 0.1, 40.0) if quick else cls()
 
     @property
     def is_quick(self) -> bool:
@@ -74,6 +73,7 @@ class Row:
     """One figure and case.
 
     must: the required ratio ours/rival, by rival; see `Figure`.
+    value: the name of its value in each turn.
     own: further rivals, each a function of our values of the same turn.
     """
 
@@ -81,7 +81,8 @@ class Row:
     case: str
     unit: str
     must: Mapping[str, float] = attrs.field(factory=dict)
-    own: Mapping[str, Callable[[Sequence[float]], float]] = attrs.field(factory=dict)
+    value: str = "value"
+    own: Mapping[str, Callable[[Values], float]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -103,7 +104,7 @@ class Contest:
 
     def rounds(
         self, count: int, until: float = math.inf
-    ) -> Iterator[Mapping[str, Sequence[float]]]:
+    ) -> Iterator[Mapping[str, Values]]:
         """Measure every contestant in turn; yield the values of each round.
 
         A rival whose job fails is left out, with a line on stderr: the figures of the
@@ -126,21 +127,19 @@ class Contest:
                 return
             yield self._turn(contestants, first)
 
-    def figures_of(
-        self, rounds: Sequence[Mapping[str, Sequence[float]]]
-    ) -> list[Figure]:
+    def figures_of(self, rounds: Sequence[Mapping[str, Values]]) -> list[Figure]:
         """Summarise rounds; a rival that the last one lacks is left out."""
         return [
             Figure.of_rounds(
                 *(row.figure, row.case, row.unit),
                 must=row.must,
                 rounds=[
-                    {name: values[which] for name, values in one.items()}
+                    {name: values[row.value] for name, values in one.items()}
                     | {name: own(one[OURS]) for name, own in row.own.items()}
                     for one in rounds
                 ],
             )
-            for which, row in enumerate(self.rows)
+            for row in self.rows
         ]
 
     def nearest(self) -> Contest:
@@ -155,13 +154,11 @@ class Contest:
             self, contestants={name: self.contestants[name] for name in kept}
         )
 
-    def _turn(
-        self, contestants: dict[str, Measure], first: int
-    ) -> dict[str, Sequence[float]]:
+    def _turn(self, contestants: dict[str, Measure], first: int) -> dict[str, Values]:
         """Measure each contestant once; remove those that fail."""
         names = list(contestants)
         first %= len(names)
-        values: dict[str, Sequence[float]] = {}
+        values: dict[str, Values] = {}
         for name in names[first:] + names[:first]:
             # Otherwise one contestant pays for the garbage of its predecessor.
             gc.collect()
@@ -187,13 +184,13 @@ def steady_rate(work: Work, target_s: float) -> Measure:
     """
     count = 0
 
-    def measure() -> list[float]:
+    def measure() -> Values:
         nonlocal count
         if not count:
             tried = _FIRST_COUNT
             while (taken_s := work(tried)) < target_s / 4:
                 tried *= 4
             count = max(_FIRST_COUNT, int(tried * target_s / taken_s))
-        return [count / work(count)]
+        return {"value": count / work(count)}
 
     return measure

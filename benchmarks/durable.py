@@ -19,7 +19,7 @@ from benchmarks.figure import OURS
 from benchmarks.job import Job, run_job
 
 if TYPE_CHECKING:
-    from benchmarks.contest import Effort, Measure
+    from benchmarks.contest import Effort, Measure, Values
 
 __all__ = ["suite"]
 
@@ -34,9 +34,9 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     def measure(act: str, horizons: str) -> Measure:
         job = Job(act, "push", effort.round_s, horizons=horizons)
 
-        def rate() -> list[float]:
-            first, *_ = run_job("our_bus", job)
-            return [first if act == "stream" else 1e6 / first]
+        def rate() -> Values:
+            values = run_job("our_bus", job)
+            return values if act == "stream" else {"value": 1e6 / values["p50"]}
 
         return rate
 

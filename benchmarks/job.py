@@ -43,7 +43,7 @@ from benchmarks.tally import CREDIT, DONE, END, HERE, PROBE, READY, Tally
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from benchmarks.contest import Row
+    from benchmarks.contest import Row, Values
 
 __all__ = [
     "CAPACITY",
@@ -166,13 +166,13 @@ class Sender:
     trips: Callable[[bytes, float], list[int]] | None = None
 
 
-def run_job(file: str, job: Job) -> list[float]:
+def run_job(file: str, job: Job) -> Values:
     """Run a job with the contestant of a file.
 
-    Returns: for "stream" and "bulk" messages a second. For "paced" the 50th and 99th
-    percentile of the delays, and the processor time of all processes for a message. For
-    "echo" the 50th, 90th and 99th percentile of a round trip, and the processor time of
-    the near and of the far side for one. All times are in us.
+    Returns: for "stream" and "bulk" the messages a second, as "value". For "paced" and
+    "echo" percentiles of the delays or round trips, "p50", "p90" and "p99", and the
+    processor time for each, of all processes "CPU", of either side "CPU near" and "CPU
+    far". All times are in us.
 
     Raises:
         RuntimeError: the job failed, or was not done in time; names contestant and job.
@@ -232,7 +232,7 @@ def start_program(arguments: list[str], **options: Any) -> subprocess.Popen[byte
     )
 
 
-def _run_program(what: str, arguments: list[str], seconds: float) -> list[float]:
+def _run_program(what: str, arguments: list[str], seconds: float) -> Values:
     limit_s = seconds + _LIMIT_S
     # A new session, to kill it together with its children.
     with start_program(arguments, start_new_session=True) as process:
@@ -245,7 +245,8 @@ def _run_program(what: str, arguments: list[str], seconds: float) -> list[float]
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         raise RuntimeError(f"{what}: ended with exit code {process.returncode}")
-    return [float(each) for each in answer.split()]
+    values: Values = json.loads(answer)
+    return values
 
 
 # Two machines.
@@ -431,13 +432,19 @@ def _processor_s(process: int) -> float:
     return clock_gettime((~process << 3) | 2)
 
 
-def _percentiles(values: list[float]) -> list[float]:
+def _percentiles(values: list[float]) -> dict[str, float]:
     """Return the 50th, 90th and 99th percentile."""
     parts = statistics.quantiles(values, n=100)
-    return [parts[percent - 1] for percent in (50, 90, 99)]
+    return {f"p{percent}": parts[percent - 1] for percent in (50, 90, 99)}
 
 
-def _near(file: str, job: Job) -> list[float]:
+def _used(near_s: float, far_s: float, count: int) -> dict[str, float]:
+    """Return the processor time of one message in us."""
+    near, far = near_s / count * 1e6, far_s / count * 1e6
+    return {"CPU": near + far, "CPU near": near, "CPU far": far}
+
+
+def _near(file: str, job: Job) -> dict[str, float]:
     """Run a job as its near process."""
     if job.cores:  # of the receivers, too
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.cores])
@@ -448,17 +455,16 @@ def _near(file: str, job: Job) -> list[float]:
         sender = _contestant(file).near(job)
         try:
             receivers.wait_for_sign(HERE, lambda: sender.send(probe))
-            figures = measure(job, sender, receivers)
+            values = measure(job, sender, receivers)
             receivers.wait_for_sign(DONE, lambda: sender.send(end))
         finally:
             sender.close()
         if job.act == "paced":
-            p50, _, p99 = _percentiles(receivers.delays_us())
-            return [p50, p99, *figures]
-        return figures
+            values |= _percentiles(receivers.delays_us())
+        return values
 
 
-def _rate(job: Job, sender: Sender, receivers: _Receivers) -> list[float]:
+def _rate(job: Job, sender: Sender, receivers: _Receivers) -> dict[str, float]:
     # Not zeros, which the system may keep in one page.
     message, send = os.urandom(job.size), sender.send
     batch, sent = job.batch, 0
@@ -473,10 +479,10 @@ def _rate(job: Job, sender: Sender, receivers: _Receivers) -> list[float]:
             send(message)
         sent += batch
     receivers.wait_for(sent)
-    return [sent / (perf_counter() - began)]
+    return {"value": sent / (perf_counter() - began)}
 
 
-def _trips_us(job: Job, sender: Sender, receivers: _Receivers) -> list[float]:
+def _trips_us(job: Job, sender: Sender, receivers: _Receivers) -> dict[str, float]:
     message: Any = {"a": 1} if job.values else os.urandom(job.size)
     ask, taken_ns = sender.ask, []
     assert ask is not None
@@ -493,22 +499,20 @@ def _trips_us(job: Job, sender: Sender, receivers: _Receivers) -> list[float]:
             sleep(max(0.0, began + len(taken_ns) / job.hz - perf_counter()))
     near_s = _processor_s(os.getpid()) - used_s[0]
     far_s = receivers.processor_s() - used_s[1]
-    return [
-        *_percentiles([ns / 1e3 for ns in taken_ns]),
-        *(each / len(taken_ns) * 1e6 for each in (near_s, far_s)),
-    ]
+    percentiles = _percentiles([ns / 1e3 for ns in taken_ns])
+    return percentiles | _used(near_s, far_s, len(taken_ns))
 
 
-def _paced_us(job: Job, sender: Sender, receivers: _Receivers) -> list[float]:
+def _paced_us(job: Job, sender: Sender, receivers: _Receivers) -> dict[str, float]:
     count, send = job.batch, sender.send
-    used_s = _processor_s(os.getpid()) + receivers.processor_s()
+    used_s = _processor_s(os.getpid()), receivers.processor_s()
     began = perf_counter()
     for number in range(count):
         send({"n": number, "t": monotonic_ns(), "v": number % 50})
         sleep(max(0.0, began + (number + 1) / job.hz - perf_counter()))
     receivers.wait_for(count)
-    used_s = _processor_s(os.getpid()) + receivers.processor_s() - used_s
-    return [used_s / count * 1e6]
+    near_s = _processor_s(os.getpid()) - used_s[0]
+    return _used(near_s, receivers.processor_s() - used_s[1], count)
 
 
 def _contestant(file: str) -> Any:
@@ -519,7 +523,7 @@ def _contestant(file: str) -> Any:
 def _main(side: str, file: str, text: str, number: str = "") -> None:
     job = Job(**json.loads(text))
     if side == "near":
-        print(*_near(file, job))
+        print(json.dumps(_near(file, job)))
     else:
         _contestant(file).far(job, Tally(job, int(number)))
 

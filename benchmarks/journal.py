@@ -44,15 +44,15 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
         Contest(
             [Row("J1", "on", "ns/record", {"bare": 2.3})],
             {
-                OURS: lambda: [_journal_ns(records)],
-                "bare": lambda: [_deque_ns(records)],
+                OURS: lambda: {"value": _journal_ns(records)},
+                "bare": lambda: {"value": _deque_ns(records)},
             },
         ),
         Contest(
             [Row("J1", "off", "ns/message", {"bare": _NOISE})],
             {
-                OURS: lambda: [_unobserved_beside_journal_ns(chunks)],
-                "bare": lambda: [_unobserved_ns(chunks)],
+                OURS: lambda: {"value": _unobserved_beside_journal_ns(chunks)},
+                "bare": lambda: {"value": _unobserved_ns(chunks)},
             },
         ),
     ], []

@@ -25,7 +25,7 @@ from queuebroker import BrokerManager, QueueBroker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.contest import Effort
+    from benchmarks.contest import Effort, Measure, Values
 
 __all__ = ["contests", "weigh_brokers", "weigh_pairs"]
 
@@ -47,13 +47,13 @@ def contests(effort: Effort) -> list[Contest]:
     for case, (what, count, most) in _KIB_MAX.items():
         row = Row("T5", case, "KiB", {"limit": 1.0})
         arguments = ("-m", "benchmarks.memory", what, str(effort.amount(count)))
-        limit = partial(list[float], (most,))
-        measures = {OURS: partial(_asked, *arguments), "limit": limit}
-        made.append(Contest([row], measures))
+        limit: Measure = partial(dict, value=most)
+        ours: Measure = partial(_asked, *arguments)
+        made.append(Contest([row], {OURS: ours, "limit": limit}))
     row = Row("T5", "import", "ms", {"attrs": _IMPORT_MAX})
     modules = {OURS: "queuebroker", "attrs": "attrs"}
     # The warm-up leaves the bytecode, as `pip` does for each package that it installs.
-    measures = {
+    measures: dict[str, Measure] = {
         name: partial(_asked, "-c", _IMPORT.format(module=module))
         for name, module in modules.items()
     }
@@ -116,7 +116,7 @@ def _bytecode() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="bytecode-")
 
 
-def _asked(*arguments: str) -> list[float]:
+def _asked(*arguments: str) -> Values:
     """Run a fresh interpreter; return the number that it prints.
 
     Its bytecode is kept even if that is switched off, or the code lies in a checkout.
@@ -131,7 +131,7 @@ def _asked(*arguments: str) -> list[float]:
         text=True,
         timeout=_LIMIT_S,
     )
-    return [float(answer.stdout)]
+    return {"value": float(answer.stdout)}
 
 
 if __name__ == "__main__":

@@ -61,5 +61,5 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     echoing = {name: names[name] for name in names if name not in {"pynng", "bare"}}
     for case, size in _SIZES.items():
         trip = Job("echo", "push", effort.round_s, size=size)
-        contests.append(contest([Row("M3", case, "us")], echoing, trip))
+        contests.append(contest([Row("M3", case, "us", {}, "p50")], echoing, trip))
     return contests, missing

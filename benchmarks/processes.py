@@ -7,6 +7,7 @@ rival `queue` is our own socket queue: that ratio is the cost of the bus.
 from __future__ import annotations
 
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.contest import Row
@@ -14,9 +15,9 @@ from benchmarks.job import Job, contest, possible_cores
 from benchmarks.rivals import found
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from benchmarks.contest import Contest, Effort
+    from benchmarks.contest import Contest, Effort, Values
 
 __all__ = ["suite"]
 
@@ -56,15 +57,20 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     return contests, [*missing, *left_out]
 
 
-def _round_trip_rows(text: str, must: Mapping[str, float]) -> list[Row]:
+def _round_trip_rows(cores: str, must: Mapping[str, float]) -> list[Row]:
     """Return the figures of one job; p50 is our own median in the same job."""
-    p50, limit = {"p50": _P99_OWN_MAX}, {"limit": 1.0}
+
+    def row(
+        what: str,
+        must: Mapping[str, float],
+        own: Mapping[str, Callable[[Values], float]] = MappingProxyType({}),
+    ) -> Row:
+        return Row("P2", f"{what} {cores}", "us", must, what, own)
+
     return [
-        Row("P2", f"p50 {text}", "us", must),
-        Row("P2", f"p90 {text}", "us"),
-        Row("P2", f"p99 {text}", "us", p50, {"p50": lambda ours: ours[0]}),
-        Row(
-            "P2", f"CPU near {text}", "us", limit, {"limit": lambda _: _NEAR_CPU_MAX_US}
-        ),
-        Row("P2", f"CPU far {text}", "us"),
+        row("p50", must),
+        row("p90", {}),
+        row("p99", {"p50": _P99_OWN_MAX}, {"p50": lambda ours: ours["p50"]}),
+        row("CPU near", {"limit": 1.0}, {"limit": lambda _: _NEAR_CPU_MAX_US}),
+        row("CPU far", {}),
     ]

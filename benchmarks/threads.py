@@ -24,7 +24,7 @@ from benchmarks.rivals import found, our_queue
 from specs.clauses import clause
 
 if TYPE_CHECKING:
-    from benchmarks.contest import Effort
+    from benchmarks.contest import Effort, Values
     from queuebroker import MessageQueue
 
 __all__ = ["Link", "round_trip_us", "stream", "suite", "together"]
@@ -156,12 +156,12 @@ def _receive(receive: Callable[[], bytes], count: int) -> None:
         raise AssertionError(f"{_SIZE_BYTES} bytes were sent, {len(message)} came")
 
 
-def round_trip_us(make: LinkMaker, count: int) -> list[float]:
+def round_trip_us(make: LinkMaker, count: int) -> Values:
     """Send a message there and back ``count`` times; return the median in us."""
     taken_ns: list[int] = []
     with make(_CAPACITY) as (near, far):
         together(partial(_echo, *far, count), partial(_ask, *near, count, taken_ns))
-    return [statistics.median(taken_ns) / 1_000]
+    return {"value": statistics.median(taken_ns) / 1_000}
 
 
 def _echo(

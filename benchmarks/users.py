@@ -46,6 +46,6 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
 
 def _rows(figure: str, case: str, cores: str, musts: dict[str, float]) -> list[Row]:
     return [
-        Row(figure, f"{case} {what} {cores}", "us", {"pyzmq": owed})
+        Row(figure, f"{case} {what} {cores}", "us", {"pyzmq": owed}, what)
         for what, owed in musts.items()
     ]
