@@ -56,7 +56,7 @@ class Effort:
     @classmethod
     def of(cls, *, quick: bool) -> Effort:
         """Return the effort of a quick look, or of figures worth keeping."""
-        return cls(3, 0.1, 40.0) if quick else cls()
+        return cls(3, 0.2, 40.0) if quick else cls()
 
     @property
     def is_quick(self) -> bool:
@@ -65,7 +65,7 @@ class Effort:
 
     def amount(self, full: int) -> int:
         """Scale the amount of a full run to this effort."""
-        return max(1, int(full * 2 * self.round_s))
+        return full // 10 if self.is_quick else full
 
 
 @attrs.frozen
