@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -245,7 +245,7 @@ def _run_program(what: str, arguments: list[str], seconds: float) -> Values:
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         raise RuntimeError(f"{what}: ended with exit code {process.returncode}")
-    values: Values = json.loads(answer)
+    values: Values = json.loads(answer.splitlines()[-1])  # a library may print, too
     return values
 
 
@@ -282,7 +282,8 @@ def _machines(job: Job) -> Iterator[tuple[str, str]]:
     finally:
         for name in made:
             for process in _ip("netns", "pids", name).split():
-                os.kill(int(process), signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
             _ip("netns", "delete", name)
 
 

@@ -56,15 +56,6 @@ def test_the_warm_up_does_not_count() -> None:
     assert figure.passed is True
 
 
-def test_ratios_are_taken_within_a_round() -> None:
-    weather = [1.0, 9.0, 2.0, 7.0, 5.0, 3.0]
-    ours = _logged("o", [], [3 * value for value in weather])
-
-    contest = _contest(ours=ours, r=_logged("r", [], weather))
-
-    assert _run(contest, 5).ratios == {"r": 3}
-
-
 def test_each_figure_of_a_job_has_its_value_and_its_own_rival() -> None:
     p50 = Row("P2", "p50", "us", {}, "p50")
     p99 = Row("P2", "p99", "us", {"p50": 5.0}, "p99", {"p50": lambda ours: ours["p50"]})

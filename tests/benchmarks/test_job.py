@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import job, rivals, tally
 from benchmarks.hops import measure
-from benchmarks.job import Job, refusal, run_job
+from benchmarks.job import Job, run_job
 from benchmarks.tally import CREDIT, DONE, END, HERE, PROBE, Tally
 from benchmarks.threads import stream
 
@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.threads import Link
-
-_WAYS = {
-    "our_queue": ["pair"],
-    "our_bus": ["push", "publish"],
-    "our_node": ["mesh"],
-    "connection": ["pair"],
-    "pyzmq": ["pair", "push", "publish"],
-    "pynng": ["pair", "push", "publish", "mesh"],
-    "zenoh": ["push", "publish"],
-    "iceoryx2": ["push", "publish"],
-    "bare": ["publish"],
-}
-_HERE = [file for file, rival in rivals.TABLE.items() if not rival.obstacle]
 
 
 @pytest.mark.parametrize(
@@ -51,38 +38,6 @@ def test_a_job_ends_and_its_values_are_named(file: str, given: Job) -> None:
     times = {"p50", "p90", "p99", "CPU", "CPU near", "CPU far"}
     assert {*values} == (times if given.act == "echo" else {"value"})
     assert min(values.values()) > 0
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(
-    ("file", "way"), [(file, way) for file in _HERE for way in _WAYS.get(file, ())]
-)
-def test_each_contestant_does_its_jobs(file: str, way: str) -> None:
-    several = 3 if way in {"publish", "mesh"} else 1
-    jobs = [Job("stream", way, 0.05, size, several) for size in (64, 1 << 20)]
-    if way in {"pair", "push"}:
-        jobs += [Job("echo", way, 0.05), Job("bulk", way, 0.05)]
-
-    for each in jobs:
-        assert min(run_job(file, each).values()) > 0
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("file", {*_HERE} & {"our_call", "pyzmq_json"})
-def test_each_program_of_a_user_does_its_jobs(file: str) -> None:
-    stream = Job("paced", "publish", 0.05, receivers=2, values=True, hz=200)
-
-    assert min(run_job(file, stream).values()) > 0
-    assert min(run_job(file, Job("echo", "push", 0.05, values=True)).values()) > 0
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("file", {*_HERE} & {"our_bus", "nats", "zenoh", "pyzmq"})
-def test_each_contestant_does_the_jobs_between_machines(file: str) -> None:
-    for medium in ("tcp",) if refusal() else ("tcp", "tls"):
-        for act in ("stream", "echo"):
-            values = run_job(file, Job(act, "push", 0.05, medium=medium))
-            assert min(values.values()) > 0
 
 
 def test_a_contestant_that_hangs_is_ended_and_named(
@@ -217,6 +172,7 @@ def test_a_rival_that_is_not_installed_is_left_out_and_named(
     ]
 
 
+@pytest.mark.deep
 def test_a_lone_command_passes_no_comm_thread() -> None:
     """With both comm threads its way is 271 calls in 64 files."""
     hops = measure()

@@ -44,20 +44,6 @@ def _use(
     monkeypatch.setattr(command, "load", lambda _: suite)
 
 
-def test_a_run_prints_machine_and_table(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _use(monkeypatch, {"it": 2.0}, "pyzmq is not installed: left out")
-
-    assert main(["threads"]) == 0
-
-    said = capsys.readouterr().out
-    assert machine_line() in said
-    assert "pyzmq is not installed: left out" in said
-    row = re.sub(r" +", " ", said.splitlines()[-1])
-    assert row == "T1 64 B messages/s 6 0% it 3 2.00 >= 2 met"
-
-
 def test_without_a_suite_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
 
@@ -166,6 +152,7 @@ def test_an_interrupt_or_a_failed_job_leaves_the_figures_measured_by_then(
         (["threads", "--fast"], "unrecognized arguments: --fast"),
         (["table"], "the following arguments are required: FILE"),
         (["table", "/no/such/file"], "cannot read /no/such/file: No such file"),
+        (["table", __file__], "not a file of figures"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(
@@ -175,19 +162,6 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
 
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
-
-
-@pytest.mark.parametrize("text", ["{", "[3]", '[{"figure": "T1"}]'])
-def test_a_table_of_another_file_is_one_line(
-    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "x.json"
-    file.write_text(text)
-
-    assert main(["table", str(file)]) == 2
-
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("not a file of figures")
 
 
 def test_the_table_joins_files_for_markdown(
