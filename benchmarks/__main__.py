@@ -17,17 +17,13 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
-from benchmarks.contest import Effort
+from benchmarks.contest import Effort, Suite, Values
 from benchmarks.figure import Figure, markdown_table, terminal_table
 from benchmarks.machine import machine_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarks.contest import Suite, Values
 
 __all__ = ["SUITES", "load", "main"]
 

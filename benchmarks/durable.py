@@ -12,14 +12,11 @@ from __future__ import annotations
 import os
 import tempfile
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from benchmarks.contest import Contest, Row, steady_rate
+from benchmarks.contest import Contest, Effort, Measure, Row, Values, steady_rate
 from benchmarks.figure import OURS
 from benchmarks.job import Job, run_job
-
-if TYPE_CHECKING:
-    from benchmarks.contest import Effort, Measure, Values
 
 __all__ = ["suite"]
 

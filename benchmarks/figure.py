@@ -8,12 +8,10 @@ medians: the contestants of one round ran under the same load.
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["OURS", "Figure", "markdown_table", "terminal_table"]
 

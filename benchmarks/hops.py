@@ -18,8 +18,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import FrameType
+from typing import Final
 
 import attrs
 
@@ -27,13 +29,7 @@ import bus
 import queuebroker
 from benchmarks.job import start_program
 from benchmarks.machine import machine_line
-from bus import BusConfig, Role, open_bus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType
-
-    from bus import Incoming
+from bus import BusConfig, Incoming, Role, open_bus
 
 __all__ = ["Hops", "main", "measure"]
 

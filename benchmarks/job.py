@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import repeat
@@ -33,17 +34,12 @@ from time import (
     perf_counter_ns,
     sleep,
 )
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import attrs
 
-from benchmarks.contest import Contest
+from benchmarks.contest import Contest, Row, Values
 from benchmarks.tally import CREDIT, DONE, END, HERE, PROBE, READY, Tally
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from benchmarks.contest import Row, Values
 
 __all__ = [
     "CAPACITY",

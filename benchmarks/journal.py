@@ -9,22 +9,17 @@ from __future__ import annotations
 import collections
 import itertools
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import repeat
 from time import monotonic_ns, perf_counter
-from typing import TYPE_CHECKING
 
-from benchmarks.contest import Contest, Row
+from benchmarks.contest import Contest, Effort, Row
 from benchmarks.figure import OURS
 from benchmarks.rivals.our_queue import queues
 from bus.journal.writer import Journal
+from queuebroker import Observer
 from queuebroker.observer import Operation, Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from benchmarks.contest import Effort
-    from queuebroker import Observer
 
 __all__ = ["suite"]
 

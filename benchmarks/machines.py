@@ -8,14 +8,11 @@ contestants are measured there.
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from benchmarks.contest import Row
+from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest, refusal
 from benchmarks.rivals import found
-
-if TYPE_CHECKING:
-    from benchmarks.contest import Contest, Effort
 
 __all__ = ["suite"]
 

@@ -14,18 +14,14 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from benchmarks.contest import Contest, Row
+from benchmarks.contest import Contest, Effort, Measure, Row, Values
 from benchmarks.figure import OURS
 from benchmarks.rivals.our_queue import meet
 from queuebroker import BrokerManager, QueueBroker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarks.contest import Effort, Measure, Values
 
 __all__ = ["contests", "weigh_brokers", "weigh_pairs"]
 

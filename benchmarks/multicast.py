@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from benchmarks.contest import Row
+from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest
 from benchmarks.rivals import found
-
-if TYPE_CHECKING:
-    from benchmarks.contest import Contest, Effort
 
 __all__ = ["suite"]
 

@@ -6,14 +6,9 @@ pipe, so that no library loses a message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from benchmarks.contest import Row
+from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest
 from benchmarks.rivals import found
-
-if TYPE_CHECKING:
-    from benchmarks.contest import Contest, Effort
 
 __all__ = ["suite"]
 

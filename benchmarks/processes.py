@@ -6,18 +6,14 @@ rival `queue` is our own socket queue: that ratio is the cost of the bus.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from benchmarks.contest import Row
+from benchmarks.contest import Contest, Effort, Row, Values
 from benchmarks.job import Job, contest, possible_cores
 from benchmarks.rivals import found
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from benchmarks.contest import Contest, Effort, Values
 
 __all__ = ["suite"]
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from benchmarks.contest import Contest, Row, steady_rate
+from benchmarks.contest import Contest, Effort, Measure, Row, steady_rate
 from benchmarks.rivals import connection, our_queue
 from benchmarks.threads import together
-
-if TYPE_CHECKING:
-    from benchmarks.contest import Effort, Measure
 
 __all__ = ["Doors", "meetings", "suite"]
 

@@ -6,14 +6,11 @@ W1 one way, in a plain loop of send and receive; W1b in bulk; W2 round trip; W3 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from benchmarks.contest import Row
+from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest
 from benchmarks.rivals import found
-
-if TYPE_CHECKING:
-    from benchmarks.contest import Contest, Effort
 
 __all__ = ["suite"]
 

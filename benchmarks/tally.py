@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Sequence, Sized
 from itertools import repeat
 from pathlib import Path
 from threading import Event
@@ -16,8 +17,6 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Sized
-
     from benchmarks.job import Job
 
 __all__ = ["CREDIT", "DONE", "END", "HERE", "PROBE", "READY", "Tally"]

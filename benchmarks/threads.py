@@ -15,17 +15,14 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import repeat
 from time import perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from benchmarks import memory
-from benchmarks.contest import Contest, Row, steady_rate
+from benchmarks.contest import Contest, Effort, Row, Values, steady_rate
 from benchmarks.figure import OURS
 from benchmarks.rivals import found, our_queue
+from queuebroker import MessageQueue
 from specs.clauses import clause
-
-if TYPE_CHECKING:
-    from benchmarks.contest import Effort, Values
-    from queuebroker import MessageQueue
 
 __all__ = ["Link", "round_trip_us", "stream", "suite", "together"]
 

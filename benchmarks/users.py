@@ -8,16 +8,13 @@ all processes of a job, without their start and end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
-from benchmarks.contest import Row
+from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest, possible_cores
 from benchmarks.rivals import found
-
-if TYPE_CHECKING:
-    from benchmarks.contest import Contest, Effort
 
 __all__ = ["suite"]
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
 from benchmarks.figure import OURS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["TABLE", "Rival", "found"]
 

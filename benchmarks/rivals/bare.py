@@ -12,17 +12,12 @@ import mmap
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from benchmarks.job import Sender
-from benchmarks.tally import END, PROBE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
+from benchmarks.job import Job, Sender
+from benchmarks.tally import END, PROBE, Tally
 
 __all__ = ["far", "near"]
 

@@ -7,19 +7,17 @@ cannot do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing.connection import Client, Listener
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.job import Sender
+from benchmarks.job import Job, Sender
+from benchmarks.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.job import Job
     from benchmarks.rendezvous import Doors
-    from benchmarks.tally import Tally
 
 __all__ = ["doors", "far", "near"]
 

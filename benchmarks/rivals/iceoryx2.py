@@ -8,18 +8,14 @@ a message is delivered.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import iceoryx2 as iox
 
-from benchmarks.job import Sender
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
+from benchmarks.job import Job, Sender
+from benchmarks.tally import Tally
 
 __all__ = ["far", "near"]
 

@@ -12,25 +12,20 @@ import logging
 import socket
 import ssl
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
 from time import monotonic, perf_counter, perf_counter_ns, sleep
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
-from benchmarks.job import Sender
+from benchmarks.job import Job, Sender
 from benchmarks.rivals import TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
+from benchmarks.tally import Tally
 
 __all__ = ["far", "near"]
 

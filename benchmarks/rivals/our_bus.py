@@ -10,17 +10,13 @@ from __future__ import annotations
 import logging
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
-from benchmarks.job import Sender
-from bus import BusConfig, Durability, Network, open_bus
-
-if TYPE_CHECKING:
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
-    from bus import Bus, Incoming
+from benchmarks.job import Job, Sender
+from benchmarks.tally import Tally
+from bus import Bus, BusConfig, Durability, Incoming, Network, open_bus
 
 __all__ = ["far", "near"]
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.job import Sender
+from benchmarks.job import Job, Sender
+from benchmarks.tally import Tally
 from bus import open_bus
-
-if TYPE_CHECKING:
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
 
 __all__ = ["far", "near"]
 

@@ -5,14 +5,9 @@ Default arguments, except that the queues hold the window of the job.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from benchmarks.job import Sender
+from benchmarks.job import Job, Sender
+from benchmarks.tally import Tally
 from bus.pattern import BusSocket, SocketConfig
-
-if TYPE_CHECKING:
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
 
 __all__ = ["far", "near"]
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from benchmarks.job import CAPACITY, Sender
-from queuebroker import BrokerManager, DisconnectedError, MessageQueue, QueueBroker
+from benchmarks.job import CAPACITY, Job, Sender
+from benchmarks.tally import Tally
+from queuebroker import (
+    BrokerManager,
+    DisconnectedError,
+    MessageQueue,
+    Observer,
+    QueueBroker,
+)
 from queuebroker.sockets import SocketQueueBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from benchmarks.job import Job
     from benchmarks.rendezvous import Doors
-    from benchmarks.tally import Tally
     from benchmarks.threads import Link
-    from queuebroker import Observer
 
 __all__ = ["doors", "far", "link", "meet", "near", "queues"]
 

@@ -7,18 +7,16 @@ since they drop the messages beyond them.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pynng  # type: ignore[import-untyped] # it ships no types
 
-from benchmarks.job import CAPACITY, Sender
+from benchmarks.job import CAPACITY, Job, Sender
+from benchmarks.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
     from benchmarks.threads import Link
 
 __all__ = ["far", "link", "near"]

@@ -10,6 +10,7 @@ one admits only keys of this job.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -18,13 +19,10 @@ import zmq
 import zmq.auth
 from zmq.auth.thread import ThreadAuthenticator
 
-from benchmarks.job import CAPACITY, Sender
+from benchmarks.job import CAPACITY, Job, Sender
+from benchmarks.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
     from benchmarks.threads import Link
 
 __all__ = ["far", "link", "near"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import zmq
 
-from benchmarks.job import Sender
-
-if TYPE_CHECKING:
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
+from benchmarks.job import Job, Sender
+from benchmarks.tally import Tally
 
 __all__ = ["far", "near"]
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import zenoh
 
-from benchmarks.job import Sender
-
-if TYPE_CHECKING:
-    from benchmarks.job import Job
-    from benchmarks.tally import Tally
+from benchmarks.job import Job, Sender
+from benchmarks.tally import Tally
 
 __all__ = ["far", "near"]
 
