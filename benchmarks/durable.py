@@ -18,8 +18,6 @@ from benchmarks.contest import Contest, Effort, Measure, Row, Values, steady_rat
 from benchmarks.figure import OURS
 from benchmarks.job import Job, run_job
 
-__all__ = ["suite"]
-
 _MESSAGE: Final = bytes(64)
 _MUST: Final = {"volatile": 0.7}  # of its rate, as a sync is rare
 _HORIZONS: Final = {OURS: "step", "volatile": "", "exact log": "log"}

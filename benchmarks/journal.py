@@ -21,8 +21,6 @@ from bus.journal.writer import Journal
 from queuebroker import Observer
 from queuebroker.observer import Operation, Reason
 
-__all__ = ["suite"]
-
 _RECORDS = 300_000
 _CHUNKS = 100
 _CHUNK_MESSAGES = 1_000

@@ -14,8 +14,6 @@ from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest, refusal
 from benchmarks.rivals import found
 
-__all__ = ["suite"]
-
 _MEDIA: Final = {
     "tls": ("TLS, two namespaces", {"nats": 1.0}),
     "tcp": ("plain, loopback", {}),

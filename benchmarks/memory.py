@@ -23,7 +23,7 @@ from benchmarks.figure import OURS
 from benchmarks.rivals.our_queue import meet
 from queuebroker import BrokerManager, QueueBroker
 
-__all__ = ["contests", "weigh_brokers", "weigh_pairs"]
+__all__ = ["contests"]
 
 _LIMIT_S: Final = 300
 _GREETING: Final = bytes(64)
@@ -56,7 +56,7 @@ def contests(effort: Effort) -> list[Contest]:
     return [*made, Contest([row], measures)]
 
 
-def weigh_pairs(count: int) -> float:
+def _weigh_pairs(count: int) -> float:
     """Return the bytes of one idle pair of default capacity, used once each way."""
     with BrokerManager() as manager:
         host = QueueBroker("host", manager=manager)
@@ -68,14 +68,10 @@ def weigh_pairs(count: int) -> float:
             for number in range(1, count + 1):
                 pairs[number] = _used_pair(host, guest)
 
-        each = _bytes_of(fill) / count
-        for pair in pairs:
-            for end in pair:
-                end.close()
-    return each
+        return _bytes_of(fill) / count
 
 
-def weigh_brokers(count: int) -> float:
+def _weigh_brokers(count: int) -> float:
     """Return the bytes of one idle broker, without its name."""
     with BrokerManager() as manager:
         names = [f"broker {number}" for number in range(count)]
@@ -131,5 +127,5 @@ def _asked(*arguments: str) -> Values:
 
 
 if __name__ == "__main__":
-    weigh = {"pairs": weigh_pairs, "brokers": weigh_brokers}[sys.argv[1]]
+    weigh = {"pairs": _weigh_pairs, "brokers": _weigh_brokers}[sys.argv[1]]
     print(weigh(int(sys.argv[2])) / 1024)

@@ -15,8 +15,6 @@ from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest
 from benchmarks.rivals import found
 
-__all__ = ["suite"]
-
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _M1_MUST: Final = {"pyzmq": 4.0, "zenoh": 1.5, "iceoryx2": 0.9, "bare": 0.7}

@@ -10,8 +10,6 @@ from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest
 from benchmarks.rivals import found
 
-__all__ = ["suite"]
-
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     """Return the contests of both sizes."""

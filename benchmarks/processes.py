@@ -15,8 +15,6 @@ from benchmarks.contest import Contest, Effort, Row, Values
 from benchmarks.job import Job, contest, possible_cores
 from benchmarks.rivals import found
 
-__all__ = ["suite"]
-
 _SIZES: Final = {"1 KiB": 1 << 10, "64 KiB": 1 << 16, "1 MiB": 1 << 20}
 # Required ratio by rival, for each number of processors.
 _RATE_MUSTS: Final = {

@@ -12,8 +12,6 @@ from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest
 from benchmarks.rivals import found
 
-__all__ = ["suite"]
-
 _FAST: Final = {"pyzmq": 1.0}
 
 

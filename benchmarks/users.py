@@ -16,8 +16,6 @@ from benchmarks.contest import Contest, Effort, Row
 from benchmarks.job import Job, contest, possible_cores
 from benchmarks.rivals import found
 
-__all__ = ["suite"]
-
 _PACES: Final = {"100/s": 100, "500/s": 500, "unpaced": 0}
 _CALL_MUSTS: Final = {"p50": 1.0, "p99": 1.5, "CPU": 1.5}
 _STREAM_MUSTS: Final = {"p50": 1.5, "p99": 2.0, "CPU": 2.0}

@@ -19,8 +19,6 @@ from typing import Final
 from benchmarks.job import Job, Sender
 from benchmarks.tally import END, PROBE, Tally
 
-__all__ = ["far", "near"]
-
 _SPECIAL: Final = {2**32 - 1: PROBE, 2**32 - 2: END}
 _TOKENS_BYTES: Final = 4096
 # F_ADD_SEALS with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_FUTURE_WRITE: after it, only

@@ -19,8 +19,6 @@ from benchmarks.tally import Tally
 if TYPE_CHECKING:
     from benchmarks.rendezvous import Doors
 
-__all__ = ["doors", "far", "near"]
-
 
 @contextmanager
 def doors(pairs: int) -> Iterator[list[Doors]]:

@@ -17,8 +17,6 @@ import iceoryx2 as iox
 from benchmarks.job import Job, Sender
 from benchmarks.tally import Tally
 
-__all__ = ["far", "near"]
-
 _WAIT: Final = iox.Duration.from_millis(500)
 
 

@@ -27,8 +27,6 @@ from benchmarks.job import Job, Sender
 from benchmarks.rivals import TABLE
 from benchmarks.tally import Tally
 
-__all__ = ["far", "near"]
-
 _LIMIT_S: Final = 30.0
 _AGAIN_S: Final = 0.001
 

@@ -18,8 +18,6 @@ from benchmarks.job import Job, Sender
 from benchmarks.tally import Tally
 from bus import Bus, BusConfig, Durability, Incoming, Network, open_bus
 
-__all__ = ["far", "near"]
-
 _LARGE_BYTES: Final = 1 << 20
 _LIMIT_S: Final = 30.0
 _HORIZONS: Final[dict[str, Any]] = {

@@ -10,8 +10,6 @@ from benchmarks.job import Job, Sender
 from benchmarks.tally import Tally
 from bus import open_bus
 
-__all__ = ["far", "near"]
-
 
 def near(job: Job) -> Sender:
     """Call a task, or notify."""

@@ -9,8 +9,6 @@ from benchmarks.job import Job, Sender
 from benchmarks.tally import Tally
 from bus.pattern import BusSocket, SocketConfig
 
-__all__ = ["far", "near"]
-
 
 def near(job: Job) -> Sender:
     """Dial all other nodes."""

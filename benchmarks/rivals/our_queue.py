@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ from benchmarks.job import CAPACITY, Job, Sender
 from benchmarks.tally import Tally
 from queuebroker import (
     BrokerManager,
-    DisconnectedError,
     MessageQueue,
     Observer,
     QueueBroker,
@@ -23,8 +22,6 @@ from queuebroker.sockets import SocketQueueBroker
 if TYPE_CHECKING:
     from benchmarks.rendezvous import Doors
     from benchmarks.threads import Link
-
-__all__ = ["doors", "far", "link", "meet", "near", "queues"]
 
 _BATCHES = 4  # of the job, in one bulk call
 
@@ -88,8 +85,7 @@ def near(job: Job) -> Sender:
             sent += _BATCHES
         return sent
 
-    many: Callable[[bytes, float], int] | None = stream if job.act == "bulk" else None
-    return Sender(queue.send, broker.close, ask, many)
+    return Sender(queue.send, broker.close, ask, stream if job.act == "bulk" else None)
 
 
 def far(job: Job, tally: Tally) -> None:
@@ -102,5 +98,4 @@ def far(job: Job, tally: Tally) -> None:
         else:
             answer = queue.send if job.act == "echo" else None
             tally.loop(queue.receive, answer, plain=job.way == "pair")
-        with suppress(DisconnectedError):
-            tally.finish()
+        tally.finish()

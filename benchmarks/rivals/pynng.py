@@ -19,8 +19,6 @@ from benchmarks.tally import Tally
 if TYPE_CHECKING:
     from benchmarks.threads import Link
 
-__all__ = ["far", "link", "near"]
-
 _ROOM_MAX: Final = 8192  # the greatest that it accepts
 
 _numbers = itertools.count()

@@ -25,8 +25,6 @@ from benchmarks.tally import Tally
 if TYPE_CHECKING:
     from benchmarks.threads import Link
 
-__all__ = ["far", "link", "near"]
-
 _ADDRESS: Final = "inproc://link"
 _RECEIVING: Final = {zmq.PUB: zmq.SUB, zmq.PUSH: zmq.PULL, zmq.PAIR: zmq.PAIR}
 

@@ -9,8 +9,6 @@ import zmq
 from benchmarks.job import Job, Sender
 from benchmarks.tally import Tally
 
-__all__ = ["far", "near"]
-
 _HWM = 100_000
 
 

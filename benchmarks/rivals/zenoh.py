@@ -16,8 +16,6 @@ import zenoh
 from benchmarks.job import Job, Sender
 from benchmarks.tally import Tally
 
-__all__ = ["far", "near"]
-
 _LIMIT_S: Final = 30.0
 
 
