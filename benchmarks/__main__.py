@@ -109,28 +109,28 @@ def _measure(name: str, effort: Effort) -> tuple[list[Figure], int]:
     left_out: list[str] = []
     done: set[int] = set()
     code = 0
-    for number, contest in enumerate(contests):
-        now = time.monotonic()
-        if now >= end:
-            left_out.append(contest.label)
-            continue
-        print(f"measuring {contest.label} ...", file=sys.stderr, flush=True)
-        until = now + (end - now) / (len(contests) - number)
-        rounds: list[Mapping[str, Values]] = []
-        try:
-            for values in contest.rounds(effort.rounds, until):
-                rounds.append(values)  # noqa: PERF402 # those before Ctrl-C count
-        except KeyboardInterrupt:
-            code = _INTERRUPTED
-        except RuntimeError as error:
-            print(f"{contest.label} FAILED: {error}")
-            code = _FAILED
-        if rounds:
-            figures += contest.figures_of(rounds)
-            done.add(len(rounds))
-        if code == _INTERRUPTED:
-            print("interrupted: these are the figures measured by then")
-            break
+    try:
+        for number, contest in enumerate(contests):
+            now = time.monotonic()
+            if now >= end:
+                left_out.append(contest.label)
+                continue
+            print(f"measuring {contest.label} ...", file=sys.stderr, flush=True)
+            until = now + (end - now) / (len(contests) - number)
+            rounds: list[Mapping[str, Values]] = []
+            try:
+                for values in contest.rounds(effort.rounds, until):
+                    rounds.append(values)  # noqa: PERF402 # those before Ctrl-C count
+            except RuntimeError as error:
+                print(f"{contest.label} FAILED: {error}")
+                code = _FAILED
+            finally:
+                if rounds:
+                    figures += contest.figures_of(rounds)
+                    done.add(len(rounds))
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+        print("interrupted: these are the figures measured by then")
     if left_out:
         print(f"left out by --quick, for lack of time: {', '.join(left_out)}")
     counts = " to ".join(map(str, sorted({min(done), max(done)}))) if done else "no"

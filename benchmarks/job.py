@@ -124,21 +124,15 @@ class Job:
         """True if a sender that is too fast loses messages; then the window holds."""
         return self.way in {"publish", "mesh"}
 
-    @property
-    def near_host(self) -> str:
-        """The IP address of the near machine."""
-        return _HOSTS[0] if self.medium == "tls" else "127.0.0.1"
-
-    @property
-    def far_host(self) -> str:
-        """The IP address of the far machine."""
-        return _HOSTS[1] if self.medium == "tls" else "127.0.0.1"
+    def host(self, side: str = "far") -> str:
+        """Return the IP address of the machine "near" or "far"."""
+        return _HOSTS[side == "far"] if self.medium == "tls" else "127.0.0.1"
 
     def address(self, number: int = 0) -> str:
         """Return the address at which a receiver listens."""
         if self.medium == "unix":
             return f"ipc://{self.folder}/{number}"
-        return f"tcp://{self.far_host}:{self.ports[0]}"
+        return f"tcp://{self.host()}:{self.ports[0]}"
 
     def keys(self, side: str) -> Path:
         """Return the folder of keys of the machine "near" or "far"."""
@@ -305,16 +299,10 @@ def possible_cores(*, quick: bool = False) -> tuple[dict[int, str], list[str]]:
 
     quick: at most one.
     """
-    here = len(os.sched_getaffinity(0))
     names = {2: "two cores", 1: "one core"}
-    possible = {count: name for count, name in names.items() if count <= here}
-    if quick:
-        return dict([*possible.items()][:1]), []
-    return possible, [
-        f"{name} left out: this process may use {here} processors"
-        for count, name in names.items()
-        if count > here
-    ]
+    if len(os.sched_getaffinity(0)) > 1:
+        return ({2: names[2]} if quick else names), []
+    return {1: names[1]}, ["two cores left out: this process may use one processor"]
 
 
 # The near process.

@@ -56,4 +56,4 @@ def far(job: Job, tally: Tally) -> None:
 def _address(job: Job) -> Any:
     if job.medium == "unix":
         return job.address().removeprefix("ipc://")
-    return job.far_host, job.ports[0]
+    return job.host(), job.ports[0]

@@ -109,7 +109,7 @@ async def _connected(job: Job, side: str) -> Client:
 
 @contextmanager
 def _server(job: Job) -> Iterator[None]:
-    lines = [f'listen: "{job.far_host}:{job.ports[0]}"']
+    lines = [f'listen: "{job.host()}:{job.ports[0]}"']
     if job.medium == "tls":
         own, trusted = (
             job.keys("far") / f"{each}.pem" for each in ("machine", "trusted")
@@ -136,7 +136,7 @@ def _wait_for(server: subprocess.Popen[bytes], job: Job) -> None:
     Raises:
         RuntimeError: it ended instead, or took too long.
     """
-    where = (job.far_host, job.ports[0])
+    where = (job.host(), job.ports[0])
     deadline = monotonic() + _LIMIT_S
     while monotonic() < deadline and server.poll() is None:
         with suppress(OSError), socket.create_connection(where):

@@ -83,10 +83,9 @@ def _opened(job: Job, side: str, process: str) -> Bus:
         return open_bus(process=process, config=config, durability=durability)
     far_port, near_port = job.ports
     port = far_port if side == "far" else near_port
-    host = job.near_host if side == "near" else job.far_host
     network = Network(
-        listen=f"{host}:{port}",
-        peers=[f"{job.far_host}:{far_port}"] if side == "near" else [],
+        listen=f"{job.host(side)}:{port}",
+        peers=[f"{job.host()}:{far_port}"] if side == "near" else [],
         keys=job.keys(side) if job.medium == "tls" else None,
     )
     return open_bus(machine=side, network=network, config=config)

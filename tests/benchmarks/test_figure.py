@@ -80,24 +80,21 @@ def test_a_missing_rival_leaves_the_verdict_open_unless_another_is_missed(
     assert figure.passed is passed
 
 
-def test_json_has_exactly_these_fields() -> None:
-    figure = _figure([{"ours": 3.0, "queue.Queue": 1.0}], must={"queue.Queue": 3.0})
+def test_json_has_exactly_these_fields_and_is_read_back() -> None:
+    figure = _figure([{"ours": 3.0, "it": 1.0}], must={"it": 3.0})
 
-    assert figure.as_json() == {
+    entry = json.loads(json.dumps(figure.as_json()))
+
+    assert entry == {
         "figure": "T1",
         "case": "64 B",
         "unit": "messages/s",
         "better": "higher",
         "ours": 3.0,
         "spread": 0.0,
-        "rivals": {"queue.Queue": 1.0},
-        "ratios": {"queue.Queue": 3.0},
-        "must": {"queue.Queue": 3.0},
+        "rivals": {"it": 1.0},
+        "ratios": {"it": 3.0},
+        "must": {"it": 3.0},
         "pass": True,
     }
-
-
-def test_json_is_read_back_as_it_was() -> None:
-    figure = _figure([{"ours": 3.0, "it": 1.0}], must={"it": 4.0, "gone": 1.0})
-
-    assert Figure.from_json(json.loads(json.dumps(figure.as_json()))) == figure
+    assert Figure.from_json(entry) == figure

@@ -44,13 +44,6 @@ def _use(
     monkeypatch.setattr(command, "load", lambda _: suite)
 
 
-def test_without_a_suite_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
-
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [*SUITES]
-
-
 @pytest.mark.parametrize(
     ("must", "arguments", "code"),
     [
