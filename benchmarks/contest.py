@@ -56,7 +56,7 @@ class Effort:
     @classmethod
     def of(cls, *, quick: bool) -> Effort:
         """Return the effort of a quick look, or of figures worth keeping."""
-        return cls(3, 0.2, 40.0) if quick else cls()
+        return cls(3, 0.2, 35.0) if quick else cls()
 
     @property
     def is_quick(self) -> bool:
