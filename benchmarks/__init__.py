@@ -1,17 +1,16 @@
-"""Our code and its rivals, measured side by side in one run: ``python -m benchmarks``.
+"""This project and its rivals, measured side by side in one run.
 
-::
+``python -m benchmarks`` lists the suites. The modules::
 
-    figure    the result: medians, ratios, whether the requirement is met
-    contest   the contestants of one figure, and their rounds
-    crew      threads that begin together, and the seconds they take
-    workloads the work of each contestant, the same code for all
-    ours, rivals/   the contestants: no loop, no clock, only their best settings
-    threads, rendezvous, journal   three of the suites; `suites` lists all
-    multicast, multicast_job, receivers, tally   the suite with several receivers
-    machines, testbed, namespaces   the suite between two machines, and what it needs
-    anatomy, hops    the calls of a message, of a command to another process
-    explorer, hunt, hunters/   tools that find the faults of ``examples/faults``
+    __main__   the command line, and the run of a suite
+    contest    the contestants of a figure, and the rounds in which they are compared
+    figure     the result: medians, ratios, whether the requirement is met; the tables
+    job        one job in processes of its own, the same code for all contestants
+    tally      the receiving side of a job
+    rivals/    the table of contestants, ours included: no loop, no clock, only settings
+    users, threads, rendezvous, sockets, processes, multicast, pattern, machines,
+    journal, durable   the suites
+    memory, hops, machine   sizes, the calls of a command, the description of a machine
 
 A benchmark is never a timed test: no test under ``tests/`` reads a figure.
 """

@@ -1,43 +1,60 @@
-"""``python -m benchmarks NAME``: run a suite; ``table FILE...``: print its figures.
+"""``python -m benchmarks SUITE``: measure; ``table FILE...``: print stored figures.
 
-``--quick`` ends within a minute. Ctrl-C prints the figures measured so far.
+Without a suite, the command lists them. ``--quick`` ends within a minute. Ctrl-C prints
+the figures measured so far, and writes them with ``--json``.
 
-Exit codes: 0 success; 1 with ``--check`` if a requirement is missed, or cannot be
-judged because its rival is missing or nothing could be measured; 2 wrong usage; 130
-after Ctrl-C.
+Exit codes: 0 success; 1 if our own job fails, or with ``--check`` if a requirement is
+missed, or cannot be judged because its rival is missing or nothing could be measured; 2
+wrong usage; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
+import importlib
 import json
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import Final, NoReturn
 
-from benchmarks import suites
-from benchmarks.figure import Figure
+from benchmarks.contest import Effort, Suite, Values
+from benchmarks.figure import Figure, markdown_table, terminal_table
 from benchmarks.machine import machine_line
-from benchmarks.suites import Effort
-from benchmarks.table import markdown_table, terminal_table
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+__all__ = ["SUITES", "load", "main"]
 
-__all__ = ["main"]
+# Each is the function `suite` of the module of its name.
+SUITES: Final = {
+    "users": "U1 U2, calls and notifications as the README teaches them",
+    "threads": "T1 T2 T3 T5, between threads of one process",
+    "rendezvous": "T4, connects of two threads",
+    "sockets": "W1 W2 W3, a queue between two processes",
+    "processes": "P1 P2 P3, commands between two processes",
+    "multicast": "M1 M2 M3 P3, large messages, and from one process to four",
+    "pattern": "B1, four nodes of the bus pattern",
+    "machines": "N1, between two network namespaces, as root",
+    "journal": "J1, the cost of a record",
+    "durable": "D1 D2, a receiver that keeps horizons on disk",
+}
 
-_USAGE = 2
-_INTERRUPTED = 130
+_FAILED: Final = 1
+_USAGE: Final = 2
+_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given[:1] == ["table"]:
+        if not given:
+            for name, text in SUITES.items():
+                print(f"{name:12}{text}")
+            return 0
+        if given[0] == "table":
             return _table(given[1:])
         return _run(given)
     except _UsageError as error:
@@ -56,26 +73,33 @@ class _Parser(argparse.ArgumentParser):
         raise _UsageError(message)
 
 
+def load(name: str) -> Suite:
+    """Import the suite of that name. Those with missing packages stay usable so."""
+    suite: Suite = importlib.import_module(f"benchmarks.{name}").suite
+    return suite
+
+
 def _run(given: list[str]) -> int:
     parser = _Parser(prog="python -m benchmarks", description="ours and the rivals")
-    parser.add_argument("name", help=f"{', '.join(suites.SUITES)}, or table FILE...")
+    parser.add_argument("name", help=f"{', '.join(SUITES)}, or table FILE...")
     parser.add_argument("--quick", action="store_true", help="a look, in a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--check", action="store_true", help="exit 1 on a missed must")
     options = parser.parse_args(given)
-    if options.name not in suites.SUITES:
-        names = ", ".join(suites.SUITES)
+    if options.name not in SUITES:
+        names = ", ".join(SUITES)
         raise _UsageError(f"no suite is called {options.name!r}; there are {names}")
     figures, code = _measure(options.name, Effort.of(quick=options.quick))
     if options.json is not None:
         _write(options.json, figures)
-    return code or int(options.check and not _all_met(figures))
+    all_met = bool(figures) and all(each.passed for each in figures if each.must)
+    return code or (_FAILED if options.check and not all_met else 0)
 
 
 def _measure(name: str, effort: Effort) -> tuple[list[Figure], int]:
-    """Measure a suite; return its figures, and the exit code: 130 after Ctrl-C."""
+    """Measure a suite; return its figures, and the exit code."""
     print(machine_line())
-    contests, missing = suites.load(name)(effort)
+    contests, missing = load(name)(effort)
     for sentence in missing:
         print(sentence)
     if effort.is_quick:
@@ -83,29 +107,34 @@ def _measure(name: str, effort: Effort) -> tuple[list[Figure], int]:
     end = time.monotonic() + effort.limit_s
     figures: list[Figure] = []
     left_out: list[str] = []
+    done: set[int] = set()
     code = 0
-    for number, contest in enumerate(contests):
-        label = f"{contest.figure} {contest.case}"
-        now = time.monotonic()
-        if now >= end:
-            left_out.append(label)
-            continue
-        print(f"measuring {label} ...", file=sys.stderr, flush=True)
-        until = now + (end - now) / (len(contests) - number)
-        rounds = []
-        try:
-            for values in contest.rounds(effort.rounds, until):
-                rounds.append(values)  # noqa: PERF402 # those before Ctrl-C count
-        except KeyboardInterrupt:
-            code = _INTERRUPTED
-        if rounds:
-            figures.append(contest.figure_of(rounds))
-        if code:
-            print("interrupted: these are the figures measured by then")
-            break
+    try:
+        for number, contest in enumerate(contests):
+            now = time.monotonic()
+            if now >= end:
+                left_out.append(contest.label)
+                continue
+            print(f"measuring {contest.label} ...", file=sys.stderr, flush=True)
+            until = now + (end - now) / (len(contests) - number)
+            rounds: list[Mapping[str, Values]] = []
+            try:
+                for values in contest.rounds(effort.rounds, until):
+                    rounds.append(values)  # noqa: PERF402 # those before Ctrl-C count
+            except RuntimeError as error:
+                print(f"{contest.label} FAILED: {error}")
+                code = _FAILED
+            finally:
+                if rounds:
+                    figures += contest.figures_of(rounds)
+                    done.add(len(rounds))
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+        print("interrupted: these are the figures measured by then")
     if left_out:
         print(f"left out by --quick, for lack of time: {', '.join(left_out)}")
-    print(f"medians of {effort.rounds} rounds; ratio: ours / rival in the same round")
+    counts = " to ".join(map(str, sorted({min(done), max(done)}))) if done else "no"
+    print(f"medians of {counts} rounds; ratio: ours / rival in the same round")
     print()
     print(terminal_table(figures))
     return figures, code
@@ -117,10 +146,6 @@ def _write(path: Path, figures: list[Figure]) -> None:
         path.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise _UsageError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _all_met(figures: list[Figure]) -> bool:
-    return bool(figures) and all(figure.passed for figure in figures if figure.must)
 
 
 def _table(given: list[str]) -> int:

@@ -5,80 +5,49 @@ receiver with steps of 1024 messages. The rivals in the same run are a volatile
 receiver, one with an exact log, which syncs once for each group of messages, and the
 storage alone: how many small appends it syncs in a second. The horizons are in the
 folder for temporary files, unless TMPDIR names another one.
-
-Each job runs in two processes of its own: ``python -m benchmarks.durable near
-CONTESTANT JOB COUNT`` measures, and starts the far one.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-from functools import partial
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import attrs
-
-from benchmarks.contest import Contest, steady_rate
+from benchmarks.contest import Contest, Effort, Measure, Row, Values, steady_rate
 from benchmarks.figure import OURS
-from benchmarks.parties import PARTIES, far_bus
-from benchmarks.program import command, far_program, run_program
-from bus import Durability
+from benchmarks.job import Job, run_job
 
-if TYPE_CHECKING:
-    from benchmarks.contest import Measure
-    from benchmarks.suites import Effort
-
-__all__ = ["run_job", "suite"]
-
-_MODULE: Final = "benchmarks.durable"
 _MESSAGE: Final = bytes(64)
-_LIMIT_S: Final = 60.0
-_MUST: Final = 0.7  # of the rate of a volatile receiver, as a sync is rare
-_VOLATILE: Final = "volatile"
-# By contestant, for any directory; None for a volatile receiver.
-_SETTINGS: Final = {
-    OURS: Durability("any", step=1024),
-    _VOLATILE: None,
-    "exact log": Durability("any", accept_log=True),
-}
+_MUST: Final = {"volatile": 0.7}  # of its rate, as a sync is rare
+_HORIZONS: Final = {OURS: "step", "volatile": "", "exact log": "log"}
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     """Return the contests of both figures."""
 
-    def rate(name: str, job: str) -> Measure:
-        return steady_rate(partial(run_job, name, job), effort.round_s)
+    def measure(act: str, horizons: str) -> Measure:
+        job = Job(act, "push", effort.round_s, horizons=horizons)
 
-    others = [name for name in _SETTINGS if name != OURS]
+        def rate() -> Values:
+            values = run_job("our_bus", job)
+            return values if act == "stream" else {"value": 1e6 / values["p50"]}
+
+        return rate
+
     return [
         Contest(
-            *(figure, case, "messages/s", "higher", rate(OURS, job)),
+            [Row(figure, case, "messages/s", _MUST)],
             {
-                **{name: rate(name, job) for name in others},
+                **{name: measure(act, kept) for name, kept in _HORIZONS.items()},
                 "sync alone": steady_rate(_syncs, effort.round_s),
             },
-            {_VOLATILE: _MUST},
         )
-        for figure, case, job in (
-            ("D1", "one way", "sink"),
+        for figure, case, act in (
+            ("D1", "one way", "stream"),
             ("D2", "round trip", "echo"),
         )
     ], []
-
-
-def run_job(name: str, job: str, count: int) -> float:
-    """Run a job with a contestant; return its duration in seconds.
-
-    Raises:
-        RuntimeError: the job failed, or was not done in time; names contestant and job.
-    """
-    arguments = command(_MODULE, "near", name, job, count)
-    [taken_s] = run_program(f"{name}, {job} of {count}", arguments, _LIMIT_S)
-    return taken_s
 
 
 def _syncs(count: int) -> float:
@@ -89,40 +58,3 @@ def _syncs(count: int) -> float:
             os.pwrite(stream.fileno(), _MESSAGE, number * len(_MESSAGE))
             os.fdatasync(stream.fileno())
         return perf_counter() - began
-
-
-def _near(name: str, job: str, count: int) -> float:
-    with far_program(_MODULE, "far", name, job, count) as (folder, _):
-        near = PARTIES[OURS].near(folder, job)
-        try:
-            began = perf_counter()
-            if job == "echo":
-                for _ in range(count):
-                    near.ask(_MESSAGE)
-            else:
-                for _ in range(count):
-                    near.send(_MESSAGE)
-                near.finished()
-            taken_s = perf_counter() - began
-        finally:
-            near.close()
-    return taken_s
-
-
-def _far(name: str, job: str, count: int, folder: str) -> None:
-    settings = _SETTINGS[name]
-    durability = None
-    if settings is not None:
-        durability = attrs.evolve(settings, directory=Path(folder, "horizons"))
-    far_bus(folder, job, count, partial(print, flush=True), durability)
-
-
-def _main(side: str, name: str, job: str, count: str, folder: str = "") -> None:
-    if side == "near":
-        print(_near(name, job, int(count)))
-    else:
-        _far(name, job, int(count), folder)
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

@@ -8,18 +8,22 @@ medians: the contestants of one round ran under the same load.
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+__all__ = ["OURS", "Figure", "markdown_table", "terminal_table"]
 
-__all__ = ["OURS", "Better", "Figure"]
+OURS: Final = "ours"
 
-Better = Literal["higher", "lower"]
-
-OURS = "ours"
+_RATES: Final = {"messages/s", "meetings/s"}
+_HEAD: Final = (
+    *("figure", "unit", "ours", "spread"),
+    *("rival", "value", "ratio", "must", ""),
+)
+_RIGHT: Final = {2, 3, 5, 6, 7}
+_MARKS: Final = {True: "met", False: "MISSED", None: "not judged"}
 
 
 @attrs.frozen
@@ -39,7 +43,7 @@ class Figure:
     figure: str
     case: str
     unit: str
-    better: Better
+    better: Literal["higher", "lower"]
     ours: float
     spread: float
     rivals: Mapping[str, float]
@@ -71,29 +75,30 @@ class Figure:
         figure: str,
         case: str,
         unit: str,
-        better: Better,
         *,
         must: Mapping[str, float],
         rounds: Sequence[Mapping[str, float]],
     ) -> Figure:
-        """Summarise ``rounds``: in each, the value of every contestant by its name."""
-        rivals = [name for name in rounds[0] if name != OURS]
-        ratios = {
-            name: statistics.median(one[OURS] / one[name] for one in rounds)
-            for name in rivals
-        }
+        """Summarise ``rounds``: in each, the value of every contestant by its name.
+
+        A contestant that the last round lacks is left out.
+        """
         ours = [one[OURS] for one in rounds]
+        rivals = [name for name in rounds[-1] if name != OURS]
         return cls(
             figure,
             case,
             unit,
-            better,
+            "higher" if unit in _RATES else "lower",
             ours=statistics.median(ours),
             spread=_spread(ours),
             rivals={
                 name: statistics.median(one[name] for one in rounds) for name in rivals
             },
-            ratios=ratios,
+            ratios={
+                name: statistics.median(one[OURS] / one[name] for one in rounds)
+                for name in rivals
+            },
             must=dict(must),
         )
 
@@ -117,3 +122,62 @@ def _spread(values: Sequence[float]) -> float:
         return 0.0
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return (high - low) / middle
+
+
+def terminal_table(figures: Iterable[Figure]) -> str:
+    """Return one line for each figure and rival, columns aligned."""
+    rows = [_HEAD, *_rows(figures)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column in _RIGHT else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def markdown_table(figures: Iterable[Figure]) -> str:
+    """Return the same as a Markdown table."""
+    rule = tuple("---:" if column in _RIGHT else "---" for column in range(len(_HEAD)))
+    rows: list[Sequence[str]] = [_HEAD, rule, *_rows(figures)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _rows(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
+    """Return a line for each rival, also for a missing one with a requirement."""
+    rows: list[tuple[str, ...]] = []
+    for figure in figures:
+        head: tuple[str, ...] = (
+            f"{figure.figure} {figure.case}",
+            figure.unit,
+            _number(figure.ours),
+            f"{figure.spread:.0%}",
+        )
+        for name in dict.fromkeys((*figure.rivals, *figure.must)) or [""]:
+            rows.append((*head, name, *_against(figure, name)))
+            # Only the first line of a figure names it.
+            head = ("",) * len(head)
+    return rows
+
+
+def _against(figure: Figure, name: str) -> tuple[str, str, str, str]:
+    """Return value, ratio, requirement and mark for one rival."""
+    if not name:
+        return "", "", "", ""
+    value, ratio = figure.rivals.get(name), figure.ratios.get(name)
+    owed = figure.must.get(name)
+    sign = ">=" if figure.better == "higher" else "<="
+    return (
+        "missing" if value is None else _number(value),
+        "" if ratio is None else f"{ratio:.2f}",
+        "" if owed is None else f"{sign} {owed:g}",
+        "" if owed is None else _MARKS[figure.met(name)],
+    )
+
+
+def _number(value: float) -> str:
+    """Format to three significant digits; group thousands."""
+    if value >= 1_000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

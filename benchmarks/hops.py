@@ -18,24 +18,18 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from types import FrameType
+from typing import Final
 
 import bus
 import queuebroker
+from benchmarks.job import start_program
 from benchmarks.machine import machine_line
-from benchmarks.program import command, start_program
-from bus import BusConfig, Role, open_bus
+from bus import BusConfig, Incoming, Role, open_bus
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType
-
-    from bus import Incoming
-
-__all__ = ["Hops", "main", "measure"]
+__all__ = ["files_of", "main", "measure"]
 
 _LIMIT_S: Final = 30.0
 _WARM: Final = 200  # commands before the one that is counted
@@ -46,29 +40,13 @@ _FOLDERS: Final = {
     for package in (bus, queuebroker)
 }
 
-
-@attrs.frozen
-class Hops:
-    """The calls of one command, in order, on the near and on the far side.
-
-    Each is named by its file and its function: ``bus/api/task.py:Task.command``.
-    """
-
-    near: tuple[str, ...]
-    far: tuple[str, ...]
-
-    @property
-    def calls(self) -> int:
-        """The number of calls on both sides."""
-        return len(self.near) + len(self.far)
-
-    @property
-    def files(self) -> int:
-        """The number of files that they are in."""
-        return len(_files(self.near).keys() | _files(self.far).keys())
+# The calls on the near and on the far side, in order, each named by its file and its
+# function: ``bus/api/task.py:Task.command``.
+Hops = tuple[list[str], list[str]]
 
 
-def _files(calls: Sequence[str]) -> Counter[str]:
+def files_of(calls: Iterable[str]) -> Counter[str]:
+    """Count the calls in each file."""
     return Counter(call.partition(":")[0] for call in calls)
 
 
@@ -91,10 +69,10 @@ class _Recorder:
                     file = f"{name}/{path.relative_to(folder)}"
                     calls.append(f"{file}:{frame.f_code.co_qualname}")
 
-    def take(self) -> tuple[str, ...]:
+    def take(self) -> list[str]:
         """Stop recording; return the calls so far."""
         calls, self.calls = self.calls, None
-        return tuple(calls or ())
+        return calls or []
 
 
 def measure() -> Hops:
@@ -106,7 +84,7 @@ def measure() -> Hops:
     recorder = _Recorder()
     with (
         tempfile.TemporaryDirectory(prefix="qb-") as folder,
-        start_program(command("benchmarks.hops", folder)) as far,
+        start_program([sys.executable, "-m", "benchmarks.hops", folder]) as far,
     ):
         assert far.stdout is not None
         far.stdout.readline()
@@ -131,7 +109,7 @@ def measure() -> Hops:
             sys.setprofile(None)
     if not line:
         raise RuntimeError(f"no command came within {_LIMIT_S:g} s")
-    return Hops(near, tuple(json.loads(line)))
+    return near, json.loads(line)
 
 
 def _be_far(folder: str) -> None:
@@ -164,18 +142,18 @@ def main(*, way: bool = False) -> None:
     way: the calls themselves, in order.
     """
     # The fewest: if a deadline passes meanwhile, the comm thread makes a hundred more.
-    hops = min([measure() for _ in range(_RUNS)], key=lambda each: each.calls)
+    hops = min([measure() for _ in range(_RUNS)], key=lambda each: sum(map(len, each)))
     print(machine_line())
     print()
+    near, far = map(files_of, hops)
     if way:
-        for side, calls in (("near", hops.near), ("far", hops.far)):
+        for side, calls in zip(("near", "far"), hops, strict=True):
             print(f"{side}:", *calls, sep="\n  ")
     else:
-        near, far = _files(hops.near), _files(hops.far)
         print("near   far  file")
         for file in sorted(near.keys() | far.keys()):
             print(f"{near[file]:4}  {far[file]:4}  {file}")
-    print(f"{hops.calls} calls in {hops.files} files")
+    print(f"{(near + far).total()} calls in {len(near + far)} files")
 
 
 if __name__ == "__main__":

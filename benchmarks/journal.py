@@ -9,24 +9,17 @@ from __future__ import annotations
 import collections
 import itertools
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import repeat
 from time import monotonic_ns, perf_counter
-from typing import TYPE_CHECKING
 
-from benchmarks import ours
-from benchmarks.contest import Contest
+from benchmarks.contest import Contest, Effort, Row
+from benchmarks.figure import OURS
+from benchmarks.rivals.our_queue import queues
 from bus.journal.writer import Journal
+from queuebroker import Observer
 from queuebroker.observer import Operation, Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from benchmarks.suites import Effort
-    from queuebroker import Observer
-
-__all__ = ["suite"]
 
 _RECORDS = 300_000
 _CHUNKS = 100
@@ -42,22 +35,18 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     records, chunks = effort.amount(_RECORDS), effort.amount(_CHUNKS)
     return [
         Contest(
-            "J1",
-            "on",
-            "ns/record",
-            "lower",
-            partial(_journal_ns, records),
-            {"bare": partial(_deque_ns, records)},
-            {"bare": 2.3},
+            [Row("J1", "on", "ns/record", {"bare": 2.3})],
+            {
+                OURS: lambda: {"value": _journal_ns(records)},
+                "bare": lambda: {"value": _deque_ns(records)},
+            },
         ),
         Contest(
-            "J1",
-            "off",
-            "ns/message",
-            "lower",
-            partial(_unobserved_beside_journal_ns, chunks),
-            {"bare": partial(_unobserved_ns, chunks)},
-            {"bare": _NOISE},
+            [Row("J1", "off", "ns/message", {"bare": _NOISE})],
+            {
+                OURS: lambda: {"value": _unobserved_beside_journal_ns(chunks)},
+                "bare": lambda: {"value": _unobserved_ns(chunks)},
+            },
         ),
     ], []
 
@@ -129,7 +118,7 @@ def _observe_ns(observe: Observer, count: int) -> float:
 
 def _unobserved_beside_journal_ns(chunks: int) -> float:
     """Send and receive unobserved while another connection is being recorded."""
-    with _journal() as journal, ours.queues(4, observer=journal.observe) as (near, far):
+    with _journal() as journal, queues(4, observer=journal.observe) as (near, far):
         near.send(_MESSAGE)
         far.receive()
         return _unobserved_ns(chunks)
@@ -141,7 +130,7 @@ def _unobserved_ns(chunks: int) -> float:
     Thread switches and other programs add more time than the difference to be measured,
     and never subtract any. So the job uses one thread, and the best of many chunks.
     """
-    with ours.queues(capacity=4) as (near, far):
+    with queues(capacity=4) as (near, far):
         return min(_chunk_ns(near.send, far.receive) for _ in range(chunks))
 
 

@@ -13,22 +13,15 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["machine_line"]
+from benchmarks.rivals import TABLE
 
-_PACKAGES = (
-    "attrs",
-    "pyzmq",
-    "pynng",
-    "eclipse-zenoh",
-    "nats-py",
-    "iceoryx2",
-    "kickmsg",
-)
+__all__ = ["machine_line"]
 
 
 @functools.cache
 def machine_line() -> str:
     """Return CPU, cores, system, Python, our version and commit, rivals' versions."""
+    packages = [rival.distribution for rival in TABLE.values()]
     return ", ".join(
         [
             f"{_cpu_model()} ({len(os.sched_getaffinity(0))} cores)",
@@ -36,7 +29,8 @@ def machine_line() -> str:
             f"{platform.python_implementation()} {platform.python_version()}"
             + _free_threading(),
             f"queuebroker {_version('queuebroker')}{_commit()}",
-            *(f"{package} {_version(package)}" for package in _PACKAGES),
+            f"attrs {_version('attrs')}",
+            *(f"{each} {_version(each)}" for each in dict.fromkeys(packages) if each),
         ]
     )
 

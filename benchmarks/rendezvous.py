@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Protocol
 
-from benchmarks import ours, rivals
-from benchmarks.contest import Contest, Measure, steady_rate
-from benchmarks.workloads import MeetingMaker, meetings
+from benchmarks.contest import Contest, Effort, Measure, Row, steady_rate
+from benchmarks.rivals import connection, our_queue
+from benchmarks.threads import together
 
-if TYPE_CHECKING:
-    from benchmarks.suites import Effort
+__all__ = ["Doors", "meetings", "suite"]
 
-__all__ = ["suite"]
 
-_CASES = {"one": 1, "sixteen": 16}
+class _Closeable(Protocol):
+    def close(self) -> object:
+        """Disconnect."""
+
+
+# Two calls that meet: accept and connect; the first one waits for the other.
+Doors = tuple[Callable[[], _Closeable], Callable[[], _Closeable]]
+
+# Opens that many pairs of doors, independent of one another.
+_DoorsMaker = Callable[[int], AbstractContextManager[Sequence[Doors]]]
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     """Return T4 with one pair of threads and with sixteen, each on its own port."""
-    found, missing = rivals.load(["multiprocessing_connection"])
 
-    def measure(make: MeetingMaker, pairs: int) -> Measure:
+    def measure(make: _DoorsMaker, pairs: int) -> Measure:
         return steady_rate(meetings(make, pairs), effort.round_s)
 
-    contests = [
+    return [
         Contest(
-            "T4",
-            case,
-            "meetings/s",
-            "higher",
-            measure(ours.doors, pairs),
-            {rival.NAME: measure(rival.doors, pairs) for rival in found},
-            {"multiprocessing.connection": 1.0},
+            [Row("T4", case, "meetings/s", {"multiprocessing.connection": 1.0})],
+            {
+                "ours": measure(our_queue.doors, pairs),
+                "multiprocessing.connection": measure(connection.doors, pairs),
+            },
         )
-        for case, pairs in _CASES.items()
-    ]
-    return contests, missing
+        for case, pairs in {"one": 1, "sixteen": 16}.items()
+    ], []
+
+
+def meetings(make: _DoorsMaker, pairs: int) -> Callable[[int], float]:
+    """Return a job: n connects and disconnects by ``pairs`` pairs of threads."""
+
+    def work(count: int) -> float:
+        each = -(-count // pairs)
+        with make(pairs) as rooms:
+            jobs = [partial(_meet, side, each) for doors in rooms for side in doors]
+            return together(*jobs) * count / (each * pairs)
+
+    return work
+
+
+def _meet(meet: Callable[[], _Closeable], count: int) -> None:
+    for _ in range(count):
+        meet().close()

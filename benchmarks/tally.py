@@ -1,54 +1,68 @@
-"""`Tally`: the messages of one receiver of the suite ``multicast``.
+"""`Tally`: the messages of one receiving process of a `Job`.
 
 A receiver acknowledges messages by bytes in a pipe, the same way for all contestants.
-So no library loses a message because its sender is too fast, and a message that is lost
-nevertheless is noticed.
+So a sender knows when all messages have arrived, and a lost one is noticed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from struct import unpack_from
+from collections.abc import Callable, Sequence, Sized
+from itertools import repeat
+from pathlib import Path
 from threading import Event
-from time import monotonic_ns, process_time
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
-
-from benchmarks.multicast_job import CREDIT, HERE, PROBE
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from benchmarks.job import Job
 
-    from benchmarks.multicast_job import MulticastJob
+__all__ = ["CREDIT", "DONE", "END", "HERE", "PROBE", "READY", "Tally"]
 
-__all__ = ["Tally"]
+# Messages of these lengths ask whether the receiver is there, and end the job. Those of
+# a job are longer.
+PROBE: Final = bytes(8)
+END: Final = bytes(9)
+
+# In the pipe: the receiver listens, has a probe, a batch of messages, the end.
+READY: Final = b"r"
+HERE: Final = b"h"
+CREDIT: Final = b"c"
+DONE: Final = b"d"
 
 _LIMIT_S: Final = 60.0
-_SLOW_NS: Final = 100_000  # how long a slow receiver works on each message
 
 
 class Tally:
-    """The messages of one receiver. One thread at a time may call `take`.
+    """The messages of one receiver. One thread at a time may call its methods.
 
     number: of this receiver, from 0.
-    descriptor: the pipe for acknowledgements.
-    done: True if all messages of the job have arrived.
+    done: True after the last message of the job.
     """
 
-    def __init__(self, job: MulticastJob, number: int, descriptor: int) -> None:
+    def __init__(self, job: Job, number: int) -> None:
         self.number: Final = number
         self.done = False
         self._job: Final = job
-        self._pipe: Final = descriptor
-        self._total: Final = job.total
-        self._stamped: Final = job.kind == "camera"
+        # What the libraries print must not reach the pipe.
+        self._pipe: Final = os.dup(1)
+        os.dup2(2, 1)
         self._taken = 0
-        self._next_credit = min(job.batch, self._total)
-        self._began_s = 0.0
+        self._next_credit = job.batch
         self._delays_ns: list[int] = []
         self._all: Final = Event()
+        self._read: Callable[[Any], object] | None = None
+        if job.reads:
+            import numpy as np  # noqa: PLC0415 # most jobs do not read
+
+            # By words: the loop over single bytes would take longer than the message.
+            self._read = lambda payload: np.frombuffer(payload, np.uint64).sum()
+
+    def ready(self) -> None:
+        """Tell the near process that it may dial."""
+        self._sign(READY)
 
     def take(self, payload: Sized) -> bool:
         """Count a message, and read its bytes if the job says so.
@@ -56,42 +70,89 @@ class Tally:
         payload: any buffer. If the job does not read, only its length matters.
 
         Returns:
-            False if it is a probe, which counts for nothing.
+            False if it is not part of the job, and wants no answer.
         """
-        if len(payload) == len(PROBE):
-            os.write(self._pipe, HERE)
+        if len(payload) <= len(END):
+            self._sign_for(payload)
             return False
-        if not self._taken:
-            self._began_s = process_time()
-        if self._stamped:
-            [stamp] = unpack_from("<q", payload)  # type: ignore[arg-type]
-            self._delays_ns.append(monotonic_ns() - stamp)
-        if self._job.reads:
-            # By words: the loop over single bytes would take longer than the message.
-            np.frombuffer(payload, np.uint64).sum()  # type: ignore[call-overload]
-        if self._job.kind == "slow":
-            until = monotonic_ns() + _SLOW_NS
-            while monotonic_ns() < until:
-                pass
+        if self._read is not None:
+            self._read(payload)
         self._taken += 1
         if self._taken == self._next_credit:
-            self._acknowledge()
+            self._next_credit += self._job.batch
+            self._sign(CREDIT)
         return True
 
-    def finish(self) -> None:
-        """Wait for all messages; print the report; wait until the sender is done.
+    def take_value(self, value: Any) -> None:
+        """Count a decoded message: its stamp ``t`` is the time of its sending."""
+        if value is None:
+            self._sign_for(END)
+        elif "t" in value:
+            self._delays_ns.append(monotonic_ns() - value["t"])
+            self.take(range(self._job.size))
+        else:
+            self._sign_for(PROBE)
 
-        The report is the processor time since the first message, in seconds, and the
-        delay of each stamped message in nanoseconds.
+    def loop(
+        self,
+        receive: Callable[[], Any],
+        answer: Callable[[Any], object] | None = None,
+        *,
+        plain: bool = False,
+    ) -> None:
+        """Receive until the end, for a library that has no callbacks.
+
+        answer: called with each message of the job.
+        plain: True if nothing but the receive call may be in the loop.
         """
+        take = self.take
+        if plain and answer is None:
+            take(receive())  # the probe
+            others = self._job.batch - 1
+            while take(message := receive()):
+                for _ in repeat(None, others):
+                    message = receive()
+                self._taken += others
+                if len(message) != self._job.size:
+                    raise AssertionError(f"got {len(message)} bytes of {message!r:.40}")
+                self._next_credit += self._job.batch
+                self._sign(CREDIT)
+            return
+        while not self.done:
+            message = receive()
+            if take(message) and answer is not None:
+                answer(message)
+
+    def loop_many(self, receive_many: Callable[[], Sequence[bytes]]) -> None:
+        """Receive until the end, several messages with each call."""
+        self.take(receive_many()[0])  # the probe
+        while not self.done:
+            messages = receive_many()
+            last = messages[-1]
+            self._taken += len(messages)
+            while self._taken >= self._next_credit:
+                self._next_credit += self._job.batch
+                self._sign(CREDIT)
+            if len(last) == len(END):
+                self._sign_for(last)
+
+    def finish(self) -> None:
+        """Wait for the end of the job, then until the near process has measured."""
         self._all.wait(_LIMIT_S)
-        used_s = process_time() - self._began_s
-        print(used_s, *self._delays_ns, flush=True)
         sys.stdin.read()
 
-    def _acknowledge(self) -> None:
-        self._next_credit = min(self._taken + self._job.batch, self._total)
-        if self._taken == self._total:
-            self.done = True
-            self._all.set()
-        os.write(self._pipe, CREDIT)
+    def _sign_for(self, special: Sized) -> None:
+        if len(special) == len(PROBE):
+            self._sign(HERE)
+            return
+        if self.done:
+            return
+        if self._delays_ns:
+            report = Path(self._job.folder, f"delays-{self.number}")
+            report.write_text(json.dumps(self._delays_ns), encoding="utf-8")
+        self.done = True
+        self._all.set()
+        self._sign(DONE)
+
+    def _sign(self, sign: bytes) -> None:
+        os.write(self._pipe, sign)

@@ -1,69 +1,92 @@
 """Suite ``threads``: messages between threads of one process, and their memory.
 
-T1 one way, T1b in bulk, T2 round trip, T3 contention, T5 memory and import time.
+T1 one way, T1b in bulk, T2 round trip, T3 contention, T5 memory and import time. The
+same loops for all contestants call their bound methods; no wrapper stands between.
 """
 
 from __future__ import annotations
 
+import importlib
+import queue
+import statistics
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from time import perf_counter, perf_counter_ns
+from typing import Any, Final
 
-from benchmarks import memory, ours, rivals
-from benchmarks.contest import Contest, Measure, steady_rate
-from benchmarks.crew import together
-from benchmarks.workloads import LinkMaker, contention, one_way, round_trip_us
+from benchmarks import memory
+from benchmarks.contest import Contest, Effort, Row, Values, steady_rate
+from benchmarks.figure import OURS
+from benchmarks.rivals import found, our_queue
+from queuebroker import MessageQueue
 from specs.clauses import clause
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = ["Link", "round_trip_us", "stream", "suite", "together"]
 
-    from benchmarks.suites import Effort
-    from queuebroker import MessageQueue
+_End = tuple[Callable[[bytes], object], Callable[[], bytes]]  # send, receive
+# Two ends, connected: the near and the far one.
+Link = tuple[_End, _End]
+# Opens a fresh link whose buffers hold that many messages.
+LinkMaker = Callable[[int], AbstractContextManager[Link]]
 
-__all__ = ["suite"]
-
-_SIZE_BYTES = 64
-_CAPACITY = 1024
-_BATCH = 256
-_WORKERS = 4
-_ROUND_TRIPS = 10_000
-
-_LIMIT = "limit"
+_SIZE_BYTES: Final = 64
+_CAPACITY: Final = 1024
+_BATCH: Final = 256
+_WORKERS: Final = 4
+_ROUND_TRIPS: Final = 10_000
+_LIMIT_S: Final = 120.0
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     """Return T1, T1b, T2, T3 and T5."""
-    found, missing = rivals.load(["pyzmq", "pynng", "queue_queue", "simple_queue"])
-    named = {rival.NAME: rival for rival in found}
-    contests = [
-        _one_way(effort, named),
+    names, missing = found("our_queue", "pyzmq", "pynng")
+    links: dict[str, LinkMaker] = {
+        name: importlib.import_module(f"benchmarks.rivals.{file}").link
+        for name, file in names.items()
+    }
+    links["queue.Queue"] = partial(_crossed, queue.Queue)
+    # It has no bound, so its sender never blocks: measured for round trips alone.
+    endless: LinkMaker = partial(_crossed, lambda _: queue.SimpleQueue())
+
+    def rate(row: Row, some: dict[str, LinkMaker], workers: int = 1) -> Contest:
+        return Contest(
+            [row],
+            {
+                name: steady_rate(stream(make, workers), effort.round_s)
+                for name, make in some.items()
+            },
+        )
+
+    count = effort.amount(_ROUND_TRIPS)
+    return [
+        rate(
+            Row("T1", "64 B", "messages/s", {"pyzmq": 2.0, "queue.Queue": 3.0}), links
+        ),
         bulk(effort),
-        _round_trip(effort, named),
-        _contention(effort, named["queue.Queue"]),
-        *_memory(effort),
-    ]
-    return contests, missing
+        Contest(
+            [Row("T2", "p50", "us", {"queue.SimpleQueue": 1.1})],
+            {
+                name: partial(round_trip_us, make, count)
+                for name, make in (links | {"queue.SimpleQueue": endless}).items()
+            },
+        ),
+        rate(
+            Row("T3", "4 + 4", "messages/s", {"queue.Queue": 1.5}),
+            {name: links[name] for name in (OURS, "queue.Queue")},
+            _WORKERS,
+        ),
+        *memory.contests(effort),
+    ], missing
 
 
-def _one_way(effort: Effort, named: dict[str, Any]) -> Contest:
-    """Omit SimpleQueue: it has no bound, so its sender never blocks."""
-
-    def measure(make: LinkMaker) -> Measure:
-        return steady_rate(one_way(make, _SIZE_BYTES, _CAPACITY), effort.round_s)
-
-    return Contest(
-        "T1",
-        "64 B",
-        "messages/s",
-        "higher",
-        measure(ours.link),
-        {
-            name: measure(rival.link)
-            for name, rival in named.items()
-            if name != "queue.SimpleQueue"
-        },
-        {"pyzmq": 2.0, "queue.Queue": 3.0},
-    )
+@contextmanager
+def _crossed(make: Callable[[int], Any], capacity: int) -> Iterator[Link]:
+    """Open two queues of the standard library, crossed."""
+    there, back = make(capacity), make(capacity)
+    yield (there.put, back.get), (back.put, there.get)
 
 
 @clause("QB-BULK-3")
@@ -73,23 +96,17 @@ def bulk(effort: Effort) -> Contest:
     The rival is our own single send and receive: its ratio must stay above one.
     """
     return Contest(
-        "T1b",
-        "64 B",
-        "messages/s",
-        "higher",
-        steady_rate(_bulk_work, effort.round_s),
+        [Row("T1b", "64 B", "messages/s", {"single": 1.0})],
         {
-            "single": steady_rate(
-                one_way(ours.link, _SIZE_BYTES, _CAPACITY), effort.round_s
-            )
+            OURS: steady_rate(_bulk_work, effort.round_s),
+            "single": steady_rate(stream(our_queue.link), effort.round_s),
         },
-        {"single": 1.0},
     )
 
 
 def _bulk_work(count: int) -> float:
     batches = -(-count // _BATCH)
-    with ours.queues(_CAPACITY) as (near, far):
+    with our_queue.queues(_CAPACITY) as (near, far):
         taken_s = together(
             partial(_send_batches, near, batches),
             partial(_receive_batches, far, batches * _BATCH),
@@ -109,66 +126,98 @@ def _receive_batches(queue: MessageQueue, count: int) -> None:
         received += len(queue.receive_many())
 
 
-def _round_trip(effort: Effort, named: dict[str, Any]) -> Contest:
-    def measure(make: LinkMaker) -> Measure:
-        count = effort.amount(_ROUND_TRIPS)
-        return partial(round_trip_us, make, _SIZE_BYTES, _CAPACITY, count)
+def stream(make: LinkMaker, workers: int = 1) -> Callable[[int], float]:
+    """Return a job: senders on one end, as many receivers on the other."""
+    payload = bytes(_SIZE_BYTES)
 
-    return Contest(
-        "T2",
-        "p50",
-        "us",
-        "lower",
-        measure(ours.link),
-        {name: measure(rival.link) for name, rival in named.items()},
-        {"queue.SimpleQueue": 1.1},
+    def work(count: int) -> float:
+        each = -(-count // workers)
+        with make(_CAPACITY) as ((send, _), (_, receive)):
+            sending = [partial(_send, send, payload, each)] * workers
+            receiving = [partial(_receive, receive, each)] * workers
+            return together(*sending, *receiving) * count / (each * workers)
+
+    return work
+
+
+def _send(send: Callable[[bytes], object], payload: bytes, count: int) -> None:
+    for _ in repeat(None, count):
+        send(payload)
+
+
+def _receive(receive: Callable[[], bytes], count: int) -> None:
+    message = b""
+    for _ in repeat(None, count):
+        message = receive()
+    if len(message) != _SIZE_BYTES:
+        raise AssertionError(f"{_SIZE_BYTES} bytes were sent, {len(message)} came")
+
+
+def round_trip_us(make: LinkMaker, count: int) -> Values:
+    """Send a message there and back ``count`` times; return the median in us."""
+    taken_ns: list[int] = []
+    with make(_CAPACITY) as (near, far):
+        together(partial(_echo, *far, count), partial(_ask, *near, count, taken_ns))
+    return {"value": statistics.median(taken_ns) / 1_000}
+
+
+def _echo(
+    send: Callable[[bytes], object], receive: Callable[[], bytes], count: int
+) -> None:
+    for _ in repeat(None, count):
+        send(receive())
+
+
+def _ask(
+    send: Callable[[bytes], object],
+    receive: Callable[[], bytes],
+    count: int,
+    taken_ns: list[int],
+) -> None:
+    payload = bytes(_SIZE_BYTES)
+    for _ in repeat(None, count):
+        start = perf_counter_ns()
+        send(payload)
+        receive()
+        taken_ns.append(perf_counter_ns() - start)
+
+
+def together(*jobs: Callable[[], object]) -> float:
+    """Run each job in a thread of its own; return the seconds from first to last.
+
+    Each thread reads the clock itself, after the common start, so that the result
+    excludes the start and the join of threads.
+
+    Raises:
+        TimeoutError: a job takes more than two minutes, because a contestant hangs.
+        Exception: the exception of the first job that failed.
+    """
+    gate = threading.Barrier(len(jobs))
+    reports: queue.SimpleQueue[tuple[float, float] | BaseException] = (
+        queue.SimpleQueue()
     )
 
+    def work(job: Callable[[], object]) -> None:
+        try:
+            gate.wait(_LIMIT_S)
+            start = perf_counter()
+            job()
+            reports.put((start, perf_counter()))
+        except BaseException as error:  # noqa: BLE001 # the thread's outermost loop
+            reports.put(error)
 
-def _contention(effort: Effort, rival: Any) -> Contest:
-    def measure(make: LinkMaker) -> Measure:
-        work = contention(make, _SIZE_BYTES, _CAPACITY, _WORKERS)
-        return steady_rate(work, effort.round_s)
-
-    return Contest(
-        "T3",
-        "4 + 4",
-        "messages/s",
-        "higher",
-        measure(ours.link),
-        {rival.NAME: measure(rival.link)},
-        {rival.NAME: 1.5},
-    )
-
-
-def _memory(effort: Effort) -> list[Contest]:
-    """Return T5; a limit is a rival with a constant value, to stay below."""
-    pairs, brokers = effort.amount(10_000), effort.amount(1_000)
-    return [
-        Contest(
-            "T5",
-            case,
-            unit,
-            "lower",
-            measure,
-            {name: rival},
-            {name: owed},
-        )
-        for case, unit, measure, name, rival, owed in (
-            ("pair", "KiB", _kib("pairs", pairs), _LIMIT, _always(6.0), 1.0),
-            ("broker", "KiB", _kib("brokers", brokers), _LIMIT, _always(2.0), 1.0),
-            ("import", "ms", _import("queuebroker"), "attrs", _import("attrs"), 2.0),
-        )
-    ]
-
-
-def _kib(what: str, count: int) -> Measure:
-    return partial(memory.kib_each, what, count)
-
-
-def _import(module: str) -> Measure:
-    return partial(memory.import_ms, module)
-
-
-def _always(value: float) -> Callable[[], float]:
-    return lambda: value
+    threads = [threading.Thread(target=work, args=(job,), daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    spans = []
+    for _ in jobs:
+        try:
+            report = reports.get(timeout=_LIMIT_S)
+        except queue.Empty:
+            raise TimeoutError(f"a job was not done after {_LIMIT_S:.0f} s") from None
+        if isinstance(report, BaseException):
+            raise report
+        spans.append(report)
+    for thread in threads:
+        thread.join()
+    return max(end for _, end in spans) - min(start for start, _ in spans)

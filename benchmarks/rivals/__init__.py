@@ -1,59 +1,69 @@
-"""The rivals, one file each, with their best documented settings.
+"""The table of contestants: one file each, with its best documented settings.
 
-Each file has ``NAME`` (the key in the results), ``VERSION``, and ``link`` or ``doors``
-as `benchmarks.workloads` defines them, or both sides as `benchmarks.testbed` defines
-them. A rival that is not installed is skipped, with a message.
+A file has the functions that the figures of its library need: ``near`` and ``far``
+between processes (`benchmarks.job`), ``link`` and ``doors`` between threads
+(`benchmarks.threads`, `benchmarks.rendezvous`).
 """
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+import attrs
 
-__all__ = ["load"]
+from benchmarks.figure import OURS
 
-# The requirement of each file: the library's module, then its distribution.
-_NEEDS = {
-    "pyzmq": ("zmq", "pyzmq"),
-    "pyzmq_tcp": ("zmq", "pyzmq"),
-    "pynng": ("pynng", "pynng"),
-    "zenoh": ("zenoh", "eclipse-zenoh"),
-    "nats": ("nats", "nats-py"),
-    "pyzmq_multicast": ("zmq", "pyzmq"),
-    "pynng_multicast": ("pynng", "pynng"),
-    "pynng_pattern": ("pynng", "pynng"),
-    "nanomsg_pattern": ("nanomsg", "libnanomsg5 of Debian"),
-    "zenoh_multicast": ("zenoh", "eclipse-zenoh"),
-    "zenoh_shm_multicast": ("zenoh", "eclipse-zenoh"),
-    "iceoryx2_multicast": ("iceoryx2", "iceoryx2"),
-    "kickmsg_multicast": ("kickmsg", "kickmsg"),
+__all__ = ["TABLE", "Rival", "found"]
+
+
+@attrs.frozen
+class Rival:
+    """A contestant: its name in tables, and the package and program that it needs."""
+
+    name: str
+    module: str = ""
+    distribution: str = ""
+    program: str = ""
+
+    @property
+    def obstacle(self) -> str:
+        """The reason why it cannot run; empty if it can."""
+        if self.module and importlib.util.find_spec(self.module) is None:
+            return f"{self.distribution} is not installed: {self.name} left out"
+        if self.program and shutil.which(self.program) is None:
+            return f"{self.program} is not installed: {self.name} left out"
+        return ""
+
+
+# By file.
+TABLE: Final[Mapping[str, Rival]] = {
+    "our_queue": Rival("queue"),
+    "our_bus": Rival("bus"),
+    "our_call": Rival("bus"),
+    "our_node": Rival("node"),
+    "bare": Rival("bare"),
+    "connection": Rival("multiprocessing.connection"),
+    "pyzmq": Rival("pyzmq", "zmq", "pyzmq"),
+    "pyzmq_json": Rival("pyzmq", "zmq", "pyzmq"),
+    "pynng": Rival("pynng", "pynng", "pynng"),
+    "zenoh": Rival("zenoh", "zenoh", "eclipse-zenoh"),
+    "iceoryx2": Rival("iceoryx2", "iceoryx2", "iceoryx2"),
+    "nats": Rival("nats", "nats", "nats-py", program="nats-server"),
 }
 
 
-def load(files: Iterable[str]) -> tuple[list[Any], list[str]]:
-    """Import these rivals; return their modules, and a sentence for each missing one.
+def found(ours: str, *rivals: str) -> tuple[dict[str, str], list[str]]:
+    """Return the file of each contestant by its name, and a line for each missing one.
 
-    Raises:
-        ModuleNotFoundError: if a module other than the rival's library is missing.
+    ours, rivals: files of the table.
     """
-    found: list[Any] = []
-    missing: list[str] = []
-    for file in files:
-        library, distribution = _NEEDS.get(file, ("", ""))
-        try:
-            rival = importlib.import_module(f"benchmarks.rivals.{file}")
-        except ModuleNotFoundError as error:
-            if error.name != library:
-                raise
-            missing.append(f"{distribution} is not installed: left out")
-            continue
-        program = getattr(rival, "PROGRAM", None)
-        if program is not None and shutil.which(program) is None:
-            missing.append(f"{program} is not installed: {rival.NAME} left out")
-            continue
-        found.append(rival)
-    return found, missing
+    obstacles = [TABLE[file].obstacle for file in rivals]
+    here = {
+        TABLE[file].name: file
+        for file, obstacle in zip(rivals, obstacles, strict=True)
+        if not obstacle
+    }
+    return {OURS: ours, **here}, [*filter(None, obstacles)]

@@ -1,9 +1,8 @@
-"""nats-py between machines, with a nats-server on the far one.
+"""nats-py, with a nats-server on the far machine.
 
-The server runs before the clock starts. Encrypted, its links are mutual TLS with our
-own certificates, which hold no host name; hence no check of it. The subscription has no
-limit, since the client drops messages above it. The loops run inside the event loop,
-so no message pays for the way into it.
+Encrypted, its links are mutual TLS with certificates that hold no host name; hence no
+check of it. The subscription has no limit, since the client drops messages above it.
+The loops run inside the event loop, so no message pays for the way into it.
 """
 
 from __future__ import annotations
@@ -13,32 +12,21 @@ import logging
 import socket
 import ssl
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib import metadata
 from itertools import repeat
-from time import monotonic, perf_counter_ns, sleep
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from time import monotonic, perf_counter, perf_counter_ns, sleep
+from typing import Any, Final
 
 import nats
-import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
-from benchmarks.testbed import Near
+from benchmarks.job import Job, Sender
+from benchmarks.rivals import TABLE
+from benchmarks.tally import Tally
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from benchmarks.testbed import Arrivals, Over, Testbed
-
-__all__ = ["NAME", "PROGRAM", "VERSION", "far", "near", "service"]
-
-NAME: Final = "nats"
-VERSION: Final = metadata.version("nats-py")
-PROGRAM: Final = "nats-server"
-
-_PORT: Final = 7404
 _LIMIT_S: Final = 30.0
 _AGAIN_S: Final = 0.001
 
@@ -46,64 +34,54 @@ _AGAIN_S: Final = 0.001
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 
-@contextmanager
-def service(testbed: Testbed) -> Iterator[None]:
-    """Run a server on the far machine."""
-    file = testbed.folder / "nats.conf"
-    file.write_text(_server_settings(testbed), encoding="utf-8")
-    with subprocess.Popen(
-        [PROGRAM, "--config", str(file)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as server:
-        try:
-            _wait_for(server, testbed)
-            yield
-        finally:
-            server.terminate()
-
-
-def near(testbed: Testbed, _: str) -> Near:
-    """Connect, and wait for the subscriber."""
+def near(job: Job) -> Sender:
+    """Connect; the receiver has subscribed by then."""
     run = asyncio.new_event_loop().run_until_complete
-    client = run(_connected(testbed, "near"))
-    run(_reach(client))
+    client = run(_connected(job, "near"))
 
-    async def stream(message: bytes, count: int) -> None:
-        publish = client.publish
-        for _ in repeat(None, count):
-            await publish("sink", message)
+    async def send(message: bytes) -> None:
+        await client.publish("sink", message)
+        await client.flush()
+
+    async def stream(message: bytes, end: float) -> int:
+        publish, batches = client.publish, 0
+        while perf_counter() < end:
+            for _ in repeat(None, job.batch):
+                await publish("sink", message)
+            batches += 1
         # Not `flush`: its PING overtakes messages that are not written yet, and nothing
         # writes them once the loop has stopped.
         await client.request("ready", timeout=_LIMIT_S)
+        return batches
 
-    async def trips(message: bytes, count: int) -> list[int]:
-        request = client.request
-        taken_ns = []
-        for _ in repeat(None, count):
+    async def trips(message: bytes, end: float) -> list[int]:
+        request, taken_ns = client.request, []
+        while perf_counter() < end:
             start = perf_counter_ns()
             await request("sink", message, _LIMIT_S)
             taken_ns.append(perf_counter_ns() - start)
         return taken_ns
 
-    return Near(
-        lambda message, count: run(stream(message, count)),
-        lambda message, count: run(trips(message, count)),
+    return Sender(
+        lambda message: run(send(message)),
         lambda: run(client.close()),
+        lambda message: run(client.request("sink", message, _LIMIT_S)),
+        lambda message, end: run(stream(message, end)),
+        lambda message, end: run(trips(message, end)),
     )
 
 
-def far(testbed: Testbed, _: str, arrivals: Arrivals, over: Over) -> None:
-    """Subscribe; the callback answers the messages that want an answer."""
-    asyncio.run(_serve(testbed, arrivals, over))
+def far(job: Job, tally: Tally) -> None:
+    """Run the server, and subscribe; the callback answers."""
+    with _server(job):
+        asyncio.run(_serve(job, tally))
 
 
-async def _serve(testbed: Testbed, arrivals: Arrivals, over: Over) -> None:
-    client = await _connected(testbed, "far")
-    arrived = arrivals.take
+async def _serve(job: Job, tally: Tally) -> None:
+    client = await _connected(job, "far")
 
     async def take(message: Msg) -> None:
-        arrived(message)
+        tally.take(message.data)
         if message.reply:
             await message.respond(message.data)
 
@@ -111,55 +89,57 @@ async def _serve(testbed: Testbed, arrivals: Arrivals, over: Over) -> None:
         await message.respond(b"")
 
     await client.subscribe("sink", cb=take, pending_msgs_limit=0, pending_bytes_limit=0)
-    # After it on the same link: an answer shows that the other one is in force, too.
     await client.subscribe("ready", cb=confirm)
     await client.flush()
-    await asyncio.to_thread(over)
+    tally.ready()
+    await asyncio.to_thread(tally.finish)
     await client.close()
 
 
-async def _reach(client: Client) -> None:
-    while True:
-        with suppress(nats.errors.NoRespondersError):
-            await client.request("ready", timeout=_LIMIT_S)
-            return
-        await asyncio.sleep(_AGAIN_S)
-
-
-async def _connected(testbed: Testbed, machine: str) -> Client:
+async def _connected(job: Job, side: str) -> Client:
     settings: dict[str, Any] = {}
-    if testbed.secure:
-        context = ssl.create_default_context(cafile=testbed.authority(machine))
+    if job.medium == "tls":
+        keys = job.keys(side)
+        context = ssl.create_default_context(cafile=str(keys / "trusted.pem"))
         context.check_hostname = False
-        context.load_cert_chain(testbed.certificate(machine))
-        settings = {"tls": context, "tls_hostname": machine}
-    return await nats.connect(f"nats://{testbed.far}:{_PORT}", **settings)
+        context.load_cert_chain(str(keys / "machine.pem"))
+        settings = {"tls": context, "tls_hostname": side}
+    return await nats.connect(job.address().replace("tcp:", "nats:"), **settings)
 
 
-def _server_settings(testbed: Testbed) -> str:
-    lines = [f'listen: "{testbed.far}:{_PORT}"']
-    if testbed.secure:
-        own = testbed.certificate("far")
-        lines += [
-            "tls {",
-            f'  cert_file: "{own}"',
-            f'  key_file: "{own}"',
-            f'  ca_file: "{testbed.authority("far")}"',
-            "  verify: true",
-            "}",
-        ]
-    return "\n".join(lines) + "\n"
+@contextmanager
+def _server(job: Job) -> Iterator[None]:
+    lines = [f'listen: "{job.host()}:{job.ports[0]}"']
+    if job.medium == "tls":
+        own, trusted = (
+            job.keys("far") / f"{each}.pem" for each in ("machine", "trusted")
+        )
+        files = f'cert_file: "{own}", key_file: "{own}", ca_file: "{trusted}"'
+        lines.append(f"tls {{ {files}, verify: true }}")
+    file = Path(job.folder, "nats.conf")
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with subprocess.Popen(
+        [TABLE["nats"].program, "--config", str(file)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as server:
+        try:
+            _wait_for(server, job)
+            yield
+        finally:
+            server.terminate()
 
 
-def _wait_for(server: subprocess.Popen[bytes], testbed: Testbed) -> None:
+def _wait_for(server: subprocess.Popen[bytes], job: Job) -> None:
     """Wait until the server listens.
 
     Raises:
         RuntimeError: it ended instead, or took too long.
     """
+    where = (job.host(), job.ports[0])
     deadline = monotonic() + _LIMIT_S
     while monotonic() < deadline and server.poll() is None:
-        with suppress(OSError), socket.create_connection((testbed.far, _PORT)):
+        with suppress(OSError), socket.create_connection(where):
             return
         sleep(_AGAIN_S)
-    raise RuntimeError(f"{PROGRAM} does not listen at {testbed.far}:{_PORT}")
+    raise RuntimeError("nats-server does not listen")

@@ -1,59 +1,36 @@
-"""zenoh between machines: two peers, and one explicit endpoint on the far one.
+"""zenoh: peers with explicit endpoints, without scouting and without shared memory.
 
-Scouting is off. Encrypted, the link is mutual TLS with our own certificates, which
-hold no host name; hence no check of it. A peer dials again every 10 ms, since the other
-side may not listen yet; the default of 1 s would only delay the first message.
-Publishers are reliable, and block if they are too fast.
+Publishers are reliable, and block if they are too fast. A subscriber's callback takes
+the messages; their bytes can only be copied out. Encrypted, the link is mutual TLS with
+certificates that hold no host name; hence no check of it.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
-from importlib import metadata
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import zenoh
 
-from benchmarks.testbed import Near
+from benchmarks.job import Job, Sender
+from benchmarks.tally import Tally
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from benchmarks.testbed import Arrivals, Over, Testbed
-
-__all__ = ["NAME", "VERSION", "far", "near", "service"]
-
-NAME: Final = "zenoh"
-VERSION: Final = metadata.version("eclipse-zenoh")
-
-_PORT: Final = 7403
 _LIMIT_S: Final = 30.0
-_DIAL_AGAIN: Final = {
-    "period_init_ms": 10,
-    "period_max_ms": 10,
-    "period_increase_factor": 1,
-}
 
 
-def service(_: Testbed) -> AbstractContextManager[object]:
-    """Return an empty context: peers need no server."""
-    return nullcontext()
-
-
-def near(testbed: Testbed, _: str) -> Near:
-    """Dial, and wait until the publisher has a subscriber."""
-    session = _session(testbed, "near")
+def near(job: Job) -> Sender:
+    """Connect to all receivers, and wait until the publisher has a subscriber."""
+    session = _session(job, "near", range(job.receivers))
     back, matching = Lock(), Event()
+    back.acquire()
+    session.declare_subscriber("back", lambda _: back.release())
+    out = _publisher(session, "out")
 
     def on_match(status: Any) -> None:
         if status.matching:
             matching.set()
 
-    back.acquire()
-    session.declare_subscriber("back", lambda _: back.release())
-    out = _publisher(session, "out")
     out.declare_matching_listener(on_match)
     on_match(out.matching_status)  # it may have matched before
     matching.wait(_LIMIT_S)
@@ -62,54 +39,24 @@ def near(testbed: Testbed, _: str) -> Near:
         out.put(message)
         back.acquire()
 
-    return Near.of_calls(out.put, ask, session.close)
+    return Sender(out.put, session.close, ask)
 
 
-def far(testbed: Testbed, job: str, arrivals: Arrivals, over: Over) -> None:
-    """Listen; the subscriber's callback answers."""
-    session = _session(testbed, "far")
+def far(job: Job, tally: Tally) -> None:
+    """Listen; the subscriber's callback takes and answers."""
+    session = _session(job, "far", [tally.number])
     back = _publisher(session, "back")
-    arrived = arrivals.take
+    take, echoes, reads = tally.take, job.act == "echo", job.reads
 
-    def take(sample: Any) -> None:
-        arrived(sample)
-        if job == "echo":
-            back.put(sample.payload)
+    def on_sample(sample: Any) -> None:
+        payload = sample.payload
+        if take(payload.to_bytes() if reads else payload) and echoes:
+            back.put(payload)
 
-    session.declare_subscriber("out", take)
-    over()
+    session.declare_subscriber("out", on_sample)
+    tally.ready()
+    tally.finish()
     session.close()
-
-
-def _session(testbed: Testbed, machine: str) -> Any:
-    config = zenoh.Config()
-    for key, value in _settings(testbed, machine).items():
-        config.insert_json5(key, json.dumps(value))
-    return zenoh.open(config)
-
-
-def _settings(testbed: Testbed, machine: str) -> dict[str, object]:
-    endpoint = [f"{'tls' if testbed.secure else 'tcp'}/{testbed.far}:{_PORT}"]
-    settings: dict[str, object] = {
-        "mode": "peer",
-        "scouting/multicast/enabled": False,
-        "scouting/gossip/enabled": False,
-        "transport/shared_memory/enabled": False,
-        "listen/endpoints": endpoint if machine == "far" else [],
-        "connect/endpoints": endpoint if machine == "near" else [],
-        "connect/retry": _DIAL_AGAIN,
-    }
-    if testbed.secure:
-        own = testbed.certificate(machine)
-        role = "listen" if machine == "far" else "connect"
-        settings |= {
-            "transport/link/tls/root_ca_certificate": testbed.authority(machine),
-            f"transport/link/tls/{role}_private_key": own,
-            f"transport/link/tls/{role}_certificate": own,
-            "transport/link/tls/enable_mtls": True,
-            "transport/link/tls/verify_name_on_connect": False,
-        }
-    return settings
 
 
 def _publisher(session: Any, key: str) -> Any:
@@ -118,3 +65,38 @@ def _publisher(session: Any, key: str) -> Any:
         congestion_control=zenoh.CongestionControl.BLOCK,
         reliability=zenoh.Reliability.RELIABLE,
     )
+
+
+def _session(job: Job, side: str, numbers: Any) -> Any:
+    scheme = "tls/" if job.medium == "tls" else "tcp/"
+    endpoints = [
+        job.address(number)
+        .replace("ipc://", "unixsock-stream/")
+        .replace("tcp://", scheme)
+        for number in numbers
+    ]
+    settings: dict[str, object] = {
+        "mode": "peer",
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        # Not used by a plain put; it leaves files behind.
+        "transport/shared_memory/enabled": False,
+        "listen/endpoints": endpoints if side == "far" else [],
+        "connect/endpoints": endpoints if side == "near" else [],
+    }
+    if job.medium == "tls":
+        own = str(job.keys(side) / "machine.pem")
+        role = "listen" if side == "far" else "connect"
+        settings |= {
+            "transport/link/tls/root_ca_certificate": str(
+                job.keys(side) / "trusted.pem"
+            ),
+            f"transport/link/tls/{role}_private_key": own,
+            f"transport/link/tls/{role}_certificate": own,
+            "transport/link/tls/enable_mtls": True,
+            "transport/link/tls/verify_name_on_connect": False,
+        }
+    config = zenoh.Config()
+    for key, value in settings.items():
+        config.insert_json5(key, json.dumps(value))
+    return zenoh.open(config)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks import suites
-from benchmarks.__main__ import main
-from benchmarks.contest import ROUNDS_MIN, Contest
+from benchmarks import __main__ as command
+from benchmarks.__main__ import SUITES, load, main
+from benchmarks.contest import Contest, Effort, Row
 from benchmarks.machine import machine_line
-from benchmarks.suites import Effort
 from tests.kit.clock import Clock
 
 if TYPE_CHECKING:
@@ -22,52 +21,27 @@ if TYPE_CHECKING:
 
 
 def _use(
-    monkeypatch: pytest.MonkeyPatch, must: Mapping[str, float], *missing: str
-) -> list[Effort]:
-    """Replace all suites by one of a single contest: ours 6, the rival 3."""
-    efforts: list[Effort] = []
+    monkeypatch: pytest.MonkeyPatch,
+    must: Mapping[str, float],
+    *missing: str,
+    **cases: Callable[[], float],
+) -> None:
+    """Replace all suites by one in which each case measures ours by a function.
 
-    def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
-        efforts.append(effort)
-        contest = Contest(
-            "T1", "64 B", "m/s", "higher", lambda: 6.0, {"it": lambda: 3.0}, must
+    The rival measures 3. By default ours is 6, in a single case.
+    """
+
+    def contest(case: str, ours: Callable[[], float]) -> Contest:
+        return Contest(
+            [Row("T1", case, "messages/s", must)],
+            {"ours": lambda: {"value": ours()}, "it": lambda: {"value": 3.0}},
         )
-        return [contest], list(missing)
 
-    def load(name: str) -> suites.Suite:
-        assert name == "threads"
-        return suite
+    def suite(_: Effort) -> tuple[list[Contest], list[str]]:
+        given = cases or {"64 B": lambda: 6.0}
+        return [contest(case, ours) for case, ours in given.items()], list(missing)
 
-    monkeypatch.setattr(suites, "load", load)
-    return efforts
-
-
-def test_a_run_prints_machine_and_table(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _use(monkeypatch, {"it": 2.0}, "pyzmq is not installed: left out")
-
-    assert main(["threads"]) == 0
-
-    said = capsys.readouterr().out
-    assert machine_line() in said
-    assert "pyzmq is not installed: left out" in said
-    row = re.sub(r" +", " ", said.splitlines()[-1])
-    assert row == "T1 64 B m/s 6 0% it 3 2.00 >= 2 met"
-
-
-def test_json_is_a_list_of_figures(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    _use(monkeypatch, {"it": 2.0})
-    file = tmp_path / "t.json"
-
-    assert main(["threads", "--json", str(file)]) == 0
-
-    (only,) = json.loads(file.read_text())
-    assert only["figure"] == "T1"
-    assert only["ratios"] == {"it": 2.0}
-    assert only["pass"] is True
+    monkeypatch.setattr(command, "load", lambda _: suite)
 
 
 @pytest.mark.parametrize(
@@ -95,42 +69,12 @@ def test_check_fails_on_a_must_that_is_missed_or_cannot_be_judged(
 def test_check_fails_if_nothing_could_be_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        suites, "load", lambda _: lambda _: ([], ["left out: not permitted"])
-    )
+    reason = ["left out: not permitted"]
+    monkeypatch.setattr(command, "load", lambda _: lambda _: ([], reason))
 
     assert main(["threads", "--check"]) == 1
     assert main(["threads"]) == 0
     assert "left out: not permitted" in capsys.readouterr().out
-
-
-def test_quick_is_less_work_and_ends_within_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    efforts = _use(monkeypatch, {})
-
-    main(["threads", "--quick"])
-    main(["threads"])
-
-    quick, full = efforts
-    assert quick.limit_s < 60 < full.limit_s
-    assert ROUNDS_MIN <= quick.rounds <= full.rounds
-    assert quick.round_s < full.round_s
-    assert quick.amount(1_000) < full.amount(1_000) == 1_000
-
-
-def _use_three(monkeypatch: pytest.MonkeyPatch, measure: Callable[[], float]) -> None:
-    """Replace all suites by three contests: the second measures by a function."""
-
-    def contest(case: str, ours: Callable[[], float]) -> Contest:
-        return Contest("T1", case, "m/s", "higher", ours, {"it": lambda: 3.0})
-
-    contests = [
-        contest("first", lambda: 6.0),
-        contest("second", measure),
-        contest("third", lambda: 8.0),
-    ]
-    monkeypatch.setattr(suites, "load", lambda _: lambda _: (contests, []))
 
 
 def test_contests_for_which_no_time_is_left_are_named(
@@ -143,48 +87,65 @@ def test_contests_for_which_no_time_is_left_are_named(
         clock.now += 60.0
         return 7.0
 
-    _use_three(monkeypatch, slow)
+    _use(monkeypatch, {}, first=lambda: 6.0, second=slow, third=lambda: 8.0)
 
     assert main(["threads", "--quick"]) == 0
 
     said = capsys.readouterr().out
     assert "left out by --quick, for lack of time: T1 third" in said
-    assert re.findall(r"T1 (\w+) +m/s", said) == ["first", "second"]
+    assert "medians of 1 to 3 rounds" in said
+    assert re.findall(r"T1 (\w+) +mess", said) == ["first", "second"]
 
 
-def test_an_interrupt_prints_and_writes_the_figures_measured_so_far(
+@pytest.mark.parametrize(
+    ("error", "code", "line", "kept"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted: ", ["first", "second"]),
+        (
+            RuntimeError("no end"),
+            1,
+            "T1 second FAILED: no end",
+            ["first", "second", "third"],
+        ),
+    ],
+)
+def test_an_interrupt_or_a_failed_job_leaves_the_figures_measured_by_then(
+    error: BaseException,
+    code: int,
+    line: str,
+    kept: list[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     values = iter([5.0, 7.0])
 
-    def interrupted() -> float:
+    def fails() -> float:
         for value in values:
             return value
-        raise KeyboardInterrupt
+        raise error
 
-    _use_three(monkeypatch, interrupted)
+    _use(monkeypatch, {}, first=lambda: 6.0, second=fails, third=lambda: 8.0)
     file = tmp_path / "t.json"
 
-    assert main(["threads", "--json", str(file)]) == 130
+    assert main(["threads", "--json", str(file)]) == code
 
     said = capsys.readouterr().out
-    assert "interrupted: these are the figures measured by then" in said
-    assert [(each["case"], each["ours"]) for each in json.loads(file.read_text())] == [
-        ("first", 6.0),
-        ("second", 7.0),
-    ]
+    assert line in said
+    assert re.findall(r"T1 (\w+) +mess", said) == kept
+    figures = json.loads(file.read_text())
+    assert [each["case"] for each in figures] == kept
+    assert [each["ours"] for each in figures[:2]] == [6.0, 7.0]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["nonsense"], "no suite is called 'nonsense'; there are users, threads"),
-        ([], "the following arguments are required: name"),
         (["threads", "--fast"], "unrecognized arguments: --fast"),
         (["table"], "the following arguments are required: FILE"),
         (["table", "/no/such/file"], "cannot read /no/such/file: No such file"),
+        (["table", __file__], "not a file of figures"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(
@@ -194,31 +155,6 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
 
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
-
-
-def test_a_file_that_cannot_be_written_is_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    _use(monkeypatch, {})
-
-    assert main(["threads", "--json", str(tmp_path / "gone" / "t.json")]) == 2
-
-    assert "cannot write" in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize("text", ["{", "3", "[3]", '[{"figure": "T1"}]', '{"a": 1}'])
-def test_a_table_of_another_file_is_one_line(
-    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "x.json"
-    file.write_text(text)
-
-    assert main(["table", str(file)]) == 2
-
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("not a file of figures")
 
 
 def test_the_table_joins_files_for_markdown(
@@ -237,9 +173,9 @@ def test_the_table_joins_files_for_markdown(
     head, _, *table = capsys.readouterr().out.splitlines()
     assert re.match(r"\d{4}-\d\d-\d\d: .*Python 3", head)
     assert table[2:] == [
-        "| T1 64 B | m/s | 6 | 0% | it | 3 | 2.00 | >= 3 | MISSED |",
+        "| T1 64 B | messages/s | 6 | 0% | it | 3 | 2.00 | >= 3 | MISSED |",
         "|  |  |  |  | gone | missing |  | >= 1 | not judged |",
-        "| T1 64 B | m/s | 6 | 0% | it | 3 | 2.00 |  |  |",
+        "| T1 64 B | messages/s | 6 | 0% | it | 3 | 2.00 |  |  |",
     ]
 
 
@@ -252,19 +188,17 @@ def test_the_machine_is_described_and_not_named() -> None:
     assert socket.gethostname() not in line
 
 
-# Single sends between processes: a system call each, which is cheaper from C.
-# Round trips by size and the frames of a camera: measured beside others, nothing owed.
-REPORTED_ONLY = {"W1", "M3", "M4"}
-
-
-@pytest.mark.parametrize("name", suites.SUITES)
-def test_every_suite_gives_contests_with_musts(
+@pytest.mark.parametrize("name", SUITES)
+def test_the_figures_of_a_suite_differ_and_their_musts_name_contestants(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.machines.refusal", lambda: "")  # for any user
-    contests, _ = suites.load(name)(Effort.of(quick=True))
+    monkeypatch.setattr("benchmarks.rivals.Rival.obstacle", "")  # and any packages
+    monkeypatch.setattr("benchmarks.multicast.importlib.util.find_spec", bool)
+    contests, _ = load(name)(Effort())
 
-    assert contests
-    assert len({(one.figure, one.case) for one in contests}) == len(contests)
-    owed = {one.figure for one in contests if one.must}
-    assert {one.figure for one in contests} - owed <= REPORTED_ONLY
+    rows = [row for contest in contests for row in contest.rows]
+    assert len({(row.figure, row.case) for row in rows}) == len(rows)
+    for contest in contests:
+        for row in contest.rows:
+            assert {*row.must} <= {*contest.contestants, *row.own}

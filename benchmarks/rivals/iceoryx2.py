@@ -8,36 +8,26 @@ a message is delivered.
 from __future__ import annotations
 
 import ctypes
-from importlib import metadata
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import iceoryx2 as iox
 
-from benchmarks.multicast_sender import MulticastSender
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarks.multicast_job import MulticastJob
-    from benchmarks.tally import Tally
-
-__all__ = ["NAME", "VERSION", "far", "near"]
-
-NAME: Final = "iceoryx2"
-VERSION: Final = metadata.version("iceoryx2")
+from benchmarks.job import Job, Sender
+from benchmarks.tally import Tally
 
 _WAIT: Final = iox.Duration.from_millis(500)
 
 
-def near(folder: str, job: MulticastJob) -> MulticastSender:
-    """Create the service, and publish."""
+def near(job: Job) -> Sender:
+    """Publish; the service exists by then."""
     node = _node()
-    send = _sending(node, folder, "out", job)
+    send = _sending(node, "out", job)
     ports: list[Any] = [node]
-    if job.kind != "echo":
-        return MulticastSender(send, ports.clear)
-    subscriber, listener = _receiving(node, folder, "back", job)
+    if job.act != "echo":
+        return Sender(send, ports.clear)
+    subscriber, listener = _receiving(node, "back", job)
 
     def ask(message: bytes) -> None:
         send(message)
@@ -45,15 +35,16 @@ def near(folder: str, job: MulticastJob) -> MulticastSender:
             listener.timed_wait(_WAIT)
         sample.delete()
 
-    return MulticastSender(send, ports.clear, ask)
+    return Sender(send, ports.clear, ask)
 
 
-def far(folder: str, job: MulticastJob, tally: Tally) -> None:
+def far(job: Job, tally: Tally) -> None:
     """Subscribe, and take all messages after each event."""
     node = _node()
-    subscriber, listener = _receiving(node, folder, "out", job)
-    answer = _sending(node, folder, "back", job) if job.kind == "echo" else None
+    subscriber, listener = _receiving(node, "out", job)
+    answer = _sending(node, "back", job) if job.act == "echo" else None
     take, receive = tally.take, subscriber.receive
+    tally.ready()
     while not tally.done:
         listener.timed_wait(_WAIT)
         while (sample := receive()) is not None:
@@ -71,12 +62,12 @@ def _node() -> Any:
     return iox.NodeBuilder.new().signal_handling_mode(mode).create(iox.ServiceType.Ipc)
 
 
-def _services(node: Any, folder: str, way: str, job: MulticastJob) -> tuple[Any, Any]:
+def _services(node: Any, way: str, job: Job) -> tuple[Any, Any]:
     """Return the service of the messages, and the one of the events."""
     # The services of a machine share one space of names.
-    name = f"{Path(folder).name}/{way}"
+    name = iox.ServiceName.new(f"{Path(job.folder).name}/{way}")
     messages = (
-        node.service_builder(iox.ServiceName.new(name))
+        node.service_builder(name)
         .publish_subscribe(iox.Slice[ctypes.c_uint8])
         .enable_safe_overflow(False)
         .subscriber_max_buffer_size(job.window)
@@ -86,7 +77,7 @@ def _services(node: Any, folder: str, way: str, job: MulticastJob) -> tuple[Any,
         .open_or_create()
     )
     events = (
-        node.service_builder(iox.ServiceName.new(name))
+        node.service_builder(name)
         .event()
         .max_listeners(job.receivers)
         .max_nodes(job.receivers + 1)
@@ -95,10 +86,8 @@ def _services(node: Any, folder: str, way: str, job: MulticastJob) -> tuple[Any,
     return messages, events
 
 
-def _sending(
-    node: Any, folder: str, way: str, job: MulticastJob
-) -> Callable[[bytes | bytearray | memoryview], None]:
-    messages, events = _services(node, folder, way, job)
+def _sending(node: Any, way: str, job: Job) -> Callable[[bytes | memoryview], None]:
+    messages, events = _services(node, way, job)
     publisher = (
         messages.publisher_builder()
         .initial_max_slice_len(job.size)
@@ -107,7 +96,7 @@ def _sending(
     )
     notifier = events.notifier_builder().create()
 
-    def send(message: bytes | bytearray | memoryview) -> None:
+    def send(message: bytes | memoryview) -> None:
         sample = publisher.loan_slice_uninit(len(message))
         source: Any = message
         if not isinstance(message, bytes):
@@ -119,8 +108,8 @@ def _sending(
     return send
 
 
-def _receiving(node: Any, folder: str, way: str, job: MulticastJob) -> tuple[Any, Any]:
-    messages, events = _services(node, folder, way, job)
+def _receiving(node: Any, way: str, job: Job) -> tuple[Any, Any]:
+    messages, events = _services(node, way, job)
     return (
         messages.subscriber_builder().create(),
         events.listener_builder().create(),
