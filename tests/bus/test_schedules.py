@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -252,8 +253,10 @@ def test_the_tasks_of_a_thread_that_has_ended_are_found_and_leave() -> None:
 
             for each in (run.spawn(short), run.spawn(other)):
                 each.join()
-            seen = bus.inspect()
-            assert (seen.tasks, seen.threads) == ((), ())
+            # The explorer ends a thread before the system does, which then finalizes
+            # what the thread kept.
+            while (seen := bus.inspect()).tasks or seen.threads:
+                select.select([], [], [], 0.001)
 
     under_every_schedule(program)
 
