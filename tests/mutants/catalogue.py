@@ -1,68 +1,96 @@
-"""The catalogue of mutants, read from the files of ``tests/mutants/faults``.
+"""The faults made by hand, read from the files of ``tests/mutants/faults``.
 
-A file has a block for each mutant, and an empty line between two::
+A file has a block for each fault, and an empty line between two::
 
-    Y3 BUS-MSG-15 BUS-CHAN-7
-      a question goes by a link that is not in use any more
-    bus/core/remote/fast_path.py
-    = if not (
-    -     self.stands
-    -     and session.room
-    +     session.room
+    L13 BUS-FLOW-1
+      only messages on the way to a relay are counted, not the messages in it
+      tests/links/test_relay_account.py::test_room_is_what_is_left
+    RelayAccount.update
+    - self._left = self._moved - relay.queued
+    + self._left = self._moved
 
 First come its id, its clauses, and ``locked`` if only the locked kind of end has it;
-then its title; then each changed file with consecutive lines of it: see `Edit`. Instead
-of files, a line ``implementation FILE:factory`` may name a small implementation that
-has the fault. Lines that begin with ``#`` are comments.
+then its title; then the test that catches it; then each changed function with the
+statements or the expression that ``+`` lines replace: see `Edit` and `file_of`. A
+``-`` line after a ``+`` line begins another change. Lines that begin with ``#`` are
+comments.
 """
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.mutants.mutant import Edit, Mutant, MutantError
+import attrs
+
+from tests.mutants.edit import Edit, MutantError
+from tests.mutants.library import file_of, source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["load_mutants", "parse"]
+__all__ = ["FOLDER", "Fault", "load_faults", "parse"]
 
 FOLDER: Final = Path(__file__).parent / "faults"
-# In this order: ``--by-clause`` takes the first mutant that names a clause.
-FILES: Final = (
-    *("seen_elsewhere", "ours", "lock_free", "receive_any", "aio", "streams"),
-    *("bus_routing", "bus_relays", "bus_ends", "bus_runs", "bus_links"),
-    *("bus_payload", "traffic_rules", "journals", "bus_monitor", "bus_trace"),
-    *("bus_names", "bus_fast_path", "bus_threads", "sockets", "bus_discovery"),
-    *("bus_horizon", "multicast", "shared_memory", "shared_memory_schedules"),
-    *("bus_memory", "notification_runs", "loans", "long_fast_path"),
-    *("pattern_nodes", "pattern_wire", "pattern_faces", "pattern_interop"),
-    "pattern_ends",
-)
-_SIGNS: Final = "-+="
-_IMPLEMENTATION: Final = "implementation "
 
 
-def load_mutants() -> tuple[Mutant, ...]:
-    """Return all mutants.
+@attrs.frozen
+class Fault:
+    """A fault made by hand.
+
+    title: the wrong behaviour of the library.
+    clauses: those whose tests must catch it.
+    test: the test that caught it before; a run tries it first.
+    edits: the changes, each with its address.
+    locked: True if only the locked kind of end has it: that kind is tested.
+    """
+
+    id: str
+    title: str
+    clauses: tuple[str, ...]
+    test: str
+    edits: tuple[Edit, ...]
+    locked: bool = False
+
+    def trees(self) -> dict[str, ast.Module]:
+        """Return the changed modules by their files.
+
+        Raises:
+            MutantError: an edit does not apply, or the result is not Python.
+        """
+        changed: dict[str, ast.Module] = {}
+        for edit in self.edits:
+            file, name = file_of(edit.address)
+            tree = changed.setdefault(file, ast.parse(source(file)))
+            attrs.evolve(edit, address=name).apply(tree)
+        for file, tree in changed.items():
+            if ast.dump(tree) == ast.dump(ast.parse(source(file))):
+                raise MutantError(f"{file} is not changed")
+            try:
+                compile(tree, file, "exec")
+            except SyntaxError as error:
+                raise MutantError(f"{file}: {error}") from None
+        return changed
+
+
+def load_faults() -> tuple[Fault, ...]:
+    """Return all faults.
 
     Raises:
-        MutantError: a block is malformed, or two mutants have one id.
+        MutantError: a block is malformed, or two faults have one id.
     """
-    mutants = [
-        mutant
-        for name in FILES
-        for mutant in parse((FOLDER / f"{name}.txt").read_text())
+    faults = [
+        fault for path in sorted(FOLDER.glob("*.txt")) for fault in parse(path.read_text())
     ]
-    ids = [mutant.id for mutant in mutants]
+    ids = [fault.id for fault in faults]
     if twice := {each for each in ids if ids.count(each) > 1}:
-        raise MutantError(f"two mutants are called {', '.join(sorted(twice))}")
-    return tuple(mutants)
+        raise MutantError(f"two faults are called {', '.join(sorted(twice))}")
+    return tuple(faults)
 
 
-def parse(text: str) -> Iterator[Mutant]:
-    """Yield the mutants of one file.
+def parse(text: str) -> Iterator[Fault]:
+    """Yield the faults of one file.
 
     Raises:
         MutantError: a block is malformed.
@@ -70,29 +98,37 @@ def parse(text: str) -> Iterator[Mutant]:
     for block in text.split("\n\n"):
         lines = [line for line in block.splitlines() if not line.startswith("#")]
         if lines:
-            yield _mutant(lines)
+            yield _fault(lines)
 
 
-def _mutant(lines: list[str]) -> Mutant:
+def _fault(lines: list[str]) -> Fault:
     head, *rest = lines
     number, *clauses = head.split()
     locked = clauses[-1:] == ["locked"]
     if locked:
         clauses.pop()
-    if not clauses or not rest or not rest[0].startswith("  "):
-        msg = f"mutant {number} needs clauses, and a title in a line that is indented"
+    about = [line.strip() for line in rest if line.startswith("  ")]
+    if not clauses or len(about) != 2 or "::" not in about[1]:
+        msg = f"fault {number} needs clauses, a title and a test, both indented"
         raise MutantError(msg)
-    title, implementation, edits = rest[0].strip(), "", list[Edit]()
-    for line in rest[1:]:
-        if line.startswith(_IMPLEMENTATION):
-            implementation = line.removeprefix(_IMPLEMENTATION)
-        elif line[0] not in _SIGNS:
-            edits.append(Edit(line, ()))
-        elif edits:
-            edit = edits[-1]
-            edits[-1] = Edit(edit.file, (*edit.lines, (line[0], line[2:])))
+    edits = tuple(_edits(number, rest[2:]))
+    if not edits:
+        raise MutantError(f"fault {number} needs a change")
+    return Fault(number, about[0], tuple(clauses), about[1], edits, locked)
+
+
+def _edits(number: str, lines: list[str]) -> Iterator[Edit]:
+    address, old, new = "", list[str](), list[str]()
+    for line in [*lines, ""]:
+        sign = line[:1]
+        if old and (sign not in {"-", "+"} or (sign == "-" and new)):
+            yield Edit(address, "\n".join(old), "\n".join(new))
+            old, new = [], []
+        if sign == "-" and address:
+            old.append(line[2:])
+        elif sign == "+" and old:
+            new.append(line[2:])
+        elif sign in {"-", "+"}:
+            raise MutantError(f"fault {number} removes nothing before {line!r}")
         else:
-            raise MutantError(f"mutant {number} names no file before {line!r}")
-    if bool(implementation) == bool(edits):
-        raise MutantError(f"mutant {number} needs a change, or an implementation")
-    return Mutant(number, title, tuple(clauses), tuple(edits), implementation, locked)
+            address = line
