@@ -13,6 +13,10 @@ def main(arguments=None):
     parser.add_argument("--log")
     options = parser.parse_args(arguments)
     os.environ["TEST_DEEP"] = "1"
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    import compileall
+    for each in ("queuebroker", "bus"): compileall.compile_dir(each, quiet=2)
     began = time.monotonic()
     faults = [f for f in load_faults() if not options.ids or f.id in options.ids]
     rows = {}
@@ -38,7 +42,7 @@ def main(arguments=None):
         if not out.failed:
             print(f.id, "again", out, file=log)
             how = "planted"
-            out = yield Trial(trees, (f.test,), limit + 10, f.locked, planted=True)
+            out = yield Trial(trees, (f.test,), limit + 60, f.locked, planted=True)
         rows[f.id] = how if out.failed else "LIVES"
         print(f.id, rows[f.id], "%.2f %.2f" % (out.seconds, time.monotonic() - t0), out, file=log, flush=True)
     def work(tests):

@@ -52,6 +52,8 @@ class Collected:
         """Collect the tests of these files, and work; return the trouble if any."""
         os.chdir(ROOT)
         arguments = ["-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:terminal"]
+        # A planted copy is imported before pytest starts.
+        arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         arguments += ["--capture=no", "-n0", "--conformance", _OWN, *files]
         code = pytest.main(arguments, plugins=[self])
         return "" if code == pytest.ExitCode.OK else f"pytest ends with {code!r}"

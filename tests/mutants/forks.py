@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Forks", "Trial"]
 
 AT_ONCE: Final = 2
+_START_S: Final = 20.0  # a planted copy is compiled and imported
 _BYTES: Final = 1 << 16  # more than an outcome has, and no more than a pipe holds
 
 
@@ -118,7 +119,7 @@ class Forks:
     def _ended(self) -> list[_Child]:
         """Wait until a child has ended, or its time; return those."""
         now = time.monotonic()
-        ends = [child.began + child.trial.limit_s for child in self._running]
+        ends = [child.began + child.trial.limit_s + _START_S for child in self._running]
         processes = [child.process for child in self._running]
         timeout = max(0.0, min(ends) - now) if ends else 0.0
         ready, _, _ = select.select(processes, [], [], timeout)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+import bus  # before pytest prefers the tree of the tests
+import queuebroker
 from tests.mutants.collected import Collected, Outcome
 
 if TYPE_CHECKING:
@@ -26,13 +28,12 @@ def main(arguments: Sequence[str]) -> None:
 
     def work(collected: Collected) -> None:
         nonlocal result
-        import bus  # noqa: PLC0415 # pytest first
-
-        library = Path(str(bus.__file__)).parents[1]
-        if Path(folder).exists() and library != Path(folder):
-            result = Outcome(trouble=f"not the library under test: {library}")
-        else:
-            result = collected.run(tests)
+        libraries = {Path(str(each.__file__)).parents[1] for each in (bus, queuebroker)}
+        if Path(folder).exists() and libraries != {Path(folder)}:
+            result = Outcome(trouble=f"not the library under test: {libraries}")
+            return
+        sys.path.insert(0, folder)  # pytest has put the tree of the tests there
+        result = collected.run(tests)
 
     trouble = Collected(work).main(sorted({each.partition("::")[0] for each in tests}))
     result = attrs.evolve(result, trouble=result.trouble or trouble)
