@@ -54,7 +54,7 @@ class Collected:
         arguments = ["-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:terminal"]
         # A planted copy is imported before pytest starts.
         arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        arguments += ["--capture=no", "-n0", "--conformance", _OWN, *files]
+        arguments += ["--hypothesis-profile=mutants", "--capture=no", "-n0", "--conformance", _OWN, *files]
         code = pytest.main(arguments, plugins=[self])
         return "" if code == pytest.ExitCode.OK else f"pytest ends with {code!r}"
 
