@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 import pytest
@@ -14,26 +16,54 @@ from tests.mutants.library import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+    from types import CodeType, FrameType
 
-__all__ = ["Collected", "Outcome"]
+__all__ = ["Collected", "Outcome", "Ran"]
 
 _OWN: Final = "tests/conformance/own.py:factory"
 
 
 @attrs.frozen
-class Outcome:
-    """The result of some tests, of which the first that fails is the last.
+class Ran:
+    """A test that passed: the seconds it took, and the functions that it called.
 
-    failed: that test; empty if none fails.
-    passed: the number of those that passed.
-    trouble: why there is no result; empty if there is one.
-    seconds: the time that they took.
+    functions: pairs of a file and a qualified name; only if wanted.
     """
 
-    failed: str = ""
-    passed: int = 0
+    seconds: float
+    functions: frozenset[tuple[str, str]] = frozenset()
+
+
+@attrs.frozen
+class Outcome:
+    """The result of some tests.
+
+    failed: those that failed. trouble: why there is no result; empty if there is one.
+    """
+
+    passed: Mapping[str, Ran] = attrs.field(factory=dict)
+    failed: tuple[str, ...] = ()
     trouble: str = ""
-    seconds: float = 0.0
+
+    def write(self, file: Path) -> None:
+        """Write it into a file, in one step."""
+        passed = {
+            test: [ran.seconds, sorted(ran.functions)] for test, ran in self.passed.items()
+        }
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps([passed, self.failed, self.trouble]))
+        part.rename(file)
+
+    @classmethod
+    def read(cls, file: Path) -> Outcome:
+        """Read what `write` has written."""
+        passed, failed, trouble = json.loads(file.read_text())
+        ran = {
+            test: Ran(seconds, frozenset(map(tuple, functions)))
+            for test, (seconds, functions) in passed.items()
+        }
+        return cls(ran, tuple(failed), trouble)
 
 
 class Collected:
@@ -46,7 +76,9 @@ class Collected:
     def __init__(self, work: Callable[[Collected], None]) -> None:
         self._work: Final = work
         self._items: dict[str, pytest.Item] = {}
-        self._reports: list[pytest.TestReport] = []
+        self._passed: dict[str, Ran] = {}
+        self._failed: set[str] = set()
+        self._file: Path | None = None
 
     def main(self, files: Iterable[str]) -> str:
         """Collect the tests of these files, and work; return the trouble if any."""
@@ -54,30 +86,50 @@ class Collected:
         arguments = ["-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:terminal"]
         # A planted copy is imported before pytest starts.
         arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        arguments += ["--hypothesis-profile=mutants", "--capture=no", "-n0", "--conformance", _OWN, *files]
+        arguments += ["--hypothesis-profile=mutants", "--capture=no", "-n0"]
+        arguments += ["--conformance", _OWN, *files]
         code = pytest.main(arguments, plugins=[self])
         return "" if code == pytest.ExitCode.OK else f"pytest ends with {code!r}"
 
-    def run(self, tests: Iterable[str]) -> Outcome:
-        """Run tests in order, up to the first that fails."""
-        began, passed = time.monotonic(), 0
+    @property
+    def tests(self) -> Mapping[str, frozenset[str]]:
+        """The tests, with the clauses that each names, itself or by its scenario."""
+        return {test: _clauses(item) for test, item in self._items.items()}
+
+    def run(self, tests: Iterable[str], file: Path, *, survey: bool = False) -> NoReturn:
+        """Run tests in order; write the outcome to a file, and end this process.
+
+        survey: note the functions that each test calls, and run all; else the end is at
+          the first failure, without a teardown: that of a broken test may take long.
+        """
+        self._file = None if survey else file
         for test in tests:
             item = self._items.get(test)
             if item is None:
-                return Outcome(trouble=f"there is no test {test}")
-            self._reports.clear()
+                self._end(file, f"there is no test {test}")
+            codes = set[Any]()
+            began = time.monotonic()
+            if survey:
+                _note_calls(codes)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            if any(report.failed for report in self._reports):
-                if os.environ.get("MUT_DEBUG"):
-                    for r in self._reports:
-                        if r.failed: print("FAILED", r.nodeid, r.longrepr, r.sections)
-                return Outcome(test, passed, seconds=time.monotonic() - began)
-            passed += all(report.passed for report in self._reports)
-        return Outcome("", passed, seconds=time.monotonic() - began)
+            if survey:
+                sys.setprofile(None)
+                threading.setprofile(None)  # type: ignore[arg-type]
+            if test in self._passed and test not in self._failed:
+                seconds = time.monotonic() - began
+                self._passed[test] = Ran(seconds, frozenset(map(_place, codes)))
+        self._end(file)
+
+    def _end(self, file: Path, trouble: str = "") -> NoReturn:
+        passed = {
+            test: ran for test, ran in self._passed.items() if test not in self._failed
+        }
+        Outcome(passed, tuple(self._failed), trouble).write(file)
+        os._exit(0)  # threads that a mutant left behind do not matter
 
     def uses(self, tests: Iterable[str], module: str) -> bool:
         """Tell whether one of the tests has anything from a module of helpers."""
-        waiting, seen = [], set[str]()
+        waiting, seen = list[str](), set[str]()
         for item in filter(None, map(self._items.get, tests)):
             fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
             waiting += [each.func.__module__ for some in fixtures.values() for each in some]
@@ -89,14 +141,9 @@ class Collected:
             seen.add(name)
             for each in vars(sys.modules[name]).values():
                 owner = getattr(each, "__module__", None) or getattr(each, "__name__", "")
-                if isinstance(owner, str):
+                if isinstance(owner, str) and owner in sys.modules:
                     waiting.append(owner)
         return module in seen
-
-    @property
-    def clauses(self) -> Mapping[str, frozenset[str]]:
-        """The clauses that each test names, itself or through its scenario."""
-        return {test: _clauses(item) for test, item in self._items.items()}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Call the function instead of running all tests."""
@@ -111,12 +158,38 @@ class Collected:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a report."""
-        self._reports.append(report)
+        if report.failed:
+            if path := os.environ.get("MUT_DEBUG"):
+                print("FAILED", report.nodeid, report.longrepr, file=open(path, "a"))
+            self._failed.add(report.nodeid)
+            if self._file is not None:
+                self._end(self._file)
+        elif report.when == "call" and report.passed:
+            self._passed[report.nodeid] = Ran(0.0)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Show an error in collection: nothing else reports it."""
         if report.failed:
             print(report.longrepr, file=sys.stderr)
+
+
+def _note_calls(codes: set[CodeType]) -> None:
+    """Add the code of each function of the library that is called from now on."""
+    packages = tuple(f"{ROOT}/{each}/" for each in ("queuebroker", "bus"))
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code not in codes and code.co_filename.startswith(packages):
+            codes.add(code)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+
+
+def _place(code: CodeType) -> tuple[str, str]:
+    """Return the file and the name of the outermost function around a code."""
+    file = code.co_filename.removeprefix(f"{ROOT}/")
+    return file, code.co_qualname.partition(".<locals>")[0]
 
 
 def _clauses(item: pytest.Item) -> frozenset[str]:

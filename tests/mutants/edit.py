@@ -199,3 +199,26 @@ def _dump(node: ast.AST, *, header: bool) -> str:
         if hasattr(node, field):
             setattr(node, field, [])
     return ast.dump(node)
+
+
+def statement_changes(old: ast.AST, new: ast.AST) -> tuple[str, str]:
+    """Return the statement or header that differs between two trees, of each."""
+    for field in _BLOCKS:
+        mine, other = getattr(old, field, []), getattr(new, field, [])
+        if not isinstance(mine, list):
+            continue
+        for one, two in zip(mine, other, strict=False):
+            if ast.dump(one) != ast.dump(two):
+                return statement_changes(one, two)
+    return _text(old), _text(new)
+
+
+def _text(node: ast.AST) -> str:
+    """Return a statement, or of a compound one its header."""
+    if not isinstance(getattr(node, "body", None), list):
+        return ast.unparse(node)
+    node = copy.copy(node)
+    for field in _BLOCKS:
+        if getattr(node, field, None):
+            setattr(node, field, [ast.Expr(ast.Constant(...))] if field == "body" else [])
+    return ast.unparse(node).removesuffix("...").rstrip()

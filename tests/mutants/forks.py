@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import select
 import shutil
@@ -28,11 +27,14 @@ if TYPE_CHECKING:
 
     from tests.mutants.collected import Collected
 
+    Trials = Generator["Trial", Outcome, None]
+
 __all__ = ["Forks", "Trial"]
 
 AT_ONCE: Final = 2
-_START_S: Final = 20.0  # a planted copy is compiled and imported
-_BYTES: Final = 1 << 16  # more than an outcome has, and no more than a pipe holds
+_PLANTED: Final = "planted"
+_OUTCOME: Final = "outcome"
+_START_S: Final = 60.0  # at most, until a new process has collected its tests
 
 
 @attrs.frozen(eq=False)
@@ -41,9 +43,10 @@ class Trial:
 
     trees: the changed modules by their files; none for the unchanged library.
     tests: run one after another, up to the first that fails.
-    limit_s: time after which the trial is killed; a mutant that hangs is caught.
+    limit_s: time after which it is killed; the first test has failed then.
     locked: True to test the locked kind of end.
     planted: True for a new process that imports the mutant, instead of a swap.
+    survey: True to run all tests, and to note the functions that they call.
     """
 
     trees: Mapping[str, ast.Module]
@@ -51,6 +54,7 @@ class Trial:
     limit_s: float
     locked: bool = False
     planted: bool = False
+    survey: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -58,9 +62,13 @@ class _Child:
     trial: Trial
     pid: int
     process: int  # a descriptor that is readable when the process has ended
-    result: int  # the end of a pipe
     folder: Path
     began: float
+
+    @property
+    def end(self) -> float:
+        start_s = _START_S if (self.folder / _PLANTED).exists() else 0.0
+        return self.began + self.trial.limit_s + start_s
 
 
 class Forks:
@@ -85,10 +93,10 @@ class Forks:
             self._reap(child)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def run(self, sources: Iterable[Generator[Trial, Outcome, None]]) -> None:
+    def run(self, sources: Iterable[Trials]) -> None:
         """Run the trials that generators yield, and send them the outcomes."""
         waiting = iter(sources)
-        owners: dict[_Child, Generator[Trial, Outcome, None]] = {}
+        owners: dict[_Child, Trials] = {}
         while True:
             while len(self._running) < AT_ONCE and (source := next(waiting, None)):
                 if (trial := next(source, None)) is not None:
@@ -106,69 +114,59 @@ class Forks:
     def _start(self, trial: Trial) -> _Child:
         self._count += 1
         folder = self._folder / str(self._count)
-        result, out = os.pipe()
+        folder.mkdir()
         pid = os.fork()
         if not pid:
-            self._in_child(trial, folder, out)
-        os.close(out)
-        process = os.pidfd_open(pid)
-        child = _Child(trial, pid, process, result, folder, time.monotonic())
+            self._in_child(trial, folder)
+        child = _Child(trial, pid, os.pidfd_open(pid), folder, time.monotonic())
         self._running.append(child)
         return child
 
     def _ended(self) -> list[_Child]:
         """Wait until a child has ended, or its time; return those."""
         now = time.monotonic()
-        ends = [child.began + child.trial.limit_s + _START_S for child in self._running]
         processes = [child.process for child in self._running]
-        timeout = max(0.0, min(ends) - now) if ends else 0.0
+        timeout = max(0.0, min(child.end for child in self._running) - now)
         ready, _, _ = select.select(processes, [], [], timeout)
         now = time.monotonic()
         return [
             child
-            for child, end in zip(self._running, ends, strict=True)
-            if child.process in ready or now >= end
+            for child in self._running
+            if child.process in ready or now >= child.end
         ]
 
     def _reap(self, child: _Child) -> Outcome:
         """End a child with all that its tests have started; return the outcome."""
-        late = not select.select([child.process], [], [], 0)[0]
         try:
             os.killpg(child.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
         _, status = os.waitpid(child.pid, 0)
-        os.set_blocking(child.result, False)
-        try:
-            text = os.read(child.result, _BYTES)
-        except BlockingIOError:
-            text = b""
-        os.close(child.result)
         os.close(child.process)
         self._running.remove(child)
+        file = child.folder / _OUTCOME
+        outcome = Outcome.read(file) if file.exists() else None
         shutil.rmtree(child.folder, ignore_errors=True)
-        if text:
-            return Outcome(**json.loads(text))
-        if late:
-            return Outcome(failed=child.trial.tests[0])
+        if outcome:
+            return outcome
+        if os.WIFSIGNALED(status):
+            return Outcome(failed=child.trial.tests[:1])
         return Outcome(trouble=f"exit code {os.waitstatus_to_exitcode(status)}")
 
-    def _in_child(self, trial: Trial, folder: Path, out: int) -> NoReturn:
+    def _in_child(self, trial: Trial, folder: Path) -> NoReturn:
         try:
             os.setsid()  # a group that can be killed with all that it starts
-            nowhere = os.open(os.environ.get("MUT_DEBUG", os.devnull), os.O_RDWR | os.O_APPEND)
+            nowhere = os.open(os.devnull, os.O_RDWR)
             for each in range(3):
                 os.dup2(nowhere, each)
             os.close(nowhere)
-            outcome = self._outcome(trial, folder, out)
+            self._run(trial, folder)
         except BaseException:  # noqa: BLE001 # it is the end of the process
-            outcome = Outcome(trouble=traceback.format_exc()[-4000:])
-        os.write(out, json.dumps(attrs.asdict(outcome)).encode())
+            Outcome(trouble=traceback.format_exc()[-4000:]).write(folder / _OUTCOME)
         os._exit(0)
 
-    def _outcome(self, trial: Trial, folder: Path, out: int) -> Outcome:
+    def _run(self, trial: Trial, folder: Path) -> NoReturn:
         if trial.trees:
-            folder.mkdir()
             plant(trial.trees, folder)
             path = [str(folder), str(ROOT)]
             os.environ["PYTHONPATH"] = os.pathsep.join(path)
@@ -177,18 +175,18 @@ class Forks:
         if trial.locked:
             os.environ["QUEUEBROKER_LOCKED"] = "1"
         planted = trial.planted or trial.locked
-        if not planted:
+        if trial.trees and not planted:
             try:
-                self._functions.swap(trial.trees) if trial.trees else None
+                self._functions.swap(trial.trees)
             except NotSwappableError:
                 planted = True
         if planted:
-            os.set_inheritable(out, True)
-            command = [sys.executable, "-m", "tests.mutants.trial", str(out)]
-            os.execv(sys.executable, [*command, str(folder), *trial.tests])
+            (folder / _PLANTED).touch()
+            command = [sys.executable, "-m", "tests.mutants.trial", str(folder / _OUTCOME)]
+            os.execv(sys.executable, [*command, *trial.tests])
         if self._tests.uses(trial.tests, "tests.links.real"):
             _restart_fork_server()
-        return self._tests.run(trial.tests)
+        self._tests.run(trial.tests, folder / _OUTCOME, survey=trial.survey)
 
 
 def _restart_fork_server() -> None:

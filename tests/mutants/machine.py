@@ -1,0 +1,241 @@
+"""The mutants that cosmic-ray makes of pure code: operators, constants, conditions.
+
+Of each place that an operator can change, one change is drawn; of these a sample. Only
+code of functions is changed, and no annotation, assertion or text of an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import random
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from tests.mutants.edit import statement_changes
+from tests.mutants.library import ROOT, source
+
+try:
+    import parso
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.mutating import MutationVisitor
+    from cosmic_ray.operators.operator import Operator
+    from cosmic_ray.plugins import get_operator, operator_names
+except ImportError as error:
+    message = f"{error}: install the extra 'mutants' (pip install -e '.[mutants]')"
+    raise SystemExit(message) from None
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FOLDERS", "Change", "Folder", "sample"]
+
+SEED: Final = 1
+_ORDERED: Final = "Eq|NotEq|Lt|LtE|Gt|GtE"
+# The others replace what no test can tell apart, such as `==` by `is`, or break the
+# syntax of most places.
+_OPERATORS: Final = re.compile(
+    rf"core/(ReplaceBinaryOperator_.*|ReplaceComparisonOperator_(({_ORDERED})_({_ORDERED})"
+    r"|Is_IsNot|IsNot_Is)|ReplaceUnaryOperator_Delete_.*|AddNot|ReplaceTrueWithFalse"
+    r"|ReplaceFalseWithTrue|ReplaceAndWithOr|ReplaceOrWithAnd|ReplaceBreakWithContinue"
+    r"|ReplaceContinueWithBreak|ExceptionReplacer|NumberReplacer|ZeroIterationForLoop)"
+)
+_LEFT_OUT: Final = frozenset(
+    {"annassign", "tfpdef", "assert_stmt", "raise_stmt", "decorator", "fstring"}
+)
+
+
+@attrs.frozen
+class Folder:
+    """A part of the library of which mutants are made.
+
+    code: its files or folders. tests: those of the tests that may catch a mutant.
+    count: the size of the sample.
+    """
+
+    code: tuple[str, ...]
+    tests: tuple[str, ...]
+    count: int
+
+    def files(self) -> list[str]:
+        """Return the files of the code, relative to the root."""
+        paths = [ROOT / each for each in self.code]
+        found = [
+            file for path in paths for file in (path.rglob("*.py"), [path])[path.is_file()]
+        ]
+        return sorted(str(file.relative_to(ROOT)) for file in found)
+
+
+FOLDERS: Final = {
+    "queuebroker/channel": Folder(
+        ("queuebroker/channel",), ("tests/queuebroker", "tests/spec"), 100
+    ),
+    "bus/core/streams": Folder(("bus/core/streams",), ("tests/core",), 100),
+    "bus/core/wire": Folder(("bus/core/wire",), ("tests/core",), 100),
+    "bus/core/peer": Folder(("bus/core/peer",), ("tests/core", "tests/simulate"), 100),
+    "bus/core/remote": Folder(("bus/core/remote",), ("tests/core", "tests/simulate"), 100),
+    "bus/core/local": Folder(
+        ("bus/core/local",), ("tests/core", "tests/simulate", "tests/bus"), 100
+    ),
+    "bus/journal": Folder(
+        (
+            *("bus/journal/bus_traffic.py", "bus/journal/deaths.py"),
+            *("bus/journal/flow.py", "bus/journal/format.py", "bus/journal/header.py"),
+            *("bus/journal/rules.py", "bus/journal/slots.py", "bus/journal/traffic.py"),
+        ),
+        ("tests/journal",),
+        100,
+    ),
+    "bus/payload": Folder(
+        (
+            *("bus/payload.py", "bus/payload_depth.py", "bus/payload_size.py"),
+            "bus/arrays.py",
+        ),
+        (
+            *("tests/bus/test_array_decoding.py", "tests/bus/test_array_messages.py"),
+            *("tests/bus/test_arrays.py", "tests/bus/test_payload.py"),
+            *("tests/bus/test_payload_copies.py", "tests/bus/test_payload_decoding.py"),
+            "tests/bus/test_messages.py",
+        ),
+        100,
+    ),
+    "bus/multicast": Folder(
+        (
+            *("bus/multicast/pool.py", "bus/multicast/block_supply.py"),
+            *("bus/multicast/buffer_chains.py", "bus/multicast/whole_chains.py"),
+            *("bus/multicast/chain.py", "bus/multicast/free_queue.py"),
+            *("bus/multicast/user_queue.py", "bus/multicast/control_block.py"),
+            *("bus/multicast/layout.py", "bus/multicast/slab_set.py"),
+            "bus/multicast/audit.py",
+        ),
+        ("tests/multicast",),
+        100,
+    ),
+    "bus/pattern": Folder(
+        (
+            *("bus/pattern/drop_ledger.py", "bus/pattern/fair_queue.py"),
+            *("bus/pattern/framing.py", "bus/pattern/loop_guard.py"),
+            *("bus/pattern/protocol.py", "bus/pattern/redial.py"),
+            *("bus/pattern/repeat_filter.py", "bus/pattern/send_queue.py"),
+            *("bus/pattern/socket_state.py", "bus/pattern/socket_url.py"),
+            "bus/pattern/wire.py",
+        ),
+        ("tests/pattern",),
+        100,
+    ),
+}
+
+
+class _Deletion(Operator):  # type: ignore[misc]
+    """Replaces a call, an assignment to an attribute or item, or a jump by ``pass``."""
+
+    def mutation_positions(self, node: Any) -> Iterator[Any]:
+        if node.type == "simple_stmt" and _is_deletable(node.children[0]):
+            yield node.start_pos, node.end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        first = node.children[0]
+        node.children[0] = parso.parse(f"{first.get_first_leaf().prefix}pass")
+        return node
+
+    @classmethod
+    def examples(cls) -> tuple[()]:
+        return ()
+
+
+def _is_deletable(node: Any) -> bool:
+    if node.type == "expr_stmt":
+        target = node.children[0]
+        return target.type in {"atom_expr", "power"} or "=" in str(
+            getattr(node.children[1], "value", "")
+        ).removeprefix("=")
+    return node.type in {"atom_expr", "power", "raise_stmt", "del_stmt"} or (
+        node.get_code().strip() in {"return", "continue", "break"}
+    )
+
+
+@attrs.frozen
+class Change:
+    """A change that an operator makes at one place.
+
+    function: the qualified name of the outermost function around it.
+    """
+
+    file: str
+    function: str
+    line: int
+    operator: str
+    occurrence: int
+
+    def tree(self) -> ast.Module | None:
+        """Return the changed module; None if the result is not Python or the same."""
+        operator = _operators()[self.operator]
+        text = MutationVisitor.mutate_code(source(self.file), operator, self.occurrence)
+        try:
+            tree = ast.parse(text)
+            compile(tree, self.file, "exec")
+        except SyntaxError:
+            return None
+        same = ast.dump(tree) == ast.dump(ast.parse(source(self.file)))
+        return None if same else tree
+
+    def __str__(self) -> str:
+        tree = self.tree()
+        assert tree is not None
+        old, new = statement_changes(ast.parse(source(self.file)), tree)
+        lines = [f"- {line}" for line in old.splitlines()]
+        lines += [f"+ {line}" for line in new.splitlines()]
+        return "\n".join([f"{self.file}:{self.line} {self.function}", *lines])
+
+
+@functools.cache
+def _operators() -> dict[str, Any]:
+    found = {
+        name: get_operator(name)()
+        for name in operator_names()
+        if _OPERATORS.fullmatch(name)
+    }
+    return {**found, "deletion": _Deletion()}
+
+
+def sample(folder: Folder, *, whole: bool = False) -> list[Change]:
+    """Return the changes of a folder, one for each place, that are tried."""
+    draw = random.Random(SEED)
+    places: dict[tuple[str, tuple[int, int]], list[Change]] = {}
+    for file in folder.files():
+        for start, change in _changes(file):
+            places.setdefault((file, start), []).append(change)
+    drawn = [draw.choice(each) for each in places.values()]
+    draw.shuffle(drawn)
+    return drawn if whole else drawn[: folder.count]
+
+
+def _changes(file: str) -> Iterator[tuple[tuple[int, int], Change]]:
+    counts = dict.fromkeys(_operators(), 0)
+    for node in ast_nodes(get_ast(source(file))):
+        for name, operator in _operators().items():
+            for start, _ in operator.mutation_positions(node):
+                occurrence = counts[name]
+                counts[name] += 1
+                if function := _function(node, name):
+                    yield start, Change(file, function, start[0], name, occurrence)
+
+
+def _function(node: Any, operator: str) -> str:
+    """Return the outermost function around a node; empty if it is to be left alone."""
+    names, inner = list[str](), node
+    while (node := node.parent) is not None:
+        if node.type in _LEFT_OUT and operator != "deletion":
+            return ""
+        if node.type == "funcdef":
+            names = [node.name.value]
+            at = node.children.index(inner) if inner in node.children else -1
+            if at >= 0 and at < len(node.children) - 1:
+                return ""  # parameters and annotations
+        elif node.type == "classdef" and names:
+            names.insert(0, node.name.value)
+        inner = node
+    name = ".".join(names)
+    return "" if name.rpartition(".")[2] in {"__repr__", "__str__"} else name
