@@ -28,9 +28,17 @@ from tests.mutants.edit import Edit, MutantError
 from tests.mutants.library import file_of, source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["FOLDER", "Fault", "load_faults", "parse"]
+__all__ = [
+    "FOLDER",
+    "Equivalent",
+    "Fault",
+    "changed",
+    "load_faults",
+    "parse",
+    "parse_equivalents",
+]
 
 FOLDER: Final = Path(__file__).parent / "faults"
 
@@ -54,25 +62,41 @@ class Fault:
     locked: bool = False
 
     def trees(self) -> dict[str, ast.Module]:
-        """Return the changed modules by their files.
+        """Return the changed modules by their files; see `changed`."""
+        return changed(self.edits)
 
-        Raises:
-            MutantError: an edit does not apply, or the result is not Python.
-        """
-        changed: dict[str, ast.Module] = {}
-        for edit in self.edits:
-            file, name = file_of(edit.address)
-            tree = changed.setdefault(file, ast.parse(source(file)))
-            attrs.evolve(edit, address=name).apply(tree)
-        for file, tree in changed.items():
-            if ast.dump(tree) == ast.dump(ast.parse(source(file))):
-                raise MutantError(f"{file} is not changed")
-            try:
-                compile(tree, file, "exec")
-            except SyntaxError as error:
-                raise MutantError(f"{file}: {error}") from None
-        return changed
 
+@attrs.frozen
+class Equivalent:
+    """A change that no test can notice, and the reason."""
+
+    reason: str
+    edits: tuple[Edit, ...]
+
+    def trees(self) -> dict[str, ast.Module]:
+        """Return the changed module by its file; see `changed`."""
+        return changed(self.edits)
+
+
+def changed(edits: Iterable[Edit]) -> dict[str, ast.Module]:
+    """Return the modules that edits change, by their files.
+
+    Raises:
+        MutantError: an edit does not apply, or the result is not Python.
+    """
+    trees: dict[str, ast.Module] = {}
+    for edit in edits:
+        file, name = file_of(edit.address)
+        tree = trees.setdefault(file, ast.parse(source(file)))
+        attrs.evolve(edit, address=name).apply(tree)
+    for file, tree in trees.items():
+        if ast.dump(tree) == ast.dump(ast.parse(source(file))):
+            raise MutantError(f"{file} is not changed")
+        try:
+            compile(tree, file, "exec")
+        except SyntaxError as error:
+            raise MutantError(f"{file}: {error}") from None
+    return trees
 
 def load_faults() -> tuple[Fault, ...]:
     """Return all faults.
@@ -99,6 +123,22 @@ def parse(text: str) -> Iterator[Fault]:
         lines = [line for line in block.splitlines() if not line.startswith("#")]
         if lines:
             yield _fault(lines)
+
+
+def parse_equivalents(text: str) -> Iterator[Equivalent]:
+    """Yield the equivalent mutants of a file: blocks of an indented reason and edits.
+
+    Raises:
+        MutantError: a block is malformed.
+    """
+    for block in text.split("\n\n"):
+        lines = [line for line in block.splitlines() if not line.startswith("#")]
+        if lines:
+            reason = " ".join(line.strip() for line in lines if line.startswith("  "))
+            edits = tuple(_edits(reason, [each for each in lines if each[:2] != "  "]))
+            if not reason or not edits:
+                raise MutantError(f"an equivalent needs a reason and a change:\n{block}")
+            yield Equivalent(reason, edits)
 
 
 def _fault(lines: list[str]) -> Fault:

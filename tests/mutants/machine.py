@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import functools
-import random
+import hashlib
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -161,6 +162,7 @@ class Change:
     """A change that an operator makes at one place.
 
     function: the qualified name of the outermost function around it.
+    occurrence: which of the places of the operator in the file. index: in the function.
     """
 
     file: str
@@ -168,6 +170,7 @@ class Change:
     line: int
     operator: str
     occurrence: int
+    index: int
 
     def tree(self) -> ast.Module | None:
         """Return the changed module; None if the result is not Python or the same."""
@@ -200,27 +203,43 @@ def _operators() -> dict[str, Any]:
     return {**found, "deletion": _Deletion()}
 
 
-def sample(folder: Folder, *, whole: bool = False) -> list[Change]:
-    """Return the changes of a folder, one for each place, that are tried."""
-    draw = random.Random(SEED)
+def sample(folder: Folder) -> list[Change]:
+    """Return the changes of a folder, one for each place, in a random order."""
     places: dict[tuple[str, tuple[int, int]], list[Change]] = {}
     for file in folder.files():
         for start, change in _changes(file):
             places.setdefault((file, start), []).append(change)
-    drawn = [draw.choice(each) for each in places.values()]
-    draw.shuffle(drawn)
-    return drawn if whole else drawn[: folder.count]
+    return sorted((min(each, key=_rank) for each in places.values()), key=_rank)
+
+
+def _rank(change: Change) -> str:
+    """Return a random text that stays the same if other functions are edited."""
+    text = f"{SEED} {change.file} {change.function} {change.operator} {change.index}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _changes(file: str) -> Iterator[tuple[tuple[int, int], Change]]:
     counts = dict.fromkeys(_operators(), 0)
+    within = Counter[tuple[str, str]]()
+    # Most of the operators change one type of node only.
+    some: dict[str, dict[str, Any]] = {"operator": {}, "comparison": {}, "": {}}
+    for name, operator in _operators().items():
+        if "Binary" in name:
+            some["operator"][name] = operator
+        else:
+            some["comparison" if "Comparison" in name else ""][name] = operator
     for node in ast_nodes(get_ast(source(file))):
-        for name, operator in _operators().items():
+        for name, operator in some.get(node.type, some[""]).items():
             for start, _ in operator.mutation_positions(node):
                 occurrence = counts[name]
                 counts[name] += 1
                 if function := _function(node, name):
-                    yield start, Change(file, function, start[0], name, occurrence)
+                    index = within[function, name]
+                    within[function, name] += 1
+                    yield (
+                        start,
+                        Change(file, function, start[0], name, occurrence, index),
+                    )
 
 
 def _function(node: Any, operator: str) -> str:

@@ -1,0 +1,171 @@
+"""Tries the faults made by hand: each must be caught by the test that it names."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from specs.clauses import load_clauses
+from specs.coverage import read_ties
+from tests.mutants.collected import Collected
+from tests.mutants.edit import MutantError
+from tests.mutants.forks import Forks, Trial
+from tests.mutants.library import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from tests.mutants.catalogue import Fault
+    from tests.mutants.collected import Outcome
+
+__all__ = ["HARD", "QUICK", "try_faults"]
+
+# Groups of which each clause must be named by a fault, and by the test that catches it.
+HARD: Final = (
+    *("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC"),
+    *("BUS-ROUTE", "BUS-RELAY", "BUS-DEREG", "BUS-MOVE", "BUS-FLOW", "AMO"),
+)
+# A swap, a planted copy, the locked kind of end, programs that import the mutant.
+QUICK: Final = ("D1", "MC21", "M7", "BM19")
+_LIMIT_S: Final = 130.0
+_FIND_S: Final = 900.0
+
+
+class _Results:
+    """The results of faults, tried with these tests.
+
+    find: True to try all tests of the clauses of a fault that lives.
+    """
+
+    def __init__(self, tests: Collected, *, find: bool) -> None:
+        self._tests: Final = tests
+        self._find: Final = find
+        self._unchanged: dict[tuple[str, bool], float] = {}
+        self.caught: list[Fault] = []
+        self.lives = 0
+        self.broken = 0
+
+    def judge(self, fault: Fault) -> Generator[Trial, Outcome, None]:
+        """Yield the trials of a fault, and print the result."""
+        try:
+            trees = fault.trees()
+            seconds = yield from self._seconds(fault.test, fault)
+            tests, limit_s = (fault.test,), 10 + 4 * seconds
+            # Planted as well: what an import has called already cannot be swapped.
+            for planted in (False, True):
+                trial = Trial(trees, tests, limit_s, fault.locked, planted)
+                if failed := (yield from _failed(trial)):
+                    break
+            if not failed and self._find:
+                trial = Trial(trees, self._others(fault), _FIND_S, fault.locked)
+                if failed := (yield from _failed(trial)):
+                    yield from self._seconds(failed, fault)
+        except MutantError as error:
+            self.broken += 1
+            state = f"BROKEN: {error}"
+        else:
+            if failed:
+                self.caught.append(fault)
+                state = f"caught by {failed}"
+            else:
+                self.lives += 1
+                state = f"LIVES: {fault.test} passes"
+        print(f"{fault.id:5} {fault.title}\n      {state}", flush=True)
+
+    def _seconds(
+        self, test: str, fault: Fault
+    ) -> Generator[Trial, Outcome, float]:
+        """Return the time of a test on the unchanged library.
+
+        Raises:
+            MutantError: it does not pass, or names none of the clauses.
+        """
+        if not self._tests.tests.get(test, frozenset()) & set(fault.clauses):
+            raise MutantError(f"there is no test {test} of its clauses")
+        if (test, fault.locked) not in self._unchanged:
+            outcome = yield Trial({}, (test,), _LIMIT_S, fault.locked)
+            if test not in outcome.passed:
+                msg = f"without a fault, {test} does not pass: {outcome.trouble}"
+                raise MutantError(msg)
+            self._unchanged[test, fault.locked] = outcome.passed[test].seconds
+        return self._unchanged[test, fault.locked]
+
+    def _others(self, fault: Fault) -> tuple[str, ...]:
+        return tuple(
+            test
+            for test, clauses in self._tests.tests.items()
+            if test != fault.test and clauses & set(fault.clauses)
+        )
+
+    def bare_clauses(self) -> list[str]:
+        """Return the clauses of the hard groups that no caught fault and its test name."""
+        proved = {
+            clause
+            for fault in self.caught
+            for clause in self._tests.tests[fault.test] & set(fault.clauses)
+        }
+        return [
+            clause.id
+            for clause in load_clauses().values()
+            if not clause.withdrawn
+            and clause.id.rpartition("-")[0] in HARD
+            and clause.id not in proved
+        ]
+
+
+def _failed(trial: Trial) -> Generator[Trial, Outcome, str]:
+    """Return the test that fails; empty if none does.
+
+    Raises:
+        MutantError: the trial broke.
+    """
+    outcome = yield trial
+    if outcome.trouble:
+        raise MutantError(outcome.trouble)
+    return "".join(outcome.failed[:1])
+
+
+def try_faults(faults: Sequence[Fault], *, find: bool, whole: bool) -> int:
+    """Try faults; return the exit code.
+
+    whole: True if these are all faults: then each clause of the hard groups has one.
+    """
+    os.environ["TEST_DEEP"] = "1"
+    os.environ["TEST_LIMIT_S"] = "5"  # in a mutant a wait that never ends is usual
+    code = 4
+
+    def work(tests: Collected) -> None:
+        nonlocal code
+        results = _Results(tests, find=find)
+        forks = Forks(tests)
+        try:
+            forks.run(map(results.judge, faults))
+        finally:
+            forks.close()
+        bare = results.bare_clauses() if whole else []
+        if bare:
+            print(f"clauses without a fault: {', '.join(bare)}")
+        print(
+            f"\nby hand: {len(results.caught)} caught, {results.lives} alive,"
+            f" {results.broken} broken"
+        )
+        code = 4 if results.broken else int(bool(results.lives or bare))
+
+    files = {fault.test.partition("::")[0] for fault in faults}
+    if find:
+        files |= set(_files(clause for fault in faults for clause in fault.clauses))
+    if trouble := Collected(work).main(sorted(files)):
+        print(trouble)
+        return 4
+    return code
+
+
+def _files(clauses: Iterable[str]) -> list[str]:
+    """Return the files with tests of these clauses; a benchmark is no test."""
+    ties, _ = read_ties(ROOT)
+    wanted = set(clauses)
+    return [
+        tie.test.partition("::")[0]
+        for tie in ties
+        if tie.clause in wanted and not tie.test.startswith(("tests/types/", "benchmarks/"))
+    ]
