@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("ids", nargs="*", metavar="ID", help="only these faults")
     parser.add_argument("--quick", action="store_true", help="a few of each kind")
     parser.add_argument("--all", metavar="FOLDER", help="all mutants of this folder")
-    parser.add_argument("--machine", action="store_true", help="only those of cosmic-ray")
+    parser.add_argument(
+        "--machine", action="store_true", help="only those of cosmic-ray"
+    )
     parser.add_argument(
         "--find", action="store_true", help="try all tests of the clauses of a fault"
     )
@@ -53,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         codes.append(_in_fork(lambda: try_changes(options.all, quick=options.quick)))
     if not options.all and not options.machine:
         some = [fault for fault in faults if not wanted or fault.id in wanted]
-        codes.append(_in_fork(lambda: try_faults(some, find=options.find, whole=not wanted)))
+        codes.append(
+            _in_fork(lambda: try_faults(some, find=options.find, whole=not wanted))
+        )
     print(f"in {time.monotonic() - began:.0f} s")
     return max(codes)
 
@@ -67,7 +71,7 @@ def _compile() -> None:
 
 
 def _in_fork(work: Callable[[], int]) -> int:
-    """Return the result of a function that collects tests, which one process does once."""
+    """Call a function that collects tests: one process does that only once."""
     sys.stdout.flush()
     pid = os.fork()
     if not pid:

@@ -13,7 +13,8 @@ from tests.mutants.forks import Forks, Trial
 from tests.mutants.library import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    import ast
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from tests.mutants.catalogue import Fault
     from tests.mutants.collected import Outcome
@@ -49,32 +50,38 @@ class _Results:
         """Yield the trials of a fault, and print the result."""
         try:
             trees = fault.trees()
-            seconds = yield from self._seconds(fault.test, fault)
-            tests, limit_s = (fault.test,), 10 + 4 * seconds
-            # Planted as well: what an import has called already cannot be swapped.
-            for planted in (False, True):
-                trial = Trial(trees, tests, limit_s, fault.locked, planted)
-                if failed := (yield from _failed(trial)):
-                    break
-            if not failed and self._find:
+            passing = []
+            for test in fault.tests:
+                if not (yield from self._catches(test, fault, trees)):
+                    passing.append(test)
+            state = f"LIVES: {' and '.join(passing)} pass" if passing else "caught"
+            if passing and self._find:
                 trial = Trial(trees, self._others(fault), _FIND_S, fault.locked)
-                if failed := (yield from _failed(trial)):
-                    yield from self._seconds(failed, fault)
+                if found := (yield from _failed(trial)):
+                    yield from self._seconds(found, fault)
+                    state += f"; {found} fails"
         except MutantError as error:
             self.broken += 1
             state = f"BROKEN: {error}"
         else:
-            if failed:
+            self.lives += bool(passing)
+            if not passing:
                 self.caught.append(fault)
-                state = f"caught by {failed}"
-            else:
-                self.lives += 1
-                state = f"LIVES: {fault.test} passes"
         print(f"{fault.id:5} {fault.title}\n      {state}", flush=True)
 
-    def _seconds(
-        self, test: str, fault: Fault
-    ) -> Generator[Trial, Outcome, float]:
+    def _catches(
+        self, test: str, fault: Fault, trees: Mapping[str, ast.Module]
+    ) -> Generator[Trial, Outcome, bool]:
+        """Tell whether a test fails with a fault, after it has passed without."""
+        limit_s = 10 + 4 * (yield from self._seconds(test, fault))
+        # Planted as well: what an import has called already cannot be swapped.
+        for planted in (False, True):
+            trial = Trial(trees, (test,), limit_s, fault.locked, planted)
+            if (yield from _failed(trial)):
+                return True
+        return False
+
+    def _seconds(self, test: str, fault: Fault) -> Generator[Trial, Outcome, float]:
         """Return the time of a test on the unchanged library.
 
         Raises:
@@ -94,15 +101,16 @@ class _Results:
         return tuple(
             test
             for test, clauses in self._tests.tests.items()
-            if test != fault.test and clauses & set(fault.clauses)
+            if test not in fault.tests and clauses & set(fault.clauses)
         )
 
     def bare_clauses(self) -> list[str]:
-        """Return the clauses of the hard groups that no caught fault and its test name."""
+        """Return the hard clauses that no caught fault and its test name."""
         proved = {
             clause
             for fault in self.caught
-            for clause in self._tests.tests[fault.test] & set(fault.clauses)
+            for test in fault.tests
+            for clause in self._tests.tests[test] & set(fault.clauses)
         }
         return [
             clause.id
@@ -151,7 +159,7 @@ def try_faults(faults: Sequence[Fault], *, find: bool, whole: bool) -> int:
         )
         code = 4 if results.broken else int(bool(results.lives or bare))
 
-    files = {fault.test.partition("::")[0] for fault in faults}
+    files = {test.partition("::")[0] for fault in faults for test in fault.tests}
     if find:
         files |= set(_files(clause for fault in faults for clause in fault.clauses))
     if trouble := Collected(work).main(sorted(files)):
@@ -167,5 +175,6 @@ def _files(clauses: Iterable[str]) -> list[str]:
     return [
         tie.test.partition("::")[0]
         for tie in ties
-        if tie.clause in wanted and not tie.test.startswith(("tests/types/", "benchmarks/"))
+        if tie.clause in wanted
+        and not tie.test.startswith(("tests/types/", "benchmarks/"))
     ]

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tests.mutants.catalogue import parse_equivalents
+from tests.mutants.catalogue import load_equivalents
 from tests.mutants.collected import Collected
-from tests.mutants.edit import MutantError
 from tests.mutants.forks import Forks, Trial
 from tests.mutants.machine import FOLDERS, SEED, Change, Folder, sample
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["try_changes"]
 
 TARGET: Final = 0.95
-EQUIVALENTS: Final = Path(__file__).with_name("equivalents.txt")
 QUICK: Final = {
     "bus/pattern/redial.py": Folder(
         ("bus/pattern/redial.py",), ("tests/pattern/test_redial.py",), 8
@@ -58,7 +56,9 @@ class _Results:
         self._tests: Final = tests
         self._equivalents: Final = equivalents
         # By folder and function: the tests that call it, with their seconds.
-        self._calls: dict[tuple[str, str, str], list[tuple[float, str]]] = defaultdict(list)
+        self._calls: dict[tuple[str, str, str], list[tuple[float, str]]] = defaultdict(
+            list
+        )
         self.scores: dict[str, _Score] = defaultdict(_Score)
         self.broken = 0
 
@@ -175,7 +175,7 @@ def _known() -> dict[str, Equivalent]:
         MutantError: one does not apply.
     """
     found = {}
-    for each in parse_equivalents(EQUIVALENTS.read_text(encoding="utf-8")):
+    for each in load_equivalents():
         [tree] = each.trees().values()
         found[ast.dump(tree)] = each
     return found

@@ -49,7 +49,8 @@ class Outcome:
     def write(self, file: Path) -> None:
         """Write it into a file, in one step."""
         passed = {
-            test: [ran.seconds, sorted(ran.functions)] for test, ran in self.passed.items()
+            test: [ran.seconds, sorted(ran.functions)]
+            for test, ran in self.passed.items()
         }
         part = file.with_suffix(".part")
         part.write_text(json.dumps([passed, self.failed, self.trouble]))
@@ -96,7 +97,9 @@ class Collected:
         """The tests, with the clauses that each names, itself or by its scenario."""
         return {test: _clauses(item) for test, item in self._items.items()}
 
-    def run(self, tests: Iterable[str], file: Path, *, survey: bool = False) -> NoReturn:
+    def run(
+        self, tests: Iterable[str], file: Path, *, survey: bool = False
+    ) -> NoReturn:
         """Run tests in order; write the outcome to a file, and end this process.
 
         survey: note the functions that each test calls, and run all; else the end is at
@@ -132,7 +135,9 @@ class Collected:
         waiting, seen = list[str](), set[str]()
         for item in filter(None, map(self._items.get, tests)):
             fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-            waiting += [each.func.__module__ for some in fixtures.values() for each in some]
+            waiting += [
+                each.func.__module__ for some in fixtures.values() for each in some
+            ]
             waiting.append(item.module.__name__)  # type: ignore[attr-defined]
         while waiting:
             name = waiting.pop()
@@ -140,7 +145,9 @@ class Collected:
                 continue
             seen.add(name)
             for each in vars(sys.modules[name]).values():
-                owner = getattr(each, "__module__", None) or getattr(each, "__name__", "")
+                owner = getattr(each, "__module__", None) or getattr(
+                    each, "__name__", ""
+                )
                 if isinstance(owner, str) and owner in sys.modules:
                     waiting.append(owner)
         return module in seen
@@ -159,8 +166,6 @@ class Collected:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a report."""
         if report.failed:
-            if path := os.environ.get("MUT_DEBUG"):
-                print("FAILED", report.nodeid, report.longrepr, file=open(path, "a"))
             self._failed.add(report.nodeid)
             if self._file is not None:
                 self._end(self._file)
@@ -179,7 +184,11 @@ def _note_calls(codes: set[CodeType]) -> None:
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code not in codes and code.co_filename.startswith(packages):
+        if (
+            event == "call"
+            and code not in codes
+            and code.co_filename.startswith(packages)
+        ):
             codes.add(code)
 
     threading.setprofile(note)

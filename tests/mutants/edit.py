@@ -1,6 +1,6 @@
 """An `Edit`: a change of one function, found by the syntax tree and not by its lines.
 
-Comments, layout and quotes make no difference, and nothing outside of the function does.
+Comments, layout and quotes make no difference; neither does code elsewhere.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Edit:
         """Change the tree.
 
         Raises:
-            MutantError: it does not contain ``old`` exactly once, or the result is invalid.
+                MutantError: it does not contain ``old`` exactly once, or nothing changes.
         """
         matches = list(self._matches(tree))
         if len(matches) != 1:
@@ -74,6 +74,8 @@ class Edit:
         [match] = matches
         old = match.node()
         new = self._replacement(old)
+        if self.old == self.new:
+            raise MutantError(f"{self.address} is not changed:\n{self.old}")
         for node in (each for one in new for each in ast.walk(one)):
             ast.copy_location(node, old)
         match.replace(new)
@@ -153,7 +155,9 @@ def _parse(text: str) -> tuple[list[ast.stmt], bool]:
 
 def _is_kept(block: list[ast.stmt]) -> bool:
     """Tell whether a block is only ``...``, which stands for the body of a header."""
-    return [ast.dump(each) for each in block] == ["Expr(value=Constant(value=Ellipsis))"]
+    return [ast.dump(each) for each in block] == [
+        "Expr(value=Constant(value=Ellipsis))"
+    ]
 
 
 def _with_body(new: list[ast.stmt], old: ast.AST) -> list[ast.AST]:
@@ -220,5 +224,7 @@ def _text(node: ast.AST) -> str:
     node = copy.copy(node)
     for field in _BLOCKS:
         if getattr(node, field, None):
-            setattr(node, field, [ast.Expr(ast.Constant(...))] if field == "body" else [])
+            setattr(
+                node, field, [ast.Expr(ast.Constant(...))] if field == "body" else []
+            )
     return ast.unparse(node).removesuffix("...").rstrip()

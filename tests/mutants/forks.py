@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -137,10 +138,8 @@ class Forks:
 
     def _reap(self, child: _Child) -> Outcome:
         """End a child with all that its tests have started; return the outcome."""
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         _, status = os.waitpid(child.pid, 0)
         os.close(child.process)
         self._running.remove(child)
@@ -182,8 +181,9 @@ class Forks:
                 planted = True
         if planted:
             (folder / _PLANTED).touch()
-            command = [sys.executable, "-m", "tests.mutants.trial", str(folder / _OUTCOME)]
-            os.execv(sys.executable, [*command, *trial.tests])
+            command = [sys.executable, "-m", "tests.mutants.trial"]
+            command += [str(folder / _OUTCOME), *trial.tests]
+            os.execv(sys.executable, command)
         if self._tests.uses(trial.tests, "tests.links.real"):
             _restart_fork_server()
         self._tests.run(trial.tests, folder / _OUTCOME, survey=trial.survey)

@@ -61,10 +61,14 @@ def file_of(address: str) -> tuple[str, str]:
 
 
 def _defines(file: str, name: str) -> bool:
-    text = source(file)
-    return all(
-        re.search(rf"\b(?:def|class) {part}\b", text) for part in name.split(".")
-    ) and any(name == each for each, _ in definitions(_tree(file)))
+    return _names(file).issuperset(name.split(".")) and any(
+        name == each for each, _ in definitions(_tree(file))
+    )
+
+
+@functools.cache
+def _names(file: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\b(?:def|class) (\w+)", source(file)))
 
 
 @functools.cache
