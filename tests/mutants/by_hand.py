@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.mutants.catalogue import Fault
     from tests.mutants.collected import Outcome
 
-__all__ = ["HARD", "QUICK", "try_faults"]
+__all__ = ["HARD", "QUICK", "Results", "try_faults"]
 
 # Groups of which each clause must be named by a fault, and by the test that catches it.
 HARD: Final = (
@@ -32,7 +32,7 @@ _LIMIT_S: Final = 130.0
 _FIND_S: Final = 900.0
 
 
-class _Results:
+class Results:
     """The results of faults, tried with these tests.
 
     find: True to try all tests of the clauses of a fault that lives.
@@ -50,10 +50,10 @@ class _Results:
         """Yield the trials of a fault, and print the result."""
         try:
             trees = fault.trees()
-            passing = []
+            passing = list(fault.tests)
             for test in fault.tests:
-                if not (yield from self._catches(test, fault, trees)):
-                    passing.append(test)
+                if (yield from self._catches(test, fault, trees)):
+                    passing.remove(test)
             state = f"LIVES: {' and '.join(passing)} pass" if passing else "caught"
             if passing and self._find:
                 trial = Trial(trees, self._others(fault), _FIND_S, fault.locked)
@@ -144,7 +144,7 @@ def try_faults(faults: Sequence[Fault], *, find: bool, whole: bool) -> int:
 
     def work(tests: Collected) -> None:
         nonlocal code
-        results = _Results(tests, find=find)
+        results = Results(tests, find=find)
         forks = Forks(tests)
         try:
             forks.run(map(results.judge, faults))

@@ -65,7 +65,7 @@ class Edit:
         """Change the tree.
 
         Raises:
-                MutantError: it does not contain ``old`` exactly once, or nothing changes.
+            MutantError: it does not contain ``old`` exactly once, or nothing changes.
         """
         matches = list(self._matches(tree))
         if len(matches) != 1:
